@@ -1,0 +1,1 @@
+//! The ifmatch blob service: an embedded store, an object_store adapter and the HTTP dialects.

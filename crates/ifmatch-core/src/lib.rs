@@ -1,0 +1,1 @@
+//! Strong entity tags, conditional requests and the write protocol as pure decisions without I/O.

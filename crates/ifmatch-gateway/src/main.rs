@@ -1,0 +1,2 @@
+//! The `ifmatch` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! A durable ifmatch register in an embedded redb database.

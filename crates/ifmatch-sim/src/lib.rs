@@ -1,0 +1,1 @@
+//! Model checking and seeded simulation of the ifmatch write protocol.

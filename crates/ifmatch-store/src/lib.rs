@@ -1,0 +1,1 @@
+//! The two-method register that ifmatch keeps its records in, its driver and its conformance suite.

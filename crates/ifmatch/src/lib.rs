@@ -1,0 +1,1 @@
+//! A Tower layer for strong ETags, conditional requests and race-free conditional writes.
