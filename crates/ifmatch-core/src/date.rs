@@ -1,0 +1,289 @@
+//! Dates as HTTP writes them, and moments as this project counts them.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
+
+use crate::text::header_value;
+
+/// A date in a header field (RFC 9110 §5.6.7): whole seconds since 1970, from the year 0 to 9999.
+///
+/// ```
+/// use ifmatch_core::date::HttpDate;
+///
+/// let date = HttpDate::parse(b"Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+/// assert_eq!(date.unix(), 784_111_777);
+/// assert_eq!(date, HttpDate::parse(b"Sunday, 06-Nov-94 08:49:37 GMT").unwrap());
+/// assert_eq!(date, HttpDate::parse(b"Sun Nov  6 08:49:37 1994").unwrap());
+/// assert_eq!(date.to_string(), "Sun, 06 Nov 1994 08:49:37 GMT");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "i64", into = "i64")]
+pub struct HttpDate(i64);
+
+impl HttpDate {
+    /// The first second of the year 0.
+    pub const MIN: Self = Self(-62_167_219_200);
+    /// The last second of the year 9999.
+    pub const MAX: Self = Self(253_402_300_799);
+
+    /// Parses any of the three formats. `None`: it is no date, and to be ignored.
+    ///
+    /// Years before 1970 are read as well: a condition with such a date is an early one, not a malformed one. Two-digit
+    /// years stand for 1970 to 2069. A leap second is the first second of the next minute.
+    ///
+    /// ```
+    /// use ifmatch_core::date::HttpDate;
+    ///
+    /// assert_eq!(HttpDate::parse(b"Wed, 31 Dec 1969 23:59:59 GMT").unwrap().unix(), -1);
+    /// assert_eq!(HttpDate::parse(b"Mon, 06 Nov 1994 08:49:37 GMT"), None); // it was a Sunday
+    /// ```
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut text = [0; LONGEST];
+        let text = text.get_mut(..bytes.len())?;
+        text.copy_from_slice(bytes);
+        let cycles = lift_year(text);
+        let leap = lower_leap_second(text);
+        let date = httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()?;
+        let elapsed = date.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let seconds = i64::try_from(elapsed.as_secs()).ok()?;
+        Some(Self::from_unix(seconds - cycles * CYCLE + i64::from(leap)))
+    }
+
+    /// Reads a header field. `None`: it is absent, malformed or repeated, and to be ignored (RFC 9110 §13.1.3, §13.1.4).
+    ///
+    /// ```
+    /// use http::{header, HeaderMap, HeaderValue};
+    /// use ifmatch_core::date::HttpDate;
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// let value = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:01 GMT");
+    /// headers.append(header::IF_MODIFIED_SINCE, value.clone());
+    /// let date = HttpDate::from_headers(&headers, header::IF_MODIFIED_SINCE);
+    /// assert_eq!(date, Some(HttpDate::from_unix(1)));
+    /// headers.append(header::IF_MODIFIED_SINCE, value);
+    /// assert_eq!(HttpDate::from_headers(&headers, header::IF_MODIFIED_SINCE), None);
+    /// ```
+    pub fn from_headers(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
+        let mut lines = headers.get_all(name).iter();
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => Self::parse(line.as_bytes()),
+            _ => None,
+        }
+    }
+
+    /// The date so many seconds after (before, if negative) the beginning of 1970. Saturates at [`MIN`](Self::MIN)
+    /// and [`MAX`](Self::MAX).
+    ///
+    /// ```
+    /// # use ifmatch_core::date::HttpDate;
+    /// assert_eq!(HttpDate::from_unix(0).to_string(), "Thu, 01 Jan 1970 00:00:00 GMT");
+    /// assert_eq!(HttpDate::from_unix(i64::MAX), HttpDate::MAX);
+    /// ```
+    pub const fn from_unix(seconds: i64) -> Self {
+        if seconds < Self::MIN.0 {
+            Self::MIN
+        } else if seconds > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Self(seconds)
+        }
+    }
+
+    /// Seconds since the beginning of 1970.
+    ///
+    /// ```
+    /// # use ifmatch_core::date::HttpDate;
+    /// assert_eq!(HttpDate::from_unix(-5).unix(), -5);
+    /// ```
+    pub const fn unix(self) -> i64 {
+        self.0
+    }
+
+    /// The second before.
+    ///
+    /// ```
+    /// # use ifmatch_core::date::HttpDate;
+    /// assert_eq!(HttpDate::from_unix(5).previous(), HttpDate::from_unix(4));
+    /// ```
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        Self::from_unix(self.0 - 1)
+    }
+
+    /// Whether this second has begun. A `Last-Modified` may be sent only from then on, see
+    /// [`Timestamp::last_modified`].
+    ///
+    /// ```
+    /// use ifmatch_core::date::{HttpDate, Timestamp};
+    ///
+    /// let date = HttpDate::from_unix(2);
+    /// assert!(!date.has_come(Timestamp::from_micros(1_999_999)));
+    /// assert!(date.has_come(Timestamp::from_micros(2_000_000)));
+    /// ```
+    pub const fn has_come(self, now: Timestamp) -> bool {
+        self.0 < now.last_modified().0
+    }
+
+    /// The value of a header field, in the preferred format.
+    ///
+    /// ```
+    /// # use ifmatch_core::date::HttpDate;
+    /// assert_eq!(HttpDate::from_unix(-1).to_header(), "Wed, 31 Dec 1969 23:59:59 GMT");
+    /// ```
+    pub fn to_header(self) -> HeaderValue {
+        header_value(self.to_string())
+    }
+}
+
+/// The preferred format, as in `Sun, 06 Nov 1994 08:49:37 GMT`.
+impl fmt::Display for HttpDate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cycles = if self.0 < 0 { LIFT } else { 0 };
+        let elapsed = Duration::from_secs((self.0 + cycles * CYCLE).unsigned_abs());
+        let text = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + elapsed);
+        match (cycles, text[12..16].parse::<i64>()) {
+            (1.., Ok(year)) => {
+                let year = year - cycles * YEARS;
+                write!(f, "{}{year:04}{}", &text[..12], &text[16..])
+            }
+            _ => f.write_str(&text),
+        }
+    }
+}
+
+impl From<i64> for HttpDate {
+    fn from(seconds: i64) -> Self {
+        Self::from_unix(seconds)
+    }
+}
+
+impl From<HttpDate> for i64 {
+    fn from(date: HttpDate) -> Self {
+        date.unix()
+    }
+}
+
+/// A moment: microseconds since the beginning of 1970. Time is always an argument in this crate.
+///
+/// ```
+/// use std::time::Duration;
+/// use ifmatch_core::date::Timestamp;
+///
+/// let now = Timestamp::from_micros(1_000_000);
+/// let later = now.saturating_add(Duration::from_millis(5));
+/// assert!(later > now);
+/// assert_eq!(now.until(later), Duration::from_millis(5));
+/// ```
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The moment so many microseconds after the beginning of 1970.
+    ///
+    /// ```
+    /// # use ifmatch_core::date::Timestamp;
+    /// assert_eq!(Timestamp::from_micros(7).micros(), 7);
+    /// ```
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the beginning of 1970.
+    ///
+    /// ```
+    /// # use ifmatch_core::date::Timestamp;
+    /// assert_eq!(Timestamp::default().micros(), 0);
+    /// ```
+    pub const fn micros(self) -> u64 {
+        self.0
+    }
+
+    /// The moment after `duration`, or the last one there is.
+    ///
+    /// ```
+    /// # use ifmatch_core::date::Timestamp;
+    /// # use std::time::Duration;
+    /// let end = Timestamp::from_micros(u64::MAX);
+    /// assert_eq!(Timestamp::from_micros(1).saturating_add(Duration::MAX), end);
+    /// ```
+    #[must_use]
+    pub fn saturating_add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
+    }
+
+    /// How long it is until `later`; nothing if that is past.
+    ///
+    /// ```
+    /// # use ifmatch_core::date::Timestamp;
+    /// # use std::time::Duration;
+    /// let (one, two) = (Timestamp::from_micros(1), Timestamp::from_micros(2));
+    /// assert_eq!(one.until(two), Duration::from_micros(1));
+    /// assert_eq!(two.until(one), Duration::ZERO);
+    /// ```
+    pub const fn until(self, later: Self) -> Duration {
+        Duration::from_micros(later.0.saturating_sub(self.0))
+    }
+
+    /// The `Last-Modified` of a state that came to be at this moment: the next whole second, even if the
+    /// moment is a whole second itself.
+    ///
+    /// Send it only once that second [has come](HttpDate::has_come). Every later state is then written in that
+    /// second or after it, and has a later date: a date that a client holds names one state, and
+    /// `If-Unmodified-Since` loses no update though it counts in seconds. A date rounded down would stay the
+    /// same for all writes within its second.
+    ///
+    /// ```
+    /// use ifmatch_core::date::{HttpDate, Timestamp};
+    ///
+    /// assert_eq!(Timestamp::from_micros(1_999_999).last_modified(), HttpDate::from_unix(2));
+    /// assert_eq!(Timestamp::from_micros(2_000_000).last_modified(), HttpDate::from_unix(3));
+    /// ```
+    pub const fn last_modified(self) -> HttpDate {
+        // The quotient is below 2^45.
+        HttpDate::from_unix((self.0 / 1_000_000).cast_signed() + 1)
+    }
+}
+
+/// The Gregorian calendar repeats after 400 years, the days of the week included.
+const YEARS: i64 = 400;
+/// Seconds in 400 years.
+const CYCLE: i64 = 146_097 * 86_400;
+/// How many times 400 years take every year before 1970 into the range of [`SystemTime`] on all platforms.
+const LIFT: i64 = 5;
+/// The length of the longest date: `Wednesday, 06-Nov-94 08:49:37 GMT`.
+const LONGEST: usize = 33;
+
+/// Moves a four-digit year before 1970 by [`LIFT`] cycles, in place, and tells by how many it did.
+fn lift_year(text: &mut [u8]) -> i64 {
+    let at = match text.len() {
+        29 => 12..16,
+        24 => 20..24,
+        _ => return 0,
+    };
+    let year =
+        std::str::from_utf8(&text[at.clone()]).ok().and_then(|year| year.parse::<u16>().ok());
+    match year {
+        Some(year @ ..1970) if text[at.start].is_ascii_digit() => {
+            text[at].copy_from_slice(format!("{}", i64::from(year) + LIFT * YEARS).as_bytes());
+            LIFT
+        }
+        _ => 0,
+    }
+}
+
+/// Replaces the 60th second by the 59th, in place, and tells whether it did.
+fn lower_leap_second(text: &mut [u8]) -> bool {
+    let end = if text.ends_with(b" GMT") { text.len() - 4 } else { text.len().saturating_sub(5) };
+    match text.get_mut(end.saturating_sub(3)..end) {
+        Some(second) if second == b":60" => {
+            second.copy_from_slice(b":59");
+            true
+        }
+        _ => false,
+    }
+}

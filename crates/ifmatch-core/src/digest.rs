@@ -1,0 +1,223 @@
+//! Content hashes: what strong entity tags and `Repr-Digest` are made of.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
+use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
+use thiserror::Error;
+
+pub use hasher::Hasher;
+
+use crate::tag::EntityTag;
+use crate::text::header_value;
+
+#[path = "digest_hasher.rs"]
+mod hasher;
+
+/// The hash of a representation's bytes, and how its tag is written.
+///
+/// ```
+/// use ifmatch_core::digest::ContentHash;
+///
+/// let hash = ContentHash::of(b"hello");
+/// assert!(hash.hex().starts_with("2cf24dba5fb0a30e"));
+/// assert_eq!(hash.content_tag().opaque(), hash.hex().as_bytes());
+/// assert_eq!(
+///     hash.repr_digest().unwrap(),
+///     "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:",
+/// );
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ContentHash {
+    format: TagFormat,
+    bytes: [u8; 32],
+}
+
+impl ContentHash {
+    /// The SHA-256 hash of `bytes`. For a stream, and for other formats, see [`Hasher`].
+    ///
+    /// ```
+    /// # use ifmatch_core::digest::ContentHash;
+    /// assert_ne!(ContentHash::of(b"a"), ContentHash::of(b"b"));
+    /// ```
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut hasher = Hasher::default();
+        hasher.update(bytes);
+        hasher.finish()
+    }
+
+    /// A SHA-256 hash that was computed elsewhere.
+    ///
+    /// ```
+    /// # use ifmatch_core::digest::ContentHash;
+    /// let hash = ContentHash::of(b"a");
+    /// assert_eq!(ContentHash::from_bytes(*hash.as_bytes()), hash);
+    /// ```
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self { format: TagFormat::Sha256, bytes }
+    }
+
+    /// All 32 bytes, also if the tag shows but half of them.
+    ///
+    /// ```
+    /// # use ifmatch_core::digest::ContentHash;
+    /// assert_eq!(ContentHash::of(b"a").as_bytes().len(), 32);
+    /// ```
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.bytes
+    }
+
+    /// How the tag is written.
+    ///
+    /// ```
+    /// # use ifmatch_core::digest::{ContentHash, TagFormat};
+    /// assert_eq!(ContentHash::of(b"a").format(), TagFormat::Sha256);
+    /// ```
+    pub const fn format(&self) -> TagFormat {
+        self.format
+    }
+
+    /// All 32 bytes in lower-case hexadecimal digits.
+    ///
+    /// ```
+    /// # use ifmatch_core::digest::ContentHash;
+    /// assert_eq!(ContentHash::of(b"a").hex().len(), 64);
+    /// ```
+    pub fn hex(&self) -> String {
+        hex::encode(self.bytes)
+    }
+
+    /// The strong tag that depends on nothing but the bytes: `"<hex>"`.
+    ///
+    /// ```
+    /// # use ifmatch_core::digest::ContentHash;
+    /// assert_eq!(ContentHash::of(b"a").content_tag(), ContentHash::of(b"a").content_tag());
+    /// ```
+    pub fn content_tag(&self) -> EntityTag {
+        EntityTag::from_digits(&self.tag_hex())
+    }
+
+    /// The strong tag that changes with every write, even of the same bytes: `"<hex>-<generation>"`.
+    ///
+    /// ```
+    /// # use ifmatch_core::digest::ContentHash;
+    /// let hash = ContentHash::of(b"a");
+    /// assert_ne!(hash.versioned_tag(1), hash.versioned_tag(2));
+    /// assert!(hash.versioned_tag(17).to_string().ends_with("-17\""));
+    /// ```
+    pub fn versioned_tag(&self, generation: u64) -> EntityTag {
+        EntityTag::from_digits(&format!("{}-{generation}", self.tag_hex()))
+    }
+
+    /// The value of a `Repr-Digest` or `Content-Digest` field (RFC 9530). `None` for BLAKE3, which no algorithm
+    /// registered for these fields names.
+    ///
+    /// ```
+    /// # use ifmatch_core::digest::ContentHash;
+    /// let value = ContentHash::of(b"").repr_digest().unwrap();
+    /// assert_eq!(value, "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
+    /// ```
+    pub fn repr_digest(&self) -> Option<HeaderValue> {
+        let value = || header_value(format!("{SHA_256}=:{}:", STANDARD.encode(self.bytes)));
+        self.format.is_sha256().then(value)
+    }
+
+    /// Reads the SHA-256 digest of a `Repr-Digest` or `Content-Digest` field. `None`: the field is absent, or
+    /// has digests of other algorithms only.
+    ///
+    /// # Errors
+    ///
+    /// The field is no dictionary, or its `sha-256` member is not a byte sequence of 32 bytes.
+    ///
+    /// ```
+    /// use http::{HeaderMap, HeaderName};
+    /// use ifmatch_core::digest::ContentHash;
+    ///
+    /// let name = HeaderName::from_static("repr-digest");
+    /// let hash = ContentHash::of(b"upload");
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert(name.clone(), hash.repr_digest().unwrap());
+    /// assert_eq!(ContentHash::from_headers(&headers, name)?, Some(hash));
+    /// # Ok::<(), ifmatch_core::digest::InvalidDigest>(())
+    /// ```
+    pub fn from_headers(
+        headers: &HeaderMap,
+        name: HeaderName,
+    ) -> Result<Option<Self>, InvalidDigest> {
+        let lines: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+        let members: Dictionary =
+            Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| InvalidDigest)?;
+        match members.get(SHA_256) {
+            None => Ok(None),
+            Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. })) => {
+                let bytes = bytes.as_slice().try_into().map_err(|_| InvalidDigest)?;
+                Ok(Some(Self::from_bytes(bytes)))
+            }
+            Some(_) => Err(InvalidDigest),
+        }
+    }
+
+    fn tag_hex(&self) -> String {
+        hex::encode(&self.bytes[..self.format.bytes_in_tag()])
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContentHash({:?} {})", self.format, self.hex())
+    }
+}
+
+/// The hash function of a content tag, and how much of the hash the tag shows.
+///
+/// ```
+/// use ifmatch_core::digest::{Hasher, TagFormat};
+///
+/// let mut hasher = Hasher::new(TagFormat::Sha256Truncated);
+/// hasher.update(b"hello");
+/// assert_eq!(hasher.finish().content_tag().to_string(), "\"2cf24dba5fb0a30e26e83b2ac5b9e29e\"");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TagFormat {
+    /// SHA-256, all 256 bits: anyone can check it, with any tool.
+    #[default]
+    Sha256,
+    /// The first 128 bits of SHA-256, for short header fields.
+    Sha256Truncated,
+    /// BLAKE3, all 256 bits: several times faster from 64 KiB up, slower under 4 KiB.
+    #[cfg(feature = "blake3")]
+    Blake3,
+}
+
+impl TagFormat {
+    const fn bytes_in_tag(self) -> usize {
+        if matches!(self, Self::Sha256Truncated) { 16 } else { 32 }
+    }
+
+    const fn is_sha256(self) -> bool {
+        matches!(self, Self::Sha256 | Self::Sha256Truncated)
+    }
+}
+
+/// A digest field cannot be read.
+///
+/// ```
+/// use http::{HeaderMap, HeaderName, HeaderValue};
+/// use ifmatch_core::digest::{ContentHash, InvalidDigest};
+///
+/// let name = HeaderName::from_static("repr-digest");
+/// let mut headers = HeaderMap::new();
+/// headers.insert(name.clone(), HeaderValue::from_static("sha-256=abc"));
+/// assert_eq!(ContentHash::from_headers(&headers, name), Err(InvalidDigest));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "not a digest: write sha-256=:…: with the base64 of the 32 bytes between the colons (RFC 9530)"
+)]
+pub struct InvalidDigest;
+
+const SHA_256: &str = "sha-256";

@@ -1,0 +1,246 @@
+//! Preconditions and their evaluation, in the order of RFC 9110 §13.2.2.
+
+use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderName, Method};
+
+use crate::date::HttpDate;
+use crate::tag::{EntityTag, TagList};
+
+/// The conditions that a request carries.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue, Method};
+/// use ifmatch_core::EntityTag;
+/// use ifmatch_core::precondition::{Precondition, Preconditions, Validators, Verdict};
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert(header::IF_MATCH, HeaderValue::from_static("\"v1\""));
+/// let conditions = Preconditions::from_headers(&headers);
+///
+/// let current = [EntityTag::strong("v2")?];
+/// let current = Validators { tags: &current, last_modified: None };
+/// assert_eq!(
+///     conditions.evaluate(&Method::PUT, Some(&current)),
+///     Verdict::Failed(Precondition::IfMatch),
+/// );
+/// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preconditions {
+    /// `If-Match` (§13.1.1).
+    pub if_match: Option<TagList>,
+    /// `If-Unmodified-Since` (§13.1.4); a malformed one is none.
+    pub if_unmodified_since: Option<HttpDate>,
+    /// `If-None-Match` (§13.1.2).
+    pub if_none_match: Option<TagList>,
+    /// `If-Modified-Since` (§13.1.3); a malformed one is none.
+    pub if_modified_since: Option<HttpDate>,
+}
+
+impl Preconditions {
+    /// Reads the conditional header fields of a request. Allocates nothing if there are none.
+    ///
+    /// ```
+    /// use http::HeaderMap;
+    /// use ifmatch_core::precondition::Preconditions;
+    ///
+    /// assert!(Preconditions::from_headers(&HeaderMap::new()).is_empty());
+    /// ```
+    pub fn from_headers(headers: &HeaderMap) -> Self {
+        Self {
+            if_match: TagList::from_headers(headers, IF_MATCH),
+            if_unmodified_since: HttpDate::from_headers(headers, IF_UNMODIFIED_SINCE),
+            if_none_match: TagList::from_headers(headers, IF_NONE_MATCH),
+            if_modified_since: HttpDate::from_headers(headers, IF_MODIFIED_SINCE),
+        }
+    }
+
+    /// Whether there is no condition at all.
+    ///
+    /// ```
+    /// # use ifmatch_core::precondition::Preconditions;
+    /// assert!(Preconditions::default().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a write with these conditions is conditional, as a 428 asks for (RFC 6585 §3).
+    ///
+    /// A condition that no state can fail is none: an `If-None-Match` without a single well-formed tag, or a
+    /// malformed date. `If-Modified-Since` says nothing about writes.
+    ///
+    /// ```
+    /// # use ifmatch_core::precondition::Preconditions;
+    /// # use ifmatch_core::tag::TagList;
+    /// let mut conditions = Preconditions::default();
+    /// assert!(!conditions.has_write_condition());
+    /// conditions.if_none_match = Some(TagList::Any);
+    /// assert!(conditions.has_write_condition());
+    /// conditions.if_none_match = Some(TagList::Tags(vec![]));
+    /// assert!(!conditions.has_write_condition());
+    /// ```
+    pub fn has_write_condition(&self) -> bool {
+        let none_match = match &self.if_none_match {
+            Some(TagList::Tags(tags)) => !tags.is_empty(),
+            other => other.is_some(),
+        };
+        self.if_match.is_some() || self.if_unmodified_since.is_some() || none_match
+    }
+
+    /// Evaluates the conditions against the current representation, `None` if there is none.
+    ///
+    /// Do so only when the response would be 2xx or 412 without them: after authentication, and after a 404 or
+    /// 405 (§13.2.1). `If-Range` comes afterwards, with the ranges.
+    ///
+    /// ```
+    /// # use http::Method;
+    /// # use ifmatch_core::precondition::{Precondition, Preconditions, Verdict};
+    /// # use ifmatch_core::tag::TagList;
+    /// let create = Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() };
+    /// assert_eq!(create.evaluate(&Method::PUT, None), Verdict::Proceed);
+    /// let update = Preconditions { if_match: Some(TagList::Any), ..Preconditions::default() };
+    /// assert_eq!(update.evaluate(&Method::PUT, None), Verdict::Failed(Precondition::IfMatch));
+    /// ```
+    pub fn evaluate(&self, method: &Method, current: Option<&Validators<'_>>) -> Verdict {
+        // §13.2.1: no selected representation, no conditions.
+        if matches!(*method, Method::CONNECT | Method::OPTIONS | Method::TRACE) {
+            return Verdict::Proceed;
+        }
+        // Steps 1 and 2: If-Match, and If-Unmodified-Since only without it.
+        let (guard, name) = match self.if_match(current) {
+            Some(result) => (Some(result), Precondition::IfMatch),
+            None => (self.if_unmodified_since(method, current), Precondition::IfUnmodifiedSince),
+        };
+        if guard == Some(false) {
+            return Verdict::Failed(name);
+        }
+        // Steps 3 and 4: If-None-Match, and If-Modified-Since only without it.
+        let (change, name) = match self.if_none_match(method, current) {
+            Some(result) => (Some(result), Precondition::IfNoneMatch),
+            None => (self.if_modified_since(method, current), Precondition::IfModifiedSince),
+        };
+        match change {
+            Some(false) if is_retrieval(method) => Verdict::NotModified,
+            Some(false) => Verdict::Failed(name),
+            Some(true) | None => Verdict::Proceed,
+        }
+    }
+
+    /// Step 1, §13.1.1: false without a current representation, or if no tag matches by the strong comparison.
+    fn if_match(&self, current: Option<&Validators<'_>>) -> Option<bool> {
+        let list = self.if_match.as_ref()?;
+        Some(current.is_some_and(|current| list.matches_strong(current.tags)))
+    }
+
+    /// Step 2, §13.1.4: false if the representation was modified after the date.
+    ///
+    /// Where there is no modification date, or nothing any more, the RFC wants the header ignored. A read does
+    /// ignore it. A write that asked for protection would then overwrite what it has not seen, or bring back what
+    /// was deleted; here it fails.
+    fn if_unmodified_since(
+        &self,
+        method: &Method,
+        current: Option<&Validators<'_>>,
+    ) -> Option<bool> {
+        let date = self.if_unmodified_since?;
+        match current.and_then(|current| current.last_modified) {
+            Some(last_modified) => Some(last_modified <= date),
+            None => is_write(method).then_some(false),
+        }
+    }
+
+    /// Step 3, §13.1.2: false if a tag matches by the weak comparison, or for `*` if there is a representation.
+    fn if_none_match(&self, method: &Method, current: Option<&Validators<'_>>) -> Option<bool> {
+        match self.if_none_match.as_ref()? {
+            TagList::Unreadable => Some(!is_write(method)),
+            list => Some(!current.is_some_and(|current| list.matches_weak(current.tags))),
+        }
+    }
+
+    /// Step 4, §13.1.3: false if the representation was not modified after the date. Only for GET and HEAD.
+    fn if_modified_since(&self, method: &Method, current: Option<&Validators<'_>>) -> Option<bool> {
+        let date = self.if_modified_since.filter(|_| is_retrieval(method))?;
+        Some(current?.last_modified? > date)
+    }
+}
+
+/// What identifies the current representation. A resource with several codings has a tag for each of them.
+///
+/// ```
+/// # use ifmatch_core::EntityTag;
+/// # use ifmatch_core::precondition::Validators;
+/// let tags = [EntityTag::strong("v1")?, EntityTag::strong("v1-gzip")?];
+/// let current = Validators { tags: &tags, last_modified: None };
+/// assert_eq!(current.tags.len(), 2);
+/// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Validators<'a> {
+    /// The tags of all its representations; a list matches if any of them does.
+    pub tags: &'a [EntityTag],
+    /// The modification date, if known.
+    pub last_modified: Option<HttpDate>,
+}
+
+/// What the conditions say.
+///
+/// ```
+/// # use http::Method;
+/// # use ifmatch_core::precondition::{Preconditions, Verdict};
+/// assert_eq!(Preconditions::default().evaluate(&Method::GET, None), Verdict::Proceed);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Perform the method.
+    Proceed,
+    /// Answer 304: the client has the current representation. Only for GET and HEAD.
+    NotModified,
+    /// Answer 412: this condition is false.
+    Failed(Precondition),
+}
+
+/// The name of a condition.
+///
+/// ```
+/// # use ifmatch_core::precondition::Precondition;
+/// assert_eq!(Precondition::IfMatch.header(), http::header::IF_MATCH);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precondition {
+    /// `If-Match`
+    IfMatch,
+    /// `If-Unmodified-Since`
+    IfUnmodifiedSince,
+    /// `If-None-Match`
+    IfNoneMatch,
+    /// `If-Modified-Since`
+    IfModifiedSince,
+}
+
+impl Precondition {
+    /// The header field.
+    ///
+    /// ```
+    /// # use ifmatch_core::precondition::Precondition;
+    /// assert_eq!(Precondition::IfNoneMatch.header().as_str(), "if-none-match");
+    /// ```
+    pub fn header(self) -> HeaderName {
+        match self {
+            Self::IfMatch => IF_MATCH,
+            Self::IfUnmodifiedSince => IF_UNMODIFIED_SINCE,
+            Self::IfNoneMatch => IF_NONE_MATCH,
+            Self::IfModifiedSince => IF_MODIFIED_SINCE,
+        }
+    }
+}
+
+/// The methods that a 304 may answer.
+fn is_retrieval(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// The methods that may change something. QUERY is a safe one.
+fn is_write(method: &Method) -> bool {
+    !method.is_safe()
+}

@@ -1,0 +1,263 @@
+//! Entity tags (RFC 9110 §8.8.3) and the lists of them that conditions carry.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use http::HeaderValue;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thiserror::Error;
+
+pub use list::TagList;
+
+use crate::text::header_value;
+
+#[path = "tag_list.rs"]
+mod list;
+
+/// An entity tag: `"opaque"`, or `W/"opaque"` for a weak one.
+///
+/// A value of this type is always well-formed. The opaque part may be empty and may contain the bytes 0x80 to
+/// 0xFF, yet no space, control character or quote. Two tags are equal (`==`) if their bytes are; to compare tags as a
+/// condition does, use [`strong_eq`](Self::strong_eq) or [`weak_eq`](Self::weak_eq).
+///
+/// ```
+/// use ifmatch_core::EntityTag;
+///
+/// let tag = EntityTag::parse(b"W/\"v1\"")?;
+/// assert!(tag.is_weak());
+/// assert_eq!(tag.opaque(), b"v1");
+/// assert_eq!(tag, EntityTag::weak("v1")?);
+/// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+/// ```
+#[derive(Clone)]
+pub struct EntityTag(HeaderValue);
+
+impl EntityTag {
+    /// Parses one tag, with nothing before or after it.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no entity tag: most often the quotes are missing.
+    ///
+    /// ```
+    /// use ifmatch_core::EntityTag;
+    ///
+    /// assert!(EntityTag::parse(b"\"a,b\"").is_ok());
+    /// assert!(EntityTag::parse(b"unquoted").is_err());
+    /// assert!(EntityTag::parse(b"w/\"case\"").is_err());
+    /// ```
+    pub fn parse(bytes: &[u8]) -> Result<Self, InvalidTag> {
+        check(bytes)?;
+        HeaderValue::from_bytes(bytes).map(Self).map_err(|_| InvalidTag)
+    }
+
+    /// Parses the value of an `ETag` header field. Shares the header's memory.
+    ///
+    /// ```
+    /// use http::HeaderValue;
+    /// use ifmatch_core::EntityTag;
+    ///
+    /// let tag = EntityTag::from_header(&HeaderValue::from_static("\"v1\""))?;
+    /// assert_eq!(tag, EntityTag::strong("v1")?);
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn from_header(value: &HeaderValue) -> Result<Self, InvalidTag> {
+        check(value.as_bytes())?;
+        let mut value = value.clone();
+        value.set_sensitive(false);
+        Ok(Self(value))
+    }
+
+    /// A strong tag: it changes with every change of the representation's bytes.
+    ///
+    /// # Errors
+    ///
+    /// The opaque part contains a space, a control character or a quote.
+    ///
+    /// ```
+    /// use ifmatch_core::EntityTag;
+    ///
+    /// assert_eq!(EntityTag::strong("v1")?.to_string(), "\"v1\"");
+    /// assert!(EntityTag::strong("a b").is_err());
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn strong(opaque: &str) -> Result<Self, InvalidTag> {
+        Self::parse(format!("\"{opaque}\"").as_bytes())
+    }
+
+    /// A weak tag: it may stay the same when the bytes change. It never satisfies `If-Match`.
+    ///
+    /// # Errors
+    ///
+    /// The opaque part contains a space, a control character or a quote.
+    ///
+    /// ```
+    /// use ifmatch_core::EntityTag;
+    ///
+    /// assert_eq!(EntityTag::weak("v1")?.to_string(), "W/\"v1\"");
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn weak(opaque: &str) -> Result<Self, InvalidTag> {
+        Self::parse(format!("W/\"{opaque}\"").as_bytes())
+    }
+
+    /// A strong tag whose opaque part consists of hexadecimal digits, decimal digits and hyphens.
+    pub(crate) fn from_digits(digits: &str) -> Self {
+        Self(header_value(format!("\"{digits}\"")))
+    }
+
+    /// Whether the tag is weak.
+    ///
+    /// ```
+    /// # use ifmatch_core::EntityTag;
+    /// assert!(EntityTag::weak("v1")?.is_weak());
+    /// assert!(!EntityTag::strong("W/")?.is_weak());
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn is_weak(&self) -> bool {
+        self.as_bytes().starts_with(WEAK)
+    }
+
+    /// What is between the quotes.
+    ///
+    /// ```
+    /// # use ifmatch_core::EntityTag;
+    /// assert_eq!(EntityTag::weak("v1")?.opaque(), b"v1");
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn opaque(&self) -> &[u8] {
+        let quoted = self.as_bytes().strip_prefix(WEAK).unwrap_or(self.as_bytes());
+        &quoted[1..quoted.len() - 1]
+    }
+
+    /// The whole tag, as it stands in a header field.
+    ///
+    /// ```
+    /// # use ifmatch_core::EntityTag;
+    /// assert_eq!(EntityTag::weak("v1")?.as_bytes(), b"W/\"v1\"");
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// The value of an `ETag` header field. Shares the tag's memory.
+    ///
+    /// ```
+    /// # use ifmatch_core::EntityTag;
+    /// assert_eq!(EntityTag::strong("v1")?.to_header(), "\"v1\"");
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn to_header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+
+    /// The strong comparison (RFC 9110 §8.8.3.2): both tags are strong, and equal.
+    ///
+    /// ```
+    /// # use ifmatch_core::EntityTag;
+    /// let (weak, strong) = (EntityTag::weak("1")?, EntityTag::strong("1")?);
+    /// assert!(strong.strong_eq(&strong));
+    /// assert!(!strong.strong_eq(&weak));
+    /// assert!(!weak.strong_eq(&weak));
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn strong_eq(&self, other: &Self) -> bool {
+        !self.is_weak() && self == other
+    }
+
+    /// The weak comparison (RFC 9110 §8.8.3.2): the opaque parts are equal.
+    ///
+    /// ```
+    /// # use ifmatch_core::EntityTag;
+    /// assert!(EntityTag::weak("1")?.weak_eq(&EntityTag::strong("1")?));
+    /// assert!(!EntityTag::weak("1")?.weak_eq(&EntityTag::weak("2")?));
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn weak_eq(&self, other: &Self) -> bool {
+        self.opaque() == other.opaque()
+    }
+
+    /// The tag with a suffix to its opaque part, for another coding of the same representation.
+    ///
+    /// # Errors
+    ///
+    /// The suffix contains a space, a control character or a quote.
+    ///
+    /// ```
+    /// # use ifmatch_core::EntityTag;
+    /// assert_eq!(EntityTag::strong("v1")?.with_suffix("-gzip")?, EntityTag::strong("v1-gzip")?);
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn with_suffix(&self, suffix: &str) -> Result<Self, InvalidTag> {
+        let unclosed = &self.as_bytes()[..self.as_bytes().len() - 1];
+        Self::parse(&[unclosed, suffix.as_bytes(), b"\""].concat())
+    }
+}
+
+impl PartialEq for EntityTag {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for EntityTag {}
+
+impl Hash for EntityTag {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+impl fmt::Display for EntityTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for EntityTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EntityTag({self})")
+    }
+}
+
+/// A sequence of bytes, which is parsed again on the way back.
+impl Serialize for EntityTag {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_bytes().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for EntityTag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes = Vec::<u8>::deserialize(deserializer)?;
+        Self::parse(&bytes).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The bytes are no entity tag.
+///
+/// ```
+/// # use ifmatch_core::EntityTag;
+/// let error = EntityTag::parse(b"v1").unwrap_err();
+/// assert!(error.to_string().contains("quotes"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "not an entity tag: put it in double quotes, with W/ before them if it is weak, and no space or quote inside"
+)]
+pub struct InvalidTag;
+
+const WEAK: &[u8] = b"W/";
+
+fn check(bytes: &[u8]) -> Result<(), InvalidTag> {
+    match bytes.strip_prefix(WEAK).unwrap_or(bytes) {
+        [b'"', opaque @ .., b'"'] if opaque.iter().all(|byte| is_etagc(*byte)) => Ok(()),
+        _ => Err(InvalidTag),
+    }
+}
+
+/// `etagc = %x21 / %x23-7E / obs-text`
+fn is_etagc(byte: u8) -> bool {
+    matches!(byte, 0x21 | 0x23..=0x7e | 0x80..)
+}
