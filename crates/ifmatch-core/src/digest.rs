@@ -57,7 +57,10 @@ impl ContentHash {
     /// assert_eq!(ContentHash::from_bytes(*hash.as_bytes()), hash);
     /// ```
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self { format: TagFormat::Sha256, bytes }
+        Self {
+            format: TagFormat::Sha256,
+            bytes,
+        }
     }
 
     /// All 32 bytes, also if the tag shows but half of them.
@@ -147,12 +150,20 @@ impl ContentHash {
         headers: &HeaderMap,
         name: HeaderName,
     ) -> Result<Option<Self>, InvalidDigest> {
-        let lines: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
-        let members: Dictionary =
-            Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| InvalidDigest)?;
+        let lines: Vec<&[u8]> = headers
+            .get_all(name)
+            .iter()
+            .map(HeaderValue::as_bytes)
+            .collect();
+        let members: Dictionary = Parser::new(&lines.join(&b", "[..]))
+            .parse()
+            .map_err(|_| InvalidDigest)?;
         match members.get(SHA_256) {
             None => Ok(None),
-            Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. })) => {
+            Some(ListEntry::Item(Item {
+                bare_item: BareItem::ByteSequence(bytes),
+                ..
+            })) => {
                 let bytes = bytes.as_slice().try_into().map_err(|_| InvalidDigest)?;
                 Ok(Some(Self::from_bytes(bytes)))
             }
@@ -195,7 +206,11 @@ pub enum TagFormat {
 
 impl TagFormat {
     const fn bytes_in_tag(self) -> usize {
-        if matches!(self, Self::Sha256Truncated) { 16 } else { 32 }
+        if matches!(self, Self::Sha256Truncated) {
+            16
+        } else {
+            32
+        }
     }
 
     const fn is_sha256(self) -> bool {

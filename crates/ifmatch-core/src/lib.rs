@@ -2,9 +2,13 @@
 
 pub use tag::EntityTag;
 
+mod apply;
+pub mod command;
 pub mod date;
 pub mod digest;
+pub mod encoding;
 pub mod precondition;
+pub mod record;
 pub mod tag;
 
 mod text;

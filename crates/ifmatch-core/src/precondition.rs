@@ -110,7 +110,10 @@ impl Preconditions {
         // Steps 1 and 2: If-Match, and If-Unmodified-Since only without it.
         let (guard, name) = match self.if_match(current) {
             Some(result) => (Some(result), Precondition::IfMatch),
-            None => (self.if_unmodified_since(method, current), Precondition::IfUnmodifiedSince),
+            None => (
+                self.if_unmodified_since(method, current),
+                Precondition::IfUnmodifiedSince,
+            ),
         };
         if guard == Some(false) {
             return Verdict::Failed(name);
@@ -118,7 +121,10 @@ impl Preconditions {
         // Steps 3 and 4: If-None-Match, and If-Modified-Since only without it.
         let (change, name) = match self.if_none_match(method, current) {
             Some(result) => (Some(result), Precondition::IfNoneMatch),
-            None => (self.if_modified_since(method, current), Precondition::IfModifiedSince),
+            None => (
+                self.if_modified_since(method, current),
+                Precondition::IfModifiedSince,
+            ),
         };
         match change {
             Some(false) if is_retrieval(method) => Verdict::NotModified,

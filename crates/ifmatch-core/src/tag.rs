@@ -48,7 +48,9 @@ impl EntityTag {
     /// ```
     pub fn parse(bytes: &[u8]) -> Result<Self, InvalidTag> {
         check(bytes)?;
-        HeaderValue::from_bytes(bytes).map(Self).map_err(|_| InvalidTag)
+        HeaderValue::from_bytes(bytes)
+            .map(Self)
+            .map_err(|_| InvalidTag)
     }
 
     /// Parses the value of an `ETag` header field. Shares the header's memory.
@@ -126,7 +128,10 @@ impl EntityTag {
     /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
     /// ```
     pub fn opaque(&self) -> &[u8] {
-        let quoted = self.as_bytes().strip_prefix(WEAK).unwrap_or(self.as_bytes());
+        let quoted = self
+            .as_bytes()
+            .strip_prefix(WEAK)
+            .unwrap_or(self.as_bytes());
         &quoted[1..quoted.len() - 1]
     }
 

@@ -79,7 +79,9 @@ impl TagList {
     fn matches(&self, current: &[EntityTag], eq: fn(&EntityTag, &EntityTag) -> bool) -> bool {
         match self {
             Self::Any => true,
-            Self::Tags(tags) => tags.iter().any(|tag| current.iter().any(|other| eq(tag, other))),
+            Self::Tags(tags) => tags
+                .iter()
+                .any(|tag| current.iter().any(|other| eq(tag, other))),
             Self::Unreadable => false,
         }
     }

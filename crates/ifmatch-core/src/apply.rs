@@ -1,0 +1,340 @@
+//! The transitions: how a command changes a record. Pure: time is an argument, nothing is read or written.
+
+use http::Method;
+
+use crate::command::{
+    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome,
+    Refusal, Transition, Write,
+};
+use crate::date::{HttpDate, Timestamp};
+use crate::precondition::{Preconditions, Validators, Verdict};
+use crate::record::{
+    Permit, Receipt, Record, Reply, RequestId, Revision, State, Token, Variant, Version,
+};
+use crate::tag::EntityTag;
+
+impl Record {
+    /// Carries out a command at `now`.
+    ///
+    /// The result is a proposal: it holds only if `next` replaces this very revision in the register. A command
+    /// that was refused, or that changes nothing, has no `next`.
+    pub fn apply(&self, command: &Command<'_>, now: Timestamp) -> Transition {
+        let result = match command {
+            Command::Begin(begin) => self.begin(begin, now),
+            Command::Commit(commit) => self.commit(commit, now),
+            Command::Abort(token) => self.abort(*token, now),
+            Command::Doubt(doubt) => self.doubt(*doubt, now),
+            Command::Observe(observed) => self.observe(observed, now),
+            Command::Write(write) => self.write(write, now),
+        };
+        match result {
+            Ok((next, outcome)) => Transition { next, outcome },
+            Err(refusal) => Transition {
+                next: None,
+                outcome: Outcome::Refused(refusal),
+            },
+        }
+    }
+
+    fn begin(&self, begin: &Begin<'_>, now: Timestamp) -> Applied {
+        self.refuse_in_flight(now)?;
+        let revision = self.revision.next(now);
+        let observed = begin
+            .observed
+            .as_ref()
+            .filter(|observed| observed.snapshot.0 == self.revision);
+        let state = match observed {
+            Some(seen) => merge(self.state(now), seen, revision, now),
+            None => self.state(now).clone(),
+        };
+        let known = match (begin.authority, observed) {
+            (Authority::Register, _) => Known::All(&state),
+            (Authority::Resource, Some(seen)) => Known::Seen(&state, &seen.observation),
+            (Authority::Resource, None) => Known::Nothing,
+        };
+        known.check(begin.method, begin.preconditions)?;
+        let token = Token {
+            revision,
+            nonce: begin.nonce,
+        };
+        let permit = Permit {
+            token,
+            deadline: now.saturating_add(begin.ttl),
+        };
+        let grant = Grant {
+            token,
+            deadline: permit.deadline,
+            current: state.clone(),
+        };
+        let next = self.with(revision, begin.nonce, state, Some(permit));
+        Ok((Some(next), Outcome::Granted(grant)))
+    }
+
+    fn commit(&self, commit: &Commit, now: Timestamp) -> Applied {
+        self.holds(commit.token)?;
+        let (next, receipt) = self.become_content(&commit.content, commit.token.nonce, now);
+        Ok((Some(next), Outcome::Written(receipt)))
+    }
+
+    fn abort(&self, token: Token, now: Timestamp) -> Applied {
+        self.holds(token)?;
+        let next = Self {
+            revision: self.revision.next(now),
+            permit: None,
+            ..self.clone()
+        };
+        Ok((Some(next), Outcome::Released))
+    }
+
+    fn doubt(&self, doubt: Doubt, now: Timestamp) -> Applied {
+        let permit = self.holds(doubt.token)?;
+        let deadline = permit.deadline.min(now.saturating_add(doubt.grace));
+        let mut next = Self {
+            revision: self.revision.next(now),
+            ..self.clone()
+        };
+        if deadline <= now {
+            next.state = State::Unknown;
+            next.permit = None;
+        } else {
+            next.permit = Some(Permit {
+                deadline,
+                ..*permit
+            });
+        }
+        Ok((Some(next), Outcome::Released))
+    }
+
+    fn observe(&self, observed: &Observed, now: Timestamp) -> Applied {
+        if observed.snapshot.0 != self.revision || self.permit(now).is_some() {
+            return Err(Refusal::Stale);
+        }
+        let revision = self.revision.next(now);
+        let state = merge(self.state(now), observed, revision, now);
+        let changed = state != self.state || self.permit.is_some();
+        let next = changed.then(|| self.with(revision, self.nonce, state, None));
+        Ok((next, Outcome::Observed))
+    }
+
+    fn write(&self, write: &Write<'_>, now: Timestamp) -> Applied {
+        if let Some(receipt) = write.request.and_then(|request| self.receipt(request)) {
+            return Ok((None, Outcome::Replayed(receipt.clone())));
+        }
+        self.refuse_in_flight(now)?;
+        let state = self.state(now);
+        if write.content == Content::Absent && *state == State::Absent {
+            return Err(Refusal::NotFound);
+        }
+        if write.based_on.is_some() && write.based_on != state.version().map(Version::generation) {
+            return Err(Refusal::Stale);
+        }
+        Known::All(state).check(write.method, write.preconditions)?;
+        let (mut next, receipt) = self.become_content(&write.content, write.nonce, now);
+        next.remember(write.request, &receipt);
+        Ok((Some(next), Outcome::Written(receipt)))
+    }
+
+    /// A permit counts as long as it is in the record, even after its deadline: whoever relied on the
+    /// deadline has changed the record and thereby removed it.
+    fn holds(&self, token: Token) -> Result<&Permit, Refusal> {
+        self.permit
+            .as_ref()
+            .filter(|permit| permit.token == token)
+            .ok_or(Refusal::Stale)
+    }
+
+    fn refuse_in_flight(&self, now: Timestamp) -> Result<(), Refusal> {
+        match self.permit(now) {
+            Some(permit) => Err(Refusal::InFlight {
+                deadline: permit.deadline,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn become_content(&self, content: &Content, nonce: u64, now: Timestamp) -> (Self, Receipt) {
+        let revision = self.revision.next(now);
+        let state = match content {
+            Content::Tagged { variant, tag } => {
+                State::Present(Version::new(revision, variant.clone(), Some(tag.clone())))
+            }
+            Content::Hashed { hash, payload } => {
+                let tag = hash.versioned_tag(revision.get());
+                let version = Version::new(revision, Variant::only(), Some(tag));
+                State::Present(Version {
+                    payload: payload.clone(),
+                    ..version
+                })
+            }
+            Content::Unknown => State::Unknown,
+            Content::Absent => State::Absent,
+        };
+        let receipt = Receipt {
+            generation: revision,
+            tag: state
+                .version()
+                .and_then(|version| version.tags.first().cloned()),
+            created: *self.state(now) == State::Absent,
+        };
+        (self.with(revision, nonce, state, None), receipt)
+    }
+
+    fn with(&self, revision: Revision, nonce: u64, state: State, permit: Option<Permit>) -> Self {
+        Self {
+            revision,
+            nonce,
+            state,
+            permit,
+            replies: self.replies.clone(),
+        }
+    }
+
+    fn receipt(&self, request: RequestId) -> Option<&Receipt> {
+        self.replies
+            .iter()
+            .find(|reply| reply.request == request)
+            .map(|reply| &reply.receipt)
+    }
+
+    fn remember(&mut self, request: Option<RequestId>, receipt: &Receipt) {
+        let Some(request) = request else { return };
+        if self.replies.len() >= Self::MAX_REPLIES {
+            self.replies.remove(0);
+        }
+        self.replies.push(Reply {
+            request,
+            receipt: receipt.clone(),
+        });
+    }
+}
+
+type Applied = Result<(Option<Record>, Outcome), Refusal>;
+
+/// How much of a state conditions may be evaluated against.
+enum Known<'a> {
+    /// All of it: every write comes through the register.
+    All(&'a State),
+    /// Only the representation that a probe has just seen: the others may have changed unnoticed.
+    Seen(&'a State, &'a Observation),
+    /// Nothing.
+    Nothing,
+}
+
+impl Known<'_> {
+    fn check(&self, method: &Method, preconditions: &Preconditions) -> Result<(), Refusal> {
+        if preconditions.is_empty() {
+            return Ok(());
+        }
+        match self {
+            Self::Nothing | Self::All(State::Unknown) | Self::Seen(State::Unknown, _) => {
+                Err(Refusal::ProbeFirst)
+            }
+            Self::All(State::Absent) | Self::Seen(State::Absent, _) => {
+                evaluate(method, preconditions, None)
+            }
+            Self::All(State::Present(version)) => {
+                evaluate(method, preconditions, Some(&version.validators()))
+            }
+            Self::Seen(State::Present(version), observation) => {
+                let tags = match observation {
+                    Observation::Present { tag: Some(tag), .. } => std::slice::from_ref(tag),
+                    _ => &[],
+                };
+                let last_modified = Some(version.last_modified());
+                evaluate(
+                    method,
+                    preconditions,
+                    Some(&Validators {
+                        tags,
+                        last_modified,
+                    }),
+                )
+            }
+        }
+    }
+}
+
+fn evaluate(
+    method: &Method,
+    preconditions: &Preconditions,
+    current: Option<&Validators<'_>>,
+) -> Result<(), Refusal> {
+    match preconditions.evaluate(method, current) {
+        Verdict::Proceed | Verdict::NotModified => Ok(()),
+        Verdict::Failed(precondition) => Err(Refusal::PreconditionFailed {
+            precondition,
+            current: current.and_then(|validators| validators.tags.first().cloned()),
+        }),
+    }
+}
+
+/// The state after a read.
+///
+/// The version stays the same if the read confirms the tag of its representation. The first tag of another
+/// representation joins it; whether the version is still the same is then known to the register only, so that
+/// without its authority the date moves on. Any other tag is a new version, whose other representations have not
+/// been seen yet.
+fn merge(state: &State, seen: &Observed, revision: Revision, now: Timestamp) -> State {
+    let Observation::Present {
+        variant,
+        tag,
+        last_modified,
+    } = &seen.observation
+    else {
+        return State::Absent;
+    };
+    if let Some(version) = state.version() {
+        match (version.tag(variant), tag) {
+            (Some(known), Some(tag)) if known == tag => return state.clone(),
+            (None, None) if version.tags.is_empty() => return state.clone(),
+            (None, Some(tag)) if !version.tags.is_empty() => {
+                let joined = version.joined_by(variant.clone(), tag.clone());
+                return State::Present(match seen.authority {
+                    Authority::Register => joined,
+                    Authority::Resource => Version {
+                        generation: revision,
+                        dated: None,
+                        ..joined
+                    },
+                });
+            }
+            _ => {}
+        }
+    }
+    let version = Version::new(revision, variant.clone(), tag.clone());
+    // A date whose second is over can name no later state; any other might.
+    let over = |date: &HttpDate| date.unix() + 1 < now.last_modified().unix();
+    State::Present(Version {
+        dated: last_modified.filter(over),
+        ..version
+    })
+}
+
+impl Version {
+    fn new(generation: Revision, variant: Variant, tag: Option<EntityTag>) -> Self {
+        let variants = if tag.is_some() {
+            vec![variant]
+        } else {
+            Vec::new()
+        };
+        let tags = tag.into_iter().collect();
+        Self {
+            generation,
+            tags,
+            variants,
+            dated: None,
+            payload: bytes::Bytes::new(),
+        }
+    }
+
+    fn joined_by(&self, variant: Variant, tag: EntityTag) -> Self {
+        let mut version = self.clone();
+        if version.tags.len() >= Self::MAX_VARIANTS {
+            version.tags.remove(0);
+            version.variants.remove(0);
+        }
+        version.tags.push(tag);
+        version.variants.push(variant);
+        version
+    }
+}

@@ -1,0 +1,79 @@
+//! The one encoding of a record: a version byte, then postcard. Every register stores exactly these bytes.
+
+use std::fmt;
+
+use crate::record::Record;
+
+/// The encoding that this build writes.
+const VERSION: u8 = 1;
+
+/// Why bytes are no record that this build can read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError(DecodeErrorKind);
+
+/// What is wrong with the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeErrorKind {
+    /// A newer release wrote them, with this encoding version: run that release, or a newer one.
+    Newer(u8),
+    /// They are damaged, or were never a record.
+    Corrupt,
+}
+
+impl DecodeError {
+    /// What is wrong.
+    pub fn kind(&self) -> DecodeErrorKind {
+        self.0
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            DecodeErrorKind::Newer(version) => write!(
+                f,
+                "the record has encoding version {version}, this release reads up to {VERSION}: run a newer release"
+            ),
+            DecodeErrorKind::Corrupt => {
+                f.write_str("the record is damaged: restore it from a backup, or delete it")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl Record {
+    /// The bytes to store.
+    ///
+    /// ```
+    /// use ifmatch_core::record::Record;
+    /// let record = Record::absent();
+    /// assert_eq!(Record::decode(&record.encode()), Ok(record));
+    /// ```
+    #[expect(
+        clippy::expect_used,
+        reason = "serialising plain data into a growing vector has no way to fail"
+    )]
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_extend(self, vec![VERSION]).expect("a record always serialises")
+    }
+
+    /// Reads stored bytes.
+    ///
+    /// # Errors
+    /// Refuses an unknown encoding version, and bytes that are not exactly one record: never guesses.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (version, rest) = bytes
+            .split_first()
+            .ok_or(DecodeError(DecodeErrorKind::Corrupt))?;
+        if *version > VERSION {
+            return Err(DecodeError(DecodeErrorKind::Newer(*version)));
+        }
+        match postcard::take_from_bytes::<Self>(rest) {
+            Ok((record, [])) if *version == VERSION && record.is_consistent() => Ok(record),
+            _ => Err(DecodeError(DecodeErrorKind::Corrupt)),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What is remembered of one resource: its state, the write in flight, and a revision that only grows.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::date::{HttpDate, Timestamp};
+use crate::digest::ContentHash;
+use crate::precondition::Validators;
+use crate::tag::EntityTag;
+
+/// The number of a record's change: it grows with every change and is never used twice.
+///
+/// A revision is `max(previous + 1, microseconds of now)`. It therefore stays unique for a resource even when
+/// the record of a deleted one is forgotten after a while, as long as the clock does not go back that far.
+///
+/// ```
+/// use ifmatch_core::date::Timestamp;
+/// use ifmatch_core::record::Revision;
+///
+/// let first = Revision::NONE.next(Timestamp::from_micros(1_000));
+/// assert_eq!(first.get(), 1_000);
+/// assert_eq!(first.next(Timestamp::from_micros(5)).get(), 1_001); // a clock that went back
+/// ```
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Revision(u64);
+
+impl Revision {
+    /// The revision of a record that was never written.
+    pub const NONE: Self = Self(0);
+
+    /// A revision from its number, as a register keeps it beside the record.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The revision of a change made at `now`.
+    #[must_use]
+    pub fn next(self, now: Timestamp) -> Self {
+        Self(now.micros().max(self.0.saturating_add(1)))
+    }
+
+    /// The time of the change: its clock's `now`, or a little later where changes came faster than microseconds.
+    pub const fn timestamp(self) -> Timestamp {
+        Timestamp::from_micros(self.0)
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The proof that a write was granted: what `Commit`, `Abort` and `Doubt` must show.
+///
+/// The revision is the fencing token: it is larger than that of every earlier grant on the resource. The nonce
+/// tells two grants apart that two processes computed from the same record in the same microsecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Token {
+    /// The revision of the grant; hand it to a store that fences late writers.
+    pub revision: Revision,
+    /// The number that the writer drew at random for this grant.
+    pub nonce: u64,
+}
+
+/// The write in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Permit {
+    /// What identifies the grant.
+    pub token: Token,
+    /// When the permit ends by itself: the state is [`State::Unknown`] from then on.
+    pub deadline: Timestamp,
+}
+
+/// The request header fields that select one representation of a resource: empty where the response has no `Vary`.
+///
+/// It is text in the form of header lines (`accept-encoding: gzip`), so that a probe can ask for the same one again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Variant(pub Box<str>);
+
+impl Variant {
+    /// The variant of a resource that has but one representation.
+    pub fn only() -> Self {
+        Self::default()
+    }
+}
+
+/// What is known to exist at a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// The revision at which this version came to be.
+    pub(crate) generation: Revision,
+    /// The tags of its representations, each beside its variant in `variants`.
+    pub(crate) tags: Vec<EntityTag>,
+    pub(crate) variants: Vec<Variant>,
+    /// The date that the resource itself gave, where it was strong.
+    pub(crate) dated: Option<HttpDate>,
+    pub(crate) payload: Bytes,
+}
+
+impl Version {
+    /// The most representations remembered of one version; the oldest goes first.
+    pub const MAX_VARIANTS: usize = 16;
+
+    /// The revision at which this version came to be: it differs for every write, even of the same bytes.
+    pub fn generation(&self) -> Revision {
+        self.generation
+    }
+
+    /// The tags of all known representations.
+    pub fn tags(&self) -> &[EntityTag] {
+        &self.tags
+    }
+
+    /// The tag of one representation.
+    pub fn tag(&self, variant: &Variant) -> Option<&EntityTag> {
+        self.variants
+            .iter()
+            .position(|known| known == variant)
+            .map(|at| &self.tags[at])
+    }
+
+    /// The variant that carries this tag.
+    pub fn variant_of(&self, tag: &EntityTag) -> Option<&Variant> {
+        self.tags
+            .iter()
+            .position(|known| known == tag)
+            .map(|at| &self.variants[at])
+    }
+
+    /// The modification date: the time rounded up to the next second (see [`Timestamp::last_modified`]), or
+    /// the resource's own date where that one was already over when it was seen.
+    ///
+    /// Send it only once that second has come.
+    pub fn last_modified(&self) -> HttpDate {
+        self.dated
+            .unwrap_or_else(|| self.generation.timestamp().last_modified())
+    }
+
+    /// What the application bound to this version: the blob service keeps its body's name and headers here.
+    pub fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
+    /// What preconditions are evaluated against.
+    pub fn validators(&self) -> Validators<'_> {
+        Validators {
+            tags: &self.tags,
+            last_modified: Some(self.last_modified()),
+        }
+    }
+}
+
+/// What is known of a resource's current state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    /// Nothing: never seen, or a write ended without an answer. A probe of the resource tells.
+    Unknown,
+    /// The resource does not exist.
+    Absent,
+    /// The resource exists in this version.
+    Present(Version),
+}
+
+impl State {
+    /// The version, where one is known to exist.
+    pub fn version(&self) -> Option<&Version> {
+        match self {
+            Self::Present(version) => Some(version),
+            Self::Unknown | Self::Absent => None,
+        }
+    }
+}
+
+/// A request's identity: the same for all its retries, different for everything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RequestId([u8; 16]);
+
+impl RequestId {
+    /// The identity of a request from all that makes it what it is: the client's own id, the method, the
+    /// content's hash.
+    ///
+    /// ```
+    /// use ifmatch_core::record::RequestId;
+    /// assert_eq!(RequestId::of(&[b"id", b"PUT"]), RequestId::of(&[b"id", b"PUT"]));
+    /// assert_ne!(RequestId::of(&[b"id", b"PUT"]), RequestId::of(&[b"idP", b"UT"]));
+    /// ```
+    pub fn of(parts: &[&[u8]]) -> Self {
+        let mut text = Vec::new();
+        for part in parts {
+            text.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            text.extend_from_slice(part);
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&ContentHash::of(&text).as_bytes()[..16]);
+        Self(id)
+    }
+}
+
+/// The answer to a write that was carried out, kept so that a retry of it gets the same answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The revision at which the write took place.
+    pub generation: Revision,
+    /// The tag it gave, none for a deletion.
+    pub tag: Option<EntityTag>,
+    /// Whether the resource was absent before.
+    pub created: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    pub(crate) request: RequestId,
+    pub(crate) receipt: Receipt,
+}
+
+/// All that is remembered of one resource.
+///
+/// A record never changes in place: [`Record::apply`](crate::command) computes the next one, and a register swaps it
+/// in if the revision is still the expected one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub(crate) revision: Revision,
+    /// The number drawn by the last writer: it makes equal records of racing writers differ, so that a writer whose
+    /// swap had no answer can tell whether the record it finds is its own.
+    pub(crate) nonce: u64,
+    pub(crate) state: State,
+    pub(crate) permit: Option<Permit>,
+    pub(crate) replies: Vec<Reply>,
+}
+
+/// The sign that a read began when no write was in flight: it entitles to record what the read saw, as long as
+/// the record has not changed since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Snapshot(pub(crate) Revision);
+
+impl Record {
+    /// The most answers remembered for retries; the oldest goes first.
+    pub const MAX_REPLIES: usize = 4;
+
+    /// The record of a resource nobody has asked about yet.
+    pub const fn unknown() -> Self {
+        Self::initial(State::Unknown)
+    }
+
+    /// The record of a resource in a store where no record means no resource.
+    pub const fn absent() -> Self {
+        Self::initial(State::Absent)
+    }
+
+    /// The record of a resource whose real record a register has forgotten, no later than at `revision`.
+    ///
+    /// A register that forgets records which still mean something answers with this one, so that a read which
+    /// began before cannot be mistaken for one that began after.
+    pub fn forgotten(revision: Revision) -> Self {
+        Self {
+            revision,
+            ..Self::unknown()
+        }
+    }
+
+    const fn initial(state: State) -> Self {
+        Self {
+            revision: Revision::NONE,
+            nonce: 0,
+            state,
+            permit: None,
+            replies: Vec::new(),
+        }
+    }
+
+    /// The revision: what a register compares.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The state at `now`: unknown from the moment that a permit ran out.
+    pub fn state(&self, now: Timestamp) -> &State {
+        match &self.permit {
+            Some(permit) if permit.deadline <= now => &State::Unknown,
+            _ => &self.state,
+        }
+    }
+
+    /// The write in flight at `now`.
+    pub fn permit(&self, now: Timestamp) -> Option<&Permit> {
+        self.permit.as_ref().filter(|permit| permit.deadline > now)
+    }
+
+    /// The version that a reader may rely on at `now`: none while a write is in flight, since that write may
+    /// have taken effect already.
+    pub fn settled(&self, now: Timestamp) -> Option<&Version> {
+        if self.permit.is_some() {
+            None
+        } else {
+            self.state(now).version()
+        }
+    }
+
+    /// Marks the beginning of a read; none while a write is in flight, whose effect the read might see or miss.
+    pub fn snapshot(&self, now: Timestamp) -> Option<Snapshot> {
+        self.permit(now)
+            .is_none()
+            .then_some(Snapshot(self.revision))
+    }
+
+    /// Whether a register may forget this record once it is older than the retention for tombstones: nothing in
+    /// it says more than that the resource is absent or unknown.
+    pub fn is_forgettable(&self, now: Timestamp) -> bool {
+        self.permit(now).is_none() && self.state(now).version().is_none()
+    }
+
+    /// Whether a register that merely caches what a probe would find out again may forget this record: no write
+    /// is in flight.
+    pub fn is_idle(&self, now: Timestamp) -> bool {
+        self.permit(now).is_none()
+    }
+
+    /// Whether the parts fit together: what decoding checks.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.state
+            .version()
+            .is_none_or(|version| version.tags.len() == version.variants.len())
+    }
+}

@@ -1,0 +1,273 @@
+//! Runs commands on a register: load, apply, compare and swap, and again after a conflict, within bounds.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures_util::future::select;
+use ifmatch_core::command::{Command, Outcome, Refusal};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::{Record, Revision};
+
+use crate::clock::{Clock, SystemClock};
+use crate::key::Key;
+use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
+use crate::turns::Turns;
+
+/// The most swaps tried for one command before it is given up as contended.
+const MAX_SWAPS: usize = 100;
+/// The pauses between swaps, and between looks at a write in flight elsewhere, grow from the first to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
+
+/// Runs commands on a register.
+///
+/// Commands of one process on one key queue up when they wait for each other; nothing relies on that, since the
+/// register decides between all processes.
+#[derive(Debug)]
+pub struct Driver<R, C = SystemClock> {
+    register: R,
+    clock: C,
+    initial: Record,
+    patience: Duration,
+    turns: Turns,
+}
+
+/// A command's effect on the register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The record before.
+    pub before: Record,
+    /// The record after: the same if nothing changed.
+    pub after: Record,
+    /// What came of the command.
+    pub outcome: Outcome,
+}
+
+/// Why a command got no outcome.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// The register failed. Unless its kind is [`RegisterErrorKind::Ambiguous`], nothing was changed.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// Others changed the record faster than this command could. Nothing was changed; try again later.
+    #[error(
+        "the record was changed by others {MAX_SWAPS} times in a row: too many writers at one resource, try again later"
+    )]
+    Contention,
+}
+
+/// A random number that tells racing writers apart.
+///
+/// # Errors
+/// If the system has no random numbers to give.
+pub fn nonce() -> Result<u64, RegisterError> {
+    getrandom::u64()
+        .map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error.to_string()))
+}
+
+impl<R: Register> Driver<R> {
+    /// A driver on the system's clock. A key without a record is an unknown resource.
+    pub fn new(register: R) -> Self {
+        Self::with_clock(register, SystemClock)
+    }
+}
+
+impl<R: Register, C: Clock> Driver<R, C> {
+    /// A driver on a clock of your own.
+    pub fn with_clock(register: R, clock: C) -> Self {
+        let patience = Duration::from_secs(10);
+        Self {
+            register,
+            clock,
+            initial: Record::unknown(),
+            patience,
+            turns: Turns::default(),
+        }
+    }
+
+    /// Declares that a key without a record is an absent resource, as in a store that keeps its index here.
+    #[must_use]
+    pub fn assume_absent(mut self) -> Self {
+        self.initial = Record::absent();
+        self
+    }
+
+    /// Sets how long [`Driver::apply_in_turn`] waits for a write in flight. 10 seconds by default.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The register.
+    pub fn register(&self) -> &R {
+        &self.register
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The record of a resource.
+    ///
+    /// # Errors
+    /// If the register fails.
+    pub async fn load(&self, key: &Key) -> Result<Record, DriverError> {
+        let record = self.register.load(key).await?;
+        Ok(record.unwrap_or_else(|| self.initial.clone()))
+    }
+
+    /// Carries out a command.
+    ///
+    /// # Errors
+    /// [`DriverError::Contention`] when the record changed under every attempt; [`DriverError::Register`] when the
+    /// register failed. Refusals are no errors: see [`Outcome::Refused`].
+    pub async fn apply(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
+        let applied = self.swap_in(key, command).await;
+        if let Ok(Applied {
+            outcome: Outcome::Written(_) | Outcome::Released,
+            ..
+        }) = applied
+        {
+            self.turns.ended(key);
+        }
+        applied
+    }
+
+    /// Carries out a command that needs that no write is in flight, and waits for its turn until then.
+    ///
+    /// When the patience is over, the outcome is [`Refusal::InFlight`].
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn apply_in_turn(
+        &self,
+        key: &Key,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        let applied = self.apply(key, command).await?;
+        if in_flight(&applied.outcome).is_none() {
+            return Ok(applied);
+        }
+        // From here on no end of a write is missed: the place in the queue exists before the record is read again.
+        let turn = self.turns.join(key);
+        let give_up = self.now().saturating_add(self.patience);
+        let mut pauses = pauses().without_max_times().build();
+        loop {
+            let applied = self.apply(key, command).await?;
+            let Some(deadline) = in_flight(&applied.outcome) else {
+                if matches!(applied.outcome, Outcome::Granted(_)) {
+                    turn.win();
+                }
+                return Ok(applied);
+            };
+            let now = self.now();
+            if now >= give_up {
+                return Ok(applied);
+            }
+            let pause = pauses
+                .next()
+                .unwrap_or(PAUSE.1)
+                .min(now.until(deadline))
+                .min(now.until(give_up));
+            let sleep = self.clock.sleep(pause.max(PAUSE.0));
+            select(pin!(turn.called()), pin!(sleep)).await;
+        }
+    }
+
+    async fn swap_in(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
+        let mut unanswered = Unanswered::default();
+        let mut stored = self.register.load(key).await?;
+        let mut pauses = pauses().with_max_times(MAX_SWAPS).build();
+        loop {
+            if let Some(mine) = unanswered.find(stored.as_ref()) {
+                return Ok(mine);
+            }
+            let expected = stored.as_ref().map_or(Revision::NONE, Record::revision);
+            let before = stored.take().unwrap_or_else(|| self.initial.clone());
+            let transition = before.apply(command, self.clock.now());
+            let Some(next) = transition.next else {
+                return Ok(Applied {
+                    after: before.clone(),
+                    before,
+                    outcome: transition.outcome,
+                });
+            };
+            let applied = Applied {
+                before,
+                after: next,
+                outcome: transition.outcome,
+            };
+            match self
+                .register
+                .compare_and_swap(key, expected, Some(&applied.after))
+                .await
+            {
+                Ok(Swap::Done) => return Ok(applied),
+                Ok(Swap::Conflict(found)) => stored = found,
+                Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
+                    unanswered.add(applied, error);
+                    stored = self
+                        .register
+                        .load(key)
+                        .await
+                        .map_err(|error| unanswered.or(error.into()))?;
+                }
+                Err(error) => return Err(unanswered.or(error.into())),
+            }
+            let Some(pause) = pauses.next() else {
+                return Err(unanswered.or(DriverError::Contention));
+            };
+            self.clock.sleep(pause).await;
+        }
+    }
+}
+
+/// The swaps of one command that had no answer: any of them may have taken place.
+#[derive(Debug, Default)]
+struct Unanswered {
+    swaps: Vec<Applied>,
+    error: Option<RegisterError>,
+}
+
+impl Unanswered {
+    fn add(&mut self, swap: Applied, error: RegisterError) {
+        self.swaps.push(swap);
+        self.error = Some(error);
+    }
+
+    /// The swap that led to this record. Records of different writers differ by their nonces.
+    fn find(&mut self, stored: Option<&Record>) -> Option<Applied> {
+        let found = self
+            .swaps
+            .iter()
+            .position(|swap| Some(&swap.after) == stored)?;
+        Some(self.swaps.swap_remove(found))
+    }
+
+    /// The error to report: while a swap had no answer, none may say that nothing was changed.
+    fn or(&mut self, error: DriverError) -> DriverError {
+        self.error.take().map_or(error, DriverError::Register)
+    }
+}
+
+fn pauses() -> ExponentialBuilder {
+    ExponentialBuilder::default()
+        .with_min_delay(PAUSE.0)
+        .with_max_delay(PAUSE.1)
+        .with_jitter()
+}
+
+fn in_flight(outcome: &Outcome) -> Option<Timestamp> {
+    match outcome {
+        Outcome::Refused(Refusal::InFlight { deadline }) => Some(*deadline),
+        _ => None,
+    }
+}

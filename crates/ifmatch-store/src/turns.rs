@@ -1,0 +1,71 @@
+//! The queue of this process's writers at each key: it saves the waiting ones from polling. Being first in it grants
+//! nothing: the register alone decides.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::key::Key;
+
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    waiting: Mutex<HashMap<Key, Arc<Notify>>>,
+}
+
+impl Turns {
+    /// Joins the queue at a key. The place is given up by dropping it.
+    pub(crate) fn join(&self, key: &Key) -> Turn<'_> {
+        let notify = Arc::clone(self.lock().entry(key.clone()).or_default());
+        Turn {
+            turns: self,
+            key: key.clone(),
+            notify,
+            won: false,
+        }
+    }
+
+    /// Says that a write at this key has ended: the next in the queue may try.
+    pub(crate) fn ended(&self, key: &Key) {
+        if let Some(notify) = self.lock().get(key) {
+            notify.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Notify>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place in the queue.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+    key: Key,
+    notify: Arc<Notify>,
+    won: bool,
+}
+
+impl Turn<'_> {
+    /// Waits until a write at this key has ended.
+    pub(crate) async fn called(&self) {
+        self.notify.notified().await;
+    }
+
+    /// Leaves the queue as the writer whose end will call the next one.
+    pub(crate) fn win(mut self) {
+        self.won = true;
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.turns.lock();
+        // The map's and this one: nobody else waits here, and nobody can join while the lock is held.
+        if Arc::strong_count(&self.notify) == 2 {
+            waiting.remove(&self.key);
+        } else if !self.won {
+            self.notify.notify_one();
+        }
+    }
+}
