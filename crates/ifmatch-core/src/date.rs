@@ -177,9 +177,7 @@ impl From<HttpDate> for i64 {
 /// assert!(later > now);
 /// assert_eq!(now.until(later), Duration::from_millis(5));
 /// ```
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
@@ -213,10 +211,7 @@ impl Timestamp {
     /// ```
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
     }
 
     /// How long it is until `later`; nothing if that is past.
@@ -268,9 +263,7 @@ fn lift_year(text: &mut [u8]) -> i64 {
         24 => 20..24,
         _ => return 0,
     };
-    let year = std::str::from_utf8(&text[at.clone()])
-        .ok()
-        .and_then(|year| year.parse::<u16>().ok());
+    let year = std::str::from_utf8(&text[at.clone()]).ok().and_then(|year| year.parse::<u16>().ok());
     match year {
         Some(year @ ..1970) if text[at.start].is_ascii_digit() => {
             text[at].copy_from_slice(format!("{}", i64::from(year) + LIFT * YEARS).as_bytes());
@@ -282,11 +275,7 @@ fn lift_year(text: &mut [u8]) -> i64 {
 
 /// Replaces the 60th second by the 59th, in place, and tells whether it did.
 fn lower_leap_second(text: &mut [u8]) -> bool {
-    let end = if text.ends_with(b" GMT") {
-        text.len() - 4
-    } else {
-        text.len().saturating_sub(5)
-    };
+    let end = if text.ends_with(b" GMT") { text.len() - 4 } else { text.len().saturating_sub(5) };
     match text.get_mut(end.saturating_sub(3)..end) {
         Some(second) if second == b":60" => {
             second.copy_from_slice(b":59");

@@ -14,7 +14,6 @@ pub use hasher::Hasher;
 use crate::tag::EntityTag;
 use crate::text::header_value;
 
-#[path = "digest_hasher.rs"]
 mod hasher;
 
 /// The hash of a representation's bytes, and how its tag is written.
@@ -57,10 +56,7 @@ impl ContentHash {
     /// assert_eq!(ContentHash::from_bytes(*hash.as_bytes()), hash);
     /// ```
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self {
-            format: TagFormat::Sha256,
-            bytes,
-        }
+        Self { format: TagFormat::Sha256, bytes }
     }
 
     /// All 32 bytes, also if the tag shows but half of them.
@@ -146,24 +142,12 @@ impl ContentHash {
     /// assert_eq!(ContentHash::from_headers(&headers, name)?, Some(hash));
     /// # Ok::<(), ifmatch_core::digest::InvalidDigest>(())
     /// ```
-    pub fn from_headers(
-        headers: &HeaderMap,
-        name: HeaderName,
-    ) -> Result<Option<Self>, InvalidDigest> {
-        let lines: Vec<&[u8]> = headers
-            .get_all(name)
-            .iter()
-            .map(HeaderValue::as_bytes)
-            .collect();
-        let members: Dictionary = Parser::new(&lines.join(&b", "[..]))
-            .parse()
-            .map_err(|_| InvalidDigest)?;
+    pub fn from_headers(headers: &HeaderMap, name: HeaderName) -> Result<Option<Self>, InvalidDigest> {
+        let lines: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+        let members: Dictionary = Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| InvalidDigest)?;
         match members.get(SHA_256) {
             None => Ok(None),
-            Some(ListEntry::Item(Item {
-                bare_item: BareItem::ByteSequence(bytes),
-                ..
-            })) => {
+            Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. })) => {
                 let bytes = bytes.as_slice().try_into().map_err(|_| InvalidDigest)?;
                 Ok(Some(Self::from_bytes(bytes)))
             }
@@ -206,11 +190,7 @@ pub enum TagFormat {
 
 impl TagFormat {
     const fn bytes_in_tag(self) -> usize {
-        if matches!(self, Self::Sha256Truncated) {
-            16
-        } else {
-            32
-        }
+        if matches!(self, Self::Sha256Truncated) { 16 } else { 32 }
     }
 
     const fn is_sha256(self) -> bool {
@@ -230,9 +210,7 @@ impl TagFormat {
 /// assert_eq!(ContentHash::from_headers(&headers, name), Err(InvalidDigest));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error(
-    "not a digest: write sha-256=:…: with the base64 of the 32 bytes between the colons (RFC 9530)"
-)]
+#[error("not a digest: write sha-256=:…: with the base64 of the 32 bytes between the colons (RFC 9530)")]
 pub struct InvalidDigest;
 
 const SHA_256: &str = "sha-256";

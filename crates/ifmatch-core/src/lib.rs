@@ -7,7 +7,11 @@ pub mod command;
 pub mod date;
 pub mod digest;
 pub mod encoding;
+pub mod not_modified;
+pub mod policy;
 pub mod precondition;
+pub mod problem;
+pub mod range;
 pub mod record;
 pub mod tag;
 

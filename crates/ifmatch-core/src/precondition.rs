@@ -91,7 +91,7 @@ impl Preconditions {
     /// Evaluates the conditions against the current representation, `None` if there is none.
     ///
     /// Do so only when the response would be 2xx or 412 without them: after authentication, and after a 404 or
-    /// 405 (§13.2.1). `If-Range` comes afterwards, with the ranges.
+    /// 405 (§13.2.1). `If-Range` comes afterwards, see [`range::select`](crate::range::select).
     ///
     /// ```
     /// # use http::Method;
@@ -110,10 +110,7 @@ impl Preconditions {
         // Steps 1 and 2: If-Match, and If-Unmodified-Since only without it.
         let (guard, name) = match self.if_match(current) {
             Some(result) => (Some(result), Precondition::IfMatch),
-            None => (
-                self.if_unmodified_since(method, current),
-                Precondition::IfUnmodifiedSince,
-            ),
+            None => (self.if_unmodified_since(method, current), Precondition::IfUnmodifiedSince),
         };
         if guard == Some(false) {
             return Verdict::Failed(name);
@@ -121,10 +118,7 @@ impl Preconditions {
         // Steps 3 and 4: If-None-Match, and If-Modified-Since only without it.
         let (change, name) = match self.if_none_match(method, current) {
             Some(result) => (Some(result), Precondition::IfNoneMatch),
-            None => (
-                self.if_modified_since(method, current),
-                Precondition::IfModifiedSince,
-            ),
+            None => (self.if_modified_since(method, current), Precondition::IfModifiedSince),
         };
         match change {
             Some(false) if is_retrieval(method) => Verdict::NotModified,
@@ -144,11 +138,7 @@ impl Preconditions {
     /// Where there is no modification date, or nothing any more, the RFC wants the header ignored. A read does
     /// ignore it. A write that asked for protection would then overwrite what it has not seen, or bring back what
     /// was deleted; here it fails.
-    fn if_unmodified_since(
-        &self,
-        method: &Method,
-        current: Option<&Validators<'_>>,
-    ) -> Option<bool> {
+    fn if_unmodified_since(&self, method: &Method, current: Option<&Validators<'_>>) -> Option<bool> {
         let date = self.if_unmodified_since?;
         match current.and_then(|current| current.last_modified) {
             Some(last_modified) => Some(last_modified <= date),

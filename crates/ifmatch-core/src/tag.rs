@@ -11,7 +11,6 @@ pub use list::TagList;
 
 use crate::text::header_value;
 
-#[path = "tag_list.rs"]
 mod list;
 
 /// An entity tag: `"opaque"`, or `W/"opaque"` for a weak one.
@@ -48,9 +47,7 @@ impl EntityTag {
     /// ```
     pub fn parse(bytes: &[u8]) -> Result<Self, InvalidTag> {
         check(bytes)?;
-        HeaderValue::from_bytes(bytes)
-            .map(Self)
-            .map_err(|_| InvalidTag)
+        HeaderValue::from_bytes(bytes).map(Self).map_err(|_| InvalidTag)
     }
 
     /// Parses the value of an `ETag` header field. Shares the header's memory.
@@ -128,10 +125,7 @@ impl EntityTag {
     /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
     /// ```
     pub fn opaque(&self) -> &[u8] {
-        let quoted = self
-            .as_bytes()
-            .strip_prefix(WEAK)
-            .unwrap_or(self.as_bytes());
+        let quoted = self.as_bytes().strip_prefix(WEAK).unwrap_or(self.as_bytes());
         &quoted[1..quoted.len() - 1]
     }
 
@@ -248,9 +242,7 @@ impl<'de> Deserialize<'de> for EntityTag {
 /// assert!(error.to_string().contains("quotes"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error(
-    "not an entity tag: put it in double quotes, with W/ before them if it is weak, and no space or quote inside"
-)]
+#[error("not an entity tag: put it in double quotes, with W/ before them if it is weak, and no space or quote inside")]
 pub struct InvalidTag;
 
 const WEAK: &[u8] = b"W/";

@@ -3,10 +3,7 @@
 use http::HeaderValue;
 
 /// Makes a header value of text that consists of visible ASCII characters and spaces by construction.
-#[expect(
-    clippy::expect_used,
-    reason = "every caller formats digits, names and base64 only"
-)]
+#[expect(clippy::expect_used, reason = "every caller formats digits, names and base64 only")]
 pub(crate) fn header_value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).expect("the text is visible ASCII")
 }

@@ -31,10 +31,7 @@ impl Hasher {
     /// assert_eq!(hash.format(), TagFormat::Sha256Truncated);
     /// ```
     pub fn new(format: TagFormat) -> Self {
-        Self {
-            format,
-            state: State::new(format),
-        }
+        Self { format, state: State::new(format) }
     }
 
     /// Adds the next bytes.
@@ -68,10 +65,7 @@ impl Hasher {
             #[cfg(feature = "blake3")]
             State::Blake3(state) => state.finalize().into(),
         };
-        ContentHash {
-            format: self.format,
-            bytes,
-        }
+        ContentHash { format: self.format, bytes }
     }
 }
 
@@ -83,9 +77,7 @@ impl Default for Hasher {
 
 impl fmt::Debug for Hasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hasher")
-            .field("format", &self.format)
-            .finish_non_exhaustive()
+        f.debug_struct("Hasher").field("format", &self.format).finish_non_exhaustive()
     }
 }
 

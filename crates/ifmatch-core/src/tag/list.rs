@@ -79,9 +79,7 @@ impl TagList {
     fn matches(&self, current: &[EntityTag], eq: fn(&EntityTag, &EntityTag) -> bool) -> bool {
         match self {
             Self::Any => true,
-            Self::Tags(tags) => tags
-                .iter()
-                .any(|tag| current.iter().any(|other| eq(tag, other))),
+            Self::Tags(tags) => tags.iter().any(|tag| current.iter().any(|other| eq(tag, other))),
             Self::Unreadable => false,
         }
     }
@@ -102,11 +100,8 @@ impl Reader {
                 return;
             }
             self.star |= element == b"*";
-            let tag = if element.len() == line.len() {
-                EntityTag::from_header(line)
-            } else {
-                EntityTag::parse(element)
-            };
+            let tag =
+                if element.len() == line.len() { EntityTag::from_header(line) } else { EntityTag::parse(element) };
             self.tags.extend(tag);
         }
     }

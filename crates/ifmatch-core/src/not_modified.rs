@@ -1,0 +1,53 @@
+//! Which header fields of a 200 a 304 keeps (RFC 9110 §15.4.5).
+
+use http::header::{
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, ETAG, LAST_MODIFIED, TRAILER, TRANSFER_ENCODING,
+};
+use http::{HeaderMap, HeaderName};
+
+/// Turns the header fields of a 200 into those of the 304 in its place.
+///
+/// What describes the representation or its transfer is dropped: the client has it. `Last-Modified` stays only
+/// where there is no `ETag`. All else stays, since a 304 updates what the client has stored: `Date`, `ETag`,
+/// `Vary`, `Cache-Control`, `Expires` and `Content-Location`, which the RFC asks for; CORS fields, without
+/// which a browser withholds the response from the page; security policies, `Set-Cookie`, and fields unknown here,
+/// which say something about this response.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_core::not_modified::retain_304_headers;
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert(header::ETAG, HeaderValue::from_static("\"v1\""));
+/// headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+/// headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("10"));
+/// retain_304_headers(&mut headers);
+/// assert!(headers.contains_key(header::ETAG) && headers.contains_key(header::VARY));
+/// assert!(!headers.contains_key(header::CONTENT_LENGTH));
+/// ```
+pub fn retain_304_headers(headers: &mut HeaderMap) {
+    for name in REPRESENTATION {
+        headers.remove(name);
+    }
+    if headers.contains_key(ETAG) {
+        headers.remove(LAST_MODIFIED);
+    }
+}
+
+const REPRESENTATION: [HeaderName; 14] = [
+    ACCEPT_RANGES,
+    CONTENT_DISPOSITION,
+    CONTENT_ENCODING,
+    CONTENT_LANGUAGE,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("unencoded-digest"),
+    TRAILER,
+    TRANSFER_ENCODING,
+];

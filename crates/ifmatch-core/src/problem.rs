@@ -1,0 +1,276 @@
+//! Problem details (RFC 9457): the bodies of error responses.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use serde_json::{Map, Value};
+
+use crate::precondition::Precondition;
+use crate::range::unsatisfied_content_range;
+use crate::tag::EntityTag;
+
+/// The media type of a problem.
+pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// What went wrong with a request, for people and for programs, and the header fields that go with it.
+///
+/// The type is `urn:ifmatch:problem:` and a name that stays the same. The title is the status's reason phrase, the
+/// detail says what to do.
+///
+/// ```
+/// use http::StatusCode;
+/// use ifmatch_core::problem::Problem;
+///
+/// let problem = Problem::new(StatusCode::BAD_REQUEST, "bad-key")
+///     .detail("the name must not contain a NUL byte")
+///     .member("position", 4);
+/// let json: serde_json::Value = serde_json::from_slice(&problem.to_json())?;
+/// assert_eq!(json["type"], "urn:ifmatch:problem:bad-key");
+/// assert_eq!(json["status"], 400);
+/// assert_eq!(json["position"], 4);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Problem {
+    status: StatusCode,
+    name: &'static str,
+    detail: Option<String>,
+    members: Map<String, Value>,
+    headers: HeaderMap,
+}
+
+impl Problem {
+    /// A problem with a name of its own: lower-case words with hyphens.
+    ///
+    /// ```
+    /// # use http::StatusCode;
+    /// # use ifmatch_core::problem::Problem;
+    /// let problem = Problem::new(StatusCode::FORBIDDEN, "read-only");
+    /// assert_eq!(problem.status(), StatusCode::FORBIDDEN);
+    /// ```
+    pub fn new(status: StatusCode, name: &'static str) -> Self {
+        Self { status, name, detail: None, members: Map::new(), headers: HeaderMap::new() }
+    }
+
+    /// Sets what a person should read: what happened, and what to do.
+    ///
+    /// ```
+    /// # use ifmatch_core::problem::Problem;
+    /// let problem = Problem::not_found().detail("no such container");
+    /// assert!(problem.to_json().ends_with(b"}"));
+    /// ```
+    #[must_use]
+    pub fn detail(mut self, text: impl Into<String>) -> Self {
+        self.detail = Some(text.into());
+        self
+    }
+
+    /// Adds an extension member. It cannot replace a member that the RFC defines.
+    ///
+    /// ```
+    /// # use ifmatch_core::problem::Problem;
+    /// let json = Problem::not_found().member("status", 200).to_json();
+    /// assert!(String::from_utf8_lossy(&json).contains("\"status\":404"));
+    /// ```
+    #[must_use]
+    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a header field to the response.
+    ///
+    /// ```
+    /// # use http::{header, HeaderValue, StatusCode};
+    /// # use ifmatch_core::problem::Problem;
+    /// let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+    ///     .header(header::ALLOW, HeaderValue::from_static("GET"));
+    /// assert_eq!(problem.to_response().headers()[header::ALLOW], "GET");
+    /// ```
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// The status of the response.
+    ///
+    /// ```
+    /// # use ifmatch_core::problem::Problem;
+    /// assert_eq!(Problem::not_found().status(), 404);
+    /// ```
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The body of the response.
+    ///
+    /// ```
+    /// # use ifmatch_core::problem::Problem;
+    /// assert!(Problem::not_found().to_json().starts_with(b"{"));
+    /// ```
+    pub fn to_json(&self) -> Bytes {
+        let mut object = self.members.clone();
+        object.insert("type".to_owned(), format!("urn:ifmatch:problem:{}", self.name).into());
+        object.insert("title".to_owned(), self.status.canonical_reason().into());
+        object.insert("status".to_owned(), self.status.as_u16().into());
+        object.extend(self.detail.clone().map(|text| ("detail".to_owned(), text.into())));
+        Bytes::from(Value::Object(object).to_string())
+    }
+
+    /// The response: status, header fields and body. Leave the body out in answer to HEAD.
+    ///
+    /// ```
+    /// # use http::header::CONTENT_TYPE;
+    /// # use ifmatch_core::problem::{MEDIA_TYPE, Problem};
+    /// let response = Problem::not_found().to_response();
+    /// assert_eq!(response.status(), 404);
+    /// assert_eq!(response.headers()[CONTENT_TYPE], MEDIA_TYPE);
+    /// ```
+    pub fn to_response(&self) -> Response<Bytes> {
+        let mut response = Response::new(self.to_json());
+        *response.status_mut() = self.status;
+        response.headers_mut().clone_from(&self.headers);
+        response.headers_mut().insert(CONTENT_TYPE, MEDIA_TYPE);
+        response
+    }
+}
+
+/// The problems that this project's services answer with.
+impl Problem {
+    /// 400: the request cannot be understood.
+    ///
+    /// ```
+    /// # use ifmatch_core::problem::Problem;
+    /// assert_eq!(Problem::bad_request("the name is too long").status(), 400);
+    /// ```
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request").detail(detail)
+    }
+
+    /// 404: there is nothing here.
+    ///
+    /// ```
+    /// # use ifmatch_core::problem::Problem;
+    /// assert_eq!(Problem::not_found().status(), 404);
+    /// ```
+    pub fn not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found").detail("there is nothing at this address")
+    }
+
+    /// 409: another write is in flight. `wait` says how long at most.
+    ///
+    /// ```
+    /// # use http::header::RETRY_AFTER;
+    /// # use std::time::Duration;
+    /// # use ifmatch_core::problem::Problem;
+    /// let response = Problem::write_in_flight(Duration::from_millis(1_200)).to_response();
+    /// assert_eq!(response.status(), 409);
+    /// assert_eq!(response.headers()[RETRY_AFTER], "2");
+    /// ```
+    pub fn write_in_flight(wait: Duration) -> Self {
+        Self::new(StatusCode::CONFLICT, "write-in-flight")
+            .detail("another write to this resource is in flight: send the request again later")
+            .retry_after(wait)
+    }
+
+    /// 412: the condition is false. `current` is the tag to fetch and to base the next attempt on.
+    ///
+    /// ```
+    /// # use http::header::ETAG;
+    /// # use ifmatch_core::EntityTag;
+    /// # use ifmatch_core::precondition::Precondition;
+    /// # use ifmatch_core::problem::Problem;
+    /// let tag = EntityTag::strong("v2")?;
+    /// let problem = Problem::precondition_failed(Precondition::IfMatch, Some(&tag));
+    /// assert_eq!(problem.to_response().headers()[ETAG], "\"v2\"");
+    /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+    /// ```
+    pub fn precondition_failed(failed: Precondition, current: Option<&EntityTag>) -> Self {
+        let header = failed.header();
+        let mut problem = Self::new(StatusCode::PRECONDITION_FAILED, "precondition-failed")
+            .detail(format!("{header} is false: fetch the current state, merge, and send the request again"))
+            .member("condition", header.as_str());
+        if let Some(tag) = current {
+            let text = std::str::from_utf8(tag.as_bytes()).ok();
+            problem.members.extend(text.map(|text| ("etag".to_owned(), text.into())));
+            problem.headers.insert(ETAG, tag.to_header());
+        }
+        problem
+    }
+
+    /// 413: the body is longer than `limit` bytes.
+    ///
+    /// ```
+    /// # use ifmatch_core::problem::Problem;
+    /// assert_eq!(Problem::content_too_large(1_024).status(), 413);
+    /// ```
+    pub fn content_too_large(limit: u64) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "content-too-large")
+            .detail(format!("the body may have at most {limit} bytes"))
+            .member("limit", limit)
+    }
+
+    /// 416: no requested range lies within the `total` bytes.
+    ///
+    /// ```
+    /// # use http::header::CONTENT_RANGE;
+    /// # use ifmatch_core::problem::Problem;
+    /// let response = Problem::range_not_satisfiable(9).to_response();
+    /// assert_eq!(response.headers()[CONTENT_RANGE], "bytes */9");
+    /// ```
+    pub fn range_not_satisfiable(total: u64) -> Self {
+        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range-not-satisfiable")
+            .detail(format!("no range begins within the {total} bytes"))
+            .member("length", total)
+            .header(CONTENT_RANGE, unsatisfied_content_range(total))
+    }
+
+    /// 428: the method needs a condition here.
+    ///
+    /// ```
+    /// # use http::Method;
+    /// # use ifmatch_core::problem::Problem;
+    /// assert_eq!(Problem::precondition_required(&Method::PUT).status(), 428);
+    /// ```
+    pub fn precondition_required(method: &Method) -> Self {
+        Self::new(StatusCode::PRECONDITION_REQUIRED, "precondition-required")
+            .detail(format!(
+                "{method} must be conditional here: GET the resource and send its ETag in If-Match, or send \
+                 If-None-Match: * to create it"
+            ))
+            .member("conditions", vec!["if-match", "if-none-match", "if-unmodified-since"])
+    }
+
+    /// 503: a service behind this one does not answer, or too many requests wait.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_core::problem::Problem;
+    /// assert_eq!(Problem::unavailable(Duration::from_secs(1)).status(), 503);
+    /// ```
+    pub fn unavailable(wait: Duration) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+            .detail("the service is not available at the moment: send the request again later")
+            .retry_after(wait)
+    }
+
+    /// 507: the disk is full. Nothing was changed.
+    ///
+    /// ```
+    /// # use ifmatch_core::problem::Problem;
+    /// assert_eq!(Problem::insufficient_storage().status(), 507);
+    /// ```
+    pub fn insufficient_storage() -> Self {
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient-storage")
+            .detail("there is no space left; nothing was changed")
+    }
+
+    /// Whole seconds, rounded up, at least one.
+    fn retry_after(self, wait: Duration) -> Self {
+        let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
+        self.header(RETRY_AFTER, seconds.into())
+    }
+}

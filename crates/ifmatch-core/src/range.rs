@@ -1,0 +1,308 @@
+//! Byte ranges (RFC 9110 §14) and `If-Range` (§13.1.5).
+
+use http::header::{IF_RANGE, RANGE};
+use http::{HeaderMap, HeaderValue};
+
+use crate::date::{HttpDate, Timestamp};
+use crate::tag::EntityTag;
+use crate::text::header_value;
+
+pub mod multipart;
+
+/// What of a representation a GET is to be answered with: `Range`, unless `If-Range` is false.
+///
+/// Evaluate the preconditions first: a 304 or 412 comes before a 206 or 416. Other methods than GET have no ranges.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_core::EntityTag;
+/// use ifmatch_core::date::Timestamp;
+/// use ifmatch_core::range::{Limits, Representation, Selection, select};
+///
+/// let tag = EntityTag::strong("new")?;
+/// let sent = Representation { tag: Some(&tag), last_modified: None, len: 10_000 };
+/// let mut headers = HeaderMap::new();
+/// headers.insert(header::RANGE, HeaderValue::from_static("bytes=500-"));
+/// headers.insert(header::IF_RANGE, HeaderValue::from_static("\"old\""));
+/// let now = Timestamp::from_micros(0);
+/// assert_eq!(select(&headers, &sent, now, Limits::default()), Selection::Whole);
+/// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+/// ```
+pub fn select(headers: &HeaderMap, sent: &Representation<'_>, now: Timestamp, limits: Limits) -> Selection {
+    match if_range(headers, sent, now) {
+        Some(false) => Selection::Whole,
+        Some(true) | None => requested(headers, sent.len, limits),
+    }
+}
+
+/// The very representation that is about to be sent. A range of one coding must not be joined to another's, so
+/// there is one tag here, not one for each coding.
+///
+/// ```
+/// # use ifmatch_core::range::Representation;
+/// let sent = Representation { tag: None, last_modified: None, len: 5 };
+/// assert_eq!(sent.len, 5);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Representation<'a> {
+    /// Its tag, if it has one.
+    pub tag: Option<&'a EntityTag>,
+    /// Its modification date, if known.
+    pub last_modified: Option<HttpDate>,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// Evaluates `If-Range`. `None`: there is no such header. False: send the whole representation.
+///
+/// A tag is compared strongly. A date must be exactly the modification date, and strong: its second must be over.
+/// Anything else, repeated fields included, is false.
+///
+/// ```
+/// # use http::{header, HeaderMap, HeaderValue};
+/// # use ifmatch_core::EntityTag;
+/// # use ifmatch_core::date::Timestamp;
+/// # use ifmatch_core::range::{Representation, if_range};
+/// let tag = EntityTag::weak("v1")?;
+/// let sent = Representation { tag: Some(&tag), last_modified: None, len: 1 };
+/// let mut headers = HeaderMap::new();
+/// assert_eq!(if_range(&headers, &sent, Timestamp::default()), None);
+/// headers.insert(header::IF_RANGE, tag.to_header());
+/// assert_eq!(if_range(&headers, &sent, Timestamp::default()), Some(false));
+/// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+/// ```
+pub fn if_range(headers: &HeaderMap, sent: &Representation<'_>, now: Timestamp) -> Option<bool> {
+    let mut lines = headers.get_all(IF_RANGE).iter();
+    let line = lines.next()?;
+    if lines.next().is_some() {
+        return Some(false);
+    }
+    if let Ok(tag) = EntityTag::from_header(line) {
+        return Some(sent.tag.is_some_and(|current| current.strong_eq(&tag)));
+    }
+    let date = HttpDate::parse(line.as_bytes()).filter(|date| is_over(*date, now));
+    Some(date.is_some() && date == sent.last_modified)
+}
+
+/// Reads `Range` for a representation of `len` bytes, without regard to `If-Range`.
+///
+/// ```
+/// # use http::{header, HeaderMap, HeaderValue};
+/// # use ifmatch_core::range::{Limits, Selection, requested};
+/// let mut headers = HeaderMap::new();
+/// assert_eq!(requested(&headers, 10, Limits::default()), Selection::Whole);
+/// headers.insert(header::RANGE, HeaderValue::from_static("bytes=10-"));
+/// assert_eq!(requested(&headers, 10, Limits::default()), Selection::Unsatisfiable);
+/// ```
+pub fn requested(headers: &HeaderMap, len: u64, limits: Limits) -> Selection {
+    let mut lines = headers.get_all(RANGE).iter();
+    match (lines.next(), lines.next()) {
+        (Some(line), None) => Selection::parse(line.as_bytes(), len, limits),
+        _ => Selection::Whole,
+    }
+}
+
+/// How much work a request may ask for.
+///
+/// ```
+/// # use ifmatch_core::range::{Limits, Selection};
+/// let limits = Limits { max_ranges: 1 };
+/// assert_eq!(Selection::parse(b"bytes=0-0,5-5", 10, limits), Selection::Whole);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most ranges in a request. With more of them the header is ignored.
+    pub max_ranges: usize,
+}
+
+/// 100 ranges: enough for a viewer that fetches the parts of a document, little enough in part headers.
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_ranges: 100 }
+    }
+}
+
+/// What to answer a `Range` with.
+///
+/// ```
+/// # use ifmatch_core::range::{ByteRange, Limits, Selection};
+/// let last_five = Selection::parse(b"bytes=-5", 10, Limits::default());
+/// assert_eq!(last_five, Selection::Parts(vec![ByteRange::new(5, 9).unwrap()]));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Answer 200 with the whole representation: no range was asked for, or none that is served.
+    Whole,
+    /// Answer 206 with these ranges, at least one, in the order of the request. None overlaps another.
+    Parts(Vec<ByteRange>),
+    /// Answer 416 with [`unsatisfied_content_range`].
+    Unsatisfiable,
+}
+
+impl Selection {
+    /// Reads the value of a `Range` field, for a representation of `len` bytes.
+    ///
+    /// It is ignored ([`Whole`](Self::Whole)) if it is malformed or in another unit than bytes, if it has more
+    /// ranges than the limit, and if two ranges overlap: no request gets the same byte twice. Ranges that begin
+    /// behind the end are left out; if that leaves none, the answer is [`Unsatisfiable`](Self::Unsatisfiable).
+    /// Numbers too large for 64 bits count as the largest.
+    ///
+    /// ```
+    /// # use ifmatch_core::range::{Limits, Selection};
+    /// let parse = |value| Selection::parse(value, 1_000, Limits::default());
+    /// assert!(matches!(parse(b"bytes=0-9, 20-29, -1"), Selection::Parts(parts) if parts.len() == 3));
+    /// assert_eq!(parse(b"bytes=0-,0-,0-"), Selection::Whole);
+    /// assert_eq!(parse(b"bytes=9-0"), Selection::Whole);
+    /// ```
+    pub fn parse(value: &[u8], len: u64, limits: Limits) -> Self {
+        let Some(specs) = specs(value, limits.max_ranges) else { return Self::Whole };
+        if len == 0 && specs.iter().any(|spec| matches!(spec, Spec::Suffix(1..))) {
+            // Satisfiable, yet a 206 cannot say "no bytes".
+            return Self::Whole;
+        }
+        let parts: Vec<_> = specs.iter().filter_map(|spec| spec.resolve(len)).collect();
+        match parts.as_slice() {
+            [] => Self::Unsatisfiable,
+            parts if overlap(parts) => Self::Whole,
+            _ => Self::Parts(parts),
+        }
+    }
+}
+
+/// A range of bytes, both ends included. It has at least one byte.
+///
+/// ```
+/// use ifmatch_core::range::ByteRange;
+///
+/// let range = ByteRange::new(0, 499).unwrap();
+/// assert_eq!(range.len(), 500);
+/// assert_eq!(range.content_range(1_234), "bytes 0-499/1234");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteRange {
+    start: u64,
+    end: u64,
+}
+
+#[expect(clippy::len_without_is_empty, reason = "a range is never empty")]
+impl ByteRange {
+    /// The bytes from `start` to `end`, both included. `None` if `end` comes first, or is the largest number there
+    /// is: no length could express that.
+    ///
+    /// ```
+    /// # use ifmatch_core::range::ByteRange;
+    /// assert!(ByteRange::new(5, 4).is_none());
+    /// ```
+    pub const fn new(start: u64, end: u64) -> Option<Self> {
+        if start <= end && end < u64::MAX { Some(Self { start, end }) } else { None }
+    }
+
+    /// The position of the first byte.
+    ///
+    /// ```
+    /// # use ifmatch_core::range::ByteRange;
+    /// assert_eq!(ByteRange::new(3, 4).unwrap().start(), 3);
+    /// ```
+    pub const fn start(self) -> u64 {
+        self.start
+    }
+
+    /// The position of the last byte.
+    ///
+    /// ```
+    /// # use ifmatch_core::range::ByteRange;
+    /// assert_eq!(ByteRange::new(3, 4).unwrap().end(), 4);
+    /// ```
+    pub const fn end(self) -> u64 {
+        self.end
+    }
+
+    /// The number of bytes, at least one.
+    ///
+    /// ```
+    /// # use ifmatch_core::range::ByteRange;
+    /// assert_eq!(ByteRange::new(3, 3).unwrap().len(), 1);
+    /// ```
+    pub const fn len(self) -> u64 {
+        self.end - self.start + 1
+    }
+
+    /// The value of `Content-Range` in a 206, for a representation of `total` bytes.
+    ///
+    /// ```
+    /// # use ifmatch_core::range::ByteRange;
+    /// assert_eq!(ByteRange::new(3, 4).unwrap().content_range(9), "bytes 3-4/9");
+    /// ```
+    pub fn content_range(self, total: u64) -> HeaderValue {
+        header_value(format!("bytes {}-{}/{total}", self.start, self.end))
+    }
+}
+
+/// The value of `Content-Range` in a 416.
+///
+/// ```
+/// # use ifmatch_core::range::unsatisfied_content_range;
+/// assert_eq!(unsatisfied_content_range(9), "bytes */9");
+/// ```
+pub fn unsatisfied_content_range(total: u64) -> HeaderValue {
+    header_value(format!("bytes */{total}"))
+}
+
+enum Spec {
+    /// `first-last`, or `first-`.
+    From(u64, u64),
+    /// `-length`: the last bytes.
+    Suffix(u64),
+}
+
+impl Spec {
+    fn parse(text: &[u8]) -> Option<Self> {
+        let dash = text.iter().position(|byte| *byte == b'-')?;
+        match (&text[..dash], &text[dash + 1..]) {
+            ([], suffix) => Some(Self::Suffix(number(suffix)?)),
+            (first, []) => Some(Self::From(number(first)?, u64::MAX)),
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Self::From(first, last))
+            }
+        }
+    }
+
+    fn resolve(&self, len: u64) -> Option<ByteRange> {
+        let last = len.checked_sub(1)?;
+        match *self {
+            Self::From(first, end) => ByteRange::new(first, end.min(last)),
+            Self::Suffix(0) => None,
+            Self::Suffix(length) => ByteRange::new(len.saturating_sub(length), last),
+        }
+    }
+}
+
+fn specs(value: &[u8], max: usize) -> Option<Vec<Spec>> {
+    let equals = value.iter().position(|byte| *byte == b'=')?;
+    if !value[..equals].eq_ignore_ascii_case(b"bytes") {
+        return None;
+    }
+    let set = value[equals + 1..].split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let mut members = set.filter(|spec| !spec.is_empty());
+    let specs: Vec<_> = members.by_ref().take(max).map(Spec::parse).collect::<Option<_>>()?;
+    (!specs.is_empty() && members.next().is_none()).then_some(specs)
+}
+
+/// Decimal digits. A number too large is the largest.
+fn number(digits: &[u8]) -> Option<u64> {
+    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(*byte - b'0'));
+    let add = |sum: u64, digit| Some(sum.saturating_mul(10).saturating_add(digit?));
+    digits.iter().map(digit).try_fold(0, add).filter(|_| !digits.is_empty())
+}
+
+fn overlap(parts: &[ByteRange]) -> bool {
+    let mut sorted = parts.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[1].start <= pair[0].end)
+}
+
+/// A date in the current second may stay the same when the representation changes once more.
+fn is_over(date: HttpDate, now: Timestamp) -> bool {
+    date < now.last_modified().previous()
+}
