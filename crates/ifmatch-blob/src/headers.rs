@@ -1,0 +1,87 @@
+//! The header fields that a store keeps with a blob and sends again with it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use http::HeaderValue;
+use thiserror::Error;
+
+/// The header fields that a store keeps with a blob and sends again with it.
+///
+/// ```
+/// use ifmatch_blob::headers::{BlobHeaders, FieldText};
+///
+/// let headers = BlobHeaders {
+///     content_type: Some(FieldText::new("text/plain")?),
+///     ..BlobHeaders::default()
+/// };
+/// assert_eq!(headers.content_type.unwrap().as_str(), "text/plain");
+/// # Ok::<(), ifmatch_blob::headers::InvalidFieldText>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlobHeaders {
+    /// `Content-Type`
+    pub content_type: Option<FieldText>,
+    /// `Content-Encoding`
+    pub content_encoding: Option<FieldText>,
+    /// `Content-Language`
+    pub content_language: Option<FieldText>,
+    /// `Content-Disposition`
+    pub content_disposition: Option<FieldText>,
+    /// `Cache-Control`
+    pub cache_control: Option<FieldText>,
+    /// The user's own fields, by their names in lower case, without any prefix that a dialect puts before them.
+    pub metadata: BTreeMap<Box<str>, FieldText>,
+}
+
+/// The value of a header field: visible ASCII characters, spaces and tabs, with none of the latter two at the ends.
+///
+/// ```
+/// use ifmatch_blob::headers::FieldText;
+///
+/// assert_eq!(FieldText::new("text/plain")?.as_str(), "text/plain");
+/// assert!(FieldText::new("grün").is_err());
+/// # Ok::<(), ifmatch_blob::headers::InvalidFieldText>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct FieldText(HeaderValue);
+
+impl FieldText {
+    /// A value from its text.
+    ///
+    /// # Errors
+    /// The text has characters other than visible ASCII ones, spaces and tabs.
+    pub fn new(text: &str) -> Result<Self, InvalidFieldText> {
+        Self::from_header(HeaderValue::from_str(text).map_err(|_| InvalidFieldText)?)
+    }
+
+    /// A value from a header field. Shares the header's memory.
+    ///
+    /// # Errors
+    /// The value has characters other than visible ASCII ones, spaces and tabs.
+    pub fn from_header(value: HeaderValue) -> Result<Self, InvalidFieldText> {
+        let text = value.to_str().map_err(|_| InvalidFieldText)?;
+        if text.trim_matches([' ', '\t']).len() == text.len() { Ok(Self(value)) } else { Err(InvalidFieldText) }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or_default()
+    }
+
+    /// The value for a header field. Shares the memory.
+    pub fn to_header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for FieldText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+/// The text cannot be kept as the value of a header field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a header field that is kept with a blob has visible ASCII characters only: encode all others")]
+pub struct InvalidFieldText;

@@ -1,0 +1,237 @@
+//! The names of containers and blobs: always valid, parsed once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use thiserror::Error;
+
+/// The name of a container: 1 to 63 of the characters `A-Z a-z 0-9 . _ -`, the first a letter or a digit.
+///
+/// A path that begins with `/-/` therefore never names a container. Cheap to clone.
+///
+/// ```
+/// use ifmatch_blob::name::ContainerName;
+///
+/// assert_eq!(ContainerName::new("photos")?.as_str(), "photos");
+/// assert!(ContainerName::new("-").is_err());
+/// # Ok::<(), ifmatch_blob::name::InvalidName>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContainerName(Arc<str>);
+
+impl ContainerName {
+    /// The longest name, in characters.
+    pub const MAX_LEN: usize = 63;
+
+    /// A name from its text.
+    ///
+    /// # Errors
+    /// [`InvalidName`] says which rule the text breaks.
+    pub fn new(text: &str) -> Result<Self, InvalidName> {
+        let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        if text.len() > Self::MAX_LEN {
+            return Err(InvalidName(NameErrorKind::ContainerTooLong));
+        }
+        match text.as_bytes() {
+            [first, rest @ ..] if first.is_ascii_alphanumeric() && rest.iter().copied().all(inner) => {
+                Ok(Self(text.into()))
+            }
+            _ => Err(InvalidName(NameErrorKind::Container)),
+        }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The name of a blob in its container: text of 1 to 1,024 characters, cut into segments by `/`.
+///
+/// No segment is empty, `.` or `..`, and there are no control characters and no backslashes, so that a name means the
+/// same in an address, in a file system and in an object store. Cheap to clone; ordered by its UTF-8 bytes.
+///
+/// ```
+/// use ifmatch_blob::name::BlobName;
+///
+/// assert_eq!(BlobName::new("2026/münchen.jpg")?.as_str(), "2026/münchen.jpg");
+/// assert!(BlobName::new("a/../b").is_err());
+/// # Ok::<(), ifmatch_blob::name::InvalidName>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlobName(Arc<str>);
+
+impl BlobName {
+    /// The longest name, in characters.
+    pub const MAX_CHARS: usize = 1024;
+    /// The longest name, in bytes of UTF-8: with its container's it still fits into a register's key.
+    pub const MAX_BYTES: usize = 4000;
+
+    /// A name from its text, which is not percent-encoded (any more).
+    ///
+    /// # Errors
+    /// [`InvalidName`] says which rule the text breaks.
+    pub fn new(text: &str) -> Result<Self, InvalidName> {
+        if text.len() > Self::MAX_BYTES || text.chars().count() > Self::MAX_CHARS {
+            return Err(InvalidName(NameErrorKind::BlobTooLong));
+        }
+        if text.chars().any(|char| char.is_control() || char == '\\') {
+            return Err(InvalidName(NameErrorKind::Character));
+        }
+        if text.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+            return Err(InvalidName(NameErrorKind::Segment));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Where a blob is: its container and its name.
+///
+/// ```
+/// use ifmatch_blob::name::BlobPath;
+///
+/// let path = BlobPath::parse("/photos/2026/caf%C3%A9.jpg")?;
+/// assert_eq!(path.container.as_str(), "photos");
+/// assert_eq!(path.name.as_str(), "2026/café.jpg");
+/// assert_eq!(path.to_string(), "/photos/2026/caf%C3%A9.jpg");
+/// # Ok::<(), ifmatch_blob::name::InvalidName>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlobPath {
+    /// The container.
+    pub container: ContainerName,
+    /// The name within it.
+    pub name: BlobName,
+}
+
+impl BlobPath {
+    /// Parses the raw path of a request, `/{container}/{blob…}`: each segment is percent-decoded, once.
+    ///
+    /// # Errors
+    /// [`InvalidName`] says which rule the path breaks. An encoded slash (`%2F`) is refused, since some
+    /// intermediaries decode it and would thereby name another blob.
+    pub fn parse(path: &str) -> Result<Self, InvalidName> {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let (container, name) = path.split_once('/').ok_or(InvalidName(NameErrorKind::Segment))?;
+        let container = ContainerName::new(&decode(container)?)?;
+        if name.len() > BlobName::MAX_BYTES * ENCODED_LEN {
+            return Err(InvalidName(NameErrorKind::BlobTooLong));
+        }
+        let encoded_slash = |escape: &[u8]| escape.eq_ignore_ascii_case(b"%2f");
+        if name.as_bytes().windows(ENCODED_LEN).any(encoded_slash) {
+            return Err(InvalidName(NameErrorKind::EncodedSlash));
+        }
+        Ok(Self { container, name: BlobName::new(&decode(name)?)? })
+    }
+}
+
+/// The path to put into an address: percent-encoded, with a slash in front.
+impl fmt::Display for BlobPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}/{}", self.container, utf8_percent_encode(self.name.as_str(), PATH))
+    }
+}
+
+/// The text is no name; the message says which rule it breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct InvalidName(NameErrorKind);
+
+impl InvalidName {
+    /// Which rule the text breaks.
+    pub fn kind(&self) -> NameErrorKind {
+        self.0
+    }
+}
+
+/// Which rule of names a text breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NameErrorKind {
+    /// The container's name has a character it must not have, or none at all.
+    #[error("a container's name consists of the characters A-Z a-z 0-9 . _ - and begins with a letter or a digit")]
+    Container,
+    /// The container's name is too long.
+    #[error("a container's name has at most {} characters", ContainerName::MAX_LEN)]
+    ContainerTooLong,
+    /// The blob's name is too long.
+    #[error("a blob's name has at most {} characters and {} bytes of UTF-8", BlobName::MAX_CHARS, BlobName::MAX_BYTES)]
+    BlobTooLong,
+    /// A segment of the blob's name is empty, `.` or `..`.
+    #[error("no segment of a blob's name may be empty, '.' or '..'")]
+    Segment,
+    /// The blob's name has a control character or a backslash.
+    #[error("a blob's name has no control characters (NUL among them) and no backslashes")]
+    Character,
+    /// The path has a `%2F`.
+    #[error("a path has no encoded slash (%2F): write a plain one")]
+    EncodedSlash,
+    /// The path has a `%` that two hexadecimal digits do not follow.
+    #[error("two hexadecimal digits must follow each % in a path")]
+    Escape,
+    /// The path is not UTF-8 once it is percent-decoded.
+    #[error("a path must be UTF-8 once it is percent-decoded")]
+    Utf8,
+}
+
+/// The length of a percent-encoded byte.
+const ENCODED_LEN: usize = 3;
+
+/// What is percent-encoded in a path: all but RFC 3986's `pchar` and the slash.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
+
+fn decode(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
+    let is_escape = |after: &str| {
+        let digits = after.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(is_escape) {
+        return Err(InvalidName(NameErrorKind::Escape));
+    }
+    percent_decode_str(text).decode_utf8().map_err(|_| InvalidName(NameErrorKind::Utf8))
+}
+
+macro_rules! shown_as_text {
+    ($($name:ty),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+    )*};
+}
+
+shown_as_text!(ContainerName, BlobName);
+
+#[cfg(test)]
+mod tests;

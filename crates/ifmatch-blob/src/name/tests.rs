@@ -1,0 +1,71 @@
+//! Which paths name a blob, and what is said of the others.
+
+use proptest::prelude::*;
+
+use super::{BlobName, BlobPath, ContainerName, NameErrorKind as Kind};
+
+fn kind_of(path: &str) -> Kind {
+    BlobPath::parse(path).expect_err(path).kind()
+}
+
+#[test]
+fn what_is_no_name_is_refused_with_its_reason() {
+    for (path, kind) in [
+        ("/c", Kind::Segment),
+        ("/c/", Kind::Segment),
+        ("/c/a//b", Kind::Segment),
+        ("/c/a/", Kind::Segment),
+        ("/c/../b", Kind::Segment),
+        ("/c/%2e%2E/b", Kind::Segment),
+        ("/c/.", Kind::Segment),
+        ("/c/a%00b", Kind::Character),
+        ("/c/a%0Ab", Kind::Character),
+        ("/c/a%5cb", Kind::Character),
+        ("/c/a%C2%85b", Kind::Character),
+        ("/c/a%2fb", Kind::EncodedSlash),
+        ("/c/a%2Fb", Kind::EncodedSlash),
+        ("/c/a%", Kind::Escape),
+        ("/c/a%4", Kind::Escape),
+        ("/c/a%zz", Kind::Escape),
+        ("/c/%ff", Kind::Utf8),
+        ("/c/%C3%28", Kind::Utf8),
+        ("/-/health", Kind::Container),
+        ("/.c/b", Kind::Container),
+        ("/ü/b", Kind::Container),
+        ("//b", Kind::Container),
+    ] {
+        assert_eq!(kind_of(path), kind, "{path}");
+    }
+    assert_eq!(kind_of(&format!("/{}/b", "c".repeat(64))), Kind::ContainerTooLong);
+    assert_eq!(kind_of(&format!("/c/{}", "b".repeat(1025))), Kind::BlobTooLong);
+    assert_eq!(kind_of(&format!("/c/{}", "%F0%9F%98%80".repeat(1001))), Kind::BlobTooLong);
+    assert_eq!(kind_of(&format!("/c/{}", "b".repeat(10_240))), Kind::BlobTooLong);
+}
+
+#[test]
+fn a_path_is_decoded_once() {
+    assert_eq!(BlobPath::parse("/c/a%252fb").expect("valid").name.as_str(), "a%2fb");
+    assert_eq!(BlobPath::parse("/c/a+b").expect("valid").name.as_str(), "a+b");
+    assert_eq!(BlobPath::parse("/c/...").expect("valid").name.as_str(), "...");
+}
+
+#[test]
+fn the_longest_names_are_names() {
+    assert!(ContainerName::new(&"c".repeat(63)).is_ok());
+    assert!(BlobName::new(&"ü".repeat(1024)).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn a_name_survives_its_address(name in "\\PC{1,40}") {
+        if let Ok(name) = BlobName::new(&name) {
+            let path = BlobPath { container: ContainerName::new("c").expect("valid"), name };
+            prop_assert_eq!(BlobPath::parse(&path.to_string()), Ok(path));
+        }
+    }
+
+    #[test]
+    fn no_path_makes_the_parser_panic(path in "(/|%|[0-9a-fA-F]|\\PC){0,60}") {
+        let _ = BlobPath::parse(&path);
+    }
+}

@@ -1,0 +1,241 @@
+//! What a blob store does: the trait, what goes in and what comes out.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+
+use http_body_util::combinators::UnsyncBoxBody;
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::HttpDate;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::{Preconditions, Validators};
+use ifmatch_core::record::RequestId;
+
+use crate::body::BlobBody;
+use crate::headers::BlobHeaders;
+use crate::name::{BlobName, BlobPath, ContainerName};
+
+pub use error::{BoxError, StoreError, StoreErrorKind};
+
+pub(crate) mod erased;
+mod error;
+
+/// A store of blobs, each in a container.
+///
+/// # What an implementation owes
+/// - **One version**: all that [`open`](Self::open) gives, and all bytes then read through it, belong to one version of the
+///   blob, whatever is written meanwhile. Bytes never come with another version's tag.
+/// - **One step**: a write's preconditions hold of the very version that it replaces. Of two writers that were
+///   promised the same version, one gets [`StoreErrorKind::PreconditionFailed`].
+/// - **Whole or not at all**: a write that failed, was interrupted or dropped leaves the blob as it was. Only
+///   [`StoreErrorKind::OutcomeUnknown`] says that nobody can tell.
+/// - **Durable**: a write that was answered survives a crash.
+/// - **Early**: conditions that fail already are reported before the body is asked for, so that a client
+///   that waits for `100 Continue` need not send it.
+/// - **Bounded**: memory use does not depend on the size of a blob.
+///
+/// # What callers may assume
+/// The first write of a blob creates its container. Listings are in the order of the names' UTF-8 bytes; what is
+/// written meanwhile may or may not be in them.
+pub trait BlobStore: Send + Sync + 'static {
+    /// Opens a blob for reading. `None`: there is no such blob.
+    ///
+    /// `reading` says what will be asked for, so that a store that is far away need not be asked twice.
+    fn open(
+        &self,
+        blob: &BlobPath,
+        reading: Reading,
+    ) -> impl Future<Output = Result<Option<Opened>, StoreError>> + Send;
+
+    /// Writes a blob, and creates its container if need be.
+    fn put(&self, blob: &BlobPath, put: Put) -> impl Future<Output = Result<Written, StoreError>> + Send;
+
+    /// Deletes a blob. [`StoreErrorKind::NotFound`] if there is none, whatever the conditions say.
+    fn delete(&self, blob: &BlobPath, delete: Delete) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Lists the blobs of a container. `None`: there is no such container.
+    fn list(
+        &self,
+        container: &ContainerName,
+        query: &ListQuery,
+    ) -> impl Future<Output = Result<Option<Page<BlobEntry>>, StoreError>> + Send;
+
+    /// Lists the containers.
+    fn containers(&self, query: &ListQuery) -> impl Future<Output = Result<Page<ContainerEntry>, StoreError>> + Send;
+}
+
+/// What will be read of a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Only what is known of it.
+    Head,
+    /// All bytes, most likely. Nothing at all if a condition says so.
+    Whole,
+    /// Some ranges, or all bytes, or nothing.
+    Ranges,
+}
+
+/// What is known of one version of a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobInfo {
+    /// The entity tag. None, or a weak one, satisfies no `If-Match`.
+    pub tag: Option<EntityTag>,
+    /// The modification date. Send it only once it [has come](HttpDate::has_come).
+    pub last_modified: HttpDate,
+    /// The number of bytes.
+    pub length: u64,
+    /// The hash of the bytes, where the store knows it.
+    pub hash: Option<ContentHash>,
+    /// The header fields kept with the blob.
+    pub headers: BlobHeaders,
+}
+
+impl BlobInfo {
+    /// What preconditions are evaluated against.
+    pub fn validators(&self) -> Validators<'_> {
+        Validators { tags: self.tag.as_slice(), last_modified: Some(self.last_modified) }
+    }
+}
+
+/// One version of a blob, opened for reading.
+pub struct Opened {
+    /// What is known of it.
+    pub info: BlobInfo,
+    /// Its bytes.
+    pub source: Box<dyn Source>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// The bytes of one version of a blob.
+///
+/// Every read gives bytes of this version, or an error, however often the blob is written or deleted meanwhile.
+pub trait Source: Send + 'static {
+    /// Reads a part, or all bytes. A range is not empty and ends at the blob's length at the latest.
+    ///
+    /// May be called again, for another part, once the body before is no longer read. A blob that was opened with
+    /// [`Reading::Head`] gives an empty body.
+    fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody>;
+}
+
+/// The future of a trait that is used behind a pointer.
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// A body on its way in, with the client's error.
+pub type Upload = UnsyncBoxBody<bytes::Bytes, BoxError>;
+
+/// All there is to a write.
+#[derive(Debug)]
+pub struct Put {
+    /// The conditions of the request.
+    pub preconditions: Preconditions,
+    /// The header fields to keep.
+    pub headers: BlobHeaders,
+    /// The bytes.
+    pub body: Upload,
+    /// How many bytes the client promised. Another number is [`StoreErrorKind::LengthMismatch`].
+    pub length: Option<u64>,
+    /// The hash that the client promised. Another one is [`StoreErrorKind::DigestMismatch`].
+    pub digest: Option<ContentHash>,
+    /// The client's name for the request: a retry gets the first answer again.
+    pub request: Option<RequestKey>,
+    /// The most bytes to accept. More are [`StoreErrorKind::TooLarge`].
+    pub limit: u64,
+}
+
+/// All there is to a deletion.
+#[derive(Clone, Debug, Default)]
+pub struct Delete {
+    /// The conditions of the request.
+    pub preconditions: Preconditions,
+    /// The client's name for the request: a retry gets the first answer again.
+    pub request: Option<RequestKey>,
+}
+
+/// What a client calls a request: the same for all its retries.
+///
+/// ```
+/// use ifmatch_blob::store::RequestKey;
+/// use ifmatch_core::digest::ContentHash;
+///
+/// let key = RequestKey::of(&[b"8e03978e", b"PUT"]);
+/// let content = ContentHash::of(b"hello");
+/// assert_eq!(key.request(Some(&content)), key.clone().request(Some(&content)));
+/// assert_ne!(key.request(Some(&content)), key.request(None));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestKey(ContentHash);
+
+impl RequestKey {
+    /// A key from the client's own key and all of the request's head that makes it what it is.
+    pub fn of(parts: &[&[u8]]) -> Self {
+        let framed = parts.iter().flat_map(|part| {
+            let length = u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes();
+            length.into_iter().chain(part.iter().copied())
+        });
+        Self(ContentHash::of(&framed.collect::<Vec<u8>>()))
+    }
+
+    /// The request's identity, together with the hash of its content: the same key with other content is
+    /// another request.
+    pub fn request(&self, content: Option<&ContentHash>) -> RequestId {
+        let content = content.map_or(&[][..], |hash| &hash.as_bytes()[..]);
+        RequestId::of(&[self.0.as_bytes(), content])
+    }
+}
+
+/// What a write left at the blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The new tag.
+    pub tag: Option<EntityTag>,
+    /// The modification date. Send it only once it [has come](HttpDate::has_come).
+    pub last_modified: HttpDate,
+    /// The hash of the bytes, where the store knows it.
+    pub hash: Option<ContentHash>,
+    /// Whether there was no such blob before.
+    pub created: bool,
+}
+
+/// Which part of a listing to give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListQuery {
+    /// What the names begin with; empty for all names.
+    pub prefix: String,
+    /// The name to continue after: [`Page::next`] of the page before.
+    pub after: Option<String>,
+    /// The most names in the page, at least 1.
+    pub limit: usize,
+}
+
+/// A part of a listing, in the order of the names' bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// What is listed.
+    pub items: Vec<T>,
+    /// What to continue after; none at the end.
+    pub next: Option<String>,
+}
+
+/// A blob in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobEntry {
+    /// Its name.
+    pub name: BlobName,
+    /// What is known of it; a store may leave out header fields that its listings do not have.
+    pub info: BlobInfo,
+}
+
+/// A container in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerEntry {
+    /// Its name.
+    pub name: ContainerName,
+    /// When it was created or changed itself, where the store knows it.
+    pub last_modified: Option<HttpDate>,
+}
