@@ -35,9 +35,7 @@ impl fmt::Display for DecodeError {
                 f,
                 "the record has encoding version {version}, this release reads up to {VERSION}: run a newer release"
             ),
-            DecodeErrorKind::Corrupt => {
-                f.write_str("the record is damaged: restore it from a backup, or delete it")
-            }
+            DecodeErrorKind::Corrupt => f.write_str("the record is damaged: restore it from a backup, or delete it"),
         }
     }
 }
@@ -53,6 +51,7 @@ impl Record {
     /// assert_eq!(Record::decode(&record.encode()), Ok(record));
     /// ```
     #[expect(
+        clippy::missing_panics_doc,
         clippy::expect_used,
         reason = "serialising plain data into a growing vector has no way to fail"
     )]
@@ -65,9 +64,7 @@ impl Record {
     /// # Errors
     /// Refuses an unknown encoding version, and bytes that are not exactly one record: never guesses.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (version, rest) = bytes
-            .split_first()
-            .ok_or(DecodeError(DecodeErrorKind::Corrupt))?;
+        let (version, rest) = bytes.split_first().ok_or(DecodeError(DecodeErrorKind::Corrupt))?;
         if *version > VERSION {
             return Err(DecodeError(DecodeErrorKind::Newer(*version)));
         }

@@ -21,18 +21,13 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one place that asks the system for the time"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system for the time")]
     fn now(&self) -> Timestamp {
         use std::sync::atomic::{AtomicU64, Ordering};
         use std::time::SystemTime;
 
         static LATEST: AtomicU64 = AtomicU64::new(0);
-        let since_epoch = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let micros = u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX);
         let latest = LATEST.fetch_max(micros, Ordering::AcqRel);
         Timestamp::from_micros(micros.max(latest))

@@ -62,8 +62,7 @@ pub enum DriverError {
 /// # Errors
 /// If the system has no random numbers to give.
 pub fn nonce() -> Result<u64, RegisterError> {
-    getrandom::u64()
-        .map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error.to_string()))
+    getrandom::u64().map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error.to_string()))
 }
 
 impl<R: Register> Driver<R> {
@@ -77,13 +76,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// A driver on a clock of your own.
     pub fn with_clock(register: R, clock: C) -> Self {
         let patience = Duration::from_secs(10);
-        Self {
-            register,
-            clock,
-            initial: Record::unknown(),
-            patience,
-            turns: Turns::default(),
-        }
+        Self { register, clock, initial: Record::unknown(), patience, turns: Turns::default() }
     }
 
     /// Declares that a key without a record is an absent resource, as in a store that keeps its index here.
@@ -131,11 +124,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// register failed. Refusals are no errors: see [`Outcome::Refused`].
     pub async fn apply(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
         let applied = self.swap_in(key, command).await;
-        if let Ok(Applied {
-            outcome: Outcome::Written(_) | Outcome::Released,
-            ..
-        }) = applied
-        {
+        if let Ok(Applied { outcome: Outcome::Written(_) | Outcome::Released, .. }) = applied {
             self.turns.ended(key);
         }
         applied
@@ -147,11 +136,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     ///
     /// # Errors
     /// As for [`Driver::apply`].
-    pub async fn apply_in_turn(
-        &self,
-        key: &Key,
-        command: &Command<'_>,
-    ) -> Result<Applied, DriverError> {
+    pub async fn apply_in_turn(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
         let applied = self.apply(key, command).await?;
         if in_flight(&applied.outcome).is_none() {
             return Ok(applied);
@@ -172,11 +157,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
             if now >= give_up {
                 return Ok(applied);
             }
-            let pause = pauses
-                .next()
-                .unwrap_or(PAUSE.1)
-                .min(now.until(deadline))
-                .min(now.until(give_up));
+            let pause = pauses.next().unwrap_or(PAUSE.1).min(now.until(deadline)).min(now.until(give_up));
             let sleep = self.clock.sleep(pause.max(PAUSE.0));
             select(pin!(turn.called()), pin!(sleep)).await;
         }
@@ -194,31 +175,15 @@ impl<R: Register, C: Clock> Driver<R, C> {
             let before = stored.take().unwrap_or_else(|| self.initial.clone());
             let transition = before.apply(command, self.clock.now());
             let Some(next) = transition.next else {
-                return Ok(Applied {
-                    after: before.clone(),
-                    before,
-                    outcome: transition.outcome,
-                });
+                return Ok(Applied { after: before.clone(), before, outcome: transition.outcome });
             };
-            let applied = Applied {
-                before,
-                after: next,
-                outcome: transition.outcome,
-            };
-            match self
-                .register
-                .compare_and_swap(key, expected, Some(&applied.after))
-                .await
-            {
+            let applied = Applied { before, after: next, outcome: transition.outcome };
+            match self.register.compare_and_swap(key, expected, Some(&applied.after)).await {
                 Ok(Swap::Done) => return Ok(applied),
                 Ok(Swap::Conflict(found)) => stored = found,
                 Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
                     unanswered.add(applied, error);
-                    stored = self
-                        .register
-                        .load(key)
-                        .await
-                        .map_err(|error| unanswered.or(error.into()))?;
+                    stored = self.register.load(key).await.map_err(|error| unanswered.or(error.into()))?;
                 }
                 Err(error) => return Err(unanswered.or(error.into())),
             }
@@ -245,10 +210,7 @@ impl Unanswered {
 
     /// The swap that led to this record. Records of different writers differ by their nonces.
     fn find(&mut self, stored: Option<&Record>) -> Option<Applied> {
-        let found = self
-            .swaps
-            .iter()
-            .position(|swap| Some(&swap.after) == stored)?;
+        let found = self.swaps.iter().position(|swap| Some(&swap.after) == stored)?;
         Some(self.swaps.swap_remove(found))
     }
 
@@ -259,10 +221,7 @@ impl Unanswered {
 }
 
 fn pauses() -> ExponentialBuilder {
-    ExponentialBuilder::default()
-        .with_min_delay(PAUSE.0)
-        .with_max_delay(PAUSE.1)
-        .with_jitter()
+    ExponentialBuilder::default().with_min_delay(PAUSE.0).with_max_delay(PAUSE.1).with_jitter()
 }
 
 fn in_flight(outcome: &Outcome) -> Option<Timestamp> {

@@ -36,12 +36,7 @@ type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegisterError>> + Sen
 
 trait Erased: Send + Sync + 'static {
     fn load<'a>(&'a self, key: &'a Key) -> Answer<'a, Option<Record>>;
-    fn compare_and_swap<'a>(
-        &'a self,
-        key: &'a Key,
-        expected: Revision,
-        next: Option<&'a Record>,
-    ) -> Answer<'a, Swap>;
+    fn compare_and_swap<'a>(&'a self, key: &'a Key, expected: Revision, next: Option<&'a Record>) -> Answer<'a, Swap>;
     fn scan<'a>(&'a self, scan: &'a Scan<'a>) -> Answer<'a, Vec<(Key, Record)>>;
 }
 
@@ -50,12 +45,7 @@ impl<R: Register> Erased for R {
         Box::pin(Register::load(self, key))
     }
 
-    fn compare_and_swap<'a>(
-        &'a self,
-        key: &'a Key,
-        expected: Revision,
-        next: Option<&'a Record>,
-    ) -> Answer<'a, Swap> {
+    fn compare_and_swap<'a>(&'a self, key: &'a Key, expected: Revision, next: Option<&'a Record>) -> Answer<'a, Swap> {
         Box::pin(Register::compare_and_swap(self, key, expected, next))
     }
 

@@ -29,11 +29,7 @@ impl Key {
     pub fn new(text: impl Into<Arc<str>>) -> Result<Self, InvalidKey> {
         let text = text.into();
         let valid = !text.is_empty() && text.len() <= Self::MAX_LEN && !text.contains('\0');
-        if valid {
-            Ok(Self(text))
-        } else {
-            Err(InvalidKey)
-        }
+        if valid { Ok(Self(text)) } else { Err(InvalidKey) }
     }
 
     /// The text.

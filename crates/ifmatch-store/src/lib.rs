@@ -16,7 +16,7 @@
 //!     content: Content::Hashed { hash: ContentHash::of(b"hello"), payload: b"hello".to_vec().into() },
 //!     based_on: None,
 //!     request: None,
-//!     nonce: ifmatch_store::nonce(),
+//!     nonce: ifmatch_store::nonce()?,
 //! };
 //! let applied = driver.apply(&key, &Command::Write(write)).await?;
 //! assert!(matches!(applied.outcome, Outcome::Written(_)));

@@ -38,11 +38,7 @@ impl MemoryRegister {
     /// A register that holds about `records` at the most: for services whose resources can be probed.
     pub fn with_capacity(records: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self {
-            shards,
-            hasher: RandomState::new(),
-            shard_capacity: records.div_ceil(SHARDS).max(1),
-        }
+        Self { shards, hasher: RandomState::new(), shard_capacity: records.div_ceil(SHARDS).max(1) }
     }
 
     /// A register that forgets nothing: for stores whose index it is.
@@ -55,12 +51,7 @@ impl MemoryRegister {
         lock(&self.shards[usize::try_from(hash % SHARDS as u64).unwrap_or_default()])
     }
 
-    fn swap(
-        &self,
-        key: &Key,
-        expected: Revision,
-        next: Option<&Record>,
-    ) -> Result<Swap, RegisterError> {
+    fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
         let mut shard = self.shard(key);
         let found = shard.find(key);
         if found.as_ref().map_or(Revision::NONE, Record::revision) != expected {
@@ -82,10 +73,8 @@ impl MemoryRegister {
     }
 
     fn page(&self, scan: &Scan<'_>) -> Vec<(Key, Record)> {
-        let listed = |key: &Key| {
-            key.as_str().starts_with(scan.prefix)
-                && scan.after.is_none_or(|after| key.as_str() > after)
-        };
+        let listed =
+            |key: &Key| key.as_str().starts_with(scan.prefix) && scan.after.is_none_or(|after| key.as_str() > after);
         let mut page: Vec<(Key, Record)> = Vec::new();
         for shard in &self.shards {
             let shard = lock(shard);
@@ -99,10 +88,7 @@ impl MemoryRegister {
 }
 
 impl Register for MemoryRegister {
-    fn load(
-        &self,
-        key: &Key,
-    ) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send {
+    fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send {
         ready(Ok(self.shard(key).find(key)))
     }
 
@@ -115,18 +101,14 @@ impl Register for MemoryRegister {
         ready(self.swap(key, expected, next))
     }
 
-    fn scan(
-        &self,
-        scan: &Scan<'_>,
-    ) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send {
+    fn scan(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send {
         ready(Ok(self.page(scan)))
     }
 }
 
 impl Shard {
     fn find(&self, key: &Key) -> Option<Record> {
-        let forgotten =
-            || (self.forgotten > Revision::NONE).then(|| Record::forgotten(self.forgotten));
+        let forgotten = || (self.forgotten > Revision::NONE).then(|| Record::forgotten(self.forgotten));
         self.records.get(key).cloned().or_else(forgotten)
     }
 
@@ -134,15 +116,11 @@ impl Shard {
     fn forget_one(&mut self, newcomer: Revision) -> Result<(), RegisterError> {
         let len = self.records.len();
         let start = usize::try_from(newcomer.get() % len as u64).unwrap_or_default();
-        let idle = (start..start + EVICTION_TRIES.min(len))
-            .map(|at| at % len)
-            .find(|at| {
-                let found = self.records.get_index(*at);
-                found.is_some_and(|(_, record)| record.is_idle(newcomer.timestamp()))
-            });
-        let (_, record) = idle
-            .and_then(|at| self.records.swap_remove_index(at))
-            .ok_or(RegisterErrorKind::Full)?;
+        let idle = (start..start + EVICTION_TRIES.min(len)).map(|at| at % len).find(|at| {
+            let found = self.records.get_index(*at);
+            found.is_some_and(|(_, record)| record.is_idle(newcomer.timestamp()))
+        });
+        let (_, record) = idle.and_then(|at| self.records.swap_remove_index(at)).ok_or(RegisterErrorKind::Full)?;
         self.forgotten = self.forgotten.max(record.revision());
         Ok(())
     }

@@ -28,8 +28,7 @@ use crate::key::Key;
 /// The suite in [`conformance`](crate::conformance) (feature `conformance`) checks all of this.
 pub trait Register: Send + Sync + 'static {
     /// The current record, none if there is none.
-    fn load(&self, key: &Key)
-    -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send;
+    fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send;
 
     /// Replaces the record with `next`, or forgets it if that is none, if its revision is still `expected`
     /// ([`Revision::NONE`]: there is no record).
@@ -42,10 +41,7 @@ pub trait Register: Send + Sync + 'static {
 
     /// The records whose keys begin with `scan.prefix` and come after `scan.after`, in the order of the keys' bytes, at the most
     /// `scan.limit`. An empty page ends the listing. Entries that change meanwhile may be seen in either state.
-    fn scan(
-        &self,
-        scan: &Scan<'_>,
-    ) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send;
+    fn scan(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send;
 }
 
 /// What came of a swap.
@@ -92,10 +88,7 @@ pub enum RegisterErrorKind {
 impl RegisterError {
     /// An error of the given kind, with its cause.
     pub fn new(kind: RegisterErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            kind,
-            source: Some(source.into()),
-        }
+        Self { kind, source: Some(source.into()) }
     }
 
     /// What the failure means.
@@ -120,9 +113,7 @@ impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             RegisterErrorKind::Unavailable => "the register is unavailable, nothing was changed",
-            RegisterErrorKind::Ambiguous => {
-                "the register did not say whether the change took place"
-            }
+            RegisterErrorKind::Ambiguous => "the register did not say whether the change took place",
             RegisterErrorKind::Unreadable => "the register holds a record that cannot be read",
             RegisterErrorKind::Full => "the register is full, nothing was changed",
         })?;

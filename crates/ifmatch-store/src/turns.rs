@@ -17,12 +17,7 @@ impl Turns {
     /// Joins the queue at a key. The place is given up by dropping it.
     pub(crate) fn join(&self, key: &Key) -> Turn<'_> {
         let notify = Arc::clone(self.lock().entry(key.clone()).or_default());
-        Turn {
-            turns: self,
-            key: key.clone(),
-            notify,
-            won: false,
-        }
+        Turn { turns: self, key: key.clone(), notify, won: false }
     }
 
     /// Says that a write at this key has ended: the next in the queue may try.

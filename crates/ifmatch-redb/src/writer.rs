@@ -1,0 +1,118 @@
+//! The one thread that writes: it commits all the swaps that wait in one transaction, with one sync of the disk.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::Key;
+use ifmatch_store::register::{RegisterError, RegisterErrorKind, Swap};
+use redb::{Database, ReadableTable, Table};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::database::{RECORDS, Shared, read};
+use crate::error::{OpenError, unavailable};
+
+/// The most swaps in one transaction, and the most that wait for one.
+const GROUP: usize = 256;
+
+type Answer = Result<Swap, RegisterError>;
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    /// None only while dropped.
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Job {
+    key: Key,
+    expected: Revision,
+    /// The new revision and encoded record; none to forget.
+    next: Option<(Revision, Vec<u8>)>,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Writer {
+    pub(crate) fn start(shared: Arc<Shared>) -> Result<Self, OpenError> {
+        let (jobs, waiting) = mpsc::channel(GROUP);
+        let thread = std::thread::Builder::new()
+            .name("ifmatch-redb".into())
+            .spawn(move || write_groups(&shared, waiting))
+            .map_err(OpenError::other)?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    pub(crate) async fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Answer {
+        let next = next.map(|record| (record.revision(), record.encode()));
+        let (answer, answered) = oneshot::channel();
+        let job = Job { key: key.clone(), expected, next, answer };
+        let jobs = self.jobs.as_ref().ok_or(RegisterErrorKind::Unavailable)?;
+        jobs.send(job).await.map_err(|_| RegisterErrorKind::Unavailable)?;
+        answered.await.map_err(|_| RegisterErrorKind::Ambiguous)?
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // The thread ends when its jobs are done; a panic in it has been answered as ambiguous.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_groups(shared: &Shared, mut waiting: mpsc::Receiver<Job>) {
+    let mut group = Vec::with_capacity(GROUP);
+    while waiting.blocking_recv_many(&mut group, GROUP) > 0 {
+        let result = shared.with(|database| commit(database, &group));
+        let failed = match result {
+            Ok(swaps) => {
+                for (job, swap) in group.drain(..).zip(swaps) {
+                    // A caller that is gone needs no answer.
+                    let _ = job.answer.send(Ok(swap));
+                }
+                continue;
+            }
+            Err(error) => error,
+        };
+        for job in group.drain(..) {
+            let _ = job.answer.send(Err(RegisterError::new(failed.kind(), failed.to_string())));
+        }
+    }
+}
+
+/// Carries out the swaps in order, in one transaction. No answer leaves before the commit, not even a conflict: it may
+/// be with a swap of the same group.
+fn commit(database: &Database, group: &[Job]) -> Result<Vec<Swap>, RegisterError> {
+    let transaction = database.begin_write().map_err(unavailable)?;
+    let swaps = {
+        let mut table = transaction.open_table(RECORDS).map_err(unavailable)?;
+        let swaps: Result<Vec<Swap>, RegisterError> = group.iter().map(|job| swap(&mut table, job)).collect();
+        swaps?
+    };
+    if swaps.iter().all(|swap| *swap != Swap::Done) {
+        transaction.abort().map_err(unavailable)?;
+        return Ok(swaps);
+    }
+    transaction.commit().map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, redb::Error::from(error)))?;
+    Ok(swaps)
+}
+
+fn swap(table: &mut Table<'_, &'static str, (u64, &'static [u8])>, job: &Job) -> Answer {
+    let key = job.key.as_str();
+    let found = table.get(key).map_err(unavailable)?.map_or(Revision::NONE.get(), |value| value.value().0);
+    if found != job.expected.get() {
+        return Ok(Swap::Conflict(read(table, key)?));
+    }
+    match &job.next {
+        Some((revision, bytes)) => {
+            table.insert(key, (revision.get(), bytes.as_slice())).map_err(unavailable)?;
+        }
+        None => {
+            table.remove(key).map_err(unavailable)?;
+        }
+    }
+    Ok(Swap::Done)
+}

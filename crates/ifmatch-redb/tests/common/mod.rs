@@ -1,0 +1,33 @@
+//! A counter in a register, as both crash tests use it.
+
+use ifmatch_core::command::{Command, Content, Outcome, Write};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_store::{Driver, DriverError, Key, Register, nonce};
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+/// Writes a number, unconditionally.
+pub(crate) async fn set(driver: &Driver<impl Register>, name: &str, number: u64) -> Result<(), DriverError> {
+    let bytes = number.to_le_bytes();
+    let write = Write {
+        method: &http::Method::PUT,
+        preconditions: &Preconditions::default(),
+        content: Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.to_vec().into() },
+        based_on: None,
+        request: None,
+        nonce: nonce()?,
+    };
+    let applied = driver.apply(&key(name), &Command::Write(write)).await?;
+    assert!(matches!(applied.outcome, Outcome::Written(_)));
+    Ok(())
+}
+
+/// Reads a number.
+pub(crate) async fn get(driver: &Driver<impl Register>, name: &str) -> Result<Option<u64>, DriverError> {
+    let record = driver.load(&key(name)).await?;
+    let payload = record.settled(driver.now()).map(|version| version.payload().clone());
+    Ok(payload.map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())))
+}

@@ -1,0 +1,88 @@
+//! `kill -9` in the middle of many writers: every acknowledged swap is there afterwards.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+
+mod common;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use common::{get, set};
+use ifmatch_redb::RedbRegister;
+use ifmatch_store::Driver;
+
+const DATABASE: &str = "IFMATCH_TEST_DATABASE";
+const WRITERS: usize = 16;
+
+/// The child of the test below; without its variable there is nothing to write to.
+#[tokio::test(flavor = "multi_thread")]
+async fn writer_process() {
+    let Some(path) = std::env::var_os(DATABASE) else { return };
+    let driver = Arc::new(Driver::new(RedbRegister::open(path).unwrap()).assume_absent());
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let driver = Arc::clone(&driver);
+            tokio::spawn(async move {
+                let name = format!("counter/{writer}");
+                let start = get(&driver, &name).await.unwrap().unwrap_or(0);
+                for number in start + 1.. {
+                    set(&driver, &name, number).await.unwrap();
+                    let mut out = std::io::stdout().lock();
+                    writeln!(out, "\nack {name} {number}").unwrap();
+                    out.flush().unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+}
+
+/// Lets a child write until it has acknowledged so many swaps, and kills it.
+fn write_and_kill(path: &Path, acknowledged: usize) -> HashMap<String, u64> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["writer_process", "--exact", "--nocapture"])
+        .env(DATABASE, path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut last = HashMap::new();
+    let mut seen = 0;
+    let mut note = |line: String| {
+        if let Some((name, number)) = line.strip_prefix("ack ").and_then(|ack| ack.split_once(' ')) {
+            last.insert(name.to_owned(), number.parse().unwrap());
+            seen += 1;
+        }
+        seen
+    };
+    while note(lines.next().expect("the child goes on writing").unwrap()) < acknowledged {}
+    child.kill().unwrap();
+    // What was written to the pipe before the kill was acknowledged as well; the last line may be cut.
+    let rest: Vec<_> = lines.map_while(Result::ok).collect();
+    let whole = rest.len().saturating_sub(1);
+    for line in rest.into_iter().take(whole) {
+        note(line);
+    }
+    child.wait().unwrap();
+    last
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_swaps_survive_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index.redb");
+    for acknowledged in [50, 1, 200] {
+        let last = write_and_kill(&path, acknowledged);
+        assert!(!last.is_empty());
+        let driver = Driver::new(RedbRegister::open(&path).unwrap()).assume_absent();
+        for (name, number) in last {
+            let found = get(&driver, &name).await.unwrap();
+            assert!(found >= Some(number), "{name}: acknowledged {number}, found {found:?}");
+            assert!(found <= Some(number + 1), "{name}: only one write can be without an acknowledgement");
+        }
+    }
+}

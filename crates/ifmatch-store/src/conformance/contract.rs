@@ -1,0 +1,108 @@
+//! What a single caller may rely on.
+
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_core::command::{Authority, Begin, Command, Outcome};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, RequestId, Revision};
+
+use super::{fresh_key, put, written};
+use crate::register::{Register, Swap};
+
+pub(super) async fn absent_key_loads_nothing<R: Register>(register: &R) {
+    let loaded = register.load(&fresh_key("absent")).await.expect("load");
+    assert_eq!(loaded, None, "a key that was never written has no record");
+}
+
+pub(super) async fn created_once<R: Register>(register: &R) {
+    let key = fresh_key("create");
+    let (first, second) = (written(&Record::absent(), b"first"), written(&Record::absent(), b"second"));
+    let swap = register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.expect("swap");
+    assert_eq!(swap, Swap::Done, "a record is created where none is expected and none is");
+    let swap = register.compare_and_swap(&key, Revision::NONE, Some(&second)).await.expect("swap");
+    assert_eq!(swap, Swap::Conflict(Some(first.clone())), "a second creation conflicts and shows the first");
+    assert_eq!(register.load(&key).await.expect("load"), Some(first), "the conflict changed nothing");
+}
+
+pub(super) async fn replaced_at_the_expected_revision_only<R: Register>(register: &R) {
+    let key = fresh_key("replace");
+    let first = written(&Record::absent(), b"first");
+    let second = written(&first, b"second");
+    let swap = register.compare_and_swap(&key, first.revision(), Some(&second)).await.expect("swap");
+    assert_eq!(swap, Swap::Conflict(None), "nothing is replaced where nothing is");
+    register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.expect("swap");
+    let swap = register.compare_and_swap(&key, first.revision(), Some(&second)).await.expect("swap");
+    assert_eq!(swap, Swap::Done, "a record is replaced at its revision");
+    let third = written(&first, b"third");
+    let swap = register.compare_and_swap(&key, first.revision(), Some(&third)).await.expect("swap");
+    assert_eq!(swap, Swap::Conflict(Some(second.clone())), "a stale revision conflicts and shows the current record");
+    assert_eq!(register.load(&key).await.expect("load"), Some(second), "the conflict changed nothing");
+}
+
+pub(super) async fn forgotten_at_the_expected_revision_only<R: Register>(register: &R) {
+    let key = fresh_key("forget");
+    let first = written(&Record::absent(), b"first");
+    register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.expect("swap");
+    let stale = Revision::new(first.revision().get() + 1);
+    let swap = register.compare_and_swap(&key, stale, None).await.expect("swap");
+    assert_eq!(swap, Swap::Conflict(Some(first.clone())), "nothing is forgotten at another revision");
+    let swap = register.compare_and_swap(&key, first.revision(), None).await.expect("swap");
+    assert_eq!(swap, Swap::Done, "a record is forgotten at its revision");
+    assert_eq!(register.load(&key).await.expect("load"), None, "a forgotten record is gone");
+    let swap = register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.expect("swap");
+    assert_eq!(swap, Swap::Done, "a key can be written again after it was forgotten");
+}
+
+pub(super) async fn every_part_of_a_record_is_kept<R: Register>(register: &R) {
+    let key = fresh_key("parts");
+    let none = Preconditions::default();
+    let mut write = put(b"content", &none);
+    write.request = Some(RequestId::of(&[b"a request"]));
+    let now = Timestamp::from_micros(1_700_000_000_000_000);
+    let present = Record::absent().apply(&Command::Write(write), now).next.expect("a write");
+    let begin = Command::Begin(Begin {
+        method: &Method::PUT,
+        preconditions: &none,
+        observed: None,
+        authority: Authority::Register,
+        nonce: u64::MAX,
+        ttl: Duration::from_secs(30),
+    });
+    let transition = present.apply(&begin, now);
+    assert!(matches!(transition.outcome, Outcome::Granted(_)));
+    let in_flight = transition.next.expect("a grant");
+    register.compare_and_swap(&key, Revision::NONE, Some(&in_flight)).await.expect("swap");
+    let loaded = register.load(&key).await.expect("load");
+    assert_eq!(loaded, Some(in_flight), "state, permit and replies come back as they were stored");
+}
+
+pub(super) async fn keys_are_told_apart<R: Register>(register: &R) {
+    let base = fresh_key("keys");
+    let names = ["a", "A", "a ", "a/", "a%", "a_", "ä", "a\u{308}", "日本", "a\\", "a'b", "a\"b"];
+    let keys: Vec<_> =
+        names.iter().map(|name| crate::Key::new(format!("{base}/{name}")).expect("the key is short")).collect();
+    let records: Vec<_> = names.iter().map(|name| written(&Record::absent(), name.as_bytes())).collect();
+    for (key, record) in keys.iter().zip(&records) {
+        let swap = register.compare_and_swap(key, Revision::NONE, Some(record)).await.expect("swap");
+        assert_eq!(swap, Swap::Done, "{key} is a key of its own");
+    }
+    for (key, record) in keys.iter().zip(&records) {
+        let loaded = register.load(key).await.expect("load");
+        assert_eq!(loaded.as_ref(), Some(record), "{key} has its own record");
+    }
+    let longest = format!("{base}/{}", "x".repeat(crate::Key::MAX_LEN - base.as_str().len() - 1));
+    let longest = crate::Key::new(longest).expect("the longest key");
+    let swap = register.compare_and_swap(&longest, Revision::NONE, Some(&records[0])).await.expect("swap");
+    assert_eq!(swap, Swap::Done, "the longest key is accepted");
+    assert_eq!(register.load(&longest).await.expect("load").as_ref(), Some(&records[0]));
+}
+
+pub(super) async fn large_payloads_are_kept<R: Register>(register: &R) {
+    let key = fresh_key("large");
+    let bytes: Vec<u8> = (0..64 * 1024_u32).map(|at| at.to_le_bytes()[0] ^ 0x5a).collect();
+    let record = written(&Record::absent(), &bytes);
+    register.compare_and_swap(&key, Revision::NONE, Some(&record)).await.expect("swap");
+    assert_eq!(register.load(&key).await.expect("load"), Some(record), "64 KiB of payload come back");
+}
