@@ -3,14 +3,12 @@
 use http::Method;
 
 use crate::command::{
-    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome,
-    Refusal, Transition, Write,
+    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome, Refusal, Transition,
+    Write,
 };
 use crate::date::{HttpDate, Timestamp};
 use crate::precondition::{Preconditions, Validators, Verdict};
-use crate::record::{
-    Permit, Receipt, Record, Reply, RequestId, Revision, State, Token, Variant, Version,
-};
+use crate::record::{Permit, Receipt, Record, Reply, RequestId, Revision, State, Token, Variant, Version};
 use crate::tag::EntityTag;
 
 impl Record {
@@ -29,20 +27,14 @@ impl Record {
         };
         match result {
             Ok((next, outcome)) => Transition { next, outcome },
-            Err(refusal) => Transition {
-                next: None,
-                outcome: Outcome::Refused(refusal),
-            },
+            Err(refusal) => Transition { next: None, outcome: Outcome::Refused(refusal) },
         }
     }
 
     fn begin(&self, begin: &Begin<'_>, now: Timestamp) -> Applied {
         self.refuse_in_flight(now)?;
         let revision = self.revision.next(now);
-        let observed = begin
-            .observed
-            .as_ref()
-            .filter(|observed| observed.snapshot.0 == self.revision);
+        let observed = begin.observed.as_ref().filter(|observed| observed.snapshot.0 == self.revision);
         let state = match observed {
             Some(seen) => merge(self.state(now), seen, revision, now),
             None => self.state(now).clone(),
@@ -53,19 +45,9 @@ impl Record {
             (Authority::Resource, None) => Known::Nothing,
         };
         known.check(begin.method, begin.preconditions)?;
-        let token = Token {
-            revision,
-            nonce: begin.nonce,
-        };
-        let permit = Permit {
-            token,
-            deadline: now.saturating_add(begin.ttl),
-        };
-        let grant = Grant {
-            token,
-            deadline: permit.deadline,
-            current: state.clone(),
-        };
+        let token = Token { revision, nonce: begin.nonce };
+        let permit = Permit { token, deadline: now.saturating_add(begin.ttl) };
+        let grant = Grant { token, deadline: permit.deadline, current: state.clone() };
         let next = self.with(revision, begin.nonce, state, Some(permit));
         Ok((Some(next), Outcome::Granted(grant)))
     }
@@ -78,29 +60,19 @@ impl Record {
 
     fn abort(&self, token: Token, now: Timestamp) -> Applied {
         self.holds(token)?;
-        let next = Self {
-            revision: self.revision.next(now),
-            permit: None,
-            ..self.clone()
-        };
+        let next = Self { revision: self.revision.next(now), permit: None, ..self.clone() };
         Ok((Some(next), Outcome::Released))
     }
 
     fn doubt(&self, doubt: Doubt, now: Timestamp) -> Applied {
         let permit = self.holds(doubt.token)?;
         let deadline = permit.deadline.min(now.saturating_add(doubt.grace));
-        let mut next = Self {
-            revision: self.revision.next(now),
-            ..self.clone()
-        };
+        let mut next = Self { revision: self.revision.next(now), ..self.clone() };
         if deadline <= now {
             next.state = State::Unknown;
             next.permit = None;
         } else {
-            next.permit = Some(Permit {
-                deadline,
-                ..*permit
-            });
+            next.permit = Some(Permit { deadline, ..*permit });
         }
         Ok((Some(next), Outcome::Released))
     }
@@ -137,17 +109,12 @@ impl Record {
     /// A permit counts as long as it is in the record, even after its deadline: whoever relied on the
     /// deadline has changed the record and thereby removed it.
     fn holds(&self, token: Token) -> Result<&Permit, Refusal> {
-        self.permit
-            .as_ref()
-            .filter(|permit| permit.token == token)
-            .ok_or(Refusal::Stale)
+        self.permit.as_ref().filter(|permit| permit.token == token).ok_or(Refusal::Stale)
     }
 
     fn refuse_in_flight(&self, now: Timestamp) -> Result<(), Refusal> {
         match self.permit(now) {
-            Some(permit) => Err(Refusal::InFlight {
-                deadline: permit.deadline,
-            }),
+            Some(permit) => Err(Refusal::InFlight { deadline: permit.deadline }),
             None => Ok(()),
         }
     }
@@ -161,39 +128,25 @@ impl Record {
             Content::Hashed { hash, payload } => {
                 let tag = hash.versioned_tag(revision.get());
                 let version = Version::new(revision, Variant::only(), Some(tag));
-                State::Present(Version {
-                    payload: payload.clone(),
-                    ..version
-                })
+                State::Present(Version { payload: payload.clone(), ..version })
             }
             Content::Unknown => State::Unknown,
             Content::Absent => State::Absent,
         };
         let receipt = Receipt {
             generation: revision,
-            tag: state
-                .version()
-                .and_then(|version| version.tags.first().cloned()),
+            tag: state.version().and_then(|version| version.tags.first().cloned()),
             created: *self.state(now) == State::Absent,
         };
         (self.with(revision, nonce, state, None), receipt)
     }
 
     fn with(&self, revision: Revision, nonce: u64, state: State, permit: Option<Permit>) -> Self {
-        Self {
-            revision,
-            nonce,
-            state,
-            permit,
-            replies: self.replies.clone(),
-        }
+        Self { revision, nonce, state, permit, replies: self.replies.clone() }
     }
 
     fn receipt(&self, request: RequestId) -> Option<&Receipt> {
-        self.replies
-            .iter()
-            .find(|reply| reply.request == request)
-            .map(|reply| &reply.receipt)
+        self.replies.iter().find(|reply| reply.request == request).map(|reply| &reply.receipt)
     }
 
     fn remember(&mut self, request: Option<RequestId>, receipt: &Receipt) {
@@ -201,10 +154,7 @@ impl Record {
         if self.replies.len() >= Self::MAX_REPLIES {
             self.replies.remove(0);
         }
-        self.replies.push(Reply {
-            request,
-            receipt: receipt.clone(),
-        });
+        self.replies.push(Reply { request, receipt: receipt.clone() });
     }
 }
 
@@ -226,39 +176,22 @@ impl Known<'_> {
             return Ok(());
         }
         match self {
-            Self::Nothing | Self::All(State::Unknown) | Self::Seen(State::Unknown, _) => {
-                Err(Refusal::ProbeFirst)
-            }
-            Self::All(State::Absent) | Self::Seen(State::Absent, _) => {
-                evaluate(method, preconditions, None)
-            }
-            Self::All(State::Present(version)) => {
-                evaluate(method, preconditions, Some(&version.validators()))
-            }
+            Self::Nothing | Self::All(State::Unknown) | Self::Seen(State::Unknown, _) => Err(Refusal::ProbeFirst),
+            Self::All(State::Absent) | Self::Seen(State::Absent, _) => evaluate(method, preconditions, None),
+            Self::All(State::Present(version)) => evaluate(method, preconditions, Some(&version.validators())),
             Self::Seen(State::Present(version), observation) => {
                 let tags = match observation {
                     Observation::Present { tag: Some(tag), .. } => std::slice::from_ref(tag),
                     _ => &[],
                 };
                 let last_modified = Some(version.last_modified());
-                evaluate(
-                    method,
-                    preconditions,
-                    Some(&Validators {
-                        tags,
-                        last_modified,
-                    }),
-                )
+                evaluate(method, preconditions, Some(&Validators { tags, last_modified }))
             }
         }
     }
 }
 
-fn evaluate(
-    method: &Method,
-    preconditions: &Preconditions,
-    current: Option<&Validators<'_>>,
-) -> Result<(), Refusal> {
+fn evaluate(method: &Method, preconditions: &Preconditions, current: Option<&Validators<'_>>) -> Result<(), Refusal> {
     match preconditions.evaluate(method, current) {
         Verdict::Proceed | Verdict::NotModified => Ok(()),
         Verdict::Failed(precondition) => Err(Refusal::PreconditionFailed {
@@ -275,12 +208,7 @@ fn evaluate(
 /// without its authority the date moves on. Any other tag is a new version, whose other representations have not
 /// been seen yet.
 fn merge(state: &State, seen: &Observed, revision: Revision, now: Timestamp) -> State {
-    let Observation::Present {
-        variant,
-        tag,
-        last_modified,
-    } = &seen.observation
-    else {
+    let Observation::Present { variant, tag, last_modified } = &seen.observation else {
         return State::Absent;
     };
     if let Some(version) = state.version() {
@@ -291,11 +219,7 @@ fn merge(state: &State, seen: &Observed, revision: Revision, now: Timestamp) -> 
                 let joined = version.joined_by(variant.clone(), tag.clone());
                 return State::Present(match seen.authority {
                     Authority::Register => joined,
-                    Authority::Resource => Version {
-                        generation: revision,
-                        dated: None,
-                        ..joined
-                    },
+                    Authority::Resource => Version { generation: revision, dated: None, ..joined },
                 });
             }
             _ => {}
@@ -304,27 +228,14 @@ fn merge(state: &State, seen: &Observed, revision: Revision, now: Timestamp) -> 
     let version = Version::new(revision, variant.clone(), tag.clone());
     // A date whose second is over can name no later state; any other might.
     let over = |date: &HttpDate| date.unix() + 1 < now.last_modified().unix();
-    State::Present(Version {
-        dated: last_modified.filter(over),
-        ..version
-    })
+    State::Present(Version { dated: last_modified.filter(over), ..version })
 }
 
 impl Version {
     fn new(generation: Revision, variant: Variant, tag: Option<EntityTag>) -> Self {
-        let variants = if tag.is_some() {
-            vec![variant]
-        } else {
-            Vec::new()
-        };
+        let variants = if tag.is_some() { vec![variant] } else { Vec::new() };
         let tags = tag.into_iter().collect();
-        Self {
-            generation,
-            tags,
-            variants,
-            dated: None,
-            payload: bytes::Bytes::new(),
-        }
+        Self { generation, tags, variants, dated: None, payload: bytes::Bytes::new() }
     }
 
     fn joined_by(&self, variant: Variant, tag: EntityTag) -> Self {

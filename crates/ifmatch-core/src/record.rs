@@ -23,9 +23,7 @@ use crate::tag::EntityTag;
 /// assert_eq!(first.get(), 1_000);
 /// assert_eq!(first.next(Timestamp::from_micros(5)).get(), 1_001); // a clock that went back
 /// ```
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Revision(u64);
 
 impl Revision {
@@ -73,7 +71,7 @@ pub struct Token {
 }
 
 /// The write in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Permit {
     /// What identifies the grant.
     pub token: Token,
@@ -95,7 +93,7 @@ impl Variant {
 }
 
 /// What is known to exist at a resource.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version {
     /// The revision at which this version came to be.
     pub(crate) generation: Revision,
@@ -123,18 +121,12 @@ impl Version {
 
     /// The tag of one representation.
     pub fn tag(&self, variant: &Variant) -> Option<&EntityTag> {
-        self.variants
-            .iter()
-            .position(|known| known == variant)
-            .map(|at| &self.tags[at])
+        self.variants.iter().position(|known| known == variant).map(|at| &self.tags[at])
     }
 
     /// The variant that carries this tag.
     pub fn variant_of(&self, tag: &EntityTag) -> Option<&Variant> {
-        self.tags
-            .iter()
-            .position(|known| known == tag)
-            .map(|at| &self.variants[at])
+        self.tags.iter().position(|known| known == tag).map(|at| &self.variants[at])
     }
 
     /// The modification date: the time rounded up to the next second (see [`Timestamp::last_modified`]), or
@@ -142,8 +134,7 @@ impl Version {
     ///
     /// Send it only once that second has come.
     pub fn last_modified(&self) -> HttpDate {
-        self.dated
-            .unwrap_or_else(|| self.generation.timestamp().last_modified())
+        self.dated.unwrap_or_else(|| self.generation.timestamp().last_modified())
     }
 
     /// What the application bound to this version: the blob service keeps its body's name and headers here.
@@ -153,15 +144,12 @@ impl Version {
 
     /// What preconditions are evaluated against.
     pub fn validators(&self) -> Validators<'_> {
-        Validators {
-            tags: &self.tags,
-            last_modified: Some(self.last_modified()),
-        }
+        Validators { tags: &self.tags, last_modified: Some(self.last_modified()) }
     }
 }
 
 /// What is known of a resource's current state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum State {
     /// Nothing: never seen, or a write ended without an answer. A probe of the resource tells.
     Unknown,
@@ -207,7 +195,7 @@ impl RequestId {
 }
 
 /// The answer to a write that was carried out, kept so that a retry of it gets the same answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Receipt {
     /// The revision at which the write took place.
     pub generation: Revision,
@@ -217,7 +205,7 @@ pub struct Receipt {
     pub created: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) request: RequestId,
     pub(crate) receipt: Receipt,
@@ -227,7 +215,7 @@ pub(crate) struct Reply {
 ///
 /// A record never changes in place: [`Record::apply`](crate::command) computes the next one, and a register swaps it
 /// in if the revision is still the expected one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     pub(crate) revision: Revision,
     /// The number drawn by the last writer: it makes equal records of racing writers differ, so that a writer whose
@@ -262,20 +250,11 @@ impl Record {
     /// A register that forgets records which still mean something answers with this one, so that a read which
     /// began before cannot be mistaken for one that began after.
     pub fn forgotten(revision: Revision) -> Self {
-        Self {
-            revision,
-            ..Self::unknown()
-        }
+        Self { revision, ..Self::unknown() }
     }
 
     const fn initial(state: State) -> Self {
-        Self {
-            revision: Revision::NONE,
-            nonce: 0,
-            state,
-            permit: None,
-            replies: Vec::new(),
-        }
+        Self { revision: Revision::NONE, nonce: 0, state, permit: None, replies: Vec::new() }
     }
 
     /// The revision: what a register compares.
@@ -299,18 +278,12 @@ impl Record {
     /// The version that a reader may rely on at `now`: none while a write is in flight, since that write may
     /// have taken effect already.
     pub fn settled(&self, now: Timestamp) -> Option<&Version> {
-        if self.permit.is_some() {
-            None
-        } else {
-            self.state(now).version()
-        }
+        if self.permit.is_some() { None } else { self.state(now).version() }
     }
 
     /// Marks the beginning of a read; none while a write is in flight, whose effect the read might see or miss.
     pub fn snapshot(&self, now: Timestamp) -> Option<Snapshot> {
-        self.permit(now)
-            .is_none()
-            .then_some(Snapshot(self.revision))
+        self.permit(now).is_none().then_some(Snapshot(self.revision))
     }
 
     /// Whether a register may forget this record once it is older than the retention for tombstones: nothing in
@@ -327,8 +300,6 @@ impl Record {
 
     /// Whether the parts fit together: what decoding checks.
     pub(crate) fn is_consistent(&self) -> bool {
-        self.state
-            .version()
-            .is_none_or(|version| version.tags.len() == version.variants.len())
+        self.state.version().is_none_or(|version| version.tags.len() == version.variants.len())
     }
 }
