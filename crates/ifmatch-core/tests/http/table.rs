@@ -1,0 +1,77 @@
+//! Reads the tables in `tests/data`: one case a line, columns between bars, `#` for comments, `\xNN` for a byte.
+
+use std::path::Path;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::HttpDate;
+
+/// One line of a table.
+pub(crate) struct Row {
+    /// Where it stands, for messages.
+    pub(crate) place: String,
+    /// Its columns, without the white space around them.
+    pub(crate) columns: Vec<String>,
+}
+
+/// Runs `check` on every row of a table with so many columns.
+pub(crate) fn each_row(file: &str, columns: usize, check: impl Fn(&Row)) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut rows = 0;
+    for (number, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let row = Row {
+            place: format!("{file}:{}: {line}", number + 1),
+            columns: line.split(" | ").map(|column| column.trim().to_owned()).collect(),
+        };
+        assert_eq!(row.columns.len(), columns, "{}", row.place);
+        check(&row);
+        rows += 1;
+    }
+    assert!(rows >= 5, "{file} has only {rows} rows");
+}
+
+/// Replaces `\xNN` by the byte, and `<>` by nothing.
+pub(crate) fn bytes(text: &str) -> Vec<u8> {
+    let mut parts = text.strip_prefix("<>").unwrap_or(text).split("\\x");
+    let mut bytes = parts.next().unwrap().as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(&part[..2], 16).unwrap());
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    bytes
+}
+
+/// Reads `name: value ;; name: value`; `-` means none.
+pub(crate) fn headers(text: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for line in text.split(";;").map(str::trim).filter(|line| *line != "-") {
+        let (name, value) = line.split_once(':').unwrap();
+        let name: HeaderName = name.trim().parse().unwrap();
+        headers.append(name, HeaderValue::from_bytes(&bytes(value.trim())).unwrap());
+    }
+    headers
+}
+
+/// Tags and a date of the current representation.
+#[derive(Debug)]
+pub(crate) struct Current {
+    pub(crate) tags: Vec<EntityTag>,
+    pub(crate) last_modified: Option<HttpDate>,
+}
+
+/// Reads `"a" W/"b" @100`: tags, and the modification date in seconds. `-` means neither, `absent` no representation.
+pub(crate) fn current(text: &str) -> Option<Current> {
+    let mut current = Current { tags: Vec::new(), last_modified: None };
+    for word in text.split_whitespace().filter(|word| *word != "-") {
+        match word.strip_prefix('@') {
+            _ if word == "absent" => return None,
+            Some(seconds) => current.last_modified = Some(HttpDate::from_unix(seconds.parse().unwrap())),
+            None => current.tags.push(EntityTag::parse(&bytes(word)).unwrap()),
+        }
+    }
+    Some(current)
+}
