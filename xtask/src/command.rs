@@ -1,0 +1,162 @@
+//! One external command: no standard input, bounded by a deadline, and taken down with all its children when that passes.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Result;
+
+/// How often a running command is looked at.
+const POLL: Duration = Duration::from_millis(50);
+
+/// A command that has not been started yet.
+pub(crate) struct Run {
+    command: Command,
+}
+
+impl Run {
+    /// `program` in the directory `dir`.
+    pub(crate) fn new(program: impl AsRef<OsStr>, dir: &Path) -> Self {
+        let mut command = Command::new(program);
+        command.current_dir(dir).stdin(Stdio::null());
+        Self { command }
+    }
+
+    /// The cargo that runs this task, in the directory `dir`, with arguments separated by spaces.
+    pub(crate) fn cargo(args: &str, dir: &Path) -> Self {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        Self::new(cargo, dir).args(args.split_whitespace())
+    }
+
+    pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs to the end with the output on the terminal; an error if it fails or the deadline passes.
+    pub(crate) fn passes(mut self, deadline: Instant) -> Result {
+        println!("$ {}", self.shown());
+        let child = self.command.spawn().map_err(|error| format!("{}: {error}", self.shown()))?;
+        match wait(child, deadline)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(format!("{status}: {}", self.shown()).into()),
+            None => Err(format!("stopped at the step's time limit: {}", self.shown()).into()),
+        }
+    }
+
+    /// Runs to the end and returns the standard output; an error if it fails. For commands that answer at once.
+    pub(crate) fn output(mut self) -> Result<String> {
+        let output = self.command.output().map_err(|error| format!("{}: {error}", self.shown()))?;
+        if !output.status.success() {
+            let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(format!("{}: {}\n{reason}", output.status, self.shown()).into());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    fn shown(&self) -> String {
+        let program = Path::new(self.command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+        let args = self.command.get_args().map(OsStr::to_string_lossy);
+        std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The exit status, or `None` if the deadline passed first and the command was killed.
+fn wait(mut child: Child, deadline: Instant) -> Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            kill_tree(&mut child)?;
+            return Ok(None);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Kills the command and all it started: cargo leaves the tests that it runs behind when it alone is killed.
+fn kill_tree(child: &mut Child) -> Result {
+    let below = descendants(child.id()).unwrap_or_default();
+    child.kill()?;
+    if !below.is_empty() {
+        Command::new("kill").arg("-KILL").args(below.iter().map(u32::to_string)).status()?;
+    }
+    child.wait()?;
+    Ok(())
+}
+
+fn descendants(root: u32) -> Result<Vec<u32>> {
+    let table = Run::new("ps", Path::new(".")).args(["-A", "-o", "pid=", "-o", "ppid="]).output()?;
+    let parents: Vec<(u32, u32)> = table.lines().filter_map(process).collect();
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(parents.iter().filter(|(_, its_parent)| *its_parent == parent).map(|(pid, _)| pid));
+        next += 1;
+    }
+    Ok(found.split_off(1))
+}
+
+/// A line of `ps`: a process and its parent.
+fn process(line: &str) -> Option<(u32, u32)> {
+    let (pid, parent) = line.trim().split_once(char::is_whitespace)?;
+    Some((pid.parse().ok()?, parent.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn shell(script: &str) -> Run {
+        Run::new("sh", Path::new(".")).args(["-c", script])
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_mins(1)
+    }
+
+    #[test]
+    fn a_failure_names_the_command() {
+        let error = shell("exit 3").passes(soon()).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("sh -c exit 3"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_program_is_an_error() {
+        assert!(Run::new("no-such-program-here", Path::new(".")).passes(soon()).is_err());
+    }
+
+    #[test]
+    fn standard_input_is_empty() {
+        assert_eq!(shell("cat; echo end").output().unwrap(), "end\n");
+    }
+
+    #[test]
+    fn a_passed_deadline_stops_the_command() {
+        let error = shell("sleep 600").passes(Instant::now()).unwrap_err().to_string();
+        assert!(error.contains("time limit"), "{error}");
+    }
+
+    #[test]
+    fn grandchildren_are_killed_too() {
+        let mut run = shell("sleep 600 & echo started; wait");
+        let mut child = run.command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut String::new()).unwrap();
+        kill_tree(&mut child).unwrap();
+        // The pipe ends once nobody holds it any more.
+        let (ended, end) = mpsc::channel();
+        std::thread::spawn(move || ended.send(output.read_to_end(&mut Vec::new())));
+        end.recv_timeout(Duration::from_mins(1)).expect("the grandchild is still running").unwrap();
+    }
+}

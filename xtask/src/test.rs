@@ -1,0 +1,154 @@
+//! `cargo xtask test`: every check that the repository has, as a list of steps.
+
+use clap::Args;
+
+use crate::command::Run;
+use crate::step::{Context, Step, Tool, run_all};
+use crate::workspace::{Package, Workspace};
+use crate::{Result, npm, package, tree};
+
+/// What `cargo xtask test` takes.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Runs only this step; may be repeated.
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
+    /// Lists the steps.
+    #[arg(long)]
+    list: bool,
+}
+
+const RUSTFMT: Tool = Tool { probe: &["cargo", "fmt", "--version"], install: "rustup component add rustfmt" };
+const CLIPPY: Tool = Tool { probe: &["cargo", "clippy", "--version"], install: "rustup component add clippy" };
+const GIT: Tool = Tool { probe: &["git", "--version"], install: "apt-get install git" };
+const NPM: Tool = Tool { probe: &["npm", "--version"], install: "apt-get install npm" };
+const TAR: Tool = Tool { probe: &["tar", "--version"], install: "apt-get install tar" };
+
+/// In the order they run: the quick ones first, and what others need before them.
+const STEPS: &[Step] = &[
+    Step { name: "format", about: "cargo fmt changes nothing", minutes: 5, needs: &[RUSTFMT], run: format },
+    Step { name: "tree", about: "crates depend on what their layer may", minutes: 5, needs: &[], run: tree::check },
+    Step { name: "tidy", about: "the repository's rules (tests/tidy.rs)", minutes: 20, needs: &[GIT], run: tidy },
+    Step { name: "clippy", about: "no warning in any target", minutes: 45, needs: &[CLIPPY], run: clippy },
+    Step {
+        name: "features",
+        about: "each crate with no and all features",
+        minutes: 45,
+        needs: &[CLIPPY],
+        run: features,
+    },
+    Step { name: "doc", about: "the documentation builds, every link holds", minutes: 30, needs: &[], run: doc },
+    Step { name: "npm", about: "the servers from npm are installed", minutes: 15, needs: &[NPM], run: npm::install },
+    Step { name: "test", about: "unit and integration tests, examples built", minutes: 90, needs: &[], run: test },
+    Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
+    Step {
+        name: "package",
+        about: "each crate packages and builds alone",
+        minutes: 60,
+        needs: &[TAR],
+        run: package::check,
+    },
+];
+
+/// Runs the steps that were asked for, by default all.
+pub(crate) fn run(options: &Options) -> Result {
+    if options.list {
+        for step in STEPS {
+            println!("{:<10} {}", step.name, step.about);
+        }
+        return Ok(());
+    }
+    run_all(&chosen(&options.only)?, &Workspace::load()?)
+}
+
+fn chosen(only: &[String]) -> Result<Vec<&'static Step>> {
+    if let Some(unknown) = only.iter().find(|name| STEPS.iter().all(|step| step.name != **name)) {
+        return Err(format!("there is no step `{unknown}`: see cargo xtask test --list").into());
+    }
+    Ok(STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)).collect())
+}
+
+fn cargo(context: &Context<'_>, args: &str) -> Result {
+    Run::cargo(args, context.workspace.root()).passes(context.deadline)
+}
+
+fn format(context: &Context<'_>) -> Result {
+    cargo(context, "fmt --all --check")
+}
+
+fn tidy(context: &Context<'_>) -> Result {
+    cargo(context, "test --quiet --locked --package ifmatch-workspace --test tidy")
+}
+
+fn clippy(context: &Context<'_>) -> Result {
+    cargo(context, "clippy --quiet --locked --workspace --all-targets -- -D warnings")
+}
+
+fn features(context: &Context<'_>) -> Result {
+    for Package { name, has_features, .. } in context.workspace.published() {
+        // What a dependent gets: the library and its features, without what the tests add to them.
+        let targets = ["--no-default-features", "--all-features --all-targets"];
+        for features in targets.iter().take(if *has_features { 2 } else { 1 }) {
+            cargo(context, &format!("clippy --quiet --locked --package {name} {features} -- -D warnings"))?;
+        }
+    }
+    Ok(())
+}
+
+fn doc(context: &Context<'_>) -> Result {
+    Run::cargo("doc --quiet --locked --workspace --no-deps --all-features", context.workspace.root())
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .passes(context.deadline)
+}
+
+fn test(context: &Context<'_>) -> Result {
+    cargo(context, "build --locked --package ifmatch-gateway --bin ifmatch")?;
+    let binary = format!("ifmatch{}", std::env::consts::EXE_SUFFIX);
+    // Beside the one that cargo builds, which `cargo test` may write again while tests start it.
+    let kept = context.workspace.target().join("gateway-under-test");
+    std::fs::create_dir_all(&kept)?;
+    let kept = kept.join(&binary);
+    std::fs::copy(context.workspace.target().join("debug").join(&binary), &kept)?;
+    Run::cargo("test --locked --workspace --lib --bins --tests --examples", context.workspace.root())
+        .env("IFMATCH_BIN", kept)
+        .passes(context.deadline)?;
+    all_features_tests(context)
+}
+
+/// The unit and integration tests of the crates that have features, with all of them.
+fn all_features_tests(context: &Context<'_>) -> Result {
+    for package in context.workspace.published().filter(|package| package.has_features) {
+        let args = format!("test --locked --package {} --all-features --lib --tests", package.name);
+        cargo(context, &args)?;
+    }
+    Ok(())
+}
+
+fn doctest(context: &Context<'_>) -> Result {
+    cargo(context, "test --locked --workspace --all-features --doc")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(only: &[&str]) -> Result<Vec<&'static str>> {
+        let only: Vec<String> = only.iter().map(ToString::to_string).collect();
+        Ok(chosen(&only)?.iter().map(|step| step.name).collect())
+    }
+
+    #[test]
+    fn all_steps_by_default() {
+        assert_eq!(names(&[]).unwrap().len(), STEPS.len());
+    }
+
+    #[test]
+    fn chosen_steps_keep_their_order() {
+        assert_eq!(names(&["doc", "format"]).unwrap(), ["format", "doc"]);
+    }
+
+    #[test]
+    fn a_misspelt_step_is_an_error_and_not_an_empty_run() {
+        assert!(names(&["format", "fromat"]).unwrap_err().to_string().contains("`fromat`"));
+    }
+}

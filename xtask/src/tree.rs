@@ -1,0 +1,95 @@
+//! What each crate must not depend on, asked from `cargo tree`: the layering of docs/architecture.md as a check.
+
+use std::path::Path;
+
+use crate::Result;
+use crate::command::Run;
+use crate::step::Context;
+
+/// `package` must not reach any of `forbidden` through normal dependencies, whatever its features.
+struct Rule {
+    package: &'static str,
+    forbidden: &'static [&'static str],
+    why: &'static str,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        package: "ifmatch-core",
+        forbidden: &[
+            "tokio",
+            "mio",
+            "socket2",
+            "hyper",
+            "hyper-util",
+            "tower",
+            "axum",
+            "moka",
+            "quick_cache",
+            "redb",
+            "rustls",
+            "object_store",
+            "futures-util",
+            "futures-core",
+            "async-trait",
+            "getrandom",
+            "rand",
+            "tracing",
+        ],
+        why: "core decides: no I/O, no clock, no randomness, no async",
+    },
+    Rule {
+        package: "ifmatch-store",
+        forbidden: &["hyper", "hyper-util", "axum", "tower", "redb", "rustls", "object_store", "mio", "socket2"],
+        why: "a register's author gets the trait and the driver, not a server",
+    },
+    Rule {
+        package: "ifmatch",
+        forbidden: &["axum", "hyper-util", "redb", "rustls", "object_store", "ifmatch-blob", "mio", "socket2"],
+        why: "the layer works with any http service and any register",
+    },
+    Rule {
+        package: "ifmatch-blob",
+        forbidden: &["axum", "clap", "ifmatch-gateway"],
+        why: "the blob service is a tower service: listeners and configuration belong to the gateway",
+    },
+];
+
+/// Checks every rule.
+pub(crate) fn check(context: &Context<'_>) -> Result {
+    let broken: Vec<String> =
+        RULES.iter().map(|rule| rule.violations(context.workspace.root())).collect::<Result<Vec<_>>>()?.concat();
+    if broken.is_empty() { Ok(()) } else { Err(broken.join("\n").into()) }
+}
+
+impl Rule {
+    fn violations(&self, root: &Path) -> Result<Vec<String>> {
+        let args = format!(
+            "tree --locked --package {} --all-features --edges normal --target all --prefix none --format {{p}}",
+            self.package
+        );
+        let tree = Run::cargo(&args, root).output()?;
+        println!("{}: {} lines of dependencies", self.package, tree.lines().count());
+        Ok(self.found_in(&tree).map(|name| format!("{} depends on {name}: {}", self.package, self.why)).collect())
+    }
+
+    fn found_in<'a>(&self, tree: &'a str) -> impl Iterator<Item = &'a str> {
+        let names = tree.lines().filter_map(|line| line.split(' ').next());
+        let mut found: Vec<&str> = names.filter(|name| self.forbidden.contains(name)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forbidden_dependency_is_found_once_at_any_depth() {
+        let rule = Rule { package: "p", forbidden: &["tokio", "redb"], why: "" };
+        let tree = "p v0.1.0 (/p)\nhttp v1.0.0\ntokio v1.0.0\ntokio-util v0.7.0\ntokio v1.0.0 (*)\n";
+        assert_eq!(rule.found_in(tree).collect::<Vec<_>>(), ["tokio"]);
+    }
+}
