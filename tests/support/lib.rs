@@ -1,1 +1,24 @@
-//! Test support: starts the real binary, real servers and real clients for the suites in `tests/`.
+//! Test support: starts the real binary and real servers, and talks to them over real sockets.
+//!
+//! Everything here panics when it cannot do its work: a failed expectation is a failed test.
+#![allow(
+    clippy::missing_panics_doc,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed expectation is a failed test"
+)]
+#![allow(clippy::print_stderr, reason = "the output of a failed test")]
+
+mod answer;
+mod binary;
+mod client;
+mod gateway;
+mod process;
+pub mod raw;
+mod server;
+
+pub use answer::Answer;
+pub use client::{Body, Client, full};
+pub use gateway::{Gateway, Memory, run};
+pub use process::Finished;
+pub use server::Server;

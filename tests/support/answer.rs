@@ -1,0 +1,54 @@
+//! A response read to its end, as both clients return it.
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+
+/// A response with its whole body.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status code.
+    pub status: StatusCode,
+    /// All field lines.
+    pub headers: HeaderMap,
+    /// The content, without its framing.
+    pub body: Bytes,
+    /// Fields that came after the content.
+    pub trailers: HeaderMap,
+}
+
+impl Answer {
+    /// The value of a header that must be there, once, as text.
+    #[track_caller]
+    pub fn header(&self, name: &str) -> &str {
+        let mut values = self.headers.get_all(name).iter();
+        let Some(value) = values.next() else { panic!("no `{name}` in {self:#?}") };
+        assert!(values.next().is_none(), "`{name}` more than once in {self:#?}");
+        value.to_str().unwrap_or_else(|_| panic!("`{name}` is not text in {self:#?}"))
+    }
+
+    /// The entity tag, which must be there.
+    #[track_caller]
+    pub fn etag(&self) -> &str {
+        self.header("etag")
+    }
+
+    /// The content as text.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap_or_else(|_| panic!("not UTF-8: {self:#?}"))
+    }
+
+    /// The content as JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:#?}"))
+    }
+
+    /// The same answer, if its status is this one.
+    #[track_caller]
+    #[must_use]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status.as_u16(), status, "{self:#?}");
+        self
+    }
+}

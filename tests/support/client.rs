@@ -1,0 +1,114 @@
+//! A comfortable asynchronous HTTP/1.1 client with a pool of connections.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::{Client as Pool, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use tokio::time::timeout;
+
+use crate::Answer;
+
+/// How long a server may take for a response, and for its content. Far more than it needs: only a hang reaches it.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// What this client sends: any body.
+pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+/// A client of one server. Clones share the connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pool: Pool<HttpConnector, Body>,
+    address: SocketAddr,
+}
+
+impl Client {
+    /// A client of the server at this address.
+    pub fn new(address: SocketAddr) -> Self {
+        Self { pool: Pool::builder(TokioExecutor::new()).build_http(), address }
+    }
+
+    /// Sends a request whose URI is a path, and reads the response to its end.
+    #[track_caller]
+    pub fn send(&self, request: Request<Body>) -> impl Future<Output = Answer> + Send + 'static {
+        let place = std::panic::Location::caller();
+        let answer = self.try_send(request);
+        async move { answer.await.unwrap_or_else(|error| panic!("{error:?}, at {place}")) }
+    }
+
+    /// As [`Client::send`], where the server may be gone or go away.
+    ///
+    /// # Errors
+    /// When there is no complete response. Whether the request was carried out is then unknown.
+    pub fn try_send(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Result<Answer, Box<dyn std::error::Error + Send + Sync>>> + Send + 'static {
+        let response = self.stream(request);
+        async move {
+            let (head, body) = timeout(PATIENCE, response).await??.into_parts();
+            let body = timeout(PATIENCE, body.collect()).await??;
+            let trailers = body.trailers().cloned().unwrap_or_default();
+            Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes(), trailers })
+        }
+    }
+
+    /// Sends a request whose URI is a path, and returns once the head of the response is there.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn stream(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Result<Response<Incoming>, hyper_util::client::legacy::Error>> + Send + 'static {
+        let (mut head, body) = request.into_parts();
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        head.uri = format!("http://{}{path}", self.address).parse().expect("an address and a path");
+        self.pool.request(Request::from_parts(head, body))
+    }
+
+    /// Sends a request with these headers and this content.
+    pub async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        content: impl Into<Bytes>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request.body(full(content)).expect("valid names and values")).await
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.request(Method::GET, path, headers, Bytes::new()).await
+    }
+
+    /// HEAD.
+    pub async fn head(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.request(Method::HEAD, path, headers, Bytes::new()).await
+    }
+
+    /// PUT.
+    pub async fn put(&self, path: &str, headers: &[(&str, &str)], content: impl Into<Bytes>) -> Answer {
+        self.request(Method::PUT, path, headers, content).await
+    }
+
+    /// DELETE.
+    pub async fn delete(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.request(Method::DELETE, path, headers, Bytes::new()).await
+    }
+}
+
+/// A body that is at hand.
+pub fn full(content: impl Into<Bytes>) -> Body {
+    Full::new(content.into()).map_err(|never| match never {}).boxed_unsync()
+}

@@ -1,0 +1,148 @@
+//! A child process whose output is read as it comes, whose end is waited for with a bound, and that never outlives its owner.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a process may take to say something or to end. Far more than it needs: only a hang reaches it.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// How often an ending process is looked at.
+const POLL: Duration = Duration::from_millis(10);
+
+/// A process that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// All that it wrote to the standard output.
+    pub stdout: String,
+    /// All that it wrote to the standard error.
+    pub stderr: String,
+}
+
+/// A running process.
+pub(crate) struct Process {
+    child: Child,
+    lines: Receiver<String>,
+    stdout: Captured,
+    stderr: Captured,
+}
+
+impl Process {
+    /// Starts the command with no standard input.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+        let (heard, lines) = channel();
+        let stdout = Captured::read(child.stdout.take().expect("piped"), move |line| drop(heard.send(line.to_owned())));
+        let stderr = Captured::read(child.stderr.take().expect("piped"), |_| ());
+        Self { child, lines, stdout, stderr }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The rest of the next line on the standard output that starts with `prefix`.
+    pub(crate) fn line_after(&mut self, prefix: &str) -> String {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    if let Some(rest) = line.strip_prefix(prefix) {
+                        return rest.trim().to_owned();
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("no line `{prefix}…` in time; stderr:\n{}", self.stderr()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let end = self.finished();
+                    panic!("ended without a line `{prefix}…`: {end:#?}")
+                }
+            }
+        }
+    }
+
+    /// What it has written to the standard error so far.
+    pub(crate) fn stderr(&self) -> String {
+        self.stderr.text().clone()
+    }
+
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) {
+        // The shell's own `kill`: the only portable one that needs neither unsafe code nor a package.
+        let command = format!("kill -TERM {}", self.id());
+        let status = Command::new("sh").args(["-c", &command]).status().expect("sh runs");
+        assert!(status.success(), "{command}: {status}");
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) fn kill(&mut self) -> Finished {
+        // An error means that it has ended by itself.
+        drop(self.child.kill());
+        self.finished()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn finished(&mut self) -> Finished {
+        let rounds = PATIENCE.as_millis() / POLL.as_millis();
+        for _ in 0..rounds {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return Finished { status, stdout: self.stdout.whole(), stderr: self.stderr.whole() };
+            }
+            std::thread::sleep(POLL);
+        }
+        panic!("process {} does not end; stderr:\n{}", self.id(), self.stderr())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if std::thread::panicking() {
+            eprintln!("stderr of process {}:\n{}", self.id(), self.stderr.whole());
+        }
+    }
+}
+
+/// One output stream, collected by a thread.
+struct Captured {
+    text: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Captured {
+    fn read(stream: impl Read + Send + 'static, mut on_line: impl FnMut(&str) + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let shared = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                let mut text = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                text.push_str(&line);
+                text.push('\n');
+                on_line(&line);
+            }
+        });
+        Self { text, reader: Some(reader) }
+    }
+
+    fn text(&self) -> MutexGuard<'_, String> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of it, once the process has ended.
+    fn whole(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            drop(reader.join());
+        }
+        self.text().clone()
+    }
+}

@@ -1,0 +1,164 @@
+//! HTTP/1.1 by hand: sends any bytes, also wrong ones, and reads responses by their framing.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use crate::Answer;
+
+/// How long a server may be silent. Far more than it needs: only a hang reaches it.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// More field lines than any response under test has.
+const MAX_HEADERS: usize = 128;
+
+/// A connection to a server.
+pub struct Connection {
+    stream: TcpStream,
+    /// Read and not yet consumed.
+    buffer: Vec<u8>,
+}
+
+/// Sends one request on a connection of its own and reads the response. The request must end its own framing.
+pub fn exchange(address: SocketAddr, request: impl AsRef<[u8]>) -> Answer {
+    let mut connection = Connection::open(address);
+    connection.send(request);
+    connection.answer()
+}
+
+impl Connection {
+    /// Connects.
+    pub fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
+        stream.set_read_timeout(Some(PATIENCE)).expect("a positive timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a positive timeout");
+        Self { stream, buffer: Vec::new() }
+    }
+
+    /// Sends these bytes as they are.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes).expect("the server takes what is sent");
+    }
+
+    /// Sends these bytes to a server that may close the connection meanwhile.
+    ///
+    /// # Errors
+    /// When it has.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        self.stream.write_all(bytes.as_ref())
+    }
+
+    /// Says that nothing more will be sent, as a client does that stops half way.
+    pub fn finish_sending(&self) {
+        self.stream.shutdown(Shutdown::Write).expect("an open connection");
+    }
+
+    /// Reads the next response, an interim one (1xx) too.
+    pub fn answer(&mut self) -> Answer {
+        self.read(false)
+    }
+
+    /// Reads the response to a HEAD request, which has no content whatever its headers say.
+    pub fn answer_to_head(&mut self) -> Answer {
+        self.read(true)
+    }
+
+    /// Waits until the server closes the connection; whatever it sends before is returned.
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.fill() {}
+        std::mem::take(&mut self.buffer)
+    }
+
+    fn read(&mut self, to_head: bool) -> Answer {
+        let (status, headers) = self.head();
+        let empty = to_head || status.is_informational() || matches!(status.as_u16(), 204 | 304);
+        let mut trailers = HeaderMap::new();
+        let body = if empty {
+            Vec::new()
+        } else if headers.get("transfer-encoding").is_some_and(|coding| coding == "chunked") {
+            let body = self.chunks();
+            trailers = self.trailers();
+            body
+        } else if let Some(length) = headers.get("content-length") {
+            let length = length.to_str().ok().and_then(|length| length.parse().ok()).expect("a decimal Content-Length");
+            self.take(length)
+        } else {
+            self.rest()
+        };
+        Answer { status, headers, body: Bytes::from(body), trailers }
+    }
+
+    fn head(&mut self) -> (StatusCode, HeaderMap) {
+        loop {
+            let mut fields = [httparse::EMPTY_HEADER; MAX_HEADERS];
+            let mut response = httparse::Response::new(&mut fields);
+            if let httparse::Status::Complete(length) = response.parse(&self.buffer).expect("a well-formed response") {
+                let status = response.code.and_then(|code| StatusCode::from_u16(code).ok()).expect("a status code");
+                let headers = header_map(response.headers);
+                self.buffer.drain(..length);
+                return (status, headers);
+            }
+            assert!(self.fill(), "closed before the end of the head: {:?}", String::from_utf8_lossy(&self.buffer));
+        }
+    }
+
+    fn chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            if let Ok(httparse::Status::Complete((start, size))) = httparse::parse_chunk_size(&self.buffer) {
+                self.buffer.drain(..start);
+                if size == 0 {
+                    return body;
+                }
+                body.extend(self.take(usize::try_from(size).expect("a chunk that fits into memory")));
+                assert_eq!(self.take(2), b"\r\n", "the end of a chunk");
+            } else {
+                assert!(self.fill(), "closed in the middle of a chunked body");
+            }
+        }
+    }
+
+    fn trailers(&mut self) -> HeaderMap {
+        loop {
+            let mut fields = [httparse::EMPTY_HEADER; MAX_HEADERS];
+            let parsed = httparse::parse_headers(&self.buffer, &mut fields).expect("well-formed trailers");
+            if let httparse::Status::Complete((length, fields)) = parsed {
+                let trailers = header_map(fields);
+                self.buffer.drain(..length);
+                return trailers;
+            }
+            assert!(self.fill(), "closed before the end of the trailers");
+        }
+    }
+
+    fn take(&mut self, length: usize) -> Vec<u8> {
+        while self.buffer.len() < length {
+            assert!(self.fill(), "closed after {} of {length} bytes", self.buffer.len());
+        }
+        let rest = self.buffer.split_off(length);
+        std::mem::replace(&mut self.buffer, rest)
+    }
+
+    /// Reads some more; false at the end of the connection.
+    fn fill(&mut self) -> bool {
+        let mut chunk = [0; 16 * 1024];
+        match self.stream.read(&mut chunk) {
+            Ok(read) => {
+                self.buffer.extend_from_slice(&chunk[..read]);
+                read > 0
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("{error}, after {:?}", String::from_utf8_lossy(&self.buffer)),
+        }
+    }
+}
+
+fn header_map(fields: &[httparse::Header<'_>]) -> HeaderMap {
+    let field = |field: &httparse::Header<'_>| {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).expect("a field name");
+        (name, HeaderValue::from_bytes(field.value).expect("a field value"))
+    };
+    fields.iter().map(field).collect()
+}
