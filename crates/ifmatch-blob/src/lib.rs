@@ -1,9 +1,24 @@
-//! The ifmatch blob service: an embedded store, an object_store adapter and the HTTP dialects.
+//! The ifmatch blob service: blobs over HTTP whose every write can be made conditional, and is decided in one step.
+//!
+//! [`BlobService`] is a [`tower_service::Service`] over any [`BlobStore`]: [`EmbeddedStore`], which keeps its blobs in a
+//! folder, or one that keeps them as objects of S3, Azure Blob Storage, Google Cloud Storage or a file system
+//! (feature `objects`). [`AnyStore`] is for programs that choose theirs at run time.
 
 pub mod body;
+mod dialect;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 pub mod headers;
 pub mod name;
+#[cfg(feature = "objects")]
+pub mod objects;
+pub mod service;
 pub mod store;
 
+#[cfg(feature = "embedded")]
+pub use embedded::EmbeddedStore;
+#[cfg(feature = "objects")]
+pub use objects::ObjectBlobs;
+pub use service::BlobService;
 pub use store::BlobStore;
 pub use store::erased::AnyStore;

@@ -204,7 +204,8 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'@');
 
-fn decode(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
+/// Percent-decodes text, strictly.
+pub(crate) fn decode(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
     let is_escape = |after: &str| {
         let digits = after.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))

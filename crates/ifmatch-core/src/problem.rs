@@ -38,7 +38,8 @@ pub struct Problem {
     name: &'static str,
     detail: Option<String>,
     members: Map<String, Value>,
-    headers: HeaderMap,
+    /// Boxed, so that a `Result` with a problem stays small.
+    headers: Box<HeaderMap>,
 }
 
 impl Problem {
@@ -51,7 +52,7 @@ impl Problem {
     /// assert_eq!(problem.status(), StatusCode::FORBIDDEN);
     /// ```
     pub fn new(status: StatusCode, name: &'static str) -> Self {
-        Self { status, name, detail: None, members: Map::new(), headers: HeaderMap::new() }
+        Self { status, name, detail: None, members: Map::new(), headers: Box::default() }
     }
 
     /// Sets what a person should read: what happened, and what to do.

@@ -1,0 +1,3 @@
+//! The dialects: how requests become what a store does, and how its answers become responses.
+
+pub(crate) mod plain;

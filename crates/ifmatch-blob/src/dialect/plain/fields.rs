@@ -1,0 +1,109 @@
+//! The header fields that are kept with a blob: from a request, and to a response.
+
+use std::collections::BTreeMap;
+
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use ifmatch_core::problem::Problem;
+
+use crate::headers::{BlobHeaders, FieldText};
+
+/// What the names of the user's own fields begin with.
+pub(super) const METADATA: &str = "x-meta-";
+/// The most bytes of names and values that are kept with a blob.
+const MAX_BYTES: usize = 8 * 1024;
+
+/// The fields of a request that are kept.
+pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> {
+    let kept = BlobHeaders {
+        content_type: field(headers, &CONTENT_TYPE)?,
+        content_encoding: field(headers, &CONTENT_ENCODING)?,
+        content_language: field(headers, &CONTENT_LANGUAGE)?,
+        content_disposition: field(headers, &CONTENT_DISPOSITION)?,
+        cache_control: field(headers, &CACHE_CONTROL)?,
+        metadata: metadata(headers)?,
+    };
+    if size(&kept) > MAX_BYTES {
+        let detail = format!("the fields that are kept with a blob may have at most {MAX_BYTES} bytes together");
+        return Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "fields-too-large").detail(detail));
+    }
+    Ok(kept)
+}
+
+/// Adds the kept fields to a response.
+pub(super) fn add_to(response: &mut HeaderMap, kept: &BlobHeaders) {
+    for (name, value) in named(kept) {
+        if let Some(value) = value {
+            response.insert(name, value.to_header());
+        }
+    }
+    // Bytes that came without a type are no page for a browser to run, nor are those of any other type.
+    response.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/octet-stream"));
+    response.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    for (name, value) in &kept.metadata {
+        if let Ok(name) = HeaderName::try_from(format!("{METADATA}{name}")) {
+            response.insert(name, value.to_header());
+        }
+    }
+}
+
+fn named(kept: &BlobHeaders) -> [(HeaderName, &Option<FieldText>); 5] {
+    [
+        (CONTENT_TYPE, &kept.content_type),
+        (CONTENT_ENCODING, &kept.content_encoding),
+        (CONTENT_LANGUAGE, &kept.content_language),
+        (CONTENT_DISPOSITION, &kept.content_disposition),
+        (CACHE_CONTROL, &kept.cache_control),
+    ]
+}
+
+/// One field. Several lines are joined where the field is a list (RFC 9110 §5.3), else nobody knows which counts.
+fn field(headers: &HeaderMap, name: &HeaderName) -> Result<Option<FieldText>, Problem> {
+    let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
+    let is_list = *name != CONTENT_TYPE && *name != CONTENT_DISPOSITION;
+    match lines.as_slice() {
+        [] => Ok(None),
+        [line] => text((*line).clone(), name.as_str()).map(Some),
+        lines if is_list => {
+            let joined = lines.iter().map(|line| line.as_bytes()).collect::<Vec<_>>().join(&b", "[..]);
+            let joined = HeaderValue::from_bytes(&joined).map_err(|_| not_text(name.as_str()))?;
+            text(joined, name.as_str()).map(Some)
+        }
+        _ => Err(repeated(name.as_str())),
+    }
+}
+
+fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldText>, Problem> {
+    let mut metadata = BTreeMap::new();
+    for (name, value) in headers {
+        let Some(own) = name.as_str().strip_prefix(METADATA) else { continue };
+        if own.is_empty() {
+            return Err(Problem::bad_request(format!("a name must follow {METADATA}")));
+        }
+        if metadata.insert(own.into(), text(value.clone(), name.as_str())?).is_some() {
+            return Err(repeated(name.as_str()));
+        }
+    }
+    Ok(metadata)
+}
+
+fn text(value: HeaderValue, name: &str) -> Result<FieldText, Problem> {
+    FieldText::from_header(value).map_err(|_| not_text(name))
+}
+
+fn not_text(name: &str) -> Problem {
+    Problem::bad_request(format!("{name} has characters other than visible ASCII ones: encode them"))
+}
+
+pub(super) fn repeated(name: &str) -> Problem {
+    Problem::bad_request(format!("{name} must not be repeated"))
+}
+
+fn size(kept: &BlobHeaders) -> usize {
+    let named = named(kept).into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let named: usize = named.map(|(name, value)| name.as_str().len() + value.as_str().len()).sum();
+    let own = kept.metadata.iter().map(|(name, value)| METADATA.len() + name.len() + value.as_str().len());
+    named + own.sum::<usize>()
+}

@@ -1,0 +1,75 @@
+//! The plain dialect: HTTP as RFC 9110 has it, and JSON.
+
+use std::sync::Arc;
+
+use http::header::ALLOW;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use ifmatch_core::problem::Problem;
+use ifmatch_store::Clock;
+
+use crate::body::BlobBody;
+use crate::service::Shared;
+use crate::store::{BlobStore, Upload};
+use target::Target;
+
+mod digest;
+mod fields;
+mod list;
+mod problem;
+mod ranges;
+mod read;
+mod request_key;
+mod target;
+mod write;
+
+/// Answers a request. Its body is asked for only if it is to be stored.
+pub(crate) async fn answer<S: BlobStore, C: Clock>(
+    shared: Arc<Shared<S, C>>,
+    head: Parts,
+    upload: impl FnOnce() -> Upload,
+) -> Response<BlobBody> {
+    let is_head = head.method == Method::HEAD;
+    match route(&shared, &head, upload).await {
+        Ok(response) => response,
+        Err(problem) if is_head => problem.to_response().map(|_| BlobBody::empty()),
+        Err(problem) => problem.to_response().map(BlobBody::from),
+    }
+}
+
+async fn route<S: BlobStore, C: Clock>(
+    shared: &Shared<S, C>,
+    head: &Parts,
+    upload: impl FnOnce() -> Upload,
+) -> Result<Response<BlobBody>, Problem> {
+    let target = Target::parse(head.uri.path())?;
+    match (&target, &head.method) {
+        (Target::Blob(blob), &Method::GET | &Method::HEAD) => read::read(shared, head, blob).await,
+        (Target::Blob(blob), &Method::PUT) => write::put(shared, head, blob, upload).await,
+        (Target::Blob(blob), &Method::DELETE) => write::delete(shared, head, blob).await,
+        (Target::Container(container), &Method::GET | &Method::HEAD) => list::blobs(shared, head, container).await,
+        (Target::Root, &Method::GET | &Method::HEAD) => list::containers(shared, head).await,
+        (_, &Method::OPTIONS) => Ok(options(&target)),
+        _ => Err(method_not_allowed(&target)),
+    }
+}
+
+fn allowed(target: &Target) -> HeaderValue {
+    HeaderValue::from_static(match target {
+        Target::Blob(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
+        Target::Container(_) | Target::Root => "GET, HEAD, OPTIONS",
+    })
+}
+
+fn options(target: &Target) -> Response<BlobBody> {
+    let mut response = Response::new(BlobBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(ALLOW, allowed(target));
+    response
+}
+
+fn method_not_allowed(target: &Target) -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+        .detail("the method cannot be used here: see Allow")
+        .header(ALLOW, allowed(target))
+}

@@ -1,0 +1,49 @@
+//! What a store's errors are to the client.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::RETRY_AFTER;
+use ifmatch_core::problem::Problem;
+
+use crate::store::{StoreError, StoreErrorKind};
+
+/// When to try again after a failure that nobody knows the end of.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What a store's error is to the client. What the client is not told, the log is.
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let problem = of(&error);
+        if problem.status().is_server_error() {
+            tracing::error!(%error, "the store failed");
+        }
+        problem
+    }
+}
+
+fn of(error: &StoreError) -> Problem {
+    match error.kind() {
+        StoreErrorKind::PreconditionFailed { precondition, current } => {
+            Problem::precondition_failed(*precondition, current.as_ref())
+        }
+        StoreErrorKind::InFlight { retry_after } => Problem::write_in_flight(*retry_after),
+        StoreErrorKind::NotFound => Problem::not_found(),
+        StoreErrorKind::TooLarge { limit } => Problem::content_too_large(*limit),
+        StoreErrorKind::Interrupted => bad_body("content-incomplete", error),
+        StoreErrorKind::LengthMismatch => bad_body("length-mismatch", error),
+        StoreErrorKind::DigestMismatch => bad_body("digest-mismatch", error),
+        StoreErrorKind::Unsupported => bad_body("unsupported", error),
+        StoreErrorKind::Full => Problem::insufficient_storage(),
+        StoreErrorKind::Unavailable => Problem::unavailable(RETRY),
+        StoreErrorKind::OutcomeUnknown => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown")
+            .detail("nobody can tell whether the write took place: GET the blob before you send it again")
+            .header(RETRY_AFTER, RETRY.as_secs().into()),
+        StoreErrorKind::Unreadable => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable")
+            .detail("what is stored here cannot be read; the server's log says why"),
+    }
+}
+
+fn bad_body(name: &'static str, error: &StoreError) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, name).detail(error.to_string())
+}

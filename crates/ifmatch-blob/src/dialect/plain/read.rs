@@ -1,0 +1,145 @@
+//! Reading a blob: GET, and HEAD as a GET without its body.
+
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::not_modified::retain_304_headers;
+use ifmatch_core::precondition::{Preconditions, Verdict};
+use ifmatch_core::problem::Problem;
+use ifmatch_core::range::{self, Limits, Representation, Selection};
+use ifmatch_store::Clock;
+
+use super::digest::REPR_DIGEST;
+use super::{fields, ranges};
+use crate::body::BlobBody;
+use crate::name::BlobPath;
+use crate::service::Shared;
+use crate::store::{BlobInfo, BlobStore, Opened, Reading};
+
+pub(super) async fn read<S: BlobStore, C: Clock>(
+    shared: &Shared<S, C>,
+    head: &Parts,
+    blob: &BlobPath,
+) -> Result<Response<BlobBody>, Problem> {
+    let preconditions = Preconditions::from_headers(&head.headers);
+    let wanted = wanted(head);
+    if revalidates(&preconditions) && wanted != Reading::Head {
+        // Most likely a 304, which needs no body. If it is none, everything is decided anew, of what is there then.
+        let opened = open(shared, blob, Reading::Head).await?;
+        if let Some(answer) = without_body(head, &preconditions, &opened.info, shared.now()) {
+            return answer;
+        }
+    }
+    let opened = open(shared, blob, wanted).await?;
+    let now = shared.now();
+    match without_body(head, &preconditions, &opened.info, now) {
+        Some(answer) => answer,
+        None => represent(head, opened, now).await,
+    }
+}
+
+/// What a GET or HEAD reads if no condition keeps it from doing so.
+fn wanted(head: &Parts) -> Reading {
+    match head.method {
+        Method::HEAD => Reading::Head,
+        _ if head.headers.contains_key(RANGE) => Reading::Ranges,
+        _ => Reading::Whole,
+    }
+}
+
+fn revalidates(preconditions: &Preconditions) -> bool {
+    preconditions.if_none_match.is_some() || preconditions.if_modified_since.is_some()
+}
+
+async fn open<S: BlobStore, C: Clock>(
+    shared: &Shared<S, C>,
+    blob: &BlobPath,
+    reading: Reading,
+) -> Result<Opened, Problem> {
+    shared.store.open(blob, reading).await?.ok_or_else(Problem::not_found)
+}
+
+/// The answer where a condition makes it a 304 or a 412.
+fn without_body(
+    head: &Parts,
+    preconditions: &Preconditions,
+    info: &BlobInfo,
+    now: Timestamp,
+) -> Option<Result<Response<BlobBody>, Problem>> {
+    match preconditions.evaluate(&head.method, Some(&info.validators())) {
+        Verdict::Proceed => None,
+        Verdict::Failed(precondition) => Some(Err(Problem::precondition_failed(precondition, info.tag.as_ref()))),
+        Verdict::NotModified => {
+            let mut response = Response::new(BlobBody::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            describe(response.headers_mut(), info, now);
+            retain_304_headers(response.headers_mut());
+            Some(Ok(response))
+        }
+    }
+}
+
+/// The answer with the representation, or with parts of it.
+async fn represent(head: &Parts, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, Problem> {
+    let info = &opened.info;
+    let mut response = Response::new(BlobBody::empty());
+    describe(response.headers_mut(), info, now);
+    let length = info.length;
+    match selection(head, info, now) {
+        Selection::Unsatisfiable => return Err(unsatisfiable(info)),
+        Selection::Whole if head.method == Method::HEAD => set_length(&mut response, length),
+        Selection::Whole => {
+            set_length(&mut response, length);
+            *response.body_mut() = opened.source.read(None).await?;
+        }
+        Selection::Parts(parts) => {
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            if let [part] = parts[..] {
+                set_length(&mut response, part.len());
+                response.headers_mut().insert(CONTENT_RANGE, part.content_range(length));
+                let range = part.start()..part.end() + 1;
+                *response.body_mut() = opened.source.read(Some(range)).await?;
+            } else {
+                let part_type = response.headers().get(CONTENT_TYPE).cloned();
+                let multipart = ranges::frame(part_type, parts, length)?;
+                set_length(&mut response, multipart.content_length());
+                response.headers_mut().insert(CONTENT_TYPE, multipart.content_type());
+                *response.body_mut() = ranges::body(&multipart, opened.source);
+            }
+        }
+    }
+    Ok(response)
+}
+
+/// Only GET has ranges (RFC 9110 §14.2).
+fn selection(head: &Parts, info: &BlobInfo, now: Timestamp) -> Selection {
+    if head.method != Method::GET {
+        return Selection::Whole;
+    }
+    let sent = Representation { tag: info.tag.as_ref(), last_modified: Some(info.last_modified), len: info.length };
+    range::select(&head.headers, &sent, now, Limits::default())
+}
+
+fn unsatisfiable(info: &BlobInfo) -> Problem {
+    let problem = Problem::range_not_satisfiable(info.length);
+    match &info.tag {
+        Some(tag) => problem.header(ETAG, tag.to_header()),
+        None => problem,
+    }
+}
+
+/// The fields that describe the representation, the same for GET, HEAD, 206 and 304.
+fn describe(headers: &mut HeaderMap, info: &BlobInfo, now: Timestamp) {
+    fields::add_to(headers, &info.headers);
+    headers.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
+    headers.extend(info.hash.and_then(|hash| hash.repr_digest()).map(|digest| (REPR_DIGEST, digest)));
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if info.last_modified.has_come(now) {
+        headers.insert(LAST_MODIFIED, info.last_modified.to_header());
+    }
+}
+
+fn set_length(response: &mut Response<BlobBody>, length: u64) {
+    response.headers_mut().insert(CONTENT_LENGTH, length.into());
+}

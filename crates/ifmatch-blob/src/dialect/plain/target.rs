@@ -1,0 +1,38 @@
+//! What the path of a request names.
+
+use http::StatusCode;
+use ifmatch_core::problem::Problem;
+
+use crate::name::{BlobPath, ContainerName, InvalidName, NameErrorKind};
+
+/// What the path of a request names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// All containers: `/`, and `*` or nothing in requests that are about the server.
+    Root,
+    /// `/{container}`, with or without a slash behind it.
+    Container(ContainerName),
+    /// `/{container}/{blob…}`
+    Blob(BlobPath),
+}
+
+impl Target {
+    /// Parses a raw path.
+    pub(super) fn parse(path: &str) -> Result<Self, Problem> {
+        let inner = path.strip_prefix('/').unwrap_or(path);
+        match inner.split_once('/') {
+            None if matches!(inner, "" | "*") => Ok(Self::Root),
+            None => ContainerName::new(inner).map(Self::Container).map_err(invalid),
+            Some((container, "")) => ContainerName::new(container).map(Self::Container).map_err(invalid),
+            Some(_) => BlobPath::parse(path).map(Self::Blob).map_err(invalid),
+        }
+    }
+}
+
+fn invalid(error: InvalidName) -> Problem {
+    let status = match error.kind() {
+        NameErrorKind::BlobTooLong | NameErrorKind::ContainerTooLong => StatusCode::URI_TOO_LONG,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    Problem::new(status, "invalid-name").detail(error.to_string())
+}

@@ -1,0 +1,69 @@
+//! The folder of bodies: `tmp/` for what is on its way in, `bodies/00` to `bodies/ff` for what is whole. All
+//! functions here block.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ifmatch_core::digest::ContentHash;
+
+/// A folder of bodies.
+#[derive(Debug)]
+pub(super) struct Folder {
+    bodies: PathBuf,
+    temporary: PathBuf,
+}
+
+/// The name of a body: its hash, and a number that no other body has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BodyName {
+    pub(super) hash: ContentHash,
+    pub(super) nonce: u64,
+}
+
+impl Folder {
+    /// Makes the folders that are missing, durably.
+    pub(super) fn create(root: &Path) -> io::Result<Self> {
+        let folder = Self { bodies: root.join("bodies"), temporary: root.join("tmp") };
+        for shard in folder.shards() {
+            fs::create_dir_all(shard)?;
+        }
+        fs::create_dir_all(&folder.temporary)?;
+        sync_folder(&folder.bodies)?;
+        sync_folder(root)?;
+        Ok(folder)
+    }
+
+    /// Where a body is that is whole.
+    pub(super) fn body(&self, name: &BodyName) -> PathBuf {
+        let hex = name.hash.hex();
+        self.bodies.join(&hex[..2]).join(format!("{hex}-{:016x}", name.nonce))
+    }
+
+    /// Where a body is on its way in.
+    pub(super) fn incoming(&self, nonce: u64) -> PathBuf {
+        self.temporary.join(format!("{nonce:016x}"))
+    }
+
+    /// The folder of the bodies on their way in.
+    pub(super) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// The folders of the bodies that are whole.
+    pub(super) fn shards(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        (0..=u8::MAX).map(|shard| self.bodies.join(format!("{shard:02x}")))
+    }
+}
+
+/// The number in a body's file name; none if it is no body's name.
+pub(super) fn nonce_of(file_name: &str) -> Option<u64> {
+    let (hash, nonce) = file_name.split_once('-')?;
+    let is_body = hash.len() == 64 && nonce.len() == 16;
+    is_body.then(|| u64::from_str_radix(nonce, 16).ok()).flatten()
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}

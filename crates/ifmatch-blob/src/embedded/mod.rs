@@ -1,0 +1,131 @@
+//! The embedded store: bodies as files in a folder, everything else in a register beside them.
+//!
+//! A blob is one record, whose payload says where the body is and which header fields came with it. A write stages its body
+//! under a name that nobody else uses, makes it durable, and then swaps the record: that one swap is the commit
+//! point. The body of the version before is deleted afterwards. A crash at any moment therefore leaves the old blob
+//! or the new one, and perhaps a file that no record points to, which the next start collects.
+//!
+//! The name of a body is its hash and a number drawn at random, so that anyone can check it while no two versions
+//! share a file: there are no reference counts that could go wrong.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ifmatch_redb::RedbRegister;
+use ifmatch_store::{Clock, Driver, Register, SystemClock};
+
+use crate::name::{BlobPath, ContainerName};
+use crate::store::{
+    BlobEntry, BlobStore, ContainerEntry, Delete, ListQuery, Opened, Page, Put, Reading, StoreError, Written,
+};
+
+pub use error::{OpenError, OpenErrorKind};
+use folder::Folder;
+
+mod collect;
+mod error;
+mod folder;
+mod key;
+mod list;
+mod payload;
+mod read;
+mod source;
+mod spool;
+mod upload;
+mod write;
+
+/// The embedded store: bodies as files in a folder, everything else in a register beside them. Cheap to clone.
+///
+/// ```
+/// use ifmatch_blob::EmbeddedStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let store = EmbeddedStore::open(folder.path()).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct EmbeddedStore<R = RedbRegister, C = SystemClock> {
+    inner: Arc<Inner<R, C>>,
+}
+
+struct Inner<R, C> {
+    driver: Driver<R, C>,
+    folder: Arc<Folder>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a folder, or creates it, with its index in the folder's `index.redb`.
+    ///
+    /// What a crash left behind is collected first.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it may not be
+    /// written, or is no folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, or a newer release
+    /// wrote it.
+    pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = folder.as_ref().to_owned();
+        let open = move || {
+            std::fs::create_dir_all(&path).map_err(|error| OpenError::folder(&path, error))?;
+            let index = path.join("index.redb");
+            RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))
+        };
+        let register = tokio::task::spawn_blocking(open).await.map_err(OpenError::other)??;
+        Self::with_driver(folder, Driver::new(register)).await
+    }
+}
+
+impl<R: Register, C: Clock> EmbeddedStore<R, C> {
+    /// Opens the store in a folder, with an index of your own.
+    ///
+    /// Only one process may use the folder at a time; the index has to see to that. What a crash left behind is
+    /// collected first.
+    ///
+    /// # Errors
+    /// As for [`EmbeddedStore::open`].
+    pub async fn with_driver(folder: impl AsRef<Path>, driver: Driver<R, C>) -> Result<Self, OpenError> {
+        let path = folder.as_ref().to_owned();
+        let create = move || Folder::create(&path).map_err(|error| OpenError::folder(&path, error));
+        let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
+        let store = Self { inner: Arc::new(Inner { driver: driver.assume_absent(), folder: Arc::new(folder) }) };
+        store.inner.collect().await?;
+        Ok(store)
+    }
+}
+
+impl<R, C> Clone for EmbeddedStore<R, C> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<R, C> fmt::Debug for EmbeddedStore<R, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore").field("folder", &self.inner.folder).finish_non_exhaustive()
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
+    async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        self.inner.open(blob, reading).await
+    }
+
+    async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
+        write::put(&self.inner, blob, put).await
+    }
+
+    async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+        write::delete(&self.inner, blob, delete).await
+    }
+
+    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        self.inner.list(container, query).await
+    }
+
+    async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+        self.inner.containers(query).await
+    }
+}

@@ -1,0 +1,188 @@
+//! What a record's payload says of a blob: a version byte, then postcard.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use ifmatch_core::digest::ContentHash;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::folder::BodyName;
+use crate::headers::{BlobHeaders, FieldText};
+
+/// The encoding that this build writes.
+const VERSION: u8 = 1;
+
+/// What is kept of one version of a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Payload {
+    pub(super) hash: ContentHash,
+    pub(super) length: u64,
+    pub(super) place: Place,
+    pub(super) headers: BlobHeaders,
+}
+
+/// Where a body is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Here: a small body needs no file, and no syncs but the record's.
+    Inline(Bytes),
+    /// In the file with this number.
+    File(u64),
+}
+
+/// Why bytes are no payload that this build can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(super) enum PayloadError {
+    #[error("it has encoding version {0}, this release reads up to {VERSION}: run a newer release")]
+    Newer(u8),
+    #[error("it is damaged")]
+    Damaged,
+}
+
+impl Payload {
+    /// The file of the body, if it has one.
+    pub(super) fn file(&self) -> Option<BodyName> {
+        match self.place {
+            Place::File(nonce) => Some(BodyName { hash: self.hash, nonce }),
+            Place::Inline(_) => None,
+        }
+    }
+
+    /// The bytes to store.
+    pub(super) fn encode(&self) -> Result<Bytes, postcard::Error> {
+        let place = match &self.place {
+            Place::Inline(bytes) => StoredPlace::Inline(bytes),
+            Place::File(nonce) => StoredPlace::File(*nonce),
+        };
+        let headers = StoredHeaders::from(&self.headers);
+        let stored = Stored { hash: self.hash, length: self.length, place, headers };
+        postcard::to_extend(&stored, vec![VERSION]).map(Bytes::from)
+    }
+
+    /// Reads stored bytes. An inline body shares their memory.
+    pub(super) fn decode(bytes: &Bytes) -> Result<Self, PayloadError> {
+        let (version, rest) = bytes.split_first().ok_or(PayloadError::Damaged)?;
+        if *version > VERSION {
+            return Err(PayloadError::Newer(*version));
+        }
+        let (stored, rest) = postcard::take_from_bytes::<Stored<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
+        let place = match stored.place {
+            StoredPlace::Inline(body) => Place::Inline(bytes.slice_ref(body)),
+            StoredPlace::File(nonce) => Place::File(nonce),
+        };
+        let whole = match &place {
+            Place::Inline(body) => u64::try_from(body.len()) == Ok(stored.length),
+            Place::File(_) => true,
+        };
+        if !rest.is_empty() || !whole || *version != VERSION {
+            return Err(PayloadError::Damaged);
+        }
+        let headers = stored.headers.parse().ok_or(PayloadError::Damaged)?;
+        Ok(Self { hash: stored.hash, length: stored.length, place, headers })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored<'a> {
+    hash: ContentHash,
+    length: u64,
+    #[serde(borrow)]
+    place: StoredPlace<'a>,
+    #[serde(borrow)]
+    headers: StoredHeaders<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredPlace<'a> {
+    Inline(&'a [u8]),
+    File(u64),
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredHeaders<'a> {
+    #[serde(borrow)]
+    content_type: Option<&'a str>,
+    #[serde(borrow)]
+    content_encoding: Option<&'a str>,
+    #[serde(borrow)]
+    content_language: Option<&'a str>,
+    #[serde(borrow)]
+    content_disposition: Option<&'a str>,
+    #[serde(borrow)]
+    cache_control: Option<&'a str>,
+    #[serde(borrow)]
+    metadata: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> From<&'a BlobHeaders> for StoredHeaders<'a> {
+    fn from(headers: &'a BlobHeaders) -> Self {
+        let text = |value: &'a Option<FieldText>| value.as_ref().map(FieldText::as_str);
+        Self {
+            content_type: text(&headers.content_type),
+            content_encoding: text(&headers.content_encoding),
+            content_language: text(&headers.content_language),
+            content_disposition: text(&headers.content_disposition),
+            cache_control: text(&headers.cache_control),
+            metadata: headers.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect(),
+        }
+    }
+}
+
+impl StoredHeaders<'_> {
+    fn parse(&self) -> Option<BlobHeaders> {
+        let field = |value: Option<&str>| value.map(FieldText::new).transpose().ok();
+        let entry = |(name, value): (&&str, &&str)| Some(((*name).into(), FieldText::new(value).ok()?));
+        Some(BlobHeaders {
+            content_type: field(self.content_type)?,
+            content_encoding: field(self.content_encoding)?,
+            content_language: field(self.content_language)?,
+            content_disposition: field(self.content_disposition)?,
+            cache_control: field(self.cache_control)?,
+            metadata: self.metadata.iter().map(entry).collect::<Option<_>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload() -> Payload {
+        let text = |text| Some(FieldText::new(text).expect("valid"));
+        let mut headers = BlobHeaders { content_type: text("text/plain"), ..BlobHeaders::default() };
+        headers.metadata.insert("owner".into(), FieldText::new("me").expect("valid"));
+        Payload { hash: ContentHash::of(b"hello"), length: 5, place: Place::Inline("hello".into()), headers }
+    }
+
+    #[test]
+    fn a_payload_is_read_as_it_was_written() {
+        for place in [Place::Inline("hello".into()), Place::File(7)] {
+            let payload = Payload { place, ..payload() };
+            assert_eq!(Payload::decode(&payload.encode().expect("plain data")), Ok(payload));
+        }
+    }
+
+    #[test]
+    fn a_newer_payload_is_refused_by_name() {
+        let mut bytes = payload().encode().expect("plain data").to_vec();
+        bytes[0] = VERSION + 1;
+        assert_eq!(Payload::decode(&bytes.into()), Err(PayloadError::Newer(VERSION + 1)));
+    }
+
+    #[test]
+    fn a_payload_that_is_cut_or_longer_is_refused() {
+        let whole = payload().encode().expect("plain data");
+        for end in 0..whole.len() {
+            assert_eq!(Payload::decode(&whole.slice(..end)), Err(PayloadError::Damaged), "cut at {end}");
+        }
+        let longer = [&whole[..], b"x"].concat();
+        assert_eq!(Payload::decode(&longer.into()), Err(PayloadError::Damaged));
+    }
+
+    #[test]
+    fn an_inline_body_has_the_length_that_is_said() {
+        let lying = Payload { length: 4, ..payload() };
+        assert_eq!(Payload::decode(&lying.encode().expect("plain data")), Err(PayloadError::Damaged));
+    }
+}

@@ -1,0 +1,73 @@
+//! Opening a blob: the record and its body, both of one version.
+
+use std::sync::Arc;
+
+use ifmatch_core::record::{Revision, Version};
+use ifmatch_store::{Clock, Register};
+
+use super::error::index;
+use super::key;
+use super::payload::{Payload, Place};
+use super::source::{self, Memory};
+use super::{Folder, Inner};
+use crate::name::BlobPath;
+use crate::store::{BlobInfo, Opened, Reading, Source, StoreError, StoreErrorKind};
+
+/// How often a blob is looked up again when it was replaced between its record and its file.
+const ATTEMPTS: usize = 32;
+
+impl<R: Register, C: Clock> Inner<R, C> {
+    pub(super) async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        let key = key::of_blob(blob)?;
+        let mut missing = Revision::NONE;
+        for _ in 0..ATTEMPTS {
+            let record = self.driver.load(&key).await.map_err(index)?;
+            let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
+            let payload = payload_of(version)?;
+            let Some(source) = self.folder.source(&payload, reading).await? else {
+                // A file goes after its record: if the record is still the same, the file was lost.
+                if version.generation() == missing {
+                    return Err(StoreError::new(StoreErrorKind::Unreadable, "the body's file is missing"));
+                }
+                missing = version.generation();
+                continue;
+            };
+            return Ok(Some(Opened { info: info(version, payload), source }));
+        }
+        Err(StoreError::new(StoreErrorKind::Unavailable, "the blob is replaced faster than it can be opened"))
+    }
+}
+
+impl Folder {
+    /// The bytes; none if the file is gone.
+    async fn source(
+        self: &Arc<Self>,
+        payload: &Payload,
+        reading: Reading,
+    ) -> Result<Option<Box<dyn Source>>, StoreError> {
+        if reading == Reading::Head {
+            return Ok(Some(Box::new(Memory::empty())));
+        }
+        match (&payload.place, payload.file()) {
+            (Place::Inline(bytes), _) => Ok(Some(Box::new(Memory::from(bytes.clone())))),
+            (_, Some(name)) => source::open(self.body(&name), payload.length).await,
+            (_, None) => Ok(None),
+        }
+    }
+}
+
+/// What the store keeps with a version.
+pub(super) fn payload_of(version: &Version) -> Result<Payload, StoreError> {
+    Payload::decode(version.payload()).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+}
+
+/// What is known of a version.
+pub(super) fn info(version: &Version, payload: Payload) -> BlobInfo {
+    BlobInfo {
+        tag: version.tags().first().cloned(),
+        last_modified: version.last_modified(),
+        length: payload.length,
+        hash: Some(payload.hash),
+        headers: payload.headers,
+    }
+}
