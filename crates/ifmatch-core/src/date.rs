@@ -124,7 +124,7 @@ impl HttpDate {
     /// assert!(date.has_come(Timestamp::from_micros(2_000_000)));
     /// ```
     pub const fn has_come(self, now: Timestamp) -> bool {
-        self.0 < now.last_modified().0
+        self.0 <= now.whole_seconds()
     }
 
     /// The value of a header field, in the preferred format.
@@ -242,8 +242,12 @@ impl Timestamp {
     /// assert_eq!(Timestamp::from_micros(2_000_000).last_modified(), HttpDate::from_unix(3));
     /// ```
     pub const fn last_modified(self) -> HttpDate {
-        // The quotient is below 2^45.
-        HttpDate::from_unix((self.0 / 1_000_000).cast_signed() + 1)
+        HttpDate::from_unix(self.whole_seconds() + 1)
+    }
+
+    /// The quotient is below 2^45.
+    const fn whole_seconds(self) -> i64 {
+        (self.0 / 1_000_000).cast_signed()
     }
 }
 
