@@ -1,1 +1,35 @@
-//! The ifmatch gateway: a blob service and proxy with strong ETags and conditional writes.
+//! The ifmatch gateway: the blob service behind listeners, TLS, tokens, limits, metrics and logs.
+//!
+//! The command `ifmatch` is [`cli::main`]. What is set by flags, environment and file are [`settings::Settings`];
+//! checked against each other they are a [`config::Config`], with which the gateway runs.
+//!
+//! A request passes, in this order: the limits on its head (by hyper), its request id, the gateway's own endpoints
+//! (`/-/health`, `/-/metrics`), its token, the limit on requests at a time, and then the blob service. Its body is
+//! watched for progress on the way in, and the answer on the way out.
+
+pub mod access;
+pub mod cli;
+pub mod config;
+pub mod error;
+pub mod settings;
+pub mod units;
+
+mod activity;
+mod banner;
+mod connection;
+mod endpoints;
+mod gateway;
+mod listen;
+mod log;
+mod metrics;
+mod request_body;
+mod request_id;
+mod response_body;
+mod serve;
+mod server;
+mod signals;
+mod store;
+mod ticket;
+mod tls;
+mod version;
+mod watch;

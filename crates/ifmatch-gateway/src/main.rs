@@ -1,2 +1,7 @@
 //! The `ifmatch` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ifmatch_gateway::cli::main()
+}

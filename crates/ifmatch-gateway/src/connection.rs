@@ -1,0 +1,169 @@
+//! One connection, from its acceptance to its end.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch::Receiver;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tower_service::Service;
+use tracing::debug;
+
+use crate::activity::{Activity, Counted};
+use crate::config::Limits;
+use crate::gateway::Gateway;
+use crate::request_body::RequestBody;
+use crate::response_body::BoxError;
+use crate::version::{self, Protocol};
+use crate::watch::{Sentence, Watch};
+
+/// Time for a last goodbye (GOAWAY, an answer's last bytes) on a connection that is ended.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What is needed to serve any connection.
+pub(crate) struct Host<S> {
+    gateway: Arc<Gateway<S>>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    tls: Option<TlsAcceptor>,
+}
+
+impl<S, B> Host<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    /// Serves connections with `gateway`, over TLS if there is an acceptor.
+    pub(crate) fn new(gateway: Arc<Gateway<S>>, tls: Option<TlsAcceptor>) -> Self {
+        let limits = &gateway.desk.limits;
+        Self { http1: http1(limits), http2: http2(limits), gateway, tls }
+    }
+
+    /// Serves one connection until it ends, is ended, or `stopping` becomes true and its requests are done.
+    pub(crate) async fn serve(&self, stream: TcpStream, stopping: Receiver<bool>) {
+        let begun = timeout(self.gateway.desk.limits.head_timeout, self.begin(stream));
+        let begun = tokio::select! {
+            begun = begun => begun,
+            () = stop(stopping.clone()) => return,
+        };
+        match begun {
+            Ok(Ok(Begun::Plain(stream, protocol))) => self.converse(stream, protocol, stopping).await,
+            Ok(Ok(Begun::Tls(stream, protocol))) => self.converse(*stream, protocol, stopping).await,
+            Ok(Err(error)) => debug!(%error, "a connection ended before its first request"),
+            Err(_) => self.count(Sentence::SlowHead),
+        }
+    }
+
+    /// Shakes hands, and finds out the protocol.
+    async fn begin(&self, stream: TcpStream) -> io::Result<Begun> {
+        let Some(tls) = &self.tls else {
+            let protocol = version::of_plain(&stream).await?;
+            return Ok(Begun::Plain(stream, protocol));
+        };
+        let stream = Box::new(tls.accept(stream).await?);
+        let protocol = version::of_alpn(stream.get_ref().1.alpn_protocol());
+        Ok(Begun::Tls(stream, protocol))
+    }
+
+    async fn converse<T>(&self, stream: T, protocol: Protocol, stopping: Receiver<bool>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let activity = Arc::new(Activity::default());
+        let io = TokioIo::new(Counted::new(stream, Arc::clone(&activity)));
+        let service = service_fn(|request| Arc::clone(&self.gateway).answer(Arc::clone(&activity), request));
+        match protocol {
+            Protocol::Http1 => self.follow(self.http1.serve_connection(io, service), &activity, stopping).await,
+            Protocol::Http2 => self.follow(self.http2.serve_connection(io, service), &activity, stopping).await,
+        }
+    }
+
+    /// Lets a connection run, and ends it when its time has come.
+    async fn follow(
+        &self,
+        connection: impl GracefulConnection<Error = hyper::Error>,
+        activity: &Activity,
+        stopping: Receiver<bool>,
+    ) {
+        let mut connection = std::pin::pin!(connection);
+        let mut watch = Watch::new(&self.gateway.desk.limits);
+        let mut tick = std::pin::pin!(sleep(watch.tick()));
+        let mut stop = std::pin::pin!(stop(stopping));
+        let mut told_to_stop = false;
+        let sentence = loop {
+            tokio::select! {
+                biased;
+                end = connection.as_mut() => {
+                    if let Err(error) = end {
+                        debug!(%error, "a connection ended early");
+                    }
+                    return;
+                }
+                () = tick.as_mut() => match watch.look(activity.moment()) {
+                    Sentence::Fine => tick.as_mut().reset(Instant::now() + watch.tick()),
+                    sentence => break sentence,
+                },
+                () = stop.as_mut(), if !told_to_stop => {
+                    connection.as_mut().graceful_shutdown();
+                    told_to_stop = true;
+                }
+            }
+        };
+        self.count(sentence);
+        connection.as_mut().graceful_shutdown();
+        // However the goodbye goes, the connection ends here.
+        drop(timeout(FAREWELL, connection).await);
+    }
+
+    fn count(&self, sentence: Sentence) {
+        let metrics = &self.gateway.desk.metrics;
+        match sentence {
+            Sentence::SlowHead => metrics.slow_heads.increment(1),
+            Sentence::SlowReader => metrics.slow_readers.increment(1),
+            Sentence::Fine | Sentence::Idle => {}
+        }
+        debug!(?sentence, "a connection was ended");
+    }
+}
+
+/// A connection that is ready for its first request.
+enum Begun {
+    Plain(TcpStream, Protocol),
+    Tls(Box<TlsStream<TcpStream>>, Protocol),
+}
+
+/// Waits until the server stops; a server that is gone has stopped.
+async fn stop(mut stopping: Receiver<bool>) {
+    drop(stopping.wait_for(|stopping| *stopping).await);
+}
+
+/// HTTP/1 within `limits`. The timeouts are the watch's: hyper's own would cost a timer for each request.
+fn http1(limits: &Limits) -> http1::Builder {
+    let mut http1 = http1::Builder::new();
+    http1.timer(TokioTimer::new()).header_read_timeout(None).max_header_size(limits.header_size);
+    http1
+}
+
+/// HTTP/2 within `limits`, with hyper's own bounds on streams that are reset as soon as they are opened.
+fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let header_size = u32::try_from(limits.header_size).unwrap_or(u32::MAX);
+    let mut http2 = http2::Builder::new(TokioExecutor::new());
+    http2.timer(TokioTimer::new()).max_concurrent_streams(limits.streams).max_header_list_size(header_size);
+    http2
+}

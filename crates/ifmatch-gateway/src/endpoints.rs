@@ -1,0 +1,99 @@
+//! The gateway's own endpoints, under `/-/`.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use ifmatch_core::problem::Problem;
+
+use crate::access::Denied;
+use crate::gateway::Desk;
+
+/// Whether a path is one of the gateway's own, rather than a container's.
+pub(crate) fn is_own(path: &str) -> bool {
+    path.strip_prefix("/-").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Answers a request to `/-/…`. Health is open to all; metrics need a token if there are any; the rest is 404.
+pub(crate) fn answer<B>(desk: &Desk, request: &Request<B>) -> Response<Bytes> {
+    let answer = match request.uri().path() {
+        "/-/health" => health,
+        "/-/metrics" => metrics,
+        _ => {
+            return Problem::not_found()
+                .detail("the gateway's own endpoints are /-/health and /-/metrics")
+                .to_response();
+        }
+    };
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+            .detail("this endpoint can only be read")
+            .header(header::ALLOW, HeaderValue::from_static("GET, HEAD"))
+            .to_response();
+    }
+    answer(desk, request)
+}
+
+/// The answer to a request without the right token (RFC 6750 §3).
+pub(crate) fn denied(why: Denied) -> Response<Bytes> {
+    let (status, name, detail, challenge) = match why {
+        Denied::NoToken => {
+            (StatusCode::UNAUTHORIZED, "no-token", "send a token: Authorization: Bearer …", r#"Bearer realm="ifmatch""#)
+        }
+        Denied::UnknownToken => (
+            StatusCode::UNAUTHORIZED,
+            "unknown-token",
+            "this token opens nothing here",
+            r#"Bearer realm="ifmatch", error="invalid_token""#,
+        ),
+        Denied::NotForWriting => (
+            StatusCode::FORBIDDEN,
+            "not-for-writing",
+            "this token may only read: use one that may write",
+            r#"Bearer realm="ifmatch", error="insufficient_scope""#,
+        ),
+    };
+    let challenge = HeaderValue::from_static(challenge);
+    Problem::new(status, name).detail(detail).header(header::WWW_AUTHENTICATE, challenge).to_response()
+}
+
+fn health<B>(desk: &Desk, _: &Request<B>) -> Response<Bytes> {
+    if desk.is_stopping() {
+        text(StatusCode::SERVICE_UNAVAILABLE, "application/json", r#"{"status":"stopping"}"#.into())
+    } else {
+        text(StatusCode::OK, "application/json", r#"{"status":"ok"}"#.into())
+    }
+}
+
+fn metrics<B>(desk: &Desk, request: &Request<B>) -> Response<Bytes> {
+    match desk.access.check(request.method(), request.headers()) {
+        Ok(()) => text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", desk.metrics.render().into()),
+        Err(why) => denied(why),
+    }
+}
+
+fn text(status: StatusCode, media_type: &'static str, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_own;
+
+    #[test]
+    fn only_the_reserved_segment_is_ours() {
+        for (path, own) in [
+            ("/-", true),
+            ("/-/", true),
+            ("/-/x/y", true),
+            ("/", false),
+            ("/-x/y", false),
+            ("/a/-/b", false),
+            ("*", false),
+        ] {
+            assert_eq!(is_own(path), own, "{path}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What happens to each request around the inner service: id, access, limits, accounts.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body::Body;
+use hyper::body::Incoming;
+use ifmatch_core::problem::Problem;
+use tower_service::Service;
+
+use crate::access::Access;
+use crate::activity::Activity;
+use crate::config::Limits;
+use crate::endpoints;
+use crate::metrics::Metrics;
+use crate::request_body::RequestBody;
+use crate::request_id::{RequestIds, X_REQUEST_ID};
+use crate::response_body::{BoxError, ResponseBody};
+use crate::ticket::Ticket;
+
+const SERVER: HeaderValue = HeaderValue::from_static("ifmatch");
+
+/// What all requests share.
+pub(crate) struct Desk {
+    /// Who may do what.
+    pub(crate) access: Access,
+    /// What one client may ask for.
+    pub(crate) limits: Limits,
+    /// What is counted.
+    pub(crate) metrics: Metrics,
+    ids: RequestIds,
+    requests: AtomicU32,
+    stopping: AtomicBool,
+}
+
+/// The inner service with the desk in front of it.
+pub(crate) struct Gateway<S> {
+    /// What all requests share.
+    pub(crate) desk: Arc<Desk>,
+    inner: S,
+}
+
+impl Desk {
+    /// A desk with nothing to do yet.
+    pub(crate) fn new(access: Access, limits: Limits, metrics: Metrics) -> Self {
+        Self {
+            access,
+            limits,
+            metrics,
+            ids: RequestIds::new(),
+            requests: AtomicU32::new(0),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that the gateway is about to stop: `/-/health` says so from now on.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+    }
+
+    /// Whether the gateway is about to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
+    /// Takes one of the places for requests, to be given back with [`Desk::leave`]; `false` if none is free.
+    pub(crate) fn enter(&self) -> bool {
+        let entered = self.requests.fetch_add(1, Relaxed) < self.limits.requests;
+        if !entered {
+            self.leave();
+        }
+        entered
+    }
+
+    /// Gives a place back.
+    pub(crate) fn leave(&self) {
+        self.requests.fetch_sub(1, Relaxed);
+    }
+}
+
+impl<S, B> Gateway<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone,
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    /// Puts a desk in front of `inner`.
+    pub(crate) fn new(desk: Arc<Desk>, inner: S) -> Self {
+        Self { desk, inner }
+    }
+
+    /// Answers one request of a connection.
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        activity: Arc<Activity>,
+        request: Request<Incoming>,
+    ) -> Result<Response<ResponseBody<B>>, Infallible> {
+        let desk = &self.desk;
+        let id = desk.ids.of(request.headers().get(X_REQUEST_ID));
+        let mut ticket = Ticket::open(desk, activity.begin(), &request, &id);
+        let mut response = if endpoints::is_own(request.uri().path()) {
+            own(endpoints::answer(desk, &request), ticket)
+        } else if let Err(why) = desk.access.check(request.method(), request.headers()) {
+            own(endpoints::denied(why), ticket)
+        } else if ticket.enter() {
+            self.ask(request, ticket).await
+        } else {
+            own(overloaded(), ticket)
+        };
+        let headers = response.headers_mut();
+        headers.insert(X_REQUEST_ID, id);
+        headers.insert(header::SERVER, SERVER);
+        Ok(response)
+    }
+
+    async fn ask(&self, request: Request<Incoming>, mut ticket: Ticket) -> Response<ResponseBody<B>> {
+        let version = request.version();
+        let (head, body) = request.into_parts();
+        let (body, fate) = RequestBody::new(body, &head, self.desk.limits.body_timeout);
+        ticket.expect_body(fate.clone());
+        let mut inner = self.inner.clone();
+        let Ok(()) = poll_fn(|cx| inner.poll_ready(cx)).await;
+        let Ok(response) = inner.call(Request::from_parts(head, body)).await;
+        if fate.is_some_and(|fate| fate.too_slow()) && !response.status().is_success() {
+            self.desk.metrics.slow_bodies.increment(1);
+            return own(too_slow(version), ticket);
+        }
+        if response.status().is_server_error() {
+            self.desk.metrics.store_error(response.status());
+        }
+        ticket.answered(response.status());
+        response.map(|body| ResponseBody::inner(body, ticket))
+    }
+}
+
+fn own<B>(mut response: Response<Bytes>, mut ticket: Ticket) -> Response<ResponseBody<B>> {
+    ticket.answered(response.status());
+    if ticket.is_head() {
+        let length = HeaderValue::from(response.body().len());
+        response.headers_mut().insert(header::CONTENT_LENGTH, length);
+        response.body_mut().clear();
+    }
+    response.map(|bytes| ResponseBody::own(bytes, ticket))
+}
+
+fn overloaded() -> Response<Bytes> {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
+        .detail("too many requests at a time: try again in a second")
+        .header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+        .to_response()
+}
+
+/// 408, after which an HTTP/1 connection cannot be used again: the rest of the body may still come.
+fn too_slow(version: Version) -> Response<Bytes> {
+    let mut response = Problem::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow")
+        .detail("the body came too slowly: nothing was changed, send the request again")
+        .to_response();
+    if version < Version::HTTP_2 {
+        close(response.headers_mut());
+    }
+    response
+}
+
+fn close(headers: &mut HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+}

@@ -1,0 +1,157 @@
+//! The body of a request, with a bound on the client's patience with us.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http::request::Parts;
+use http::{Version, header};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, Sleep};
+
+/// Bytes that must come within the timeout. A client slower than that is not sending, it is holding a connection.
+const LEAST_PROGRESS: u64 = 1024;
+
+/// The longest that the rest of a body is read after its request was answered.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The body of a request as the inner service reads it. Ends with [`BodyError::TooSlow`] when less than 1 KiB came
+/// within the timeout.
+///
+/// Dropped half way, the rest is read for a while and thrown away: else HTTP/1 must close the connection on a client
+/// that is still sending, and the client would see a reset instead of the answer that says why.
+#[derive(Debug)]
+pub(crate) struct RequestBody {
+    /// Gone once it is being drained.
+    body: Option<Incoming>,
+    timeout: Duration,
+    fate: Option<Arc<Fate>>,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Bytes since the timer was set.
+    progress: u64,
+    /// The reader waits for the client; else it is the reader that takes its time.
+    waiting: bool,
+    /// Whether to read the rest. Not of a body that the client sends only if asked to.
+    drains: bool,
+}
+
+/// What became of a body; shared with the request's answer.
+#[derive(Debug, Default)]
+pub(crate) struct Fate {
+    received: AtomicU64,
+    too_slow: AtomicBool,
+}
+
+/// Why a body ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum BodyError {
+    /// Too few bytes came in time.
+    #[error("the request body came too slowly")]
+    TooSlow,
+    /// The client went away, or sent what is not HTTP.
+    #[error("the request body ended early: {0}")]
+    Broken(#[from] hyper::Error),
+}
+
+impl RequestBody {
+    /// Bounds `body`. A request without a body has no fate.
+    pub(crate) fn new(body: Incoming, head: &Parts, timeout: Duration) -> (Self, Option<Arc<Fate>>) {
+        let fate = (!body.is_end_stream()).then(|| Arc::new(Fate::default()));
+        let drains = head.version < Version::HTTP_2 && !head.headers.contains_key(header::EXPECT);
+        let body = Some(body);
+        (Self { body, timeout, fate: fate.clone(), timer: None, progress: 0, waiting: false, drains }, fate)
+    }
+
+    /// Waits for bytes, but not for ever.
+    fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.timeout)));
+        let waited = std::mem::replace(&mut self.waiting, true);
+        if !waited && timer.is_elapsed() {
+            self.progress = LEAST_PROGRESS;
+        }
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if self.progress < LEAST_PROGRESS {
+                break;
+            }
+            self.progress = 0;
+            timer.as_mut().reset(Instant::now() + self.timeout);
+        }
+        if let Some(fate) = &self.fate {
+            fate.too_slow.store(true, Relaxed);
+        }
+        self.drains = false;
+        Poll::Ready(BodyError::TooSlow)
+    }
+
+    /// Notes what came.
+    fn came(&mut self, frame: &Frame<Bytes>) {
+        let count = frame.data_ref().map_or(0, |data| data.remaining() as u64);
+        self.progress += count;
+        self.waiting = false;
+        if let Some(fate) = &self.fate {
+            fate.received.fetch_add(count, Relaxed);
+        }
+    }
+}
+
+impl Fate {
+    /// Bytes that came so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
+    /// Whether the body was given up because it came too slowly.
+    pub(crate) fn too_slow(&self) -> bool {
+        self.too_slow.load(Relaxed)
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        match Pin::new(body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.came(&frame);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(end) => {
+                self.drains = false;
+                Poll::Ready(end.map(|error| Ok(error?)))
+            }
+            Poll::Pending => self.poll_patience(cx).map(|error| Some(Err(error))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let rest = self.body.take().filter(|body| self.drains && !body.is_end_stream());
+        if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
+            runtime.spawn(tokio::time::timeout(DRAIN, drain(rest)));
+        }
+    }
+}
+
+async fn drain(mut body: Incoming) {
+    while let Some(Ok(_)) = body.frame().await {}
+}

@@ -1,0 +1,171 @@
+//! Accepting connections, and stopping without cutting anybody short.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch::{Receiver, Sender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tower_service::Service;
+use tracing::{info, warn};
+
+use crate::config::Config;
+use crate::connection::Host;
+use crate::error::Error;
+use crate::gateway::{Desk, Gateway};
+use crate::request_body::RequestBody;
+use crate::response_body::BoxError;
+use crate::signals::Signals;
+use crate::tls;
+
+/// How long to wait when the process has no file descriptor left for a further connection.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// How often recorded durations are folded into their buckets.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// How a server came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All requests in flight were answered.
+    Finished,
+    /// Some were cut: the grace was over, or a second signal came.
+    Cut,
+}
+
+/// A server that is ready to run.
+pub(crate) struct Server<S> {
+    host: Arc<Host<S>>,
+    desk: Arc<Desk>,
+    connections: u32,
+    shutdown_delay: Duration,
+    shutdown_grace: Duration,
+}
+
+impl<S, B> Server<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    /// Puts the gateway in front of `inner`.
+    ///
+    /// # Errors
+    /// The TLS files are of no use.
+    pub(crate) fn new(config: &Config, desk: Desk, inner: S) -> Result<Self, Error> {
+        let desk = Arc::new(desk);
+        let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
+        Ok(Self {
+            host: Arc::new(Host::new(Arc::new(Gateway::new(Arc::clone(&desk), inner)), tls)),
+            desk,
+            connections: config.limits.connections,
+            shutdown_delay: config.shutdown_delay,
+            shutdown_grace: config.shutdown_grace,
+        })
+    }
+
+    /// Serves until a signal says stop, then lets the requests in flight finish. A second signal ends it at once.
+    pub(crate) async fn run(self, listener: TcpListener, mut signals: Signals) -> End {
+        let slots = Arc::new(Semaphore::new(self.connections as usize));
+        let stop = Sender::new(false);
+        let stopping = stop.subscribe();
+        let accepting = tokio::spawn(accept(listener, self.host, Arc::clone(&self.desk), Arc::clone(&slots), stopping));
+        let upkeep = tokio::spawn(upkeep(Arc::clone(&self.desk)));
+        let signal = signals.next().await;
+        info!(signal, grace = ?self.shutdown_grace, "stopping: requests in flight may finish, a second signal stops at once");
+        self.desk.stop();
+        let stopped = async {
+            sleep(self.shutdown_delay).await;
+            stop.send_replace(true);
+            let all_gone = slots.acquire_many(self.connections);
+            timeout(self.shutdown_grace, all_gone).await.is_ok()
+        };
+        let finished = tokio::select! {
+            finished = stopped => finished,
+            _ = signals.next() => false,
+        };
+        accepting.abort();
+        upkeep.abort();
+        if finished {
+            info!("stopped");
+            End::Finished
+        } else {
+            warn!(
+                connections = self.connections as usize - slots.available_permits(),
+                "stopped with connections still open"
+            );
+            End::Cut
+        }
+    }
+}
+
+/// Accepts until `stopping`, then closes the port.
+async fn accept<S, B>(
+    listener: TcpListener,
+    host: Arc<Host<S>>,
+    desk: Arc<Desk>,
+    slots: Arc<Semaphore>,
+    mut stopping: Receiver<bool>,
+) where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    loop {
+        let next = tokio::select! {
+            next = next(&listener, &slots) => next,
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+        };
+        let (stream, slot) = match next {
+            Ok(next) => next,
+            Err(error) => {
+                if !concerns_one_client(&error) {
+                    warn!(%error, "cannot accept connections, trying again");
+                    sleep(BREATH).await;
+                }
+                continue;
+            }
+        };
+        let (host, desk, stopping) = (Arc::clone(&host), Arc::clone(&desk), stopping.clone());
+        tokio::spawn(async move {
+            desk.metrics.connections_total.increment(1);
+            desk.metrics.connections.increment(1.0);
+            host.serve(stream, stopping).await;
+            desk.metrics.connections.decrement(1.0);
+            drop(slot);
+        });
+    }
+}
+
+/// The next connection, once there is a slot for it.
+async fn next(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok((stream, slot))
+}
+
+/// Whether an error of accepting tells of a client that has left, not of this machine.
+fn concerns_one_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | InvalidInput | NotConnected)
+}
+
+async fn upkeep(desk: Arc<Desk>) {
+    loop {
+        sleep(UPKEEP).await;
+        desk.metrics.upkeep();
+    }
+}

@@ -1,0 +1,256 @@
+//! What can be set, once for the flags, the environment and the configuration file.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use ifmatch_blob::service::DEFAULT_MAX_BODY;
+use serde::Deserialize;
+
+use crate::error::Error;
+use crate::units::{ByteSize, Span};
+
+/// Everything that can be set for `ifmatch serve`; what is `None` or empty was not set.
+///
+/// The same names serve as flags (`--max-body-size`), as environment variables (`IFMATCH_MAX_BODY_SIZE`) and as
+/// keys of the TOML file (`max-body-size`). A flag wins over the environment, the environment over the file, the
+/// file over [`Settings::defaults`].
+///
+/// ```
+/// use ifmatch_gateway::settings::Settings;
+///
+/// let file = Settings::from_toml("max-body-size = '1MiB'\nthreads = 2").unwrap();
+/// let flags = Settings::from_toml("threads = 4").unwrap();
+/// let merged = flags.or(file).or(Settings::defaults());
+/// assert_eq!(merged.threads, Some(4));
+/// assert_eq!(merged.max_body_size.unwrap().bytes(), 1024 * 1024);
+/// assert!(Settings::from_toml("max-bodysize = '1MiB'").is_err());
+/// ```
+#[derive(Args, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Settings {
+    /// Folder for the blobs and their index; made if missing, used by one process at a time.
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", help_heading = "Storage")]
+    pub data: Option<PathBuf>,
+
+    /// Object store to keep the blobs in: `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`,
+    /// `file:///folder` or `memory://`; credentials come from the usual variables (AWS_*, AZURE_*, GOOGLE_*).
+    /// With --data as well, that folder keeps what is known of the blobs across restarts.
+    #[arg(long, value_name = "URL", env = "IFMATCH_STORE", help_heading = "Storage")]
+    pub store: Option<String>,
+
+    /// Refuse PUT and DELETE without a condition (If-Match, If-None-Match, If-Unmodified-Since) with 428.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_REQUIRE_CONDITIONS", help_heading = "Storage",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub require_conditions: Option<bool>,
+
+    /// Address to listen on; port 0 takes a free one. Beyond loopback it needs tokens.
+    #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
+    pub listen: Option<SocketAddr>,
+
+    /// Certificate chain, PEM; turns TLS on, with HTTP/2 and HTTP/1.1.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_CERT", help_heading = "Listening")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, PEM.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_KEY", help_heading = "Listening")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Bearer token that may read; can be given several times. Other users of this machine can see flags: prefer a file.
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "IFMATCH_READ_TOKEN",
+        hide_env_values = true,
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
+    pub read_token: Vec<String>,
+
+    /// Bearer token that may read and write; can be given several times.
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "IFMATCH_WRITE_TOKEN",
+        hide_env_values = true,
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
+    pub write_token: Vec<String>,
+
+    /// File with tokens that may read, one a line; empty lines and lines starting with # are skipped.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_READ_TOKEN_FILE", help_heading = "Access")]
+    pub read_token_file: Option<PathBuf>,
+
+    /// File with tokens that may read and write, one a line.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_WRITE_TOKEN_FILE", help_heading = "Access")]
+    pub write_token_file: Option<PathBuf>,
+
+    /// Largest body of a PUT; more gets 413.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_BODY_SIZE", help_heading = "Limits")]
+    pub max_body_size: Option<ByteSize>,
+
+    /// Largest request line and headers together; more gets 431. At most 100 header fields are read.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_HEADER_SIZE", help_heading = "Limits")]
+    pub max_header_size: Option<ByteSize>,
+
+    /// Most connections at a time; further ones wait to be accepted.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_CONNECTIONS", help_heading = "Limits")]
+    pub max_connections: Option<u32>,
+
+    /// Most requests worked on at a time; further ones get 503 with Retry-After.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS", help_heading = "Limits")]
+    pub max_requests: Option<u32>,
+
+    /// Most requests at a time on one HTTP/2 connection.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_STREAMS", help_heading = "Limits")]
+    pub max_streams: Option<u32>,
+
+    /// Time to send a whole request head, and to finish a TLS handshake; then the connection is closed.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_HEAD_TIMEOUT", help_heading = "Limits")]
+    pub head_timeout: Option<Span>,
+
+    /// Time in which at least 1 KiB of a body must come in, or any byte of an answer go out; then 408, or the
+    /// connection is closed.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_BODY_TIMEOUT", help_heading = "Limits")]
+    pub body_timeout: Option<Span>,
+
+    /// Time that a connection without requests is kept open.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_KEEP_ALIVE", help_heading = "Limits")]
+    pub keep_alive: Option<Span>,
+
+    /// Time that `/-/health` says 503 before a stopping gateway closes its port, so that a load balancer can turn away.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_DELAY", help_heading = "Running")]
+    pub shutdown_delay: Option<Span>,
+
+    /// Time that requests in flight get to finish when the gateway stops.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_GRACE", help_heading = "Running")]
+    pub shutdown_grace: Option<Span>,
+
+    /// Worker threads; one per core if not set.
+    #[arg(long, value_name = "N", env = "IFMATCH_THREADS", help_heading = "Running")]
+    pub threads: Option<u16>,
+
+    /// What to log to stderr: a level (error, warn, info, debug, trace) or directives like `info,ifmatch_blob=debug`.
+    /// The variable `RUST_LOG` is read if this is not set.
+    #[arg(long, value_name = "FILTER", env = "IFMATCH_LOG", help_heading = "Running")]
+    pub log: Option<String>,
+
+    /// How a line of the log looks.
+    #[arg(long, value_name = "FORMAT", env = "IFMATCH_LOG_FORMAT", help_heading = "Running")]
+    pub log_format: Option<LogFormat>,
+
+    /// Log one line per request: method, path, status, duration, bytes, request id.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_ACCESS_LOG", help_heading = "Running",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub access_log: Option<bool>,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One line for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Settings {
+    /// What holds where nothing was set: the one place of every default.
+    pub fn defaults() -> Self {
+        Self {
+            require_conditions: Some(false),
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 10_000))),
+            max_body_size: Some(ByteSize::from_bytes(DEFAULT_MAX_BODY)),
+            max_header_size: Some(ByteSize::from_bytes(32 << 10)),
+            max_connections: Some(1_000),
+            max_requests: Some(1_000),
+            max_streams: Some(200),
+            head_timeout: Some(Span::from_secs(15)),
+            body_timeout: Some(Span::from_secs(30)),
+            keep_alive: Some(Span::from_secs(75)),
+            shutdown_delay: Some(Span::from_secs(0)),
+            shutdown_grace: Some(Span::from_secs(30)),
+            log_format: Some(LogFormat::Text),
+            access_log: Some(false),
+            ..Self::default()
+        }
+    }
+
+    /// Reads a TOML text.
+    ///
+    /// # Errors
+    /// Says the line and column of the first key or value that is wrong.
+    pub fn from_toml(text: &str) -> Result<Self, Error> {
+        toml::from_str(text).map_err(|error| Error::usage(error.to_string().trim_end()))
+    }
+
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is wrong at the line that the message names.
+    pub fn from_file(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::usage(format!("cannot read the configuration file {}: {error}", path.display())))?;
+        Self::from_toml(&text).map_err(|error| Error::usage(format!("{}: {error}", path.display())))
+    }
+
+    /// These settings, and `weaker`'s where these say nothing.
+    #[must_use]
+    pub fn or(self, weaker: Self) -> Self {
+        Self {
+            data: self.data.or(weaker.data),
+            store: self.store.or(weaker.store),
+            require_conditions: self.require_conditions.or(weaker.require_conditions),
+            listen: self.listen.or(weaker.listen),
+            tls_cert: self.tls_cert.or(weaker.tls_cert),
+            tls_key: self.tls_key.or(weaker.tls_key),
+            read_token: first_set(self.read_token, weaker.read_token),
+            write_token: first_set(self.write_token, weaker.write_token),
+            read_token_file: self.read_token_file.or(weaker.read_token_file),
+            write_token_file: self.write_token_file.or(weaker.write_token_file),
+            max_body_size: self.max_body_size.or(weaker.max_body_size),
+            max_header_size: self.max_header_size.or(weaker.max_header_size),
+            max_connections: self.max_connections.or(weaker.max_connections),
+            max_requests: self.max_requests.or(weaker.max_requests),
+            max_streams: self.max_streams.or(weaker.max_streams),
+            head_timeout: self.head_timeout.or(weaker.head_timeout),
+            body_timeout: self.body_timeout.or(weaker.body_timeout),
+            keep_alive: self.keep_alive.or(weaker.keep_alive),
+            shutdown_delay: self.shutdown_delay.or(weaker.shutdown_delay),
+            shutdown_grace: self.shutdown_grace.or(weaker.shutdown_grace),
+            threads: self.threads.or(weaker.threads),
+            log: self.log.or(weaker.log),
+            log_format: self.log_format.or(weaker.log_format),
+            access_log: self.access_log.or(weaker.access_log),
+        }
+    }
+
+    /// The defaults that `--help` shows, by the id of the flag.
+    pub(crate) fn shown_defaults() -> Vec<(&'static str, String)> {
+        let defaults = Self::defaults();
+        let shown = [
+            ("listen", defaults.listen.map(|listen| listen.to_string())),
+            ("max_body_size", defaults.max_body_size.map(|size| size.to_string())),
+            ("max_header_size", defaults.max_header_size.map(|size| size.to_string())),
+            ("max_connections", defaults.max_connections.map(|count| count.to_string())),
+            ("max_requests", defaults.max_requests.map(|count| count.to_string())),
+            ("max_streams", defaults.max_streams.map(|count| count.to_string())),
+            ("head_timeout", defaults.head_timeout.map(|span| span.to_string())),
+            ("body_timeout", defaults.body_timeout.map(|span| span.to_string())),
+            ("keep_alive", defaults.keep_alive.map(|span| span.to_string())),
+            ("shutdown_delay", defaults.shutdown_delay.map(|span| span.to_string())),
+            ("shutdown_grace", defaults.shutdown_grace.map(|span| span.to_string())),
+            (
+                "log_format",
+                defaults.log_format.and_then(|format| Some(format.to_possible_value()?.get_name().to_owned())),
+            ),
+        ];
+        shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()
+    }
+}
+
+fn first_set(stronger: Vec<String>, weaker: Vec<String>) -> Vec<String> {
+    if stronger.is_empty() { weaker } else { stronger }
+}

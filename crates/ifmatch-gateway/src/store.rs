@@ -1,0 +1,75 @@
+//! Opens the store that the configuration names.
+
+use std::path::Path;
+
+use ifmatch_blob::AnyStore;
+use ifmatch_blob::embedded::{self, EmbeddedStore};
+use ifmatch_blob::objects::{self, Backing, ObjectBlobs};
+use ifmatch_blob::store::BoxError;
+use ifmatch_redb::RedbRegister;
+use ifmatch_store::{AnyRegister, MemoryRegister};
+
+use crate::config::Place;
+use crate::error::Error;
+
+/// Blobs whose state is kept in memory where there is no folder for it. An older state is read from the object
+/// store again when needed.
+const REMEMBERED: usize = 1_000_000;
+
+/// Opens the store.
+///
+/// # Errors
+/// Says what is wrong with the folder or the URL, and what to do.
+pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
+    match place {
+        Place::Folder(folder) => {
+            let store = EmbeddedStore::open(folder).await.map_err(|error| unusable_folder(folder, &error))?;
+            Ok(AnyStore::new(store))
+        }
+        Place::Store { url, register } => {
+            let register = match register {
+                Some(folder) => durable(folder).await?,
+                None => AnyRegister::new(MemoryRegister::with_capacity(REMEMBERED)),
+            };
+            let settings = std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+            let backing = Backing::from_url(url, settings).map_err(|error| unusable_store(url, &error))?;
+            let store = ObjectBlobs::open(backing, register).await.map_err(|error| unusable_store(url, &error))?;
+            Ok(AnyStore::new(store))
+        }
+    }
+}
+
+/// The register of an object store, kept in a folder.
+async fn durable(folder: &Path) -> Result<AnyRegister, Error> {
+    let path = folder.to_owned();
+    let open = move || -> Result<RedbRegister, BoxError> {
+        std::fs::create_dir_all(&path)?;
+        Ok(RedbRegister::open(path.join("register.redb"))?)
+    };
+    let opened = tokio::task::spawn_blocking(open).await.map_err(BoxError::from).flatten();
+    let register =
+        opened.map_err(|error| Error::runtime(format!("--data {} cannot be used: {error}", folder.display())))?;
+    Ok(AnyRegister::new(register))
+}
+
+fn unusable_folder(folder: &Path, error: &embedded::OpenError) -> Error {
+    use embedded::OpenErrorKind as Kind;
+    let hint = match error.kind() {
+        Kind::InUse => "another ifmatch uses this folder: stop it, or choose another folder with --data",
+        Kind::Denied => "give this user the right to write there, or choose another folder with --data",
+        Kind::Full => "make room on that disk, or choose another folder with --data",
+        Kind::Unreadable => "it is damaged, or a newer release wrote it: use that release, or restore a backup",
+        _ => "choose another folder with --data if this one cannot be mended",
+    };
+    Error::runtime(format!("--data {} cannot be used: {hint}\n({error})", folder.display()))
+}
+
+fn unusable_store(url: &str, error: &objects::OpenError) -> Error {
+    use objects::OpenErrorKind as Kind;
+    let message = format!("--store {url}: {error}");
+    match error.kind() {
+        Kind::Url | Kind::Settings => Error::usage(message),
+        _ => Error::runtime(message),
+    }
+}

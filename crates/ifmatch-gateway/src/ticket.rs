@@ -1,0 +1,124 @@
+//! A request's ticket: held from its head to the end of its answer, settled when dropped.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, header};
+use http::{Method, Request, StatusCode, Uri};
+use tokio::time::Instant;
+use tracing::{Level, debug, enabled};
+
+use crate::activity::InFlight;
+use crate::gateway::Desk;
+use crate::metrics::{Finished, method_index};
+use crate::request_body::Fate;
+
+/// The target of the line that each request leaves in the log.
+pub(crate) const ACCESS: &str = "ifmatch::access";
+
+/// Whatever becomes of the request, dropping this counts it, logs it, and makes room for the next.
+pub(crate) struct Ticket {
+    desk: Arc<Desk>,
+    in_flight: InFlight,
+    started: Instant,
+    /// It has one of the places for requests.
+    entered: bool,
+    method: usize,
+    conditional: bool,
+    status: Option<StatusCode>,
+    bytes_out: u64,
+    fate: Option<Arc<Fate>>,
+    line: Option<Box<Line>>,
+}
+
+/// What the log says of a request; kept only if it will be said.
+struct Line {
+    method: Method,
+    uri: Uri,
+    id: HeaderValue,
+}
+
+impl Ticket {
+    /// Opens the ticket of a request.
+    pub(crate) fn open<B>(desk: &Arc<Desk>, in_flight: InFlight, request: &Request<B>, id: &HeaderValue) -> Self {
+        desk.metrics.in_flight.increment(1.0);
+        let line = enabled!(target: ACCESS, Level::DEBUG)
+            .then(|| Box::new(Line { method: request.method().clone(), uri: request.uri().clone(), id: id.clone() }));
+        Self {
+            desk: Arc::clone(desk),
+            in_flight,
+            started: Instant::now(),
+            entered: false,
+            method: method_index(request.method()),
+            conditional: is_conditional(request.headers()),
+            status: None,
+            bytes_out: 0,
+            fate: None,
+            line,
+        }
+    }
+
+    /// Takes a place among the requests worked on; `false` if there is none.
+    pub(crate) fn enter(&mut self) -> bool {
+        self.entered = self.desk.enter();
+        self.entered
+    }
+
+    /// Whether the request is a HEAD, whose answer has no body.
+    pub(crate) fn is_head(&self) -> bool {
+        self.method == method_index(&Method::HEAD)
+    }
+
+    /// Notes what will be known of the request's body.
+    pub(crate) fn expect_body(&mut self, fate: Option<Arc<Fate>>) {
+        self.fate = fate;
+    }
+
+    /// Notes that the answer has begun.
+    pub(crate) fn answered(&mut self, status: StatusCode) {
+        self.status = Some(status);
+        self.in_flight.answering();
+    }
+
+    /// Notes that so many bytes of the answer's body were handed over.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.bytes_out += bytes;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.entered {
+            self.desk.leave();
+        }
+        let metrics = &self.desk.metrics;
+        let duration = self.started.elapsed();
+        let bytes_in = self.fate.as_ref().map_or(0, |fate| fate.received());
+        metrics.in_flight.decrement(1.0);
+        metrics.bytes_in.increment(bytes_in);
+        metrics.bytes_out.increment(self.bytes_out);
+        metrics.finished(&Finished {
+            method: self.method,
+            status: self.status,
+            conditional: self.conditional,
+            seconds: duration.as_secs_f64(),
+        });
+        if let Some(line) = &self.line {
+            debug!(
+                target: ACCESS,
+                method = %line.method,
+                path = %line.uri.path(),
+                status = self.status.map_or(0, |status| status.as_u16()),
+                duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+                bytes_in,
+                bytes_out = self.bytes_out,
+                id = line.id.to_str().unwrap_or_default(),
+                "request"
+            );
+        }
+    }
+}
+
+fn is_conditional(headers: &HeaderMap) -> bool {
+    let conditions = [header::IF_MATCH, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_UNMODIFIED_SINCE];
+    conditions.iter().any(|name| headers.contains_key(name))
+}
