@@ -6,6 +6,7 @@ mod fuzz;
 mod known_bugs;
 mod naive;
 mod precondition_tables;
+mod problems;
 mod properties;
 mod serde_form;
 mod table;
