@@ -1,0 +1,314 @@
+//! The world of the model: its state, the steps that are possible, and what must hold.
+
+use std::time::Duration;
+
+use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Outcome, Refusal};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::{Record, Variant};
+use stateright::{Model, Property};
+
+use crate::actor::{Actor, Bytes, End, Grant, METHOD, Seen, Step, Task, observed, tag};
+
+/// A check that the model leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None: the protocol as it is.
+    Nothing,
+    /// The register swaps whatever the revision is.
+    SwapBlindly,
+    /// Writers do not see the permit of others.
+    IgnorePermits,
+    /// Reads record what they saw without looking whether something happened since they began.
+    ObserveLate,
+    /// The service is not cancelled at the deadline.
+    NeverCancel,
+    /// Nobody doubts a write that had no answer: it counts as not done.
+    AssumeNotDone,
+    /// Writers do not probe a resource in doubt: what they saw before counts.
+    TrustOldProbes,
+}
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    /// What the actors want.
+    pub tasks: Vec<Task>,
+    /// What the resource holds at first.
+    pub bytes: Bytes,
+    /// Who knows the version.
+    pub authority: Authority,
+    /// How many actors may crash.
+    pub crashes: u8,
+    /// How often the clock may tick. A permit lasts one tick.
+    pub ticks: u8,
+    /// The check that is left out.
+    pub sabotage: Sabotage,
+}
+
+/// The state of the model.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    register: Record,
+    bytes: Bytes,
+    actors: Vec<Actor>,
+    tick: u8,
+    crashes: u8,
+    lost_update: bool,
+    wrong_tag: bool,
+    created: u8,
+    committed: u8,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// An actor takes its next step.
+    Step(usize),
+    /// An actor's write is refused by the service, or fails there without effect.
+    Refuse(usize),
+    /// An actor's write fails at the service, after it took effect or before.
+    Fail(usize, bool),
+    /// An actor is gone.
+    Crash(usize),
+    /// Time passes.
+    Tick,
+}
+
+/// A tick is longer than any number of changes at one microsecond each.
+const TICK: u64 = 1_000_000;
+
+impl World {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(u64::from(self.tick + 1) * TICK)
+    }
+}
+
+impl Protocol {
+    fn swap(&self, world: &mut World, loaded: &Record, next: Option<Record>) -> bool {
+        let Some(next) = next else { return true };
+        let expected = world.register.revision() == loaded.revision();
+        if expected || self.sabotage == Sabotage::SwapBlindly {
+            world.register = next;
+        }
+        expected || self.sabotage == Sabotage::SwapBlindly
+    }
+
+    /// The next step of an actor, or none if there is none.
+    fn step(&self, world: &mut World, at: usize) -> Option<()> {
+        let actor = world.actors[at].clone();
+        let next = match actor.step.clone() {
+            Step::LoadForRead => {
+                self.recall(world, &actor).unwrap_or_else(|| Step::Read(world.register.snapshot(world.now())))
+            }
+            Step::Read(snapshot) => {
+                if actor.task == Task::Edit {
+                    world.actors[at].base = world.bytes;
+                }
+                Step::LoadToObserve(snapshot, world.bytes)
+            }
+            Step::LoadToObserve(snapshot, bytes) => Step::Observe(Box::new(world.register.clone()), snapshot, bytes),
+            Step::Observe(loaded, snapshot, bytes) => self.observe(world, at, &loaded, snapshot, bytes),
+            Step::LoadToBegin(seen) => Step::Begin(Box::new(world.register.clone()), seen),
+            Step::Begin(loaded, seen) => self.begin(world, at, &loaded, seen)?,
+            Step::Probe(snapshot) => Step::LoadToBegin(snapshot.map(|snapshot| Seen { snapshot, bytes: world.bytes })),
+            Step::Write(grant) => {
+                self.write(world, at, grant)?;
+                Step::LoadToEnd(grant, End::Commit)
+            }
+            Step::LoadToEnd(grant, end) => Step::End(Box::new(world.register.clone()), grant, end),
+            Step::End(loaded, grant, end) => self.end(world, at, &loaded, grant, end),
+            Step::Done | Step::Crashed => return None,
+        };
+        world.actors[at].step = next;
+        Some(())
+    }
+
+    /// A reader's second read: from memory if the record confirms what is there.
+    fn recall(&self, world: &mut World, actor: &Actor) -> Option<Step> {
+        let (generation, bytes) = actor.memory?;
+        let settled = world.register.settled(world.now())?;
+        if self.authority != Authority::Register || settled.generation() != generation {
+            return None;
+        }
+        world.wrong_tag |= bytes != world.bytes;
+        Some(Step::Done)
+    }
+
+    fn observe(
+        &self,
+        world: &mut World,
+        at: usize,
+        loaded: &Record,
+        snapshot: Option<ifmatch_core::record::Snapshot>,
+        bytes: Bytes,
+    ) -> Step {
+        let snapshot = match self.sabotage {
+            Sabotage::ObserveLate => loaded.snapshot(world.now()),
+            _ => snapshot,
+        };
+        let done = match world.actors[at].task {
+            Task::Read if world.actors[at].memory.is_none() => Step::LoadForRead,
+            Task::Read => Step::Done,
+            _ => Step::LoadToBegin(None),
+        };
+        let Some(snapshot) = snapshot else { return if done == Step::LoadForRead { Step::Done } else { done } };
+        let command = Command::Observe(observed(snapshot, bytes, self.authority));
+        let transition = loaded.apply(&command, world.now());
+        if !self.swap(world, loaded, transition.next.clone()) {
+            return Step::LoadToObserve(Some(snapshot), bytes);
+        }
+        if transition.outcome == Outcome::Observed {
+            let version = transition.next.as_ref().unwrap_or(loaded).settled(world.now());
+            world.actors[at].memory = version.map(|version| (version.generation(), bytes));
+        }
+        if world.actors[at].memory.is_none() && done == Step::LoadForRead { Step::Done } else { done }
+    }
+
+    fn begin(&self, world: &mut World, at: usize, loaded: &Record, seen: Option<Seen>) -> Option<Step> {
+        let now = world.now();
+        let seen = match (self.sabotage, seen) {
+            (Sabotage::TrustOldProbes, Some(seen)) => loaded.snapshot(now).map(|snapshot| Seen { snapshot, ..seen }),
+            (_, seen) => seen,
+        };
+        let preconditions = world.actors[at].preconditions();
+        let begin = Command::Begin(Begin {
+            method: &METHOD,
+            preconditions: &preconditions,
+            observed: seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority)),
+            authority: self.authority,
+            nonce: at as u64,
+            ttl: Duration::from_micros(TICK),
+        });
+        let blind = (self.sabotage == Sabotage::IgnorePermits).then(|| without_permit(loaded, now)).flatten();
+        let transition = blind.as_ref().unwrap_or(loaded).apply(&begin, now);
+        Some(match transition.outcome {
+            Outcome::Granted(grant) => {
+                if !self.swap(world, loaded, transition.next) {
+                    return Some(Step::LoadToBegin(seen));
+                }
+                Step::Write(Grant { token: grant.token, deadline: grant.deadline })
+            }
+            Outcome::Refused(Refusal::ProbeFirst) => Step::Probe(loaded.snapshot(now)),
+            // Waits: nothing happens until another one's step or the clock changes the record.
+            Outcome::Refused(Refusal::InFlight { .. }) if world.register == *loaded => return None,
+            Outcome::Refused(Refusal::InFlight { .. }) => Step::LoadToBegin(None),
+            _ => Step::Done,
+        })
+    }
+
+    fn write(&self, world: &mut World, at: usize, grant: Grant) -> Option<()> {
+        if grant.deadline <= world.now() && self.sabotage != Sabotage::NeverCancel {
+            return None;
+        }
+        let actor = &world.actors[at];
+        world.lost_update |= !actor.may_follow(world.bytes);
+        world.created += u8::from(actor.task == Task::Create);
+        world.bytes = Some(u8::try_from(at).ok()?);
+        Some(())
+    }
+
+    fn end(&self, world: &mut World, at: usize, loaded: &Record, grant: Grant, end: End) -> Step {
+        let end = if self.sabotage == Sabotage::AssumeNotDone && end == End::Doubt { End::Abort } else { end };
+        let command = match end {
+            End::Commit => {
+                let tag = tag(u8::try_from(at).unwrap_or_default());
+                Command::Commit(Commit {
+                    token: grant.token,
+                    content: Content::Tagged { variant: Variant::only(), tag },
+                })
+            }
+            End::Abort => Command::Abort(grant.token),
+            End::Doubt => Command::Doubt(Doubt { token: grant.token, grace: Duration::ZERO }),
+        };
+        let transition = loaded.apply(&command, world.now());
+        if !self.swap(world, loaded, transition.next) {
+            return Step::LoadToEnd(grant, end);
+        }
+        world.committed += u8::from(matches!(transition.outcome, Outcome::Written(_)));
+        Step::Done
+    }
+}
+
+/// The record as a writer sees it that does not know permits.
+fn without_permit(record: &Record, now: Timestamp) -> Option<Record> {
+    let token = record.permit(now)?.token;
+    record.apply(&Command::Abort(token), now).next
+}
+
+impl Model for Protocol {
+    type State = World;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World {
+            register: Record::unknown(),
+            bytes: self.bytes,
+            actors: self.tasks.iter().map(|task| Actor::new(*task)).collect(),
+            tick: 0,
+            crashes: 0,
+            lost_update: false,
+            wrong_tag: false,
+            created: 0,
+            committed: 0,
+        }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Event>) {
+        for (at, actor) in world.actors.iter().enumerate() {
+            let gone = matches!(actor.step, Step::Done | Step::Crashed);
+            if !gone {
+                actions.push(Event::Step(at));
+            }
+            if matches!(actor.step, Step::Write(_)) {
+                actions.extend([Event::Refuse(at), Event::Fail(at, false), Event::Fail(at, true)]);
+            }
+            let writes = matches!(actor.step, Step::Write(_) | Step::LoadToEnd(..) | Step::End(..));
+            if writes && world.crashes < self.crashes {
+                actions.push(Event::Crash(at));
+            }
+        }
+        if world.tick < self.ticks {
+            actions.push(Event::Tick);
+        }
+    }
+
+    fn next_state(&self, last: &World, event: Event) -> Option<World> {
+        let mut world = last.clone();
+        match event {
+            Event::Step(at) => self.step(&mut world, at)?,
+            Event::Refuse(at) | Event::Fail(at, _) => {
+                let Step::Write(grant) = last.actors[at].step else { return None };
+                if event == Event::Fail(at, true) {
+                    self.write(&mut world, at, grant)?;
+                }
+                let end = if event == Event::Refuse(at) { End::Abort } else { End::Doubt };
+                world.actors[at].step = Step::LoadToEnd(grant, end);
+            }
+            Event::Crash(at) => {
+                world.actors[at].step = Step::Crashed;
+                world.crashes += 1;
+            }
+            Event::Tick => world.tick += 1,
+        }
+        (world != *last).then_some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no lost update", |_, world: &World| !world.lost_update),
+            Property::always("at most one creator", |_, world: &World| world.created <= 1),
+            Property::always("no tag on other bytes", |model: &Self, world: &World| {
+                let settled = world.register.settled(world.now());
+                let relied_on = settled.filter(|_| model.authority == Authority::Register);
+                let right = |version: &ifmatch_core::record::Version| {
+                    version.tags().iter().all(|known| world.bytes.is_some_and(|bytes| tag(bytes) == *known))
+                };
+                !world.wrong_tag && relied_on.is_none_or(right)
+            }),
+            Property::sometimes("a write is committed", |_, world: &World| world.committed > 0),
+            Property::sometimes("all end", |_, world: &World| {
+                world.actors.iter().all(|actor| matches!(actor.step, Step::Done | Step::Crashed))
+            }),
+        ]
+    }
+}
