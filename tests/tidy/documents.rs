@@ -1,0 +1,194 @@
+//! The rules about documents: every page can be found, every link and every command works.
+
+use serde_json::Value;
+
+use crate::repository::{File, Repository, has_extension};
+
+/// Pages in docs/ that neither README.md nor docs/README.md links to.
+pub(crate) fn unlinked(files: &[File]) -> Vec<String> {
+    let indexes = ["README.md", "docs/README.md"];
+    let linked: Vec<String> = files
+        .iter()
+        .filter(|file| indexes.contains(&file.path.as_str()))
+        .flat_map(|index| links(&index.text).filter_map(|link| resolved(&index.path, link)))
+        .collect();
+    let pages = markdown(files).filter(|page| page.path.starts_with("docs/") && page.path != "docs/README.md");
+    pages
+        .filter(|page| !linked.contains(&page.path))
+        .map(|page| format!("{}: no index links to it", page.path))
+        .collect()
+}
+
+/// Links to files that are not there, or that lie outside the repository.
+pub(crate) fn broken_links(files: &[File]) -> Vec<String> {
+    let exists = |path: &str| files.iter().any(|file| file.path == path || file.path.starts_with(&format!("{path}/")));
+    let of = |page: &File| {
+        let broken = links(&page.text).filter(|link| !resolved(&page.path, link).is_some_and(|path| exists(&path)));
+        broken.map(|link| format!("{}: the link to {link} leads nowhere", page.path)).collect::<Vec<_>>()
+    };
+    markdown(files).flat_map(of).collect()
+}
+
+/// Commands in code blocks that name a task, step, package, binary, example, test or flag that is not there.
+pub(crate) fn unknown_commands(repository: &Repository) -> Vec<String> {
+    let known = Known::of(repository);
+    let of = |page: &File| {
+        let wrong = shell_lines(&page.text).filter_map(|line| known.objection(line).map(|why| (line, why)));
+        wrong.map(|(line, why)| format!("{}: `{line}`: {why}", page.path)).collect::<Vec<_>>()
+    };
+    markdown(&repository.files).flat_map(of).collect()
+}
+
+/// CHANGELOG.md has a section for what is not released, or for the version in the manifests.
+pub(crate) fn change_log(repository: &Repository) -> Vec<String> {
+    let version = packages(&repository.metadata).find(|package| package["name"] == "ifmatch").unwrap();
+    let wanted = ["## [Unreleased]".to_owned(), format!("## [{}]", version["version"].as_str().unwrap())];
+    let log = repository.files.iter().find(|file| file.path == "CHANGELOG.md").map_or("", |file| &file.text);
+    let covered = log.lines().any(|line| wanted.iter().any(|heading| line.starts_with(heading)));
+    if covered { Vec::new() } else { vec![format!("CHANGELOG.md has none of {wanted:?}")] }
+}
+
+fn markdown(files: &[File]) -> impl Iterator<Item = &File> {
+    files.iter().filter(|file| has_extension(file, "md"))
+}
+
+/// The targets of inline links to other files.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let local =
+        targets.filter(|target| !target.contains("://") && !target.starts_with('#') && !target.starts_with("mailto:"));
+    local.filter_map(|target| target.split('#').next())
+}
+
+/// The path that a link on a page leads to; `None` outside the repository.
+fn resolved(page: &str, link: &str) -> Option<String> {
+    let mut parts: Vec<&str> = page.split('/').collect();
+    parts.pop();
+    for part in link.trim_end_matches('/').split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// The lines of code blocks that are for a shell.
+fn shell_lines(text: &str) -> impl Iterator<Item = &str> {
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let shell = blocks.filter(|block| ["sh\n", "console\n", "bash\n"].iter().any(|kind| block.starts_with(kind)));
+    shell.flat_map(|block| block.lines().skip(1)).map(|line| line.trim_start_matches("$ "))
+}
+
+/// What commands may name.
+struct Known {
+    targets: Vec<(String, String)>,
+    packages: Vec<String>,
+    steps: String,
+    tasks: String,
+    settings: String,
+}
+
+impl Known {
+    fn of(repository: &Repository) -> Self {
+        let text = |path: &str| repository.files.iter().find(|file| file.path == path).unwrap().text.clone();
+        let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
+        let targets = packages(&repository.metadata).flat_map(|package| package["targets"].as_array().unwrap());
+        Self {
+            targets: targets.map(|target| (target["kind"][0].as_str().unwrap().to_owned(), name(target))).collect(),
+            packages: packages(&repository.metadata).map(name).collect(),
+            steps: text("xtask/src/test.rs"),
+            tasks: text("xtask/src/main.rs").to_lowercase() + &text("xtask/src/bench.rs").to_lowercase(),
+            settings: text("crates/ifmatch-gateway/src/settings.rs") + &text("crates/ifmatch-gateway/src/cli.rs"),
+        }
+    }
+
+    /// Why a command cannot work.
+    fn objection(&self, line: &str) -> Option<String> {
+        let (command, after) = line.split_once(" -- ").unwrap_or((line, ""));
+        let words: Vec<&str> = command.split_whitespace().collect();
+        match words.as_slice() {
+            ["cargo", "xtask", task, rest @ ..] => self.xtask(task, rest),
+            ["cargo", rest @ ..] => self.cargo(rest).or_else(|| self.gateway(after)),
+            ["ifmatch", ..] => self.gateway(line.strip_prefix("ifmatch")?),
+            _ => None,
+        }
+    }
+
+    fn xtask(&self, task: &str, rest: &[&str]) -> Option<String> {
+        if !self.tasks.contains(&format!("    {task}(")) {
+            return Some(format!("there is no task {task}"));
+        }
+        let mut pairs = rest.windows(2).filter(|pair| pair[0] == "--only");
+        pairs
+            .find(|pair| !self.steps.contains(&format!("name: \"{}\"", pair[1])))
+            .map(|pair| format!("no step {}", pair[1]))
+    }
+
+    fn cargo(&self, words: &[&str]) -> Option<String> {
+        let has = |kind: &str, name: &str| self.targets.contains(&(kind.to_owned(), name.to_owned()));
+        let mut pairs = words.windows(2);
+        let unknown = |pair: &&[&str]| match pair[0] {
+            "--bin" => !has("bin", pair[1]),
+            "--example" => !has("example", pair[1]),
+            "--test" => !has("test", pair[1]),
+            "--bench" => !has("bench", pair[1]),
+            "-p" | "--package" => !self.packages.iter().any(|package| package == pair[1]),
+            _ => false,
+        };
+        pairs.find(unknown).map(|pair| format!("there is no {} {}", pair[0], pair[1]))
+    }
+
+    /// The flags of `ifmatch serve`, each a field of the settings.
+    fn gateway(&self, arguments: &str) -> Option<String> {
+        let mut words = arguments.split_whitespace();
+        if words.next() != Some("serve") {
+            return None;
+        }
+        let flags = words.filter_map(|word| word.strip_prefix("--"));
+        let fields = flags.map(|flag| flag.split('=').next().unwrap_or_default().replace('-', "_"));
+        let mut others = fields.filter(|field| !["help", "version"].contains(&field.as_str()));
+        others
+            .find(|field| !self.settings.contains(&format!("{field}:")))
+            .map(|field| format!("there is no flag for {field}"))
+    }
+}
+
+fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
+    metadata["packages"].as_array().unwrap().iter()
+}
+
+#[test]
+fn lost_pages_and_links_are_found() {
+    let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
+    let index = file("docs/README.md", "[a](a.md#top) [up](../README.md) [web](https://example.org/x)");
+    let good = [file("README.md", "[docs](docs/)"), index, file("docs/a.md", "")];
+    assert_eq!([unlinked(&good), broken_links(&good)].concat(), [""; 0]);
+    assert_eq!(unlinked(&[file("docs/b.md", "")]).len(), 1);
+    assert_eq!(broken_links(&[file("README.md", "[a](docs/none.md) [b](../outside.md)")]).len(), 2);
+}
+
+#[test]
+fn wrong_commands_are_found() {
+    let known = Known::of(crate::repository());
+    for right in [
+        "cargo xtask test --only tidy",
+        "cargo run --release --bin ifmatch -- serve --data ./data",
+        "cargo test -p ifmatch-core",
+        "ifmatch serve --listen=127.0.0.1:0 --max-body-size 1GiB",
+        "curl -i http://127.0.0.1:10000/",
+    ] {
+        assert_eq!(known.objection(right), None, "{right}");
+    }
+    for wrong in [
+        "cargo xtask deploy",
+        "cargo xtask test --only everything",
+        "cargo run --bin ifmatchd",
+        "cargo run --example none",
+        "cargo run --bin ifmatch -- serve --dat ./data",
+        "ifmatch serve --verbose",
+    ] {
+        assert!(known.objection(wrong).is_some(), "{wrong}");
+    }
+}

@@ -1,0 +1,94 @@
+//! The rules about packages and lock files.
+
+use serde_json::Value;
+
+use crate::repository::File;
+
+/// Published crates share version, edition and licence, and say what they are.
+pub(crate) fn published(metadata: &Value) -> Vec<String> {
+    let packages: Vec<&Value> =
+        metadata["packages"].as_array().unwrap().iter().filter(|package| package["publish"].is_null()).collect();
+    assert!(packages.len() > 1, "cargo lists no published crates");
+    let shared = ["version", "edition", "license", "repository", "rust_version"];
+    let own = ["description", "readme"];
+    let wrong = |package: &Value| {
+        let differs =
+            shared.iter().filter(|field| package[**field] != packages[0][**field] || package[**field].is_null());
+        let lacks = own.iter().filter(|field| package[**field].as_str().is_none_or(str::is_empty));
+        differs
+            .chain(lacks)
+            .map(|field| format!("{}: {field} is {}", package["name"], package[*field]))
+            .collect::<Vec<_>>()
+    };
+    packages.iter().flat_map(|package| wrong(package)).collect()
+}
+
+/// Each manifest takes the lints from the workspace, and the versions of what it depends on.
+pub(crate) fn inherited(files: &[File]) -> Vec<String> {
+    let members = files.iter().filter(|file| {
+        let folder = file.path.strip_suffix("/Cargo.toml").unwrap_or_default();
+        folder == "xtask" || folder.strip_prefix("crates/").is_some_and(|name| !name.contains('/'))
+    });
+    members.flat_map(not_inherited).collect()
+}
+
+fn not_inherited(manifest: &File) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if !manifest.text.contains("[lints]\nworkspace = true") {
+        wrong.push(format!("{}: does not inherit the workspace's lints", manifest.path));
+    }
+    let mut section = "";
+    for line in manifest.text.lines() {
+        if line.starts_with('[') {
+            section = line;
+        }
+        if section.contains("dependencies") && line.contains('=') && !inherits(line) {
+            wrong.push(format!("{}: a version that the workspace should state: {line}", manifest.path));
+        }
+    }
+    wrong
+}
+
+fn file_name(file: &File) -> &str {
+    file.path.rsplit('/').next().unwrap_or_default()
+}
+
+/// A dependency as the workspace states it, or a crate's own other features in its tests.
+fn inherits(line: &str) -> bool {
+    line.contains("workspace = true") || line.contains("path = \".\"")
+}
+
+/// Packages come from where the user's tools say: no lock file names another place.
+pub(crate) fn lock_files(files: &[File]) -> Vec<String> {
+    let npm = files.iter().filter(|file| file.path.ends_with("package-lock.json"));
+    let resolved = npm.filter(|file| file.text.contains("\"resolved\""));
+    let mut wrong: Vec<String> = resolved.map(|file| format!("{}: has `resolved` addresses", file.path)).collect();
+    for file in files.iter().filter(|file| file.path.ends_with("Cargo.lock")) {
+        let sources = file.text.lines().filter(|line| line.starts_with("source = "));
+        let foreign =
+            sources.filter(|line| !line.contains("\"registry+https://github.com/rust-lang/crates.io-index\""));
+        wrong.extend(foreign.map(|line| format!("{}: {line}", file.path)));
+    }
+    let configured = files.iter().filter(|file| [".npmrc", "config.toml"].contains(&file_name(file)));
+    let redirected = configured.filter(|file| ["registry", "[source"].iter().any(|word| file.text.contains(word)));
+    wrong.extend(redirected.map(|file| format!("{}: sends everyone to one registry", file.path)));
+    wrong
+}
+
+#[test]
+fn foreign_lock_files_are_found() {
+    let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
+    let good = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
+    assert_eq!(lock_files(&[file("Cargo.lock", good), file("a/package-lock.json", "{\"integrity\": \"x\"}")]).len(), 0);
+    let git = file("Cargo.lock", "source = \"git+https://example.org\"\n");
+    let npm = file("a/package-lock.json", "{\"resolved\": \"https://example.org\"}");
+    assert_eq!(lock_files(&[git, npm, file(".npmrc", "registry=https://example.org")]).len(), 3);
+}
+
+#[test]
+fn own_versions_and_lints_are_found() {
+    let manifest = |text: &str| File { path: "crates/x/Cargo.toml".to_owned(), text: text.to_owned() };
+    let good = "[lints]\nworkspace = true\n[dependencies]\nhttp.workspace = true\nhex = { workspace = true }\n";
+    assert_eq!(inherited(&[manifest(good)]), [""; 0]);
+    assert_eq!(inherited(&[manifest("[package]\nname = \"x\"\n[dev-dependencies]\nhttp = \"1\"\n")]).len(), 2);
+}

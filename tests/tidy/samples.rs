@@ -1,0 +1,96 @@
+//! What each rule about Rust files must find, so that no rule passes because it looks at nothing.
+
+use crate::rules;
+use crate::source::Source;
+
+/// The violations that a rule finds in one file.
+fn found(rule: fn(&[Source]) -> Vec<String>, path: &str, text: &str) -> usize {
+    rule(&[Source::parse(path, text)]).len()
+}
+
+/// The same in a file of a library.
+fn in_library(rule: fn(&[Source]) -> Vec<String>, text: &str) -> usize {
+    found(rule, "crates/ifmatch-core/src/sample.rs", text)
+}
+
+#[test]
+fn a_file_without_a_purpose() {
+    assert_eq!(in_library(rules::purpose, "//! For this.\n"), 0);
+    assert_eq!(in_library(rules::purpose, "// For this.\n"), 1);
+    assert_eq!(in_library(rules::purpose, "\n//! For this.\n"), 1);
+}
+
+#[test]
+fn long_files_and_functions() {
+    let body = "\n".repeat(rules::MAX_FUNCTION - 2);
+    assert_eq!(in_library(rules::function_length, &format!("fn f() {{\n{body}}}")), 0);
+    assert_eq!(in_library(rules::function_length, &format!("fn f() {{\n{body}\n}}")), 1);
+    assert_eq!(in_library(rules::function_length, &format!("impl T {{ fn f() {{\n{body}\n}} }}")), 1);
+    assert_eq!(in_library(rules::function_length, &format!("trait T {{ fn f() {{\n{body}\n}} }}")), 1);
+    assert!(in_library(rules::file_length, &"\n".repeat(rules::MAX_FILE + 1)) > 0);
+}
+
+#[test]
+fn forbidden_words_count_as_code_only() {
+    assert_eq!(in_library(rules::unsafe_code, "// unsafe\nconst A: &str = \"unsafe\";"), 0);
+    assert_eq!(in_library(rules::unsafe_code, "fn f() { m!(unsafe { g() }) }"), 1);
+    assert_eq!(in_library(rules::unfinished, "/// todo!()\nfn f() {}"), 0);
+    assert_eq!(
+        in_library(rules::unfinished, "fn f() { todo!() }\n#[test]\n#[ignore = \"slow\"]\nfn g() { dbg!(1) }"),
+        3
+    );
+}
+
+#[test]
+fn panics_count_outside_tests_only() {
+    let code = "fn f() { g().unwrap() }";
+    assert_eq!(in_library(rules::unwraps, code), 1);
+    assert_eq!(in_library(rules::unwraps, &format!("#[cfg(test)]\nmod tests {{\n{code}\n}}")), 0);
+    assert_eq!(in_library(rules::unwraps, "#[tokio::test]\nasync fn f() { g().unwrap() }"), 0);
+    assert_eq!(in_library(rules::unwraps, &format!("#[cfg(not(test))]\nmod real {{\n{code}\n}}")), 1);
+    assert_eq!(found(rules::unwraps, "crates/ifmatch/tests/a.rs", code), 0);
+    assert_eq!(found(rules::unwraps, "examples/a.rs", code), 0);
+    let expects = |number| format!("fn f() {{ {} }}", "g().expect(\"why\");".repeat(number));
+    assert_eq!(in_library(rules::expects, &expects(rules::MAX_EXPECTS)), 0);
+    assert!(in_library(rules::expects, &expects(rules::MAX_EXPECTS + 1)) > 0);
+}
+
+#[test]
+fn a_file_that_only_tests_include_is_test_code() {
+    let parent = Source::parse("crates/x/src/a.rs", "#[cfg(test)] mod tests; mod real;");
+    let child = |path| Source::parse(path, "fn f() { g().unwrap() }");
+    let mut sources = vec![parent, child("crates/x/src/a/tests.rs"), child("crates/x/src/a/real.rs")];
+    Source::mark_test_modules(&mut sources);
+    assert_eq!(rules::unwraps(&sources), ["crates/x/src/a/real.rs:1: unwrap"]);
+}
+
+#[test]
+fn conditions_on_the_target() {
+    let one = "#[cfg(unix)]\nmod a;";
+    assert_eq!(in_library(rules::target_cfgs, one), 1);
+    assert_eq!(found(rules::target_cfgs, "crates/x/src/lib.rs", one), 0);
+    let many = "#[cfg(any(test, target_os = \"linux\"))]\nmod a;\n".repeat(rules::MAX_TARGET_CFGS + 1);
+    assert!(found(rules::target_cfgs, "crates/x/src/lib.rs", &many) > 0);
+    assert_eq!(in_library(rules::target_cfgs, "#[cfg(feature = \"unix\")]\nmod a;"), 0);
+    assert_eq!(in_library(rules::target_cfgs_in_functions, "fn f() { if cfg!(windows) {} }"), 1);
+    assert_eq!(in_library(rules::target_cfgs_in_functions, one), 0);
+}
+
+#[test]
+fn large_roots() {
+    let root = |text: &str| found(rules::root_names, "crates/x/src/lib.rs", text);
+    let names = |number: usize| (0..number).map(|n| format!("pub mod m{n};")).collect::<Vec<_>>().concat();
+    assert_eq!(root(&names(rules::MAX_ROOT_NAMES)), 0);
+    assert_eq!(root(&format!("{} pub use a::{{b, c as d}};", names(rules::MAX_ROOT_NAMES - 2))), 0);
+    assert_eq!(root(&format!("{} pub use a::{{b, c as d}};", names(rules::MAX_ROOT_NAMES - 1))), 1);
+    assert_eq!(root("pub use a::*;"), 1);
+    assert_eq!(root(&format!("{} mod b; pub(crate) fn c() {{}}", names(rules::MAX_ROOT_NAMES))), 0);
+}
+
+#[test]
+fn a_default_that_is_stated_twice() {
+    let gateway = |text: &str| found(rules::default_port, "crates/ifmatch-gateway/src/a.rs", text);
+    assert_eq!(gateway("const PORT: u16 = 10_000;"), 0);
+    assert_eq!(gateway("const PORT: u16 = 10_000; const SAME: u16 = 10000;"), 1);
+    assert_eq!(gateway("const PORT: u16 = 1;"), 1);
+}
