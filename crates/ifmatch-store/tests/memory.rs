@@ -1,7 +1,17 @@
 //! The in-memory register: the conformance suite, and what is its own.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_core::EntityTag;
+use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Observation, Observed, Outcome, Refusal};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Token, Variant};
 use ifmatch_store::conformance::{self, Traits};
-use ifmatch_store::{AnyRegister, MemoryRegister};
+use ifmatch_store::register::{Register, RegisterErrorKind, Scan};
+use ifmatch_store::{AnyRegister, Driver, DriverError, Key, MemoryRegister, nonce};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
@@ -11,4 +21,82 @@ async fn conforms() {
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_behind_a_pointer() {
     conformance::run(AnyRegister::new(MemoryRegister::unbounded()), Traits::default()).await;
+}
+
+fn key(number: usize) -> Key {
+    Key::new(format!("resource/{number}")).unwrap()
+}
+
+async fn begin(driver: &Driver<MemoryRegister>, number: usize) -> Result<Token, DriverError> {
+    let begin = Begin {
+        method: &Method::PUT,
+        preconditions: &Preconditions::default(),
+        observed: None,
+        authority: Authority::Register,
+        nonce: nonce()?,
+        ttl: Duration::from_mins(10),
+    };
+    match driver.apply(&key(number), &Command::Begin(begin)).await?.outcome {
+        Outcome::Granted(grant) => Ok(grant.token),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn touch(driver: &Driver<MemoryRegister>, number: usize) {
+    let token = begin(driver, number).await.unwrap();
+    let content = Content::Unknown;
+    driver.apply(&key(number), &Command::Commit(Commit { token, content })).await.unwrap();
+}
+
+#[tokio::test]
+async fn with_a_capacity_it_holds_no_more_records_than_that() {
+    let driver = Driver::new(MemoryRegister::with_capacity(640));
+    for number in 0..5_000 {
+        touch(&driver, number).await;
+    }
+    let all = Scan { limit: usize::MAX, ..Scan::default() };
+    let held = driver.register().scan(&all).await.unwrap().len();
+    assert!((320..=640).contains(&held), "{held} records");
+}
+
+#[tokio::test]
+async fn writes_in_flight_are_never_forgotten_and_a_register_full_of_them_refuses() {
+    let driver = Driver::new(MemoryRegister::with_capacity(64));
+    let mut granted = Vec::new();
+    let refused = loop {
+        let number = granted.len();
+        match begin(&driver, number).await {
+            Ok(token) => granted.push(token),
+            Err(DriverError::Register(error)) => break error.kind(),
+            Err(other) => panic!("{other}"),
+        }
+        assert!(number < 64, "the capacity is a bound");
+    };
+    assert_eq!(refused, RegisterErrorKind::Full);
+    for (number, token) in granted.into_iter().enumerate() {
+        let outcome = driver.apply(&key(number), &Command::Abort(token)).await.unwrap().outcome;
+        assert_eq!(outcome, Outcome::Released, "permit {number} is still there");
+    }
+}
+
+/// A reader begins where there is no record; a write comes and goes, and its record is forgotten for want of room.
+/// What the reader saw is then older than the write, and must not be recorded.
+#[tokio::test]
+async fn a_read_older_than_a_forgotten_write_is_not_recorded() {
+    let driver = Driver::new(MemoryRegister::with_capacity(1));
+    let snapshot = driver.load(&key(0)).await.unwrap().snapshot(driver.now()).unwrap();
+    touch(&driver, 0).await;
+    let mut number = 1;
+    while driver.register().scan(&Scan { prefix: key(0).as_str(), after: None, limit: 1 }).await.unwrap().len() == 1 {
+        touch(&driver, number).await;
+        number += 1;
+    }
+    let observation = Observation::Present {
+        variant: Variant::only(),
+        tag: Some(EntityTag::strong("old").unwrap()),
+        last_modified: None,
+    };
+    let observed = Observed { snapshot, observation, authority: Authority::Register };
+    let outcome = driver.apply(&key(0), &Command::Observe(observed)).await.unwrap().outcome;
+    assert_eq!(outcome, Outcome::Refused(Refusal::Stale));
 }

@@ -1,0 +1,366 @@
+//! The write protocol, step by step: what each command does to a record.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method, header};
+use ifmatch_core::EntityTag;
+use ifmatch_core::command::{
+    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome, Refusal, Write,
+};
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::encoding::DecodeErrorKind;
+use ifmatch_core::precondition::{Precondition, Preconditions};
+use ifmatch_core::record::{Record, RequestId, State, Variant};
+
+const TTL: Duration = Duration::from_secs(30);
+
+/// A time some seconds into the test.
+fn at(seconds: f64) -> Timestamp {
+    let start = Timestamp::from_micros(1_700_000_000_000_000);
+    start.saturating_add(Duration::from_secs_f64(seconds))
+}
+
+fn condition(name: header::HeaderName, value: &str) -> Preconditions {
+    let mut headers = HeaderMap::new();
+    headers.insert(name, HeaderValue::from_str(value).unwrap());
+    Preconditions::from_headers(&headers)
+}
+
+fn tag(opaque: &str) -> EntityTag {
+    EntityTag::strong(opaque).unwrap()
+}
+
+fn begin(preconditions: &Preconditions) -> Begin<'_> {
+    let authority = Authority::Register;
+    Begin { method: &Method::PUT, preconditions, observed: None, authority, nonce: 7, ttl: TTL }
+}
+
+fn seen(record: &Record, opaque: &str, now: Timestamp) -> Observed {
+    let observation = Observation::Present { variant: Variant::only(), tag: Some(tag(opaque)), last_modified: None };
+    let snapshot = record.snapshot(now).expect("no write is in flight");
+    Observed { snapshot, observation, authority: Authority::Register }
+}
+
+fn observe(record: &Record, opaque: &str, now: Timestamp) -> Record {
+    let command = Command::Observe(seen(record, opaque, now));
+    record.apply(&command, now).next.expect("an observation that is news")
+}
+
+fn grant(record: &Record, now: Timestamp) -> (Record, Grant) {
+    let transition = record.apply(&Command::Begin(begin(&Preconditions::default())), now);
+    let Outcome::Granted(grant) = transition.outcome else { panic!("{:?}", transition.outcome) };
+    (transition.next.unwrap(), grant)
+}
+
+fn refusal(record: &Record, command: &Command<'_>, now: Timestamp) -> Refusal {
+    let transition = record.apply(command, now);
+    assert_eq!(transition.next, None, "a refused command changes nothing");
+    match transition.outcome {
+        Outcome::Refused(refusal) => refusal,
+        other => panic!("expected a refusal: {other:?}"),
+    }
+}
+
+fn put<'a>(preconditions: &'a Preconditions, body: &[u8]) -> Write<'a> {
+    let content = Content::Hashed { hash: ContentHash::of(body), payload: body.to_vec().into() };
+    Write { method: &Method::PUT, preconditions, content, based_on: None, request: None, nonce: 1 }
+}
+
+fn written(record: &Record, write: Write<'_>, now: Timestamp) -> Record {
+    let transition = record.apply(&Command::Write(write), now);
+    assert!(matches!(transition.outcome, Outcome::Written(_)), "{:?}", transition.outcome);
+    transition.next.unwrap()
+}
+
+#[test]
+fn revisions_grow_even_if_the_clock_goes_back() {
+    let none = Preconditions::default();
+    let first = written(&Record::absent(), put(&none, b"1"), at(10.0));
+    let second = written(&first, put(&none, b"2"), at(3.0));
+    assert!(second.revision() > first.revision());
+}
+
+#[test]
+fn the_same_bytes_written_twice_get_two_tags() {
+    let none = Preconditions::default();
+    let first = written(&Record::absent(), put(&none, b"same"), at(0.0));
+    let second = written(&first, put(&none, b"same"), at(0.0));
+    let tags = |record: &Record| record.settled(at(0.0)).unwrap().tags().to_vec();
+    assert_ne!(tags(&first), tags(&second));
+}
+
+#[test]
+fn a_second_writer_waits_while_a_write_is_in_flight() {
+    let (record, granted) = grant(&Record::unknown(), at(0.0));
+    let none = Preconditions::default();
+    let wait = Refusal::InFlight { deadline: granted.deadline };
+    assert_eq!(refusal(&record, &Command::Begin(begin(&none)), at(29.9)), wait);
+    assert_eq!(refusal(&record, &Command::Write(put(&none, b"1")), at(29.9)), wait);
+    let outcome = record.apply(&Command::Begin(begin(&none)), at(30.0)).outcome;
+    assert!(matches!(outcome, Outcome::Granted(_)), "at the deadline the permit is over");
+}
+
+#[test]
+fn a_condition_is_evaluated_against_the_recorded_tag() {
+    let record = observe(&Record::unknown(), "v1", at(0.0));
+    let matching = condition(header::IF_MATCH, "\"v1\"");
+    let outcome = record.apply(&Command::Begin(begin(&matching)), at(1.0)).outcome;
+    assert!(matches!(outcome, Outcome::Granted(_)));
+    let stale = condition(header::IF_MATCH, "\"v0\"");
+    let failed = Refusal::PreconditionFailed { precondition: Precondition::IfMatch, current: Some(tag("v1")) };
+    assert_eq!(refusal(&record, &Command::Begin(begin(&stale)), at(1.0)), failed);
+}
+
+#[test]
+fn an_unknown_version_is_probed_before_a_condition_is_evaluated() {
+    let any = condition(header::IF_NONE_MATCH, "*");
+    let unknown = Record::unknown();
+    assert_eq!(refusal(&unknown, &Command::Begin(begin(&any)), at(0.0)), Refusal::ProbeFirst);
+    let observed = Some(seen(&unknown, "v1", at(0.0)));
+    let probed = Command::Begin(Begin { observed, ..begin(&any) });
+    let failed = refusal(&unknown, &probed, at(0.0));
+    assert!(matches!(failed, Refusal::PreconditionFailed { .. }), "the probe found it: {failed:?}");
+}
+
+#[test]
+fn without_authority_a_recorded_version_is_probed_as_well() {
+    let record = observe(&Record::unknown(), "v1", at(0.0));
+    let matching = condition(header::IF_MATCH, "\"v1\"");
+    let command = Command::Begin(Begin { authority: Authority::Resource, ..begin(&matching) });
+    assert_eq!(refusal(&record, &command, at(0.0)), Refusal::ProbeFirst);
+}
+
+#[test]
+fn a_probe_that_was_overtaken_is_not_believed() {
+    let unknown = Record::unknown();
+    let old = seen(&unknown, "v1", at(0.0));
+    let newer = observe(&unknown, "v2", at(0.1));
+    let stale = condition(header::IF_MATCH, "\"v1\"");
+    let command = Command::Begin(Begin { observed: Some(old.clone()), ..begin(&stale) });
+    assert!(matches!(refusal(&newer, &command, at(0.2)), Refusal::PreconditionFailed { .. }));
+    assert_eq!(refusal(&newer, &Command::Observe(old), at(0.2)), Refusal::Stale);
+}
+
+#[test]
+fn a_read_that_began_during_a_write_cannot_be_recorded() {
+    let (record, _) = grant(&Record::unknown(), at(0.0));
+    assert_eq!(record.snapshot(at(1.0)), None);
+    assert_eq!(record.settled(at(1.0)), None);
+}
+
+#[test]
+fn a_read_that_a_write_overtook_cannot_be_recorded() {
+    let before = observe(&Record::unknown(), "v1", at(0.0));
+    let read = seen(&before, "v1", at(0.1));
+    let (in_flight, granted) = grant(&before, at(0.2));
+    assert_eq!(refusal(&in_flight, &Command::Observe(read.clone()), at(0.3)), Refusal::Stale);
+    let content = Content::Tagged { variant: Variant::only(), tag: tag("v2") };
+    let commit = Command::Commit(Commit { token: granted.token, content });
+    let after = in_flight.apply(&commit, at(0.4)).next.unwrap();
+    assert_eq!(refusal(&after, &Command::Observe(read), at(0.5)), Refusal::Stale);
+    assert_eq!(after.settled(at(0.5)).unwrap().tags(), [tag("v2")]);
+}
+
+#[test]
+fn a_lost_permit_commits_nothing() {
+    let (first, granted) = grant(&Record::unknown(), at(0.0));
+    let (second, _) = grant(&first, at(31.0));
+    let commit = Command::Commit(Commit { token: granted.token, content: Content::Unknown });
+    assert_eq!(refusal(&second, &commit, at(31.0)), Refusal::Stale);
+    assert_eq!(refusal(&second, &Command::Abort(granted.token), at(31.0)), Refusal::Stale);
+    let doubt = Command::Doubt(Doubt { token: granted.token, grace: Duration::ZERO });
+    assert_eq!(refusal(&second, &doubt, at(31.0)), Refusal::Stale);
+}
+
+#[test]
+fn a_late_commit_counts_as_long_as_nobody_relied_on_the_deadline() {
+    let (record, granted) = grant(&Record::unknown(), at(0.0));
+    assert_eq!(*record.state(at(31.0)), State::Unknown);
+    let content = Content::Tagged { variant: Variant::only(), tag: tag("v1") };
+    let commit = Command::Commit(Commit { token: granted.token, content });
+    let after = record.apply(&commit, at(31.0)).next.unwrap();
+    assert_eq!(after.settled(at(31.0)).unwrap().tags(), [tag("v1")]);
+}
+
+#[test]
+fn an_aborted_write_leaves_the_version_and_a_doubted_one_leaves_nothing_known() {
+    let before = observe(&Record::unknown(), "v1", at(0.0));
+    let (record, granted) = grant(&before, at(1.0));
+    let aborted = record.apply(&Command::Abort(granted.token), at(2.0)).next.unwrap();
+    assert_eq!(aborted.settled(at(2.0)).unwrap().tags(), [tag("v1")]);
+    let grace = Duration::from_secs(1);
+    let doubt = Command::Doubt(Doubt { token: granted.token, grace });
+    let doubted = record.apply(&doubt, at(2.0)).next.unwrap();
+    assert!(doubted.permit(at(2.9)).is_some(), "an effect may still come");
+    assert_eq!((doubted.permit(at(3.0)), doubted.state(at(3.0))), (None, &State::Unknown));
+}
+
+#[test]
+fn doubt_never_extends_a_permit() {
+    let (record, granted) = grant(&Record::unknown(), at(0.0));
+    let grace = Duration::from_secs(3600);
+    let doubt = Command::Doubt(Doubt { token: granted.token, grace });
+    let doubted = record.apply(&doubt, at(1.0)).next.unwrap();
+    assert_eq!(doubted.permit(at(1.0)).unwrap().deadline, granted.deadline);
+}
+
+#[test]
+fn grants_of_racing_processes_differ_though_all_else_is_equal() {
+    let none = Preconditions::default();
+    let grant_to = |nonce| {
+        let command = Command::Begin(Begin { nonce, ..begin(&none) });
+        Record::unknown().apply(&command, at(0.0)).next.unwrap()
+    };
+    assert_ne!(grant_to(1), grant_to(2));
+    let write_by = |nonce| written(&Record::absent(), Write { nonce, ..put(&none, b"same") }, at(0.0));
+    assert_ne!(write_by(1), write_by(2));
+}
+
+#[test]
+fn another_tag_of_a_representation_is_a_new_version_and_ends_the_others() {
+    let gzip = Variant("accept-encoding: gzip\n".into());
+    let plain = observe(&Record::unknown(), "plain-1", at(0.0));
+    let observation = Observation::Present { variant: gzip.clone(), tag: Some(tag("gzip-1")), last_modified: None };
+    let snapshot = plain.snapshot(at(0.1)).unwrap();
+    let command = Command::Observe(Observed { snapshot, observation, authority: Authority::Register });
+    let both = plain.apply(&command, at(0.1)).next.unwrap();
+    let version = both.settled(at(0.1)).unwrap();
+    assert_eq!(version.tags(), [tag("plain-1"), tag("gzip-1")]);
+    assert_eq!(version.variant_of(&tag("gzip-1")), Some(&gzip));
+    assert_eq!(version.generation(), plain.settled(at(0.1)).unwrap().generation());
+    let changed = observe(&both, "plain-2", at(0.2));
+    assert_eq!(changed.settled(at(0.2)).unwrap().tags(), [tag("plain-2")]);
+}
+
+#[test]
+fn an_observation_that_is_no_news_changes_nothing() {
+    let record = observe(&Record::unknown(), "v1", at(0.0));
+    let again = record.apply(&Command::Observe(seen(&record, "v1", at(5.0))), at(5.0));
+    assert_eq!((again.next, again.outcome), (None, Outcome::Observed));
+}
+
+#[test]
+fn without_authority_a_date_moves_on_when_another_representation_is_first_seen() {
+    let record = observe(&Record::unknown(), "plain-1", at(0.0));
+    let observation = Observation::Present {
+        variant: Variant("accept-encoding: gzip\n".into()),
+        tag: Some(tag("gzip-2")),
+        last_modified: None,
+    };
+    let snapshot = record.snapshot(at(100.0)).unwrap();
+    let observed = Observed { snapshot, observation, authority: Authority::Resource };
+    let date = condition(header::IF_UNMODIFIED_SINCE, "Tue, 14 Nov 2023 22:13:30 GMT"); // ten seconds in
+    let command = Begin { observed: Some(observed), authority: Authority::Resource, ..begin(&date) };
+    let refused = refusal(&record, &Command::Begin(command), at(100.0));
+    assert!(matches!(refused, Refusal::PreconditionFailed { .. }), "the change may be newer: {refused:?}");
+}
+
+#[test]
+fn a_resources_own_date_counts_only_when_its_second_is_over() {
+    let date = HttpDate::from_unix(1_700_000_005);
+    let dated = |now| {
+        let record = Record::unknown();
+        let observation =
+            Observation::Present { variant: Variant::only(), tag: Some(tag("v1")), last_modified: Some(date) };
+        let snapshot = record.snapshot(now).unwrap();
+        let observed = Observed { snapshot, observation, authority: Authority::Register };
+        let next = record.apply(&Command::Observe(observed), now).next.unwrap();
+        next.settled(now).unwrap().last_modified()
+    };
+    assert_eq!(dated(at(5.9)), HttpDate::from_unix(1_700_000_006), "another write may share that second");
+    assert_eq!(dated(at(6.0)), date);
+}
+
+#[test]
+fn a_retry_gets_the_first_answer_even_if_its_condition_is_false_now() {
+    let create = condition(header::IF_NONE_MATCH, "*");
+    let request = Some(RequestId::of(&[b"retry me"]));
+    let first = Record::absent().apply(&Command::Write(Write { request, ..put(&create, b"1") }), at(0.0));
+    let Outcome::Written(receipt) = first.outcome else { panic!("{:?}", first.outcome) };
+    assert!(receipt.created);
+    let record = first.next.unwrap();
+    let retry = record.apply(&Command::Write(Write { request, ..put(&create, b"1") }), at(1.0));
+    assert_eq!((retry.next, retry.outcome), (None, Outcome::Replayed(receipt)));
+    let other = Some(RequestId::of(&[b"another"]));
+    let command = Command::Write(Write { request: other, ..put(&create, b"1") });
+    assert!(matches!(refusal(&record, &command, at(1.0)), Refusal::PreconditionFailed { .. }));
+}
+
+#[test]
+fn answers_for_retries_are_kept_within_bounds() {
+    let none = Preconditions::default();
+    let id = |number: usize| Some(RequestId::of(&[&number.to_le_bytes()]));
+    let mut record = Record::absent();
+    for number in 0..=Record::MAX_REPLIES {
+        record = written(&record, Write { request: id(number), ..put(&none, b"1") }, at(0.0));
+    }
+    let retry = |number| {
+        let command = Command::Write(Write { request: id(number), ..put(&none, b"1") });
+        record.apply(&command, at(1.0)).outcome
+    };
+    assert!(matches!(retry(1), Outcome::Replayed(_)));
+    assert!(matches!(retry(0), Outcome::Written(_)), "the oldest answer made room");
+}
+
+#[test]
+fn deleting_leaves_a_tombstone_and_what_is_absent_cannot_be_deleted() {
+    let none = Preconditions::default();
+    let delete = || Write { method: &Method::DELETE, content: Content::Absent, ..put(&none, b"") };
+    assert_eq!(refusal(&Record::absent(), &Command::Write(delete()), at(0.0)), Refusal::NotFound);
+    let present = written(&Record::absent(), put(&none, b"1"), at(0.0));
+    let absent = written(&present, delete(), at(1.0));
+    assert_eq!(*absent.state(at(1.0)), State::Absent);
+    assert!(absent.revision() > present.revision());
+    assert!(absent.is_forgettable(at(1.0)));
+    assert!(!present.is_forgettable(at(1.0)));
+}
+
+#[test]
+fn content_derived_from_another_generation_is_refused() {
+    let none = Preconditions::default();
+    let first = written(&Record::absent(), put(&none, b"1"), at(0.0));
+    let based_on = first.settled(at(0.0)).map(ifmatch_core::record::Version::generation);
+    let second = written(&first, Write { based_on, ..put(&none, b"2") }, at(1.0));
+    let late = Command::Write(Write { based_on, ..put(&none, b"3") });
+    assert_eq!(refusal(&second, &late, at(2.0)), Refusal::Stale);
+}
+
+#[test]
+fn a_forgotten_record_is_no_fresh_start_for_an_old_read() {
+    let read = seen(&Record::unknown(), "v1", at(0.0));
+    let (in_flight, granted) = grant(&Record::unknown(), at(0.1));
+    let commit = Command::Commit(Commit { token: granted.token, content: Content::Unknown });
+    let gone = in_flight.apply(&commit, at(0.2)).next.unwrap();
+    let forgotten = Record::forgotten(gone.revision());
+    assert_eq!(refusal(&forgotten, &Command::Observe(read), at(0.3)), Refusal::Stale);
+}
+
+#[test]
+fn bytes_that_are_no_record_of_this_release_are_refused() {
+    let record = observe(&Record::unknown(), "v1", at(0.0));
+    let bytes = record.encode();
+    assert_eq!(Record::decode(&bytes), Ok(record));
+    let kind = |bytes: &[u8]| Record::decode(bytes).unwrap_err().kind();
+    let mut newer = bytes.clone();
+    newer[0] += 1;
+    assert_eq!(kind(&newer), DecodeErrorKind::Newer(newer[0]));
+    assert_eq!(kind(&[]), DecodeErrorKind::Corrupt);
+    assert_eq!(kind(&[bytes.as_slice(), b"x"].concat()), DecodeErrorKind::Corrupt);
+    for end in 0..bytes.len() {
+        assert_eq!(kind(&bytes[..end]), DecodeErrorKind::Corrupt, "cut at {end}");
+    }
+}
+
+/// Stored records must stay readable: this is what the first release wrote.
+#[test]
+fn the_encoding_does_not_change_by_accident() {
+    let create = condition(header::IF_NONE_MATCH, "*");
+    let request = Some(RequestId::of(&[b"request"]));
+    let record = written(&Record::absent(), Write { request, ..put(&create, b"body") }, at(0.0));
+    let (record, _) = grant(&record, at(1.0));
+    let stored = include_str!("data/record-v1.hex").trim();
+    assert_eq!(hex::encode(record.encode()), stored);
+}
