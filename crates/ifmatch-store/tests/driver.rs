@@ -9,11 +9,12 @@ use std::time::Duration;
 use http::Method;
 use http::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
 use ifmatch_core::command::{Authority, Begin, Command, Content, Grant, Outcome, Refusal, Write};
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_store::{Driver, DriverError, Key, MemoryRegister, nonce};
+use ifmatch_store::{Clock, Driver, DriverError, Key, MemoryRegister, SystemClock, nonce};
 
 /// What happens to the next swaps, in order; after that all goes well.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +102,7 @@ fn begin(preconditions: &Preconditions, ttl: Duration) -> Command<'_> {
     Command::Begin(Begin { method: &Method::PUT, preconditions, observed: None, authority, nonce, ttl })
 }
 
-async fn granted(driver: &Driver<Arc<Faulty>>, ttl: Duration) -> Grant {
+async fn granted<C: Clock>(driver: &Driver<Arc<Faulty>, C>, ttl: Duration) -> Grant {
     let none = Preconditions::default();
     let outcome = driver.apply(&key(), &begin(&none, ttl)).await.unwrap().outcome;
     let Outcome::Granted(grant) = outcome else { panic!("{outcome:?}") };
@@ -202,10 +203,24 @@ async fn a_writer_does_not_wait_beyond_the_deadline_of_one_that_crashed() {
     assert!(matches!(outcome, Outcome::Granted(_)), "{outcome:?}");
 }
 
+/// A clock on which no wait ever ends: who waits goes on only when called.
+#[derive(Debug)]
+struct Patient;
+
+impl Clock for Patient {
+    fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+
+    fn sleep(&self, _: Duration) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+}
+
 /// The waiters' queue: each that gives up, or is refused, must call the next.
 #[tokio::test]
 async fn a_waiter_that_leaves_does_not_strand_the_next() {
-    let driver = Arc::new(Driver::new(Faulty::new(&[])).assume_absent());
+    let driver = Arc::new(Driver::with_clock(Faulty::new(&[]), Patient).assume_absent());
     let first = granted(&driver, Duration::from_mins(10)).await;
     let waiter = |create: bool| {
         let driver = Arc::clone(&driver);
@@ -224,7 +239,8 @@ async fn a_waiter_that_leaves_does_not_strand_the_next() {
     driver.apply(&key(), &Command::Commit(commit)).await.unwrap();
     let mut outcomes = Vec::new();
     for waiter in waiters {
-        outcomes.extend(waiter.await.ok());
+        let ended = tokio::time::timeout(Duration::from_secs(30), waiter).await;
+        outcomes.extend(ended.expect("every waiter is called").ok());
     }
     let refused = |outcome: &&Outcome| matches!(outcome, Outcome::Refused(Refusal::PreconditionFailed { .. }));
     assert_eq!(outcomes.iter().filter(refused).count(), 18);
