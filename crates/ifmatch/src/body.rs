@@ -1,0 +1,147 @@
+//! The body of a response: the inner service's own, or one that was read.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// The body of a response that went through the layer.
+    ///
+    /// It is the inner service's body, passed on frame by frame; or a body that was read to hash it; or the beginning
+    /// of one that proved too long for that, followed by its unread rest.
+    pub struct ResponseBody<B: Body> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[project = KindProjection]
+    enum Kind<B: Body> {
+        Inner { #[pin] body: B },
+        Read { content: Content },
+        Replay { read: VecDeque<Bytes>, rest: Rest<B> },
+    }
+}
+
+/// A body that was read to its end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Content {
+    pub(crate) chunks: VecDeque<Bytes>,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+impl Content {
+    /// The length of what is left, in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.len() as u64).sum()
+    }
+}
+
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Self {
+        Self { chunks: VecDeque::from([bytes]), trailers: None }
+    }
+}
+
+/// What comes after the part that was read.
+pub(crate) enum Rest<B: Body> {
+    Body(Pin<Box<B>>),
+    Error(Option<B::Error>),
+}
+
+impl<B: Body> ResponseBody<B> {
+    pub(crate) fn inner(body: B) -> Self {
+        Self { kind: Kind::Inner { body } }
+    }
+
+    pub(crate) fn read(content: impl Into<Content>) -> Self {
+        Self { kind: Kind::Read { content: content.into() } }
+    }
+
+    pub(crate) fn replay(read: VecDeque<Bytes>, rest: Rest<B>) -> Self {
+        Self { kind: Kind::Replay { read, rest } }
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self::read(Content::default())
+    }
+}
+
+impl<B: Body> Default for ResponseBody<B> {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl<B: Body> fmt::Debug for ResponseBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.kind {
+            Kind::Inner { .. } => "inner",
+            Kind::Read { .. } => "read",
+            Kind::Replay { .. } => "replay",
+        };
+        f.debug_struct("ResponseBody").field("kind", &kind).finish_non_exhaustive()
+    }
+}
+
+impl<B: Body> Body for ResponseBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().kind.project() {
+            KindProjection::Inner { body } => body.poll_frame(cx).map(as_bytes),
+            KindProjection::Read { content } => {
+                let data = content.chunks.pop_front().map(Frame::data);
+                Poll::Ready(data.or_else(|| content.trailers.take().map(Frame::trailers)).map(Ok))
+            }
+            KindProjection::Replay { read, rest } => match (read.pop_front(), rest) {
+                (Some(chunk), _) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
+                (None, Rest::Body(body)) => body.as_mut().poll_frame(cx).map(as_bytes),
+                (None, Rest::Error(error)) => Poll::Ready(error.take().map(Err)),
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Read { content } => content.trailers.is_none() && content.len() == 0,
+            Kind::Replay { read, rest: Rest::Body(body) } => read.is_empty() && body.is_end_stream(),
+            Kind::Replay { read, rest: Rest::Error(error) } => read.is_empty() && error.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Inner { body } => body.size_hint(),
+            Kind::Read { content } => SizeHint::with_exact(content.len()),
+            Kind::Replay { read, rest } => {
+                let read: u64 = read.iter().map(|chunk| chunk.len() as u64).sum();
+                let mut hint = SizeHint::new();
+                if let Rest::Body(body) = rest {
+                    let rest = body.size_hint();
+                    if let Some(upper) = rest.upper() {
+                        hint.set_upper(read.saturating_add(upper));
+                    }
+                    hint.set_lower(read.saturating_add(rest.lower()));
+                } else {
+                    hint.set_lower(read);
+                }
+                hint
+            }
+        }
+    }
+}
+
+/// The frame with its data as `Bytes`: free of cost if that is what it was.
+pub(crate) fn as_bytes<D: Buf, E>(frame: Option<Result<Frame<D>, E>>) -> Option<Result<Frame<Bytes>, E>> {
+    frame.map(|frame| frame.map(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()))))
+}

@@ -1,0 +1,113 @@
+//! Tags where a compression layer lies outside ours: it changes the bytes and keeps the tag, so that the tag must tell by
+//! itself what the client accepts.
+
+use http::header::{ACCEPT_ENCODING, VARY};
+use http::{HeaderMap, HeaderValue};
+use ifmatch_core::EntityTag;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::tag::TagList;
+
+/// What the suffix begins with; 8 hexadecimal digits follow.
+const MARK: &[u8] = b"-ae";
+const DIGITS: usize = 8;
+
+/// The tag to show to a client that accepts these codings: the tag itself if it accepts none but identity.
+pub(crate) fn shown(tag: &EntityTag, request: &HeaderMap) -> EntityTag {
+    let suffixed = suffix(request).map(|suffix| tag.with_suffix(&suffix));
+    suffixed.and_then(Result::ok).unwrap_or_else(|| tag.clone())
+}
+
+/// The conditions of a write, with the tags of all codings replaced by the one that they stand for.
+pub(crate) fn strip(mut conditions: Preconditions) -> Preconditions {
+    for list in [&mut conditions.if_match, &mut conditions.if_none_match] {
+        if let Some(TagList::Tags(tags)) = list {
+            tags.iter_mut().for_each(strip_tag);
+        }
+    }
+    conditions
+}
+
+/// Adds `Accept-Encoding` to `Vary`, as the compression layer itself does on all but a 304.
+pub(crate) fn add_vary(response: &mut HeaderMap) {
+    let names = response.get_all(VARY).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let named = names.map(<[u8]>::trim_ascii).any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"));
+    if !named {
+        response.append(VARY, HeaderValue::from_static("accept-encoding"));
+    }
+}
+
+fn strip_tag(tag: &mut EntityTag) {
+    let bytes = tag.as_bytes();
+    let Some(at) = bytes.len().checked_sub(MARK.len() + DIGITS + 1) else { return };
+    let (base, suffix) = bytes.split_at(at);
+    let digits = suffix.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(b"\""));
+    if digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        && let Ok(stripped) = EntityTag::parse(&[base, b"\""].concat())
+    {
+        *tag = stripped;
+    }
+}
+
+/// Two requests with the same suffix get the same coding. None: identity is all that is accepted.
+fn suffix(request: &HeaderMap) -> Option<String> {
+    let mut accepted = Vec::new();
+    for line in request.get_all(ACCEPT_ENCODING) {
+        let lower = String::from_utf8_lossy(line.as_bytes()).to_ascii_lowercase();
+        accepted.extend(lower.split(',').map(normalise).filter(|item| !item.is_empty()));
+    }
+    let admits = |item: &String| {
+        let (name, weight) = item.split_once(";q=").unwrap_or((item, "1"));
+        name != "identity" && weight.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+    };
+    if !accepted.iter().any(admits) {
+        return None;
+    }
+    accepted.sort_unstable();
+    accepted.dedup();
+    let hex = ContentHash::of(accepted.join(",").as_bytes()).hex();
+    Some(format!("-ae{}", &hex[..DIGITS]))
+}
+
+fn normalise(item: &str) -> String {
+    item.chars().filter(|character| !character.is_ascii_whitespace()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown_for(accept: &'static str) -> EntityTag {
+        let mut request = HeaderMap::new();
+        request.insert(ACCEPT_ENCODING, HeaderValue::from_static(accept));
+        shown(&EntityTag::strong("v1").unwrap(), &request)
+    }
+
+    #[test]
+    fn identity_alone_keeps_the_tag() {
+        for accept in ["", "identity", "gzip;q=0", "gzip; q=0.000, identity", ","] {
+            assert_eq!(shown_for(accept), EntityTag::strong("v1").unwrap(), "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn every_other_preference_has_its_own_tag_that_strips_to_the_same() {
+        let tags = ["gzip", "br", "gzip, br", "gzip;q=0.5, br", "*", "gzip, identity;q=0"].map(shown_for);
+        for (at, tag) in tags.iter().enumerate() {
+            assert!(!tags[..at].contains(tag), "{tag}");
+            let if_match = Some(TagList::Tags(vec![tag.clone()]));
+            let stripped = strip(Preconditions { if_match, ..Preconditions::default() });
+            assert_eq!(stripped.if_match, Some(TagList::Tags(vec![EntityTag::strong("v1").unwrap()])));
+        }
+        assert_eq!(shown_for("br , gzip"), shown_for("GZIP,br"));
+    }
+
+    #[test]
+    fn a_tag_that_only_resembles_a_suffixed_one_stays() {
+        for text in ["-ae1234567", "v-ae1234567g", "v-af12345678", ""] {
+            let mut tag = EntityTag::strong(text).unwrap();
+            strip_tag(&mut tag);
+            assert_eq!(tag, EntityTag::strong(text).unwrap());
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a layer was told, and its defaults, each stated here once.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use ifmatch_core::command::Authority;
+use ifmatch_core::digest::TagFormat;
+use ifmatch_core::policy::RequirePreconditions;
+use ifmatch_core::precondition::Preconditions;
+
+use crate::key::{KeyExtractor, PathKey};
+
+/// How many records the default register holds.
+pub(crate) const RECORDS: usize = 100_000;
+/// The default size of the memory of responses, in bytes.
+pub(crate) const MEMORY: u64 = 32 * 1024 * 1024;
+
+/// Whether conditions are asked of a request.
+pub(crate) type Predicate = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) keys: Arc<dyn KeyExtractor>,
+    pub(crate) authority: Authority,
+    pub(crate) hash_limit: u64,
+    pub(crate) tag_format: TagFormat,
+    pub(crate) require: RequirePreconditions,
+    pub(crate) require_where: Option<Predicate>,
+    pub(crate) write_timeout: Duration,
+    pub(crate) patience: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) staleness: Duration,
+    pub(crate) behind_authentication: bool,
+    pub(crate) behind_compression: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            keys: Arc::new(PathKey::new()),
+            authority: Authority::Resource,
+            hash_limit: 1024 * 1024,
+            tag_format: TagFormat::default(),
+            require: RequirePreconditions::none(),
+            require_where: None,
+            write_timeout: Duration::from_secs(30),
+            patience: Duration::from_secs(10),
+            grace: Duration::from_secs(1),
+            staleness: Duration::ZERO,
+            behind_authentication: false,
+            behind_compression: false,
+        }
+    }
+}
+
+impl Config {
+    /// Whether to answer 428.
+    pub(crate) fn refuses(&self, head: &Parts, conditions: &Preconditions) -> bool {
+        self.require.refuses(&head.method, conditions) && self.require_where.as_ref().is_none_or(|asked| asked(head))
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("authority", &self.authority)
+            .field("hash_limit", &self.hash_limit)
+            .field("tag_format", &self.tag_format)
+            .field("require", &self.require)
+            .field("write_timeout", &self.write_timeout)
+            .field("patience", &self.patience)
+            .field("grace", &self.grace)
+            .field("staleness", &self.staleness)
+            .field("behind_authentication", &self.behind_authentication)
+            .field("behind_compression", &self.behind_compression)
+            .finish_non_exhaustive()
+    }
+}

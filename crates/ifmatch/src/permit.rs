@@ -1,0 +1,54 @@
+//! What the inner service is told about the write that it carries out.
+
+use ifmatch_core::EntityTag;
+use ifmatch_core::command::Grant;
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::State;
+
+/// The permit to write, in the extensions of the request that the inner service gets.
+///
+/// A handler that writes to a store of its own can push the condition down with it: hand the fencing token to a
+/// store that refuses late writers, or make the current tag the condition of the store's own write.
+///
+/// ```
+/// use http::Request;
+/// use ifmatch::Permit;
+///
+/// fn handle(request: &Request<()>) -> Option<u64> {
+///     request.extensions().get::<Permit>().map(Permit::fencing_token)
+/// }
+/// # assert_eq!(handle(&Request::new(())), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permit {
+    fencing_token: u64,
+    deadline: Timestamp,
+    current: State,
+}
+
+impl Permit {
+    pub(crate) fn new(grant: &Grant, deadline: Timestamp) -> Self {
+        Self { fencing_token: grant.token.revision.get(), deadline, current: grant.current.clone() }
+    }
+
+    /// A number larger than that of every earlier permit for this resource.
+    pub fn fencing_token(&self) -> u64 {
+        self.fencing_token
+    }
+
+    /// When the handler will be cancelled.
+    pub fn deadline(&self) -> Timestamp {
+        self.deadline
+    }
+
+    /// The state that the conditions were evaluated against. It is [`State::Unknown`] where the request had none and
+    /// nobody had looked before.
+    pub fn current(&self) -> &State {
+        &self.current
+    }
+
+    /// The tags of the current representations: none where the resource is absent, unknown or has no tag.
+    pub fn current_tags(&self) -> &[EntityTag] {
+        self.current.version().map_or(&[], |version| version.tags())
+    }
+}

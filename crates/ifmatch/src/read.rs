@@ -1,0 +1,121 @@
+//! GET and HEAD. HEAD runs the inner service as GET and drops the body, so that both have the same tag.
+
+use std::sync::Arc;
+
+use http::header::RANGE;
+use http::{Method, Request, Response, StatusCode};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::Record;
+use ifmatch_store::{Clock, Register};
+
+use crate::answer;
+use crate::asked::{self, Asked, is_anonymous};
+use crate::body::ResponseBody;
+use crate::note::{note, note_absence, remember};
+use crate::partial::{self, Partial};
+use crate::recall::recall;
+use crate::selected::Selected;
+use crate::shared::{Inner, Shared};
+use crate::tagged::Tagged;
+
+/// Answers a read: from memory if that is certain, else by running the inner service.
+///
+/// A register that fails makes no difference but that nothing is answered from memory, and nothing recorded.
+pub(crate) async fn read<S, B, R, C>(
+    shared: Arc<Shared<R, C>>,
+    inner: S,
+    request: Request<B>,
+) -> Result<Response<ResponseBody<S::Body>>, S::Error>
+where
+    S: Inner<B>,
+    B: Default + Send + 'static,
+    R: Register,
+    C: Clock,
+{
+    let (head, body) = request.into_parts();
+    let Ok(key) = shared.config.keys.key(&head) else { return Ok(answer::no_such_key()) };
+    let looked = match recall(&shared, &key, &head).await {
+        Ok(response) => return Ok(response),
+        Err(looked) => looked,
+    };
+    let reading = Reading { shared: &shared, asked: Asked::new(key, &head), looked };
+    let response = reading.run(inner, Request::from_parts(head, body)).await?;
+    let is_head = reading.asked.head.method == Method::HEAD;
+    Ok(if is_head { answer::without_body(response) } else { response })
+}
+
+/// What was known when the read began.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    /// When that was.
+    pub(crate) at: Timestamp,
+    /// The record; none if the register failed.
+    pub(crate) record: Option<Record>,
+}
+
+/// A read that runs the inner service.
+pub(crate) struct Reading<'a, R, C> {
+    pub(crate) shared: &'a Shared<R, C>,
+    pub(crate) asked: Asked,
+    pub(crate) looked: Looked,
+}
+
+impl<R: Register, C: Clock> Reading<'_, R, C> {
+    /// Runs the inner service without the conditions. `Range` reaches it, since a service that seeks does less work than
+    /// one whose response is cut. Where conditions cannot be evaluated on the part that it sends, it runs once more for
+    /// the whole.
+    async fn run<S, B>(&self, mut inner: S, mut request: Request<B>) -> Result<Response<ResponseBody<S::Body>>, S::Error>
+    where
+        S: Inner<B>,
+        B: Default,
+    {
+        *request.method_mut() = Method::GET;
+        asked::strip(request.headers_mut());
+        if self.asked.head.method == Method::HEAD {
+            request.headers_mut().remove(RANGE);
+        }
+        let again = (request.headers().contains_key(RANGE) && self.asked.is_conditional()).then(|| {
+            let mut again = Request::new(B::default());
+            *again.uri_mut() = request.uri().clone();
+            *again.version_mut() = request.version();
+            *again.headers_mut() = request.headers().clone();
+            *again.extensions_mut() = request.extensions().clone();
+            again.headers_mut().remove(RANGE);
+            again
+        });
+        let response = inner.run(request).await?;
+        match (partial::judge(&self.asked, &response), again) {
+            (Partial::Pass, _) => Ok(response.map(ResponseBody::inner)),
+            (Partial::Answer(answer), _) => Ok(answer.map(ResponseBody::read)),
+            (Partial::Unclear, Some(again)) => {
+                drop(response);
+                let response = inner.run(again).await?;
+                Ok(self.whole(response).await)
+            }
+            (Partial::Unclear | Partial::None, _) => Ok(self.whole(response).await),
+        }
+    }
+
+    /// Tags a complete representation, records what was seen, and evaluates the conditions on it.
+    async fn whole<T>(&self, response: Response<T>) -> Response<ResponseBody<T>>
+    where
+        T: http_body::Body,
+    {
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND | StatusCode::GONE => {
+                note_absence(self).await;
+                return response.map(ResponseBody::inner);
+            }
+            _ => return response.map(ResponseBody::inner),
+        }
+        let tagged = Tagged::of(self.shared, response).await;
+        let seen = note(self, &tagged.head.headers, tagged.tag.as_ref()).await;
+        if let Some(seen) = &seen
+            && is_anonymous(&self.shared.config, &self.asked.head)
+        {
+            remember(self, &tagged.head.headers, seen);
+        }
+        Selected::new(self, tagged, seen.map(|seen| seen.last_modified)).answer()
+    }
+}

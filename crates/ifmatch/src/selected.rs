@@ -1,0 +1,105 @@
+//! The last step of a read: the conditions and ranges, evaluated on the representation that is about to be sent.
+
+use http::header::{ACCEPT_RANGES, ETAG, LAST_MODIFIED, RANGE};
+use http::{HeaderValue, Method, Response};
+use http_body::Body;
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::precondition::{Validators, Verdict};
+use ifmatch_core::problem::Problem;
+use ifmatch_core::range::{Limits, Representation, Selection, select};
+use ifmatch_store::{Clock, Register};
+
+use crate::answer;
+use crate::asked::Asked;
+use crate::body::ResponseBody;
+use crate::coding;
+use crate::collect::Collected;
+use crate::read::Reading;
+use crate::slice;
+use crate::tagged::Tagged;
+
+/// The representation that is about to be sent.
+pub(crate) struct Selected<'a, T: Body> {
+    asked: &'a Asked,
+    tagged: Tagged<T>,
+    /// The tag that the client sees.
+    shown: Option<EntityTag>,
+    last_modified: Option<HttpDate>,
+    behind_compression: bool,
+    now: Timestamp,
+}
+
+impl<'a, T: Body> Selected<'a, T> {
+    /// `recorded` is the modification date in the record.
+    pub(crate) fn new<R: Register, C: Clock>(
+        reading: &'a Reading<'_, R, C>,
+        mut tagged: Tagged<T>,
+        recorded: Option<HttpDate>,
+    ) -> Self {
+        let behind_compression = reading.shared.config.behind_compression;
+        let headers = &mut tagged.head.headers;
+        let now = reading.shared.now();
+        let own = HttpDate::from_headers(headers, LAST_MODIFIED).filter(|date| is_over(*date, now));
+        // The dates of one resource must all be of one kind. Without a tag there is nothing in the record.
+        let date = if tagged.tag.is_some() { recorded } else { own };
+        let last_modified = date.filter(|date| date.has_come(now));
+        headers.remove(LAST_MODIFIED);
+        if let Some(date) = last_modified {
+            headers.insert(LAST_MODIFIED, date.to_header());
+        }
+        let mut shown = tagged.tag.clone();
+        if behind_compression {
+            coding::add_vary(headers);
+            shown = shown.map(|tag| coding::shown(&tag, &reading.asked.head.headers));
+        }
+        if let Some(tag) = &shown {
+            headers.insert(ETAG, tag.to_header());
+        }
+        Self { asked: &reading.asked, tagged, shown, last_modified, behind_compression, now }
+    }
+
+    /// Evaluates the conditions, then `Range`.
+    pub(crate) fn answer(self) -> Response<ResponseBody<T>> {
+        let validators = Validators { tags: self.shown.as_slice(), last_modified: self.last_modified };
+        match self.asked.conditions.evaluate(&Method::GET, Some(&validators)) {
+            Verdict::NotModified => answer::not_modified(self.tagged.head.headers),
+            Verdict::Failed(condition) => {
+                answer::problem(&Problem::precondition_failed(condition, self.shown.as_ref()))
+            }
+            Verdict::Proceed => self.cut(),
+        }
+    }
+
+    /// Cuts out what `Range` asks for, where the whole body is at hand. A part is not compressed by a layer outside, so
+    /// that it has the tag without a suffix, and `If-Range` must name that one.
+    fn cut(mut self) -> Response<ResponseBody<T>> {
+        let Collected::Whole(content) = &self.tagged.body else { return self.tagged.into_response() };
+        if !self.behind_compression {
+            self.tagged.head.headers.entry(ACCEPT_RANGES).or_insert(HeaderValue::from_static("bytes"));
+        }
+        if self.asked.head.method != Method::GET || !self.asked.head.headers.contains_key(RANGE) {
+            return self.tagged.into_response();
+        }
+        let tag = self.tagged.tag.as_ref();
+        let sent = Representation { tag, last_modified: self.last_modified, len: content.len() };
+        let parts = match select(&self.asked.head.headers, &sent, self.now, Limits::default()) {
+            Selection::Whole => return self.tagged.into_response(),
+            Selection::Unsatisfiable => return answer::problem(&Problem::range_not_satisfiable(sent.len)),
+            Selection::Parts(parts) => parts,
+        };
+        if parts.len() > 1 && self.behind_compression {
+            return self.tagged.into_response();
+        }
+        let mut head = self.tagged.head;
+        if let Some(tag) = tag {
+            head.headers.insert(ETAG, tag.to_header());
+        }
+        slice::partial(head, content, parts)
+    }
+}
+
+/// Whether a second is past: no later state can have the same date then.
+fn is_over(date: HttpDate, now: Timestamp) -> bool {
+    HttpDate::from_unix(date.unix().saturating_add(1)).has_come(now)
+}

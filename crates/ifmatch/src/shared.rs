@@ -1,0 +1,58 @@
+//! What all services of one layer share.
+
+use std::future::Future;
+
+use http::{Request, Response};
+use http_body::Body;
+use ifmatch_core::command::Authority;
+use ifmatch_core::date::Timestamp;
+use ifmatch_store::{Clock, Driver, Register};
+use tower_service::Service;
+
+use crate::config::Config;
+use crate::gates::Gates;
+use crate::memory::Memory;
+
+pub(crate) struct Shared<R, C> {
+    pub(crate) driver: Driver<R, C>,
+    pub(crate) memory: Memory,
+    pub(crate) gates: Gates,
+    pub(crate) config: Config,
+}
+
+impl<R: Register, C: Clock> Shared<R, C> {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.driver.now()
+    }
+
+    pub(crate) fn is_authoritative(&self) -> bool {
+        self.config.authority == Authority::Register
+    }
+}
+
+/// The inner service, as this crate needs it.
+pub(crate) trait Inner<B>: Clone + Send + 'static {
+    /// The body of its responses.
+    type Body: Body<Data: Send, Error: Send> + Send + 'static;
+    /// Its error.
+    type Error: Send + 'static;
+
+    /// Waits until the service is ready, and runs it.
+    fn run(&mut self, request: Request<B>) -> impl Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
+}
+
+impl<S, B, T> Inner<B> for S
+where
+    S: Service<Request<B>, Response = Response<T>, Future: Send, Error: Send + 'static> + Clone + Send + 'static,
+    T: Body<Data: Send, Error: Send> + Send + 'static,
+    B: Send + 'static,
+{
+    type Body = T;
+    type Error = S::Error;
+
+    async fn run(&mut self, request: Request<B>) -> Result<Response<T>, S::Error> {
+        std::future::poll_fn(|cx| self.poll_ready(cx)).await?;
+        self.call(request).await
+    }
+}
+

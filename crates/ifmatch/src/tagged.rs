@@ -1,0 +1,61 @@
+//! A response with its tag: the inner service's own, or the hash of the body.
+
+use http::header::ETAG;
+use http::response::Parts;
+use http::{HeaderMap, Response};
+use http_body::Body;
+use ifmatch_core::EntityTag;
+use ifmatch_core::digest::Hasher;
+use ifmatch_store::{Clock, Register};
+
+use crate::body::{Content, ResponseBody};
+use crate::collect::{Collected, collect};
+use crate::shared::Shared;
+
+/// A response, its tag not yet among its header fields.
+pub(crate) struct Tagged<T: Body> {
+    pub(crate) head: Parts,
+    pub(crate) body: Collected<T>,
+    pub(crate) tag: Option<EntityTag>,
+}
+
+impl<T: Body> Tagged<T> {
+    /// Finds the tag of a complete representation. It is none where there is no tag and the body is too long to hash.
+    pub(crate) async fn of<R: Register, C: Clock>(shared: &Shared<R, C>, response: Response<T>) -> Self {
+        let (mut head, body) = response.into_parts();
+        if let Some(tag) = own_tag(&head.headers) {
+            return Self { head, body: Collected::Passed(ResponseBody::inner(body)), tag: Some(tag) };
+        }
+        head.headers.remove(ETAG);
+        let body = collect(&head.headers, body, shared.config.hash_limit, shared.driver.clock()).await;
+        let tag = match &body {
+            Collected::Whole(content) => Some(hash(shared, content)),
+            Collected::Passed(_) => None,
+        };
+        Self { head, body, tag }
+    }
+
+    /// The response with whatever was read of its body.
+    pub(crate) fn into_response(self) -> Response<ResponseBody<T>> {
+        let body = match self.body {
+            Collected::Whole(content) => ResponseBody::read(content),
+            Collected::Passed(body) => body,
+        };
+        Response::from_parts(self.head, body)
+    }
+}
+
+/// The tag among the header fields, if there is exactly one and it is well-formed.
+pub(crate) fn own_tag(headers: &HeaderMap) -> Option<EntityTag> {
+    let mut lines = headers.get_all(ETAG).iter();
+    match (lines.next(), lines.next()) {
+        (Some(line), None) => EntityTag::from_header(line).ok(),
+        _ => None,
+    }
+}
+
+fn hash<R, C>(shared: &Shared<R, C>, content: &Content) -> EntityTag {
+    let mut hasher = Hasher::new(shared.config.tag_format);
+    content.chunks.iter().for_each(|chunk| hasher.update(chunk));
+    hasher.finish().content_tag()
+}

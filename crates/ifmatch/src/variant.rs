@@ -1,0 +1,148 @@
+//! Which representation of a resource a request selects: its query, and the header fields that `Vary` names.
+
+use http::header::{ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, VARY};
+use http::request::Parts;
+use http::uri::{PathAndQuery, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ifmatch_core::record::Variant;
+
+/// The longest variant recorded, in bytes.
+const MAX_LEN: usize = 1_024;
+/// The most header fields in a `Vary` that is followed.
+const MAX_FIELDS: usize = 8;
+
+/// The header fields that select a representation, in alphabetical order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Vary(Box<[HeaderName]>);
+
+impl Vary {
+    /// Reads `Vary`. None: representations cannot be told apart (`*`), or only by credentials, which are not kept.
+    pub(crate) fn of(response: &HeaderMap) -> Option<Self> {
+        if !response.contains_key(VARY) {
+            return Some(Self::default());
+        }
+        let mut names = Vec::new();
+        for line in response.get_all(VARY) {
+            for name in line.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                if !name.is_empty() {
+                    names.push(HeaderName::from_bytes(name).ok()?);
+                }
+            }
+        }
+        names.sort_unstable_by(|left, right| left.as_str().cmp(right.as_str()));
+        names.dedup();
+        let followed = names.len() <= MAX_FIELDS && !names.iter().any(is_unfollowed);
+        followed.then(|| Self(names.into()))
+    }
+
+    /// The representation that this request selects. None: its description is too long, or no text.
+    pub(crate) fn select(&self, request: &Parts) -> Option<Variant> {
+        let query = request.uri.query();
+        if self.0.is_empty() && query.is_none() {
+            return Some(Variant::only());
+        }
+        let mut text = String::new();
+        if let Some(query) = query {
+            text.extend(["?", query, "\n"]);
+        }
+        for name in &self.0 {
+            for (at, value) in request.headers.get_all(name).iter().enumerate() {
+                let value = value.to_str().ok()?;
+                text.extend(if at == 0 { [name.as_str(), ": ", value.trim()] } else { [", ", value.trim(), ""] });
+            }
+            if request.headers.contains_key(name) {
+                text.push('\n');
+            }
+        }
+        (text.len() <= MAX_LEN).then(|| Variant(text.into()))
+    }
+}
+
+/// `*` is a valid header name as far as its characters go.
+fn is_unfollowed(name: &HeaderName) -> bool {
+    [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION].contains(name) || name.as_str() == "*"
+}
+
+/// Makes a request select this representation.
+pub(crate) fn ask_for(variant: &Variant, request: &mut Parts) {
+    for name in [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE] {
+        request.headers.remove(name);
+    }
+    let mut query = None;
+    for line in variant.0.lines() {
+        if let Some(text) = line.strip_prefix('?') {
+            query = Some(text);
+        } else if let Some((name, value)) = line.split_once(": ") {
+            let header = (HeaderName::try_from(name), HeaderValue::try_from(value));
+            if let (Ok(name), Ok(value)) = header {
+                request.headers.insert(name, value);
+            }
+        }
+    }
+    if let Some(uri) = with_query(&request.uri, query) {
+        request.uri = uri;
+    }
+}
+
+fn with_query(uri: &Uri, query: Option<&str>) -> Option<Uri> {
+    if uri.query() == query {
+        return None;
+    }
+    let text = match query {
+        Some(query) => format!("{}?{query}", uri.path()),
+        None => uri.path().to_owned(),
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(PathAndQuery::try_from(text).ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn head(uri: &str, fields: &[(&str, &str)]) -> Parts {
+        let mut request = Request::get(uri);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn vary(lines: &[&'static str]) -> Option<Vary> {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(VARY, HeaderValue::from_static(line));
+        }
+        Vary::of(&headers)
+    }
+
+    #[test]
+    fn order_case_and_repetition_in_vary_do_not_matter() {
+        assert_eq!(vary(&["accept, Accept-Encoding"]), vary(&["ACCEPT-ENCODING", "accept,, accept"]));
+    }
+
+    #[test]
+    fn what_cannot_or_must_not_be_told_apart_is_not_recorded() {
+        for line in ["*", "accept, *", "cookie", "Authorization", "a,b,c,d,e,f,g,h,i", "sp ace"] {
+            assert_eq!(vary(&[line]), None, "{line}");
+        }
+        let long = "x".repeat(2_000);
+        assert_eq!(vary(&["accept"]).unwrap().select(&head("/", &[("accept", &long)])), None);
+    }
+
+    #[test]
+    fn a_request_made_for_a_variant_selects_it() {
+        let vary = vary(&["accept-encoding, accept"]).unwrap();
+        let original = head("/a?x=1", &[("accept-encoding", "gzip"), ("accept-encoding", "br"), ("accept", "a/b")]);
+        let variant = vary.select(&original).unwrap();
+        let mut probe = head("/a?y=2", &[("accept-encoding", "identity")]);
+        ask_for(&variant, &mut probe);
+        assert_eq!(vary.select(&probe), Some(variant));
+        assert_eq!(probe.uri, "/a?x=1");
+        ask_for(&Variant::only(), &mut probe);
+        assert_eq!(probe.uri, "/a");
+    }
+}

@@ -1,0 +1,64 @@
+//! Every method that may change something: permit, handler, outcome.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Request, Response};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::problem::Problem;
+use ifmatch_store::{Clock, Key, Register};
+
+use crate::body::ResponseBody;
+use crate::shared::{Inner, Shared};
+use crate::{answer, coding};
+
+mod begin;
+mod outcome;
+mod probe;
+mod run;
+mod settle;
+mod target;
+
+pub use target::AlsoChanged;
+
+/// What a write is answered with.
+pub(crate) type Answer<S, B> = Result<Response<ResponseBody<<S as Inner<B>>::Body>>, <S as Inner<B>>::Error>;
+
+/// Carries out a guarded write. It fails closed: without a permit the inner service does not run.
+pub(crate) async fn write<S, B, R, C>(shared: Arc<Shared<R, C>>, mut inner: S, request: Request<B>) -> Answer<S, B>
+where
+    S: Inner<B>,
+    B: Default + Send + 'static,
+    R: Register,
+    C: Clock,
+{
+    let (head, body) = request.into_parts();
+    let mut conditions = Preconditions::from_headers(&head.headers);
+    if shared.config.refuses(&head, &conditions) {
+        return Ok(answer::problem(&Problem::precondition_required(&head.method)));
+    }
+    let Ok(key) = shared.config.keys.key(&head) else { return Ok(answer::no_such_key()) };
+    if shared.config.behind_compression {
+        conditions = coding::strip(conditions);
+    }
+    let writing = Writing { shared, key, head, conditions };
+    let grant = match writing.begin(&mut inner).await {
+        Ok(grant) => grant,
+        Err(answer) => return answer,
+    };
+    writing.shared.memory.forget(&writing.key);
+    let end = writing.run(inner, &grant, body).await;
+    let answer = writing.settle(grant.token, grant.deadline, end).await;
+    writing.shared.memory.forget(&writing.key);
+    answer
+}
+
+/// A write on its way.
+pub(crate) struct Writing<R, C> {
+    pub(crate) shared: Arc<Shared<R, C>>,
+    pub(crate) key: Key,
+    /// The head of the request as it came.
+    pub(crate) head: Parts,
+    /// Its conditions, as they are to be evaluated.
+    pub(crate) conditions: Preconditions,
+}

@@ -1,0 +1,77 @@
+//! Asking for the permit, with a probe of the resource where its state is not known.
+
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use ifmatch_core::command::{Begin, Command, Grant, Observed, Outcome, Refusal};
+use ifmatch_core::problem::Problem;
+use ifmatch_store::{Applied, Clock, Register};
+
+use super::probe::Probed;
+use super::{Answer, Writing};
+use crate::answer;
+use crate::shared::Inner;
+
+/// How often a probe may prove out of date before the write is refused.
+const MAX_PROBES: u32 = 32;
+
+impl<R: Register, C: Clock> Writing<R, C> {
+    /// Waits for its turn and gets the permit.
+    ///
+    /// # Errors
+    /// The write is refused; this is the answer to it.
+    pub(crate) async fn begin<S, B>(&self, inner: &mut S) -> Result<Grant, Answer<S, B>>
+    where
+        S: Inner<B>,
+        B: Default,
+    {
+        let patience = self.shared.config.patience;
+        let give_up = self.shared.now().saturating_add(patience);
+        let mut place = self.shared.gates.queue(&self.key);
+        let sleep = self.shared.driver.clock().sleep(patience);
+        if let Either::Right(_) = select(pin!(place.enter()), pin!(sleep)).await {
+            return Err(Ok(answer::problem(&Problem::write_in_flight(patience))));
+        }
+        let mut observed = None;
+        for _ in 0..MAX_PROBES {
+            let applied = self.ask(observed.take()).await.map_err(|_| Ok(answer::unavailable()))?;
+            match applied.outcome {
+                Outcome::Granted(grant) => return Ok(grant),
+                Outcome::Refused(Refusal::ProbeFirst) if self.shared.now() < give_up => {}
+                Outcome::Refused(refusal) => return Err(Ok(answer::problem(&self.problem(&refusal)))),
+                _ => return Err(Ok(answer::unavailable())),
+            }
+            match self.probe(inner).await {
+                Probed::Seen(seen) => observed = Some(seen),
+                // The next begin waits until it is over.
+                Probed::InFlight => {}
+                Probed::Answer(answer) => return Err(answer),
+            }
+        }
+        Err(Ok(answer::problem(&Problem::write_in_flight(patience))))
+    }
+
+    async fn ask(&self, observed: Option<Observed>) -> Result<Applied, ifmatch_store::DriverError> {
+        let begin = Begin {
+            method: &self.head.method,
+            preconditions: &self.conditions,
+            observed,
+            authority: self.shared.config.authority,
+            nonce: ifmatch_store::nonce()?,
+            ttl: self.shared.config.write_timeout,
+        };
+        self.shared.driver.apply_in_turn(&self.key, &Command::Begin(begin)).await
+    }
+
+    fn problem(&self, refusal: &Refusal) -> Problem {
+        match refusal {
+            Refusal::PreconditionFailed { precondition, current } => {
+                Problem::precondition_failed(*precondition, current.as_ref())
+            }
+            Refusal::InFlight { deadline } => Problem::write_in_flight(self.shared.now().until(*deadline)),
+            Refusal::ProbeFirst | Refusal::Stale | Refusal::NotFound => {
+                Problem::write_in_flight(self.shared.config.patience)
+            }
+        }
+    }
+}

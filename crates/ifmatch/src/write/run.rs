@@ -1,0 +1,67 @@
+//! Running the handler: with the permit, without the conditions, until shortly before the deadline.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use http::header::{IF_MATCH, IF_NONE_MATCH};
+use http::{HeaderMap, Request, Response};
+use ifmatch_core::command::Grant;
+use ifmatch_core::date::Timestamp;
+use ifmatch_store::{Clock, Register};
+
+use super::Writing;
+use crate::asked;
+use crate::permit::Permit;
+use crate::shared::Inner;
+
+/// The longest time between the handler's end and that of its permit.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// How a handler ended.
+pub(crate) enum End<T, E> {
+    Answered(Response<T>),
+    Failed(E),
+    Panicked,
+    Cancelled,
+}
+
+impl<R: Register, C: Clock> Writing<R, C> {
+    /// Runs the inner service, and drops its future when its time is over.
+    pub(crate) async fn run<S, B>(&self, mut inner: S, grant: &Grant, body: B) -> End<S::Body, S::Error>
+    where
+        S: Inner<B>,
+    {
+        let deadline = self.handler_deadline(grant.deadline);
+        let mut head = self.head.clone();
+        strip_evaluated(&mut head.headers);
+        head.extensions.insert(Permit::new(grant, deadline));
+        let handler = AssertUnwindSafe(inner.run(Request::from_parts(head, body))).catch_unwind();
+        let limit = self.shared.driver.clock().sleep(self.shared.now().until(deadline));
+        match select(pin!(handler), pin!(limit)).await {
+            Either::Left((Ok(Ok(response)), _)) => End::Answered(response),
+            Either::Left((Ok(Err(error)), _)) => End::Failed(error),
+            Either::Left((Err(_), _)) => End::Panicked,
+            Either::Right(_) => End::Cancelled,
+        }
+    }
+
+    /// A tenth of its time earlier than the permit's end, so that the next writer meets no handler that still runs.
+    fn handler_deadline(&self, end: Timestamp) -> Timestamp {
+        let margin = (self.shared.config.write_timeout / 10).min(MARGIN);
+        Timestamp::from_micros(end.micros().saturating_sub(u64::try_from(margin.as_micros()).unwrap_or_default()))
+    }
+}
+
+/// Takes out the conditions, which the inner service might read differently: it does not know the tags. `*` speaks of
+/// no tag, and stays as a second check by a service that has one.
+fn strip_evaluated(headers: &mut HeaderMap) {
+    let kept = [IF_MATCH, IF_NONE_MATCH].map(|name| {
+        let value = headers.get(&name).filter(|value| value.as_bytes().trim_ascii() == b"*").cloned();
+        value.map(|value| (name, value))
+    });
+    asked::strip(headers);
+    headers.extend(kept.into_iter().flatten());
+}

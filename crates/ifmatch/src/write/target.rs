@@ -1,0 +1,143 @@
+//! Which resources a write has changed besides its target.
+
+use http::header::{CONTENT_LOCATION, HOST, LOCATION};
+use http::request::Parts;
+use http::{HeaderValue, Response, Uri};
+use ifmatch_store::Key;
+
+use crate::key::KeyExtractor;
+
+/// Other resources that a write has changed: put it into the extensions of the response.
+///
+/// What was known of them is forgotten. `Location` and `Content-Location` on the same host need not be repeated here.
+///
+/// ```
+/// use http::{Response, Uri};
+/// use ifmatch::AlsoChanged;
+///
+/// let mut response = Response::new(());
+/// response.extensions_mut().insert(AlsoChanged(vec![Uri::from_static("/documents")]));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlsoChanged(pub Vec<Uri>);
+
+/// The keys of the resources that a response names as changed, other than `target`.
+pub(crate) fn changed<T>(
+    keys: &dyn KeyExtractor,
+    target: &Key,
+    request: &Parts,
+    response: &Response<T>,
+) -> Vec<Key> {
+    let located = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.headers().get(name));
+    let named = response.extensions().get::<AlsoChanged>().into_iter().flat_map(|also| also.0.iter().cloned());
+    let uris = located.filter_map(|value| resolve(value, request)).chain(named);
+    let mut changed: Vec<Key> = uris.filter_map(|uri| key_of(keys, request, uri)).collect();
+    changed.retain(|key| key != target);
+    changed.sort_unstable();
+    changed.dedup();
+    changed
+}
+
+/// Whether a `Content-Location` names the request's own target.
+pub(crate) fn is_target(location: &HeaderValue, request: &Parts) -> bool {
+    resolve(location, request).is_some_and(|uri| {
+        uri.path() == request.uri.path() && uri.query() == request.uri.query()
+    })
+}
+
+fn key_of(keys: &dyn KeyExtractor, request: &Parts, uri: Uri) -> Option<Key> {
+    let mut head = request.clone();
+    head.uri = uri;
+    keys.key(&head).ok()
+}
+
+/// Resolves a reference on the same host (RFC 3986 §5.2); the fragment is dropped.
+fn resolve(location: &HeaderValue, request: &Parts) -> Option<Uri> {
+    let text = location.to_str().ok()?;
+    let text = text.split('#').next()?;
+    if let Some((_, rest)) = text.split_once("://") {
+        let (authority, _) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
+        return (host(request)?.eq_ignore_ascii_case(authority)).then(|| text.parse().ok())?;
+    }
+    if text.starts_with("//") || text.split_once(':').is_some_and(|(scheme, _)| !scheme.contains(['/', '?'])) {
+        return None;
+    }
+    let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+    let path = match path {
+        "" if query.is_none() => return Some(request.uri.clone()),
+        "" => request.uri.path().to_owned(),
+        path if path.starts_with('/') => without_dots(path),
+        path => {
+            let base = request.uri.path().rsplit_once('/').map_or("", |(base, _)| base);
+            without_dots(&format!("{base}/{path}"))
+        }
+    };
+    query.map_or(path.clone(), |query| format!("{path}?{query}")).parse().ok()
+}
+
+fn host(request: &Parts) -> Option<&str> {
+    match request.uri.authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => request.headers.get(HOST)?.to_str().ok(),
+    }
+}
+
+/// Removes the segments `.` and `..` (RFC 3986 §5.2.4) of a path that begins with a slash.
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split('/').skip(1) {
+        match segment {
+            "." => {}
+            ".." => drop(kept.pop()),
+            segment => kept.push(segment),
+        }
+    }
+    if path.ends_with("/.") || path.ends_with("/..") {
+        kept.push("");
+    }
+    format!("/{}", kept.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::key::PathKey;
+
+    fn request() -> Parts {
+        Request::post("/docs/list?x=1").header(HOST, "example.org").body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn references_on_the_same_host_are_resolved() {
+        let cases = [
+            ("/docs/7", Some("/docs/7")),
+            ("7", Some("/docs/7")),
+            ("./7#top", Some("/docs/7")),
+            ("../other/./7?a=b", Some("/other/7")),
+            ("http://EXAMPLE.org/docs/7", Some("/docs/7")),
+            ("https://example.org", Some("/")),
+            ("?y=2", None),
+            ("http://example.com/docs/7", None),
+            ("//example.com/docs/7", None),
+            ("mailto:a@b", None),
+        ];
+        let target = Key::new("/docs/list").unwrap();
+        for (location, expected) in cases {
+            let response = Response::builder().header(LOCATION, location).body(()).unwrap();
+            let changed = changed(&PathKey::new(), &target, &request(), &response);
+            let found: Vec<_> = changed.iter().map(Key::as_str).collect();
+            assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{location}");
+        }
+    }
+
+    #[test]
+    fn the_target_is_recognised_with_its_query() {
+        for (location, expected) in
+            [("list?x=1", true), ("/docs/list?x=1", true), ("/docs/list", false), ("list?x=2", false), ("", true)]
+        {
+            assert_eq!(is_target(&HeaderValue::from_static(location), &request()), expected, "{location}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! tower-http's `CompressionLayer`, inside and outside: no two codings ever have the same strong tag.
+
+use http::header::{CONTENT_ENCODING, ETAG, VARY};
+use ifmatch::ConditionalLayer;
+use ifmatch_core::digest::ContentHash;
+use tower::{Layer, ServiceBuilder};
+use tower_http::compression::CompressionLayer;
+
+use crate::support::{World, ask, request, send};
+
+const GZIP: (&str, &str) = ("accept-encoding", "gzip");
+
+fn text() -> String {
+    "the same line again and again\n".repeat(100)
+}
+
+fn world() -> World {
+    let world = World::with(&[("/a", &text())]);
+    world.respond("GET /a", "content-type", "text/plain");
+    world
+}
+
+/// Holds for both orders.
+macro_rules! check {
+    ($service:expr) => {{
+        let service = $service;
+        let plain = ask(&service, "GET /a", &[]).await;
+        let coded = ask(&service, "GET /a", &[GZIP]).await;
+        assert_eq!(plain.tag(), ContentHash::of(text().as_bytes()).content_tag().to_string());
+        assert_eq!(coded.headers[CONTENT_ENCODING], "gzip");
+        assert_ne!(coded.tag(), plain.tag());
+        assert_eq!(coded.headers[VARY], "accept-encoding");
+        // Each tag answers for its own coding only.
+        for (tag, accept, status) in [
+            (&plain.tag(), "identity", 304),
+            (&coded.tag(), "gzip", 304),
+            (&plain.tag(), "gzip", 200),
+            (&coded.tag(), "identity", 200),
+        ] {
+            let reply = ask(&service, "GET /a", &[("accept-encoding", accept), ("if-none-match", tag)]).await;
+            assert_eq!(reply.status.as_u16(), status, "{tag} for {accept}");
+            assert_eq!(reply.headers.get_all(VARY).iter().count(), 1);
+            assert_eq!(reply.headers[VARY], "accept-encoding");
+            if status == 304 {
+                assert_eq!((reply.headers[ETAG].to_str().unwrap(), reply.body.len()), (tag.as_str(), 0));
+            }
+        }
+        // A part of one coding is never joined to another.
+        let part = [("range", "bytes=0-3"), ("if-range", &coded.tag())];
+        assert_eq!(ask(&service, "GET /a", &part).await.status, 200);
+        // A write with either tag is a write to the same resource, once.
+        let fields = [("if-match", coded.tag()), ("accept-encoding", "gzip".to_owned())];
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert_eq!(send(&service, request("PUT /a", &fields, "two")).await.status, 204);
+        for tag in [plain.tag(), coded.tag()] {
+            assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "lost")).await.status, 412);
+        }
+    }};
+}
+
+#[tokio::test]
+async fn compression_inside() {
+    check!(ConditionalLayer::new().layer(CompressionLayer::new().layer(world())));
+}
+
+#[tokio::test]
+async fn compression_inside_with_authority() {
+    let layer = ConditionalLayer::builder().authoritative().build();
+    check!(layer.layer(CompressionLayer::new().layer(world())));
+}
+
+#[tokio::test]
+async fn compression_outside() {
+    let layer = ConditionalLayer::builder().behind_compression().build();
+    check!(ServiceBuilder::new().layer(CompressionLayer::new()).layer(layer).service(world()));
+}
+
+#[tokio::test]
+async fn compression_outside_with_authority() {
+    let layer = ConditionalLayer::builder().authoritative().behind_compression().build();
+    check!(ServiceBuilder::new().layer(CompressionLayer::new()).layer(layer).service(world()));
+}
+
+#[tokio::test]
+async fn a_resumed_download_outside_compression_gets_no_foreign_bytes() {
+    let layer = ConditionalLayer::builder().behind_compression().build();
+    let service = ServiceBuilder::new().layer(CompressionLayer::new()).layer(layer).service(world());
+    let (plain, coded) = (ask(&service, "GET /a", &[]).await.tag(), ask(&service, "GET /a", &[GZIP]).await.tag());
+    let resume = [GZIP, ("range", "bytes=5-9"), ("if-range", coded.as_str())];
+    let reply = ask(&service, "GET /a", &resume).await;
+    assert_eq!((reply.status.as_u16(), reply.tag()), (200, coded));
+    let resume = [GZIP, ("range", "bytes=5-9"), ("if-range", plain.as_str())];
+    let reply = ask(&service, "GET /a", &resume).await;
+    assert_eq!((reply.status.as_u16(), reply.tag()), (206, plain));
+    assert_eq!(&reply.body[..], &text().as_bytes()[5..=9]);
+}

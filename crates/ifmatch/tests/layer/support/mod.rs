@@ -1,0 +1,154 @@
+//! What the tests of the layer share: a clock that moves by hand, a register that fails on demand, and an inner service
+//! that stops, fails and changes when told.
+
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::ETAG;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::{BodyExt, Full};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_store::{Clock, Key, MemoryRegister, Register};
+use tokio::sync::watch;
+use tower::{Service, ServiceExt};
+
+mod world;
+
+pub(crate) use world::World;
+
+/// A clock that moves when told. Clones are the same clock.
+#[derive(Clone, Debug)]
+pub(crate) struct ManualClock(Arc<watch::Sender<u64>>);
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        // Half past some second in 2026.
+        Self(Arc::new(watch::Sender::new(1_790_000_000_500_000)))
+    }
+}
+
+impl ManualClock {
+    pub(crate) fn advance(&self, duration: Duration) {
+        self.0.send_modify(|now| *now += u64::try_from(duration.as_micros()).unwrap());
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(*self.0.borrow())
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        let until = self.now().saturating_add(duration).micros();
+        self.0.subscribe().wait_for(|now| *now >= until).await.unwrap();
+    }
+}
+
+/// A register that can be cut off. Clones are the same register.
+#[derive(Clone, Debug)]
+pub(crate) struct Cuttable {
+    register: Arc<MemoryRegister>,
+    cut: Arc<AtomicBool>,
+}
+
+impl Default for Cuttable {
+    fn default() -> Self {
+        Self { register: Arc::new(MemoryRegister::unbounded()), cut: Arc::default() }
+    }
+}
+
+impl Cuttable {
+    pub(crate) fn cut(&self, cut: bool) {
+        self.cut.store(cut, Ordering::SeqCst);
+    }
+
+    fn check(&self) -> Result<(), RegisterError> {
+        if self.cut.load(Ordering::SeqCst) { Err(RegisterErrorKind::Unavailable.into()) } else { Ok(()) }
+    }
+}
+
+impl Register for Cuttable {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.check()?;
+        self.register.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.check()?;
+        self.register.compare_and_swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.check()?;
+        self.register.scan(scan).await
+    }
+}
+
+/// A response, read to its end.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+impl Reply {
+    /// The tag, which must be there.
+    pub(crate) fn tag(&self) -> String {
+        self.header(ETAG.as_str()).unwrap_or_else(|| panic!("no ETag in {self:?}"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        self.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
+    }
+
+    pub(crate) fn problem(&self) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        let kind = text.split("urn:ifmatch:problem:").nth(1).unwrap_or_else(|| panic!("no problem: {self:?}"));
+        kind.split('"').next().unwrap().to_owned()
+    }
+}
+
+/// A request from a line such as `PUT /a`, header fields and a body.
+pub(crate) fn request(line: &str, fields: &[(&str, &str)], body: &str) -> Request<Full<Bytes>> {
+    let (method, uri) = line.split_once(' ').unwrap();
+    let mut request = Request::builder().method(method).uri(uri);
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    request.body(Full::from(body.to_owned())).unwrap()
+}
+
+/// Sends a request and reads the response.
+pub(crate) async fn send<S, T>(service: &S, request: Request<Full<Bytes>>) -> Reply
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<T>, Error: std::fmt::Debug> + Clone,
+    T: Body<Data: Send, Error: std::fmt::Debug>,
+{
+    let response = service.clone().oneshot(request).await.unwrap();
+    let (head, body) = response.into_parts();
+    let read = body.collect().await.unwrap();
+    let trailers = read.trailers().cloned();
+    Reply { status: head.status, headers: head.headers, body: read.to_bytes(), trailers }
+}
+
+/// Sends a request without a body.
+pub(crate) async fn ask<S, T>(service: &S, line: &str, fields: &[(&str, &str)]) -> Reply
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<T>, Error: std::fmt::Debug> + Clone,
+    T: Body<Data: Send, Error: std::fmt::Debug>,
+{
+    send(service, request(line, fields, "")).await
+}
