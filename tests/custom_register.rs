@@ -1,0 +1,13 @@
+//! The example's register passes the suite that every register must pass.
+
+use ifmatch_store::conformance::{self, Traits};
+
+#[path = "../examples/custom_register.rs"]
+pub mod custom_register;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conforms() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let register = custom_register::FolderRegister::open(folder.path()).expect("a register");
+    conformance::run(register, Traits::default().with_race(8, 5)).await;
+}
