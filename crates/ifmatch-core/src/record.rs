@@ -192,6 +192,16 @@ impl RequestId {
         id.copy_from_slice(&ContentHash::of(&text).as_bytes()[..16]);
         Self(id)
     }
+
+    /// The identity's bytes, for a store that keeps it beside what the request wrote.
+    ///
+    /// ```
+    /// # use ifmatch_core::record::RequestId;
+    /// assert_ne!(RequestId::of(&[b"a"]).as_bytes(), RequestId::of(&[b"b"]).as_bytes());
+    /// ```
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
 }
 
 /// The answer to a write that was carried out, kept so that a retry of it gets the same answer.
