@@ -1,0 +1,84 @@
+//! What an object store's errors mean.
+
+use std::error::Error as StdError;
+use std::io;
+
+use object_store::Error;
+
+use crate::store::{StoreError, StoreErrorKind};
+
+/// What is known of a write that failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The object is no longer what it was: look again.
+    Changed,
+    /// The write did not take effect.
+    Definite(StoreError),
+    /// The write may have taken effect, or may still do so.
+    Unknown(StoreError),
+}
+
+/// Why a write failed.
+pub(super) fn of_write(error: Error) -> Failure {
+    match error {
+        Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. } => Failure::Changed,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } | Error::NotFound { .. } => {
+            Failure::Definite(StoreError::new(StoreErrorKind::Unavailable, error))
+        }
+        Error::NotImplemented { .. } | Error::NotSupported { .. } | Error::InvalidPath { .. } => {
+            Failure::Definite(StoreError::new(StoreErrorKind::Unsupported, error))
+        }
+        // A refusal by the server (4xx) is among these too: the crate does not let it be told from a lost answer.
+        other => match io_kind(&other).and_then(of_io) {
+            Some(kind) => Failure::Definite(StoreError::new(kind, other)),
+            None => Failure::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, other)),
+        },
+    }
+}
+
+/// Why a read failed.
+pub(super) fn of_read(error: Error) -> StoreError {
+    let kind = match &error {
+        Error::InvalidPath { .. } | Error::NotSupported { .. } | Error::NotImplemented { .. } => {
+            StoreErrorKind::Unsupported
+        }
+        _ if is_bad_name(&error) => StoreErrorKind::Unsupported,
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::new(kind, error)
+}
+
+/// Whether the error says that there is no such object. In a folder, `a/b` does not exist either while `a` is a file.
+pub(super) fn is_absence(error: &Error) -> bool {
+    let not_a_folder = matches!(io_kind(error), Some(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory));
+    matches!(error, Error::NotFound { .. }) || not_a_folder
+}
+
+/// What a file system's refusal means.
+fn of_io(kind: io::ErrorKind) -> Option<StoreErrorKind> {
+    use io::ErrorKind as Io;
+    match kind {
+        Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => Some(StoreErrorKind::Full),
+        Io::NotADirectory | Io::IsADirectory | Io::AlreadyExists | Io::InvalidFilename | Io::InvalidInput => {
+            Some(StoreErrorKind::Unsupported)
+        }
+        Io::PermissionDenied | Io::ReadOnlyFilesystem | Io::NotFound => Some(StoreErrorKind::Unavailable),
+        _ => None,
+    }
+}
+
+fn is_bad_name(error: &Error) -> bool {
+    matches!(io_kind(error), Some(io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput))
+}
+
+/// The kind of the file system's error behind an error.
+fn io_kind(error: &Error) -> Option<io::ErrorKind> {
+    let mut source = error.source();
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(error.kind());
+        }
+        source = error.source();
+    }
+    None
+}

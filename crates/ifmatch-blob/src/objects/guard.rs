@@ -1,0 +1,136 @@
+//! Whose turn it is to write: the permit around every change of an object.
+
+use std::future::Future;
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Outcome, Refusal};
+use ifmatch_core::precondition::{Preconditions, Verdict};
+use ifmatch_core::record::{Token, Variant};
+use ifmatch_store::register::{RegisterError, RegisterErrorKind};
+use ifmatch_store::{DriverError, Key, nonce};
+use tokio::time::timeout;
+
+use super::Shared;
+use super::attributes::Current;
+use crate::name::BlobPath;
+use crate::store::{StoreError, StoreErrorKind};
+
+/// How long a permit lasts, should this process end before it gives it back.
+const TTL: Duration = Duration::from_mins(1);
+/// How long the work under a permit may take. It ends well before the permit does.
+const WORK: Duration = Duration::from_secs(45);
+/// How long a request whose answer was lost may still take effect, on a store without conditions.
+pub(super) const GRACE: Duration = Duration::from_secs(15);
+
+/// How the work under a permit ended.
+pub(super) enum Ending<T> {
+    /// It took effect.
+    Done(T, Content),
+    /// It did not.
+    Refused(StoreError),
+    /// Nobody knows. It may still take effect within the time given.
+    Unknown(StoreError, Duration),
+}
+
+impl Shared {
+    /// Does something to a blob while no other writer of the register does.
+    ///
+    /// The permit comes first, and what is there is looked at under it: so nothing that was seen can be out of date
+    /// because of our own writers.
+    pub(super) async fn guarded<T>(
+        &self,
+        blob: &BlobPath,
+        method: &Method,
+        work: impl Future<Output = Ending<T>>,
+    ) -> Result<T, StoreError> {
+        let key = Key::new(format!("b/{}/{}", blob.container, blob.name))
+            .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+        let token = self.begin(&key, method).await?;
+        let (result, command) = match timeout(WORK, work).await {
+            Ok(Ending::Done(value, content)) => (Ok(value), Command::Commit(Commit { token, content })),
+            Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
+            Ok(Ending::Unknown(error, grace)) => (Err(error), Command::Doubt(Doubt { token, grace })),
+            Err(elapsed) => {
+                let error = StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed);
+                (Err(error), Command::Doubt(Doubt { token, grace: GRACE }))
+            }
+        };
+        // The object store knows the version. All that is lost with the permit's end is its early return.
+        if let Err(error) = self.driver.apply(&key, &command).await {
+            tracing::warn!(%key, %error, "a permit could not be given back, it ends by itself");
+        }
+        result
+    }
+
+    async fn begin(&self, key: &Key, method: &Method) -> Result<Token, StoreError> {
+        let begin = Begin {
+            method,
+            preconditions: &Preconditions::default(),
+            observed: None,
+            authority: Authority::Resource,
+            nonce: nonce().map_err(of_register)?,
+            ttl: TTL,
+        };
+        match self.driver.apply_in_turn(key, &Command::Begin(begin)).await.map_err(of_driver)?.outcome {
+            Outcome::Granted(grant) => Ok(grant.token),
+            Outcome::Refused(Refusal::InFlight { deadline }) => {
+                Err(StoreErrorKind::InFlight { retry_after: self.driver.now().until(deadline) }.into())
+            }
+            other => Err(StoreError::new(StoreErrorKind::Unavailable, format!("no permit to write: {other:?}"))),
+        }
+    }
+
+    /// Waits until the version that is about to be replaced has lasted for the store's tick.
+    ///
+    /// What it leaves free is then used by a version with a later time: tags that are made of a time do not come again.
+    pub(super) async fn outlast(&self, current: Option<&Current>) {
+        let tick = self.backing.tick;
+        let Some(current) = current.filter(|_| !tick.is_zero()) else { return };
+        let now = i64::try_from(self.driver.now().micros()).unwrap_or(i64::MAX);
+        let age = u64::try_from(now.saturating_sub(current.written)).unwrap_or_default();
+        tokio::time::sleep(tick.saturating_sub(Duration::from_micros(age))).await;
+    }
+}
+
+/// What the record says of a version.
+pub(super) fn content(current: &crate::store::Written) -> Content {
+    match &current.tag {
+        Some(tag) => Content::Tagged { variant: Variant::only(), tag: tag.clone() },
+        None => Content::Unknown,
+    }
+}
+
+/// Whether the conditions hold of what is there.
+pub(super) fn check(
+    method: &Method,
+    preconditions: &Preconditions,
+    current: Option<&Current>,
+) -> Result<(), StoreError> {
+    let validators = current.map(|current| current.info.validators());
+    match preconditions.evaluate(method, validators.as_ref()) {
+        Verdict::Proceed | Verdict::NotModified => Ok(()),
+        Verdict::Failed(precondition) => {
+            let current = current.and_then(|current| current.info.tag.clone());
+            Err(StoreErrorKind::PreconditionFailed { precondition, current }.into())
+        }
+    }
+}
+
+/// What a register's failure means, where nothing was written yet.
+pub(super) fn of_register(error: RegisterError) -> StoreError {
+    let kind = match error.kind() {
+        RegisterErrorKind::Full => StoreErrorKind::Full,
+        RegisterErrorKind::Unreadable => StoreErrorKind::Unreadable,
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::new(kind, error)
+}
+
+/// What a driver's failure means, where nothing was written yet.
+pub(super) fn of_driver(error: DriverError) -> StoreError {
+    match error {
+        DriverError::Register(error) => of_register(error),
+        other => StoreError::new(StoreErrorKind::Unavailable, other),
+    }
+}

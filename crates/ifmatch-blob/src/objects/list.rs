@@ -1,0 +1,102 @@
+//! Listings, in the order of the names' bytes also where the store lists in another one.
+
+use std::collections::BTreeSet;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
+
+use super::container::is_asked_for;
+use super::{Shared, failure};
+use crate::name::{BlobName, BlobPath, ContainerName};
+use crate::store::{BlobEntry, ListQuery, Page, StoreError};
+
+/// How many objects are looked at at the same time.
+const LOOKS: usize = 16;
+
+impl Shared {
+    /// Lists the blobs of a container. None: there is no such container.
+    ///
+    /// A store's listing lacks the metadata that is part of a blob's tag. Each object in the page is therefore looked
+    /// at by itself: a tag in a listing is one that can be used in a condition.
+    pub(super) async fn list(
+        &self,
+        container: &ContainerName,
+        query: &ListQuery,
+    ) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        let mut names = self.names(container, query).await?;
+        if names.is_empty() && !self.exists(container).await? {
+            return Ok(None);
+        }
+        let more = names.len() > query.limit;
+        names.truncate(query.limit);
+        let next = names.last().filter(|_| more).map(|last| last.as_str().to_owned());
+        let entries: Vec<Option<BlobEntry>> = stream::iter(names.into_iter().map(|name| self.entry(container, name)))
+            .buffered(LOOKS)
+            .try_collect()
+            .await?;
+        Ok(Some(Page { items: entries.into_iter().flatten().collect(), next }))
+    }
+
+    /// What is known of one blob in a listing. None: it is gone by now.
+    async fn entry(&self, container: &ContainerName, name: BlobName) -> Result<Option<BlobEntry>, StoreError> {
+        let blob = BlobPath { container: container.clone(), name };
+        let current = self.look(&self.location(&blob)?).await?;
+        Ok(current.map(|current| BlobEntry { name: blob.name, info: current.info }))
+    }
+
+    /// The first names that were asked for, one more than the page holds. Memory use depends on the page only.
+    async fn names(&self, container: &ContainerName, query: &ListQuery) -> Result<Vec<BlobName>, StoreError> {
+        let folder = self.folder(container);
+        // Stores list by whole segments: the one that the prefix breaks off in is filtered here.
+        let within = match query.prefix.rsplit_once('/').map(|(segments, _)| segments) {
+            Some(segments) => match Path::parse(format!("{folder}/{segments}")) {
+                Ok(within) => within,
+                Err(_) => return Ok(Vec::new()),
+            },
+            None => folder.clone(),
+        };
+        let offset = query.after.as_ref().and_then(|after| Path::parse(format!("{folder}/{after}")).ok());
+        let mut listed = match &offset {
+            Some(offset) => self.backing.objects.list_with_offset(Some(&within), offset),
+            None => self.backing.objects.list(Some(&within)),
+        };
+        let wanted = query.limit.saturating_add(1);
+        let mut first: BTreeSet<BlobName> = BTreeSet::new();
+        loop {
+            let location = match listed.try_next().await {
+                Ok(Some(meta)) => meta.location,
+                Ok(None) => break,
+                Err(error) if failure::is_absence(&error) => break,
+                Err(error) => return Err(failure::of_read(error)),
+            };
+            let Some(name) = name_of(&location, &folder).filter(|name| is_asked_for(query, name.as_str())) else {
+                continue;
+            };
+            first.insert(name);
+            if first.len() > wanted {
+                first.pop_last();
+            }
+            if self.backing.ordered && first.len() == wanted {
+                break;
+            }
+        }
+        Ok(first.into_iter().collect())
+    }
+
+    async fn exists(&self, container: &ContainerName) -> Result<bool, StoreError> {
+        if self.is_remembered(container).await? {
+            return Ok(true);
+        }
+        match self.backing.objects.list(Some(&self.folder(container))).try_next().await {
+            Ok(first) => Ok(first.is_some()),
+            Err(error) if failure::is_absence(&error) => Ok(false),
+            Err(error) => Err(failure::of_read(error)),
+        }
+    }
+}
+
+/// The blob that an object is; none if it has a name that no blob can have.
+fn name_of(location: &Path, folder: &Path) -> Option<BlobName> {
+    let name = location.as_ref().strip_prefix(folder.as_ref())?.strip_prefix('/')?;
+    BlobName::new(name).ok()
+}

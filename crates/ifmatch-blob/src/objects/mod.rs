@@ -1,0 +1,183 @@
+//! Blobs as objects of another store, under their own names: S3, Azure Blob Storage, Google Cloud Storage, a folder,
+//! or memory, all through the crate [`object_store`].
+//!
+//! The blob `/photos/2026/cat.jpg` is the object `photos/2026/cat.jpg`, below the prefix if there is one. Objects that are
+//! there already are therefore blobs, and other programs can read what is written here.
+//!
+//! # Writes
+//! The writers of one blob take turns by a permit in the register. Under the permit the object is looked at, the
+//! request's conditions are evaluated against what was seen, and the object is written on the condition that it
+//! is still the same, where the store has such a condition ([`Capability`]; [`ObjectBlobs::open`] tries it out). So no
+//! update is lost between our own writers on any store, nor between them and others on a store with conditions. The
+//! condition goes along with unconditional writes too: a request that the network delays can then never replace a
+//! version that came after it.
+//!
+//! Each object carries the number of the write that made it, where the store keeps metadata. It is part of the
+//! blob's tag, which so changes with every write even where the store's own tag is a hash. And it tells, after an error
+//! or a retry, whether a write took effect.
+//!
+//! # Limits
+//! - The crate has no conditional deletion and no conditional end of a multipart upload. The version is compared
+//!   right before; a writer who bypasses us can come in between.
+//! - A store that keeps no metadata (a folder) loses header fields, and cannot recognise the retry of a request.
+//! - With a register in memory, an empty container is forgotten when the process ends.
+//!
+//! ```
+//! use ifmatch_blob::objects::{Backing, ObjectBlobs};
+//! use ifmatch_store::{AnyRegister, MemoryRegister};
+//!
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let backing = Backing::from_url("memory://", [])?;
+//! let blobs = ObjectBlobs::open(backing, AnyRegister::new(MemoryRegister::with_capacity(10_000))).await?;
+//! assert!(blobs.capability().is_native());
+//! # Ok::<(), ifmatch_blob::objects::OpenError>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use ifmatch_store::{AnyRegister, Driver};
+use object_store::path::Path;
+use object_store::{GetOptions, GetResult, ObjectStoreExt};
+
+use crate::name::{BlobPath, ContainerName};
+use crate::store::{
+    BlobEntry, BlobStore, ContainerEntry, Delete, ListQuery, Opened, Page, Put, Reading, StoreError, StoreErrorKind,
+    Written,
+};
+
+use attributes::Current;
+pub use backing::Backing;
+pub use open_error::{OpenError, OpenErrorKind};
+pub use probe::{Capability, Support};
+
+mod attributes;
+mod backing;
+#[cfg_attr(not(feature = "cloud"), path = "cloud_absent.rs")]
+mod cloud;
+mod container;
+mod failure;
+mod guard;
+mod list;
+mod multipart;
+mod open_error;
+mod probe;
+mod read;
+mod spool;
+mod write;
+
+/// A [`BlobStore`] on an object store. Cheap to clone.
+#[derive(Clone)]
+pub struct ObjectBlobs {
+    shared: Arc<Shared>,
+}
+
+/// What all parts work with.
+struct Shared {
+    backing: Backing,
+    capability: Capability,
+    driver: Driver<AnyRegister>,
+}
+
+impl ObjectBlobs {
+    /// Opens an object store, and tries out with an object of its own whether the store honours conditions.
+    ///
+    /// The register says whose turn it is to write. One in memory suffices for one process. Processes that write to
+    /// the same objects of a store without conditions must share one.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::Unusable`] if the store cannot be reached or cannot be written to.
+    pub async fn open(backing: Backing, register: AnyRegister) -> Result<Self, OpenError> {
+        let driver = Driver::new(register);
+        let capability = probe::probe(&backing).await?;
+        tracing::info!(store = %backing.objects, ?capability, "tried out the store's conditions");
+        if !capability.is_native() {
+            tracing::warn!(
+                store = %backing.objects,
+                "the store does not honour conditions: writers who bypass this server can cause lost updates"
+            );
+        }
+        Ok(Self { shared: Arc::new(Shared { backing, capability, driver }) })
+    }
+
+    /// What the store was found to do.
+    pub fn capability(&self) -> Capability {
+        self.shared.capability
+    }
+}
+
+impl fmt::Debug for ObjectBlobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.shared;
+        f.debug_struct("ObjectBlobs")
+            .field("backing", &shared.backing)
+            .field("capability", &shared.capability)
+            .finish_non_exhaustive()
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl BlobStore for ObjectBlobs {
+    async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        self.shared.read(blob, reading).await
+    }
+
+    async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
+        Shared::put(&self.shared, blob, put).await
+    }
+
+    async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+        Shared::delete(&self.shared, blob, delete).await
+    }
+
+    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        self.shared.list(container, query).await
+    }
+
+    async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+        self.shared.containers(query).await
+    }
+}
+
+impl Shared {
+    /// Where a blob is.
+    fn location(&self, blob: &BlobPath) -> Result<Path, StoreError> {
+        let path = format!("{}/{}/{}", self.backing.prefix, blob.container, blob.name);
+        let path = Path::parse(path).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+        if (self.backing.is_reserved)(&path) {
+            let why = "the store keeps names for itself that end in '#' and digits";
+            return Err(StoreError::new(StoreErrorKind::Unsupported, why));
+        }
+        Ok(path)
+    }
+
+    /// Where the blobs of a container are.
+    fn folder(&self, container: &ContainerName) -> Path {
+        self.backing.prefix.clone().join(container.as_str())
+    }
+
+    /// Asks for an object. None: there is none.
+    async fn get(&self, location: &Path, options: GetOptions) -> Result<Option<(GetResult, Current)>, StoreError> {
+        match self.backing.objects.get_opts(location, options).await {
+            Ok(result) => {
+                let current = Current::new(&result.meta, &result.attributes);
+                Ok(Some((result, current)))
+            }
+            Err(error) if failure::is_absence(&error) => Ok(None),
+            Err(error) => Err(failure::of_read(error)),
+        }
+    }
+
+    /// What is known of an object now. None: there is none.
+    async fn look(&self, location: &Path) -> Result<Option<Current>, StoreError> {
+        let found = self.get(location, GetOptions::new().with_head(true)).await?;
+        Ok(found.map(|(_, current)| current))
+    }
+
+    /// Deletes an object.
+    async fn remove(&self, location: &Path) -> object_store::Result<()> {
+        self.backing.objects.delete(location).await
+    }
+}

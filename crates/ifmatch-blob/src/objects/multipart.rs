@@ -1,0 +1,86 @@
+//! Large bodies: parts that go to the store while more comes in, and become an object all at once.
+
+use std::fmt;
+
+use object_store::path::Path;
+use object_store::{Attributes, Error, MultipartUpload, ObjectStore, PutMultipartOptions, PutPayload, PutResult};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::failure::{self, Failure};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// A multipart upload. It is aborted at the store unless it is completed.
+pub(super) struct Multipart {
+    upload: Option<Box<dyn MultipartUpload>>,
+    /// The part on its way: one at a time, while the next one is taken in.
+    part: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Multipart {
+    pub(super) async fn begin(
+        objects: &dyn ObjectStore,
+        location: &Path,
+        attributes: Attributes,
+    ) -> Result<Self, StoreError> {
+        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+        let upload = objects.put_multipart_opts(location, options).await.map_err(unwritten)?;
+        Ok(Self { upload: Some(upload), part: None })
+    }
+
+    /// Sends a part, once the one before has arrived. An empty one is none.
+    pub(super) async fn send(&mut self, payload: PutPayload) -> Result<(), StoreError> {
+        self.flush().await?;
+        if let Some(upload) = self.upload.as_mut().filter(|_| payload.content_length() > 0) {
+            self.part = Some(tokio::spawn(upload.put_part(payload)));
+        }
+        Ok(())
+    }
+
+    /// Waits until all parts have arrived.
+    pub(super) async fn flush(&mut self) -> Result<(), StoreError> {
+        match self.part.take() {
+            Some(part) => part.await.map_err(Error::from).flatten().map_err(unwritten),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the parts an object. An error of which nobody knows what it means leaves the parts at the store.
+    pub(super) async fn complete(&mut self) -> Result<PutResult, Error> {
+        let Some(mut upload) = self.upload.take() else {
+            let source = "the upload has ended".into();
+            return Err(Error::Generic { store: "multipart", source });
+        };
+        upload.complete().await
+    }
+}
+
+impl Drop for Multipart {
+    fn drop(&mut self) {
+        let (Some(mut upload), Ok(runtime)) = (self.upload.take(), Handle::try_current()) else { return };
+        let part = self.part.take();
+        runtime.spawn(async move {
+            if let Some(part) = part {
+                let _arrived = part.await;
+            }
+            if let Err(error) = upload.abort().await {
+                tracing::warn!(%error, "the parts of an upload that was given up are still at the store");
+            }
+        });
+    }
+}
+
+impl fmt::Debug for Multipart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Multipart").field("upload", &self.upload).finish_non_exhaustive()
+    }
+}
+
+/// A failure before the parts became an object: nothing was changed.
+fn unwritten(error: Error) -> StoreError {
+    match failure::of_write(error) {
+        Failure::Definite(error) => error,
+        Failure::Unknown(error) => StoreError::new(StoreErrorKind::Unavailable, error),
+        Failure::Changed => StoreErrorKind::Unavailable.into(),
+    }
+}

@@ -1,0 +1,268 @@
+//! Writing and deleting objects on the condition that they are still what they were.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_core::command::Content;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_store::nonce;
+use object_store::path::Path;
+use object_store::{Attributes, PutMode, PutOptions, PutPayload, PutResult};
+
+use super::attributes::{Current, Stamp, tag};
+use super::failure::{self, Failure};
+use super::guard::{Ending, GRACE, check, content, of_register};
+use super::multipart::Multipart;
+use super::probe::Support;
+use super::spool::{Promise, Spool};
+use super::{Shared, guard};
+use crate::headers::BlobHeaders;
+use crate::name::BlobPath;
+use crate::store::{Delete, Put, StoreError, StoreErrorKind, Written};
+
+/// How often a write is tried when others, who bypass us, change the object each time.
+const TRIES: u32 = 8;
+/// The pause before another try, times the number of tries so far.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A write whose body is complete.
+#[derive(Debug)]
+struct Job {
+    blob: BlobPath,
+    location: Path,
+    preconditions: Preconditions,
+    headers: BlobHeaders,
+    stamp: Stamp,
+    hash: ContentHash,
+}
+
+/// The bytes of a write.
+#[derive(Debug)]
+enum Body {
+    /// Sent in one request, together with its condition.
+    Whole(PutPayload),
+    /// At the store already, in parts; yet to be put together.
+    Parts(Multipart),
+}
+
+impl Shared {
+    /// Writes an object.
+    ///
+    /// The conditions are evaluated before the body is taken, to spare the client, and again under the permit. Once the
+    /// body is complete, the write goes on in a task of its own: a client that leaves does not leave a permit behind.
+    pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
+        let location = this.location(blob)?;
+        let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
+        let before = this.look(&location).await?;
+        if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
+            check(&Method::PUT, &put.preconditions, before.as_ref())?;
+        }
+        let promise = Promise::of(&put);
+        let write = format!("{:016x}", nonce().map_err(of_register)?);
+        let mut stamp = Stamp { write, hash: promise.digest(), request };
+        let mut spool = Spool::new(put.body, &promise)?;
+        let first = spool.part().await?;
+        let (body, hash) = if first.last {
+            let hash = spool.finish()?;
+            stamp.hash = Some(hash);
+            (Body::Whole(first.payload), hash)
+        } else {
+            // Whether the request created the blob is not known yet: a retry of it cannot be answered.
+            stamp.request = None;
+            let attributes = this.attributes(&put.headers, &stamp, false);
+            let mut parts = Multipart::begin(&*this.backing.objects, &location, attributes).await?;
+            parts.send(first.payload).await?;
+            loop {
+                let part = spool.part().await?;
+                parts.send(part.payload).await?;
+                if part.last {
+                    break;
+                }
+            }
+            let hash = spool.finish()?;
+            parts.flush().await?;
+            (Body::Parts(parts), hash)
+        };
+        let (preconditions, headers) = (put.preconditions, put.headers);
+        let job = Job { blob: blob.clone(), location, preconditions, headers, stamp, hash };
+        let this = Arc::clone(this);
+        in_a_task(async move { this.commit(job, body).await }).await
+    }
+
+    /// Deletes an object. There is no condition for it to go with: it is compared right before, under the permit.
+    pub(super) async fn delete(this: &Arc<Self>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+        let location = this.location(blob)?;
+        let (this, blob) = (Arc::clone(this), blob.clone());
+        let work = async move {
+            let work = this.delete_current(&location, &delete.preconditions);
+            this.guarded(&blob, &Method::DELETE, work).await
+        };
+        in_a_task(work).await
+    }
+
+    async fn delete_current(&self, location: &Path, preconditions: &Preconditions) -> Ending<()> {
+        let current = match self.look(location).await {
+            Ok(Some(current)) => current,
+            Ok(None) => return Ending::Refused(StoreErrorKind::NotFound.into()),
+            Err(error) => return Ending::Refused(error),
+        };
+        if let Err(error) = check(&Method::DELETE, preconditions, Some(&current)) {
+            return Ending::Refused(error);
+        }
+        self.outlast(Some(&current)).await;
+        match self.remove(location).await {
+            Ok(()) => Ending::Done((), Content::Absent),
+            Err(error) if failure::is_absence(&error) => Ending::Refused(StoreErrorKind::NotFound.into()),
+            Err(error) => match failure::of_write(error) {
+                Failure::Changed => Ending::Refused(contended()),
+                Failure::Definite(error) => Ending::Refused(error),
+                Failure::Unknown(error) => Ending::Unknown(error, GRACE),
+            },
+        }
+    }
+
+    async fn commit(&self, job: Job, mut body: Body) -> Result<Written, StoreError> {
+        let written = self.guarded(&job.blob, &Method::PUT, self.write(&job, &mut body)).await?;
+        // A container that has blobs exists without being remembered.
+        if let Err(error) = self.remember(&job.blob.container).await {
+            tracing::warn!(container = %job.blob.container, %error, "the container is forgotten once it is empty");
+        }
+        Ok(written)
+    }
+
+    async fn write(&self, job: &Job, body: &mut Body) -> Ending<Written> {
+        let mut created = false;
+        for tries in 0..=TRIES {
+            tokio::time::sleep(PAUSE * tries).await;
+            let current = match self.look(&job.location).await {
+                Ok(current) => current,
+                Err(error) if tries == 0 => return Ending::Refused(error),
+                Err(error) => return Ending::Unknown(lost(error), self.grace()),
+            };
+            if let Some(written) = current.as_ref().and_then(|current| job.answered_by(current, created)) {
+                let content = content(&written);
+                return Ending::Done(written, content);
+            }
+            if let Err(error) = check(&Method::PUT, &job.preconditions, current.as_ref()) {
+                return Ending::Refused(error);
+            }
+            if tries == TRIES {
+                break;
+            }
+            self.outlast(current.as_ref()).await;
+            created = current.is_none();
+            match self.send(job, body, current.as_ref()).await {
+                Ok(result) => return self.done(job, &result, created),
+                Err(error) => match failure::of_write(error) {
+                    Failure::Changed => {}
+                    Failure::Definite(error) => return Ending::Refused(error),
+                    Failure::Unknown(error) => return self.find_out(job, created, error).await,
+                },
+            }
+        }
+        Ending::Refused(contended())
+    }
+
+    /// Sends the write, with the condition that the object is still what was seen.
+    async fn send(&self, job: &Job, body: &mut Body, current: Option<&Current>) -> object_store::Result<PutResult> {
+        match body {
+            Body::Whole(payload) => {
+                let attributes = self.attributes(&job.headers, &job.stamp, current.is_none());
+                let options = PutOptions { mode: self.mode(current), attributes, ..PutOptions::default() };
+                self.backing.objects.put_opts(&job.location, payload.clone(), options).await
+            }
+            Body::Parts(parts) => parts.complete().await,
+        }
+    }
+
+    fn mode(&self, current: Option<&Current>) -> PutMode {
+        match current {
+            None if self.capability.create == Support::Native => PutMode::Create,
+            Some(Current { version, .. }) if self.capability.update == Support::Native && version.e_tag.is_some() => {
+                PutMode::Update(version.clone())
+            }
+            _ => PutMode::Overwrite,
+        }
+    }
+
+    fn attributes(&self, headers: &BlobHeaders, stamp: &Stamp, created: bool) -> Attributes {
+        if self.capability.metadata {
+            stamp.attributes(headers, self.backing.naming, created)
+        } else {
+            Attributes::default()
+        }
+    }
+
+    fn done(&self, job: &Job, result: &PutResult, created: bool) -> Ending<Written> {
+        let write = self.capability.metadata.then_some(&*job.stamp.write);
+        let written = Written {
+            tag: tag(result.e_tag.as_deref(), write),
+            last_modified: self.driver.now().last_modified(),
+            hash: Some(job.hash),
+            created,
+        };
+        let content = content(&written);
+        Ending::Done(written, content)
+    }
+
+    /// Looks whether a write whose answer was lost took effect.
+    async fn find_out(&self, job: &Job, created: bool, error: StoreError) -> Ending<Written> {
+        let found = self.look(&job.location).await.ok().flatten();
+        match found.and_then(|current| job.answered_by(&current, created)) {
+            Some(written) => {
+                let content = content(&written);
+                Ending::Done(written, content)
+            }
+            None => Ending::Unknown(error, self.grace()),
+        }
+    }
+
+    /// How long a write whose answer was lost may come true over later ones: not at all where it carries a condition.
+    fn grace(&self) -> Duration {
+        if self.capability.is_native() { Duration::ZERO } else { guard::GRACE }
+    }
+}
+
+impl Job {
+    /// The answer, if what is there was made by this very write, or by an earlier try of the same request.
+    fn answered_by(&self, current: &Current, created: bool) -> Option<Written> {
+        let same_write = current.write.as_ref() == Some(&self.stamp.write);
+        let same_request = is_from(current, self.stamp.request.as_deref()) && current.info.hash == Some(self.hash);
+        let created = match &current.origin {
+            Some(origin) if same_request => origin.created,
+            _ => created,
+        };
+        (same_write || same_request).then(|| Written {
+            tag: current.info.tag.clone(),
+            last_modified: current.info.last_modified,
+            hash: Some(self.hash),
+            created,
+        })
+    }
+}
+
+/// Whether the object was made by the request of this name.
+fn is_from(current: &Current, request: Option<&str>) -> bool {
+    request.is_some() && current.origin.as_ref().map(|origin| &*origin.request) == request
+}
+
+/// Runs to the end whatever becomes of the caller.
+async fn in_a_task<T: Send + 'static>(
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::spawn(work).await {
+        Ok(result) => result,
+        Err(error) => Err(StoreError::new(StoreErrorKind::OutcomeUnknown, error)),
+    }
+}
+
+fn contended() -> StoreError {
+    StoreErrorKind::InFlight { retry_after: Duration::from_secs(1) }.into()
+}
+
+/// An error of a look after a try: the try may have taken effect.
+fn lost(error: StoreError) -> StoreError {
+    StoreError::new(StoreErrorKind::OutcomeUnknown, error)
+}

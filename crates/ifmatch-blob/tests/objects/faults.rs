@@ -1,0 +1,159 @@
+//! An object store that does what a test tells it to before and after each write.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
+};
+
+/// What happens to one write.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// Somebody else writes this just before.
+    Foreign(&'static str),
+    /// Somebody else deletes the object just before.
+    ForeignDeletion,
+    /// The write is carried out, and the answer is lost.
+    LostAnswer,
+    /// The write is carried out, and tried again since the answer was lost.
+    Retried,
+    /// The write is not carried out, and nobody can tell.
+    LostRequest,
+    /// The write is not carried out, and never ends.
+    Stuck,
+}
+
+/// An object store with faults.
+#[derive(Debug)]
+pub(crate) struct Faulty {
+    inner: Arc<dyn ObjectStore>,
+    /// Whether conditions are accepted and ignored.
+    ignores_conditions: bool,
+    faults: Mutex<Vec<Fault>>,
+    log: Mutex<Vec<&'static str>>,
+}
+
+impl Faulty {
+    pub(crate) fn new(inner: Arc<dyn ObjectStore>) -> Self {
+        Self { inner, ignores_conditions: false, faults: Mutex::default(), log: Mutex::default() }
+    }
+
+    /// A store in memory that may accept conditions and ignore them.
+    pub(crate) fn in_memory(ignores_conditions: bool) -> Arc<Self> {
+        Arc::new(Self { ignores_conditions, ..Self::new(Arc::new(InMemory::new())) })
+    }
+
+    /// What happens to the next writes, the next one first.
+    pub(crate) fn schedule(&self, faults: impl IntoIterator<Item = Fault>) {
+        let mut scheduled = self.faults.lock().unwrap();
+        assert!(scheduled.is_empty(), "the faults before did not happen: {scheduled:?}");
+        *scheduled = faults.into_iter().collect();
+        scheduled.reverse();
+    }
+
+    /// How the writes since the last call were conditioned.
+    pub(crate) fn modes(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.log.lock().unwrap())
+    }
+
+    fn next_fault(&self) -> Option<Fault> {
+        self.faults.lock().unwrap().pop()
+    }
+
+    fn lost() -> Error {
+        Error::Generic { store: "faulty", source: "connection reset".into() }
+    }
+
+    async fn before(&self, location: &Path, fault: Option<&Fault>) -> Result<()> {
+        use object_store::ObjectStoreExt;
+        match fault {
+            Some(Fault::Foreign(text)) => {
+                self.inner.put(location, PutPayload::from_static(text.as_bytes())).await.map(drop)
+            }
+            Some(Fault::ForeignDeletion) => self.inner.delete(location).await,
+            Some(Fault::LostRequest) => Err(Self::lost()),
+            Some(Fault::Stuck) => std::future::pending().await,
+            Some(Fault::LostAnswer | Fault::Retried) | None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Faulty({})", self.inner)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl ObjectStore for Faulty {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, mut options: PutOptions) -> Result<PutResult> {
+        self.log.lock().unwrap().push(match &options.mode {
+            PutMode::Overwrite => "overwrite",
+            PutMode::Create => "create",
+            PutMode::Update(_) => "update",
+        });
+        if self.ignores_conditions {
+            options.mode = PutMode::Overwrite;
+        }
+        let fault = self.next_fault();
+        self.before(location, fault.as_ref()).await?;
+        let result = self.inner.put_opts(location, payload.clone(), options.clone()).await;
+        match fault {
+            Some(Fault::LostAnswer) => result.and_then(|_| Err(Self::lost())),
+            Some(Fault::Retried) => {
+                result?;
+                self.inner.put_opts(location, payload, options).await
+            }
+            _ => result,
+        }
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.log.lock().unwrap().push("multipart");
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[std::ops::Range<u64>]) -> Result<Vec<bytes::Bytes>> {
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.log.lock().unwrap().push("delete");
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        self.inner.rename_opts(from, to, options).await
+    }
+}

@@ -1,0 +1,102 @@
+//! The adapter for object stores on a folder and in memory: the contract of every blob store, and what goes wrong.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
+
+use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs, OpenErrorKind, Support};
+use ifmatch_blob::{AnyStore, BlobStore};
+use ifmatch_store::{AnyRegister, MemoryRegister};
+
+#[path = "../contract/mod.rs"]
+mod contract;
+mod faults;
+mod foreign;
+mod races;
+mod unclear;
+
+fn register() -> AnyRegister {
+    AnyRegister::new(MemoryRegister::unbounded())
+}
+
+async fn open(backing: Backing) -> ObjectBlobs {
+    ObjectBlobs::open(backing, register()).await.expect("the store can be used")
+}
+
+fn subject(store: impl BlobStore) -> contract::Subject {
+    contract::Subject { store: AnyStore::new(store), keeps_headers: true, knows_retries: true, nests: true, writers: 8 }
+}
+
+fn memory() -> Backing {
+    Backing::from_url("memory:///some/prefix", []).expect("a valid URL")
+}
+
+fn folder(at: &std::path::Path) -> Backing {
+    Backing::from_url(url::Url::from_file_path(at).expect("absolute").as_str(), []).expect("a valid URL")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_keeps_the_contract() {
+    let blobs = open(memory()).await;
+    assert!(blobs.capability().is_native());
+    contract::check(&subject(blobs)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_keeps_the_contract() {
+    let root = tempfile::tempdir().unwrap();
+    let blobs = open(folder(&root.path().join("new/folder"))).await;
+    let expected = Capability { create: Support::Native, update: Support::Unsupported, metadata: false };
+    assert_eq!(blobs.capability(), expected);
+    let subject = subject(blobs);
+    contract::check(&contract::Subject { keeps_headers: false, knows_retries: false, nests: false, ..subject }).await;
+}
+
+#[tokio::test]
+async fn names_are_those_of_the_files() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join("photos/2026")).unwrap();
+    std::fs::write(root.path().join("photos/2026/a b.txt"), "before").unwrap();
+    let subject = subject(open(folder(root.path())).await);
+    assert_eq!(subject.read(&contract::blob("photos", "2026/a b.txt")).await.unwrap().1, "before");
+    subject.write(&contract::blob("photos", "2026/ü 100%.txt"), "after").await;
+    assert_eq!(std::fs::read_to_string(root.path().join("photos/2026/ü 100%.txt")).unwrap(), "after");
+    let top: Vec<_> = std::fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(top, ["photos"], "the probe's object is gone");
+}
+
+#[tokio::test]
+async fn what_a_folder_cannot_keep_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let subject = subject(open(folder(root.path())).await);
+    subject.write(&contract::blob("c", "a"), "x").await;
+    let long = "x".repeat(300);
+    for name in ["a/b", "a/b/c", "b#1", &long] {
+        let blob = contract::blob("c", name);
+        let error = subject.store.put(&blob, contract::put("y")).await.expect_err(name);
+        assert_eq!(error.kind(), &ifmatch_blob::store::StoreErrorKind::Unsupported, "{name}: {error}");
+    }
+    assert!(subject.read(&contract::blob("c", "a/b")).await.is_none());
+    assert_eq!(subject.read(&contract::blob("c", "a")).await.unwrap().1, "x");
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_used_is_refused_with_advice() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for (url, kind, advice) in [
+        ("nonsense", OpenErrorKind::Url, "use file:///folder"),
+        ("ftp://host/x", OpenErrorKind::Url, "use file:///folder"),
+        ("https://host/x", OpenErrorKind::Url, "use file:///folder"),
+        (&format!("file://{}/below", file.display()), OpenErrorKind::Folder, "check the path"),
+        (&format!("file://{}", file.display()), OpenErrorKind::Folder, "check the path"),
+    ] {
+        let error = Backing::from_url(url, []).expect_err(url);
+        assert_eq!(error.kind(), kind, "{url}: {error}");
+        assert!(error.to_string().contains(advice), "{error}");
+    }
+    let gone = folder(&root.path().join("gone"));
+    std::fs::remove_dir(root.path().join("gone")).unwrap();
+    std::fs::write(root.path().join("gone"), "").unwrap();
+    let error = ObjectBlobs::open(gone, register()).await.expect_err("a file is in the folder's place");
+    assert_eq!(error.kind(), OpenErrorKind::Unusable, "{error}");
+}

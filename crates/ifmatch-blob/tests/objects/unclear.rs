@@ -1,0 +1,98 @@
+//! Writes whose answer is lost: who has won is found out, or nobody is told that they have.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::objects::{Backing, ObjectBlobs};
+use ifmatch_blob::store::StoreErrorKind;
+use ifmatch_core::precondition::Precondition;
+use ifmatch_store::{AnyRegister, Clock, Key, Register, SystemClock};
+use object_store::ObjectStore;
+
+use crate::contract::{Subject, blob, if_absent, if_match, put, refusal};
+use crate::faults::{Fault, Faulty};
+use crate::{open, register, subject};
+
+async fn faulty(ignores_conditions: bool) -> (Arc<Faulty>, Subject) {
+    let store = Faulty::in_memory(ignores_conditions);
+    let blobs = open(Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await;
+    (store, subject(blobs))
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_has_succeeded() {
+    let (store, subject) = faulty(false).await;
+    let blob = blob("c", "b");
+    for fault in [Fault::LostAnswer, Fault::Retried] {
+        store.schedule([fault.clone()]);
+        let created = subject.write_if(&blob, if_absent(), "1").await.expect("it is there");
+        assert!(created.created, "{fault:?}");
+        let tag = subject.tag(&blob).await;
+        assert_eq!(created.tag.as_ref(), Some(&tag));
+        store.schedule([fault.clone()]);
+        let updated = subject.write_if(&blob, if_match(&tag), "2").await.expect("it is there");
+        assert!(!updated.created, "{fault:?}");
+        assert_eq!(updated.tag, Some(subject.tag(&blob).await));
+        assert_eq!(subject.read(&blob).await.unwrap().1, "2");
+        subject.store.delete(&blob, ifmatch_blob::store::Delete::default()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_write_of_which_nobody_knows_is_not_called_a_success() {
+    let (store, subject) = faulty(false).await;
+    let blob = blob("c", "b");
+    store.schedule([Fault::LostRequest]);
+    let error = subject.write_if(&blob, if_absent(), "1").await.unwrap_err();
+    assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
+    // Should it come true, its condition is false by then: nobody has to wait.
+    let tag = subject.write_if(&blob, if_absent(), "2").await.unwrap().tag.unwrap();
+    assert_eq!(refusal(subject.write_if(&blob, if_absent(), "3").await), (Precondition::IfNoneMatch, Some(tag)));
+}
+
+/// Whether a permit to write the blob is out.
+async fn is_held(register: &AnyRegister, key: &str) -> bool {
+    let record = register.load(&Key::new(key).unwrap()).await.unwrap().expect("a record of the write");
+    record.permit(SystemClock.now()).is_some()
+}
+
+#[tokio::test]
+async fn others_wait_only_where_it_may_come_true_over_their_writes() {
+    for ignores_conditions in [false, true] {
+        let register = register();
+        let store = Faulty::in_memory(ignores_conditions);
+        let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+        let subject = subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
+        store.schedule([Fault::LostRequest]);
+        let error = subject.write_if(&blob("c", "b"), if_absent(), "1").await.unwrap_err();
+        assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
+        assert_eq!(is_held(&register, "b/c/b").await, ignores_conditions);
+        assert!(subject.read(&blob("c", "b")).await.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_does_not_end_is_given_up() {
+    let (store, subject) = faulty(false).await;
+    store.schedule([Fault::Stuck]);
+    let error = subject.write_if(&blob("c", "b"), if_absent(), "1").await.unwrap_err();
+    assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_does_not_hold_up_the_next() {
+    let (_store, subject) = faulty(false).await;
+    let blob = blob("c", "b");
+    for _ in 0..20 {
+        // Dropped at whatever point it has come to.
+        let _ = tokio::time::timeout(Duration::from_micros(50), subject.store.put(&blob, put("left"))).await;
+        let written = subject.write(&blob, "stayed").await;
+        let (info, bytes) = subject.read(&blob).await.unwrap();
+        if info.tag == written.tag {
+            assert_eq!(bytes, "stayed");
+        } else {
+            assert_eq!(bytes, "left");
+        }
+    }
+}
