@@ -1,0 +1,153 @@
+//! Disks and indexes that fail: a clear answer, the old blob intact, nothing left over.
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use http::{Method, StatusCode};
+use ifmatch_blob::{BlobService, EmbeddedStore};
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_store::{Driver, Key, MemoryRegister};
+
+use crate::support::{bytes, files_in, fixture, request, send};
+
+/// Set in the process that may write but short files.
+const LIMITED: &str = "IFMATCH_TEST_FILE_SIZE_LIMITED";
+
+/// The limit on the size of files stands for the full disk: the system refuses the write in the middle of a body.
+#[test]
+fn a_full_disk_is_a_507_and_the_old_blob_stays() {
+    let this = std::env::current_exe().expect("a path");
+    let script = "trap '' XFSZ; ulimit -f 8192; exec \"$0\" --exact faults::in_the_limited_process --nocapture";
+    let output = Command::new("sh").args(["-c", script]).arg(this).env(LIMITED, "1").output().expect("sh runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed") && text.contains("the disk was full"), "{output:?}");
+}
+
+#[tokio::test]
+async fn in_the_limited_process() {
+    let limited = std::env::var_os(LIMITED).is_some();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+    let old = send(&service, request(Method::PUT, "/c/b", &[], bytes(1_000_000, 1))).await;
+    let put = send(&service, request(Method::PUT, "/c/b", &[], bytes(9_000_000, 2))).await;
+    if limited {
+        assert_eq!((put.status.as_u16(), put.problem().as_str()), (507, "insufficient-storage"));
+        let got = send(&service, request(Method::GET, "/c/b", &[], "")).await;
+        assert_eq!((got.tag(), got.body.len()), (old.tag(), 1_000_000));
+        println!("the disk was full");
+    } else {
+        assert_eq!(put.status, StatusCode::OK);
+    }
+    assert_eq!(files_in(&folder.path().join("tmp")) + files_in(&folder.path().join("bodies")), 1);
+    assert_eq!(send(&service, request(Method::PUT, "/c/b", &[], "small")).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_is_a_503_and_reads_go_on() {
+    let fixture = fixture().await;
+    let tag = fixture.put("/c/b", bytes(10_000, 1)).await.tag();
+    let temporary = fixture.folder.path().join("tmp");
+    fs::remove_dir(&temporary).expect("removed");
+    fs::write(&temporary, "no folder").expect("written");
+    let put = fixture.put("/c/b", bytes(10_000, 2)).await;
+    assert_eq!((put.status.as_u16(), put.problem().as_str()), (503, "unavailable"));
+    assert_eq!(put.field("retry-after"), "1");
+    assert_eq!(fixture.get("/c/b").await.tag(), tag);
+    assert_eq!(fixture.put("/c/small", "needs no file").await.status, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn a_rename_that_fails_leaves_nothing_behind() {
+    let fixture = fixture().await;
+    for shard in fs::read_dir(fixture.folder.path().join("bodies")).expect("a folder") {
+        fs::remove_dir(shard.expect("an entry").path()).expect("removed");
+    }
+    assert_eq!(fixture.put("/c/b", bytes(10_000, 1)).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(fixture.files(), 0);
+    assert_eq!(fixture.get("/c/b").await.status, StatusCode::NOT_FOUND);
+}
+
+/// A register whose swaps fail in a way of choice from a number of swaps on, and then perhaps its loads.
+struct Failing {
+    inner: Arc<MemoryRegister>,
+    swaps_left: AtomicUsize,
+    kind: RegisterErrorKind,
+    takes_effect: bool,
+    loads_fail: bool,
+    failed: AtomicBool,
+}
+
+impl Register for Failing {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        if self.loads_fail && self.failed.load(Ordering::SeqCst) {
+            return Err(RegisterErrorKind::Unavailable.into());
+        }
+        self.inner.load(key).await
+    }
+
+    async fn compare_and_swap(&self, key: &Key, at: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
+        if self.swaps_left.load(Ordering::SeqCst) == 0 {
+            self.failed.store(true, Ordering::SeqCst);
+            if self.takes_effect {
+                self.inner.compare_and_swap(key, at, next).await?;
+            }
+            return Err(self.kind.into());
+        }
+        self.swaps_left.fetch_sub(1, Ordering::SeqCst);
+        self.inner.compare_and_swap(key, at, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.inner.scan(scan).await
+    }
+}
+
+/// The answer to an overwrite whose swap fails; then what a working index shows, and the number of bodies.
+async fn overwrite(kind: RegisterErrorKind, takes_effect: bool, loads_fail: bool) -> (StatusCode, String, u64, usize) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let inner = Arc::new(MemoryRegister::unbounded());
+    // The container, and the blob's first version.
+    let swaps_left = AtomicUsize::new(2);
+    let failed = AtomicBool::new(false);
+    let failing = Failing { inner: Arc::clone(&inner), swaps_left, kind, takes_effect, loads_fail, failed };
+    let store = EmbeddedStore::with_driver(folder.path(), Driver::new(failing)).await.expect("opens");
+    let service = BlobService::new(store);
+    let old = send(&service, request(Method::PUT, "/c/b", &[], bytes(10_000, 1))).await;
+    assert_eq!(old.status, StatusCode::CREATED);
+    let put = send(&service, request(Method::PUT, "/c/b", &[], bytes(20_000, 2))).await;
+    let problem = if put.status.is_success() { String::new() } else { put.problem() };
+    drop(service);
+    let working = EmbeddedStore::with_driver(folder.path(), Driver::new(inner)).await.expect("opens");
+    let got = send(&BlobService::new(working), request(Method::GET, "/c/b", &[], "")).await;
+    assert_eq!(got.status, StatusCode::OK, "an acknowledged blob is gone");
+    (put.status, problem, got.body.len() as u64, files_in(&folder.path().join("bodies")))
+}
+
+#[tokio::test]
+async fn an_index_that_fails_before_the_swap_leaves_the_old_blob() {
+    for (kind, status, problem) in [
+        (RegisterErrorKind::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        (RegisterErrorKind::Full, StatusCode::INSUFFICIENT_STORAGE, "insufficient-storage"),
+    ] {
+        assert_eq!(overwrite(kind, false, false).await, (status, problem.to_owned(), 10_000, 1));
+    }
+}
+
+/// Which of the two bodies is in use is not known here, so that neither may be removed.
+#[tokio::test]
+async fn after_a_swap_without_an_answer_both_bodies_stay_until_the_next_start() {
+    let unknown = (StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown".to_owned());
+    for (takes_effect, length) in [(true, 20_000), (false, 10_000)] {
+        let (status, problem, got, files) = overwrite(RegisterErrorKind::Ambiguous, takes_effect, true).await;
+        assert_eq!(((status, problem), got, files), (unknown.clone(), length, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_swap_without_an_answer_that_is_found_done_is_a_success() {
+    let found = overwrite(RegisterErrorKind::Ambiguous, true, false).await;
+    assert_eq!(found, (StatusCode::OK, String::new(), 20_000, 1));
+}

@@ -1,0 +1,162 @@
+//! What a crash leaves behind, what a newer release wrote, and who else may use the folder.
+
+use std::fs;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use ifmatch_blob::embedded::OpenErrorKind;
+use ifmatch_blob::{BlobService, EmbeddedStore};
+use ifmatch_core::command::{Command, Content, Write};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::Record;
+use ifmatch_store::register::Scan;
+use ifmatch_store::{Clock, Key, Register};
+
+use crate::support::{Fixture, bytes, fixture, reopen, request, send};
+
+impl Fixture {
+    async fn reopened(&self) -> Result<BlobService<crate::support::Store, crate::support::ManualClock>, OpenErrorKind> {
+        let store = reopen(self.folder.path(), &self.register, &self.clock).await.map_err(|error| error.kind())?;
+        Ok(BlobService::with_clock(store, self.clock.clone()))
+    }
+
+    /// Puts a record into the index as another release would have done.
+    async fn write_record(&self, key: &str, payload: &[u8]) {
+        let write = Write {
+            method: &Method::PUT,
+            preconditions: &Preconditions::default(),
+            content: Content::Hashed { hash: ContentHash::of(b""), payload: payload.to_vec().into() },
+            based_on: None,
+            request: None,
+            nonce: 1,
+        };
+        let next = Record::absent().apply(&Command::Write(write), self.clock.now()).next;
+        let key = Key::new(key).expect("valid");
+        self.register
+            .compare_and_swap(&key, ifmatch_core::record::Revision::NONE, next.as_ref())
+            .await
+            .expect("swapped");
+    }
+}
+
+#[tokio::test]
+async fn a_start_collects_what_no_record_points_to_and_nothing_else() {
+    let fixture = fixture().await;
+    let kept = bytes(10_000, 1);
+    fixture.put("/c/b", kept.clone()).await;
+    let root = fixture.folder.path();
+    let hash = ContentHash::of(b"lost").hex();
+    let lost = root.join("bodies").join(&hash[..2]).join(format!("{hash}-00000000000000ff"));
+    let half = root.join("tmp/00000000000000aa");
+    let foreign = root.join("bodies/00/README");
+    for path in [&lost, &half, &foreign] {
+        fs::write(path, "left over").expect("written");
+    }
+    let service = fixture.reopened().await.expect("opens");
+    assert!(!lost.exists() && !half.exists());
+    assert!(foreign.exists(), "somebody else's file was removed");
+    assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.body, kept);
+}
+
+#[tokio::test]
+async fn a_newer_payload_keeps_the_store_shut_and_every_file_in_place() {
+    let fixture = fixture().await;
+    fixture.put("/c/b", bytes(10_000, 1)).await;
+    fixture.write_record("b/c/newer", &[99, 1, 2, 3]).await;
+    let half = fixture.folder.path().join("tmp/00000000000000aa");
+    fs::write(&half, "left over").expect("written");
+    assert_eq!(fixture.reopened().await.err(), Some(OpenErrorKind::Unreadable));
+    assert!(half.exists());
+    let error = reopen(fixture.folder.path(), &fixture.register, &fixture.clock).await.expect_err("refused");
+    assert!(error.to_string().contains("b/c/newer") && error.to_string().contains("newer release"), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_payload_costs_its_own_blob_only() {
+    let fixture = fixture().await;
+    fixture.put("/c/b", bytes(10_000, 1)).await;
+    fixture.write_record("b/c/damaged", &[1, 2, 3]).await;
+    let hash = ContentHash::of(b"perhaps its own").hex();
+    let body = fixture.folder.path().join("bodies").join(&hash[..2]).join(format!("{hash}-00000000000000ff"));
+    fs::write(&body, "perhaps its own").expect("written");
+    let service = fixture.reopened().await.expect("opens");
+    assert!(body.exists(), "the damaged record's body may be this one");
+    let damaged = send(&service, request(Method::GET, "/c/damaged", &[], "")).await;
+    assert_eq!((damaged.status.as_u16(), damaged.problem().as_str()), (500, "unreadable"));
+    assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.status, StatusCode::OK);
+    assert_eq!(send(&service, request(Method::PUT, "/c/damaged", &[], "mended")).await.status, StatusCode::OK);
+    assert_eq!(send(&service, request(Method::GET, "/c/damaged", &[], "")).await.body, "mended");
+}
+
+#[tokio::test]
+async fn a_lost_or_shortened_file_is_an_error_and_no_other_bytes() {
+    let fixture = fixture().await;
+    fixture.put("/c/b", bytes(10_000, 1)).await;
+    let shards = fs::read_dir(fixture.folder.path().join("bodies")).expect("a folder");
+    let files = shards.flat_map(|shard| fs::read_dir(shard.expect("an entry").path()).expect("a folder"));
+    let file = files.map(|file| file.expect("an entry").path()).next().expect("a body");
+    fs::write(&file, &bytes(10_000, 1)[..9_999]).expect("written");
+    assert_eq!(fixture.get("/c/b").await.problem(), "unreadable");
+    fs::remove_file(&file).expect("removed");
+    assert_eq!(fixture.get("/c/b").await.problem(), "unreadable");
+    assert_eq!(fixture.put("/c/b", "mended").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_record_of_a_deleted_blob_is_forgotten_after_a_day() {
+    let fixture = fixture().await;
+    let tag = fixture.put("/c/b", "x").await.tag();
+    fixture.send(request(Method::DELETE, "/c/b", &[], "")).await;
+    let records = async || {
+        let scan = Scan { prefix: "b/", after: None, limit: 10 };
+        fixture.register.scan(&scan).await.expect("scanned").len()
+    };
+    fixture.clock.advance(Duration::from_hours(24));
+    fixture.reopened().await.expect("opens");
+    assert_eq!(records().await, 1);
+    fixture.clock.advance(Duration::from_secs(1));
+    let service = fixture.reopened().await.expect("opens");
+    assert_eq!(records().await, 0);
+    let created = send(&service, request(Method::PUT, "/c/b", &[], "x")).await;
+    assert_eq!(created.status, StatusCode::CREATED);
+    assert_ne!(created.tag(), tag, "a tag came back");
+}
+
+#[tokio::test]
+async fn everything_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut tags = Vec::new();
+    {
+        let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+        for (name, size) in [("small", 10), ("large", 100_000)] {
+            let put = request(Method::PUT, &format!("/c/{name}"), &[("x-meta-a", "1")], bytes(size, 1));
+            tags.push((name, size, send(&service, put).await.tag()));
+        }
+    }
+    let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens again"));
+    for (name, size, tag) in tags {
+        let got = send(&service, request(Method::GET, &format!("/c/{name}"), &[], "")).await;
+        assert_eq!((got.tag(), got.field("x-meta-a"), &got.body), (tag, "1", &bytes(size, 1)));
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_used_is_named_with_what_to_do() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let _open = EmbeddedStore::open(folder.path()).await.expect("opens");
+    let second = EmbeddedStore::open(folder.path()).await.expect_err("in use");
+    assert_eq!(second.kind(), OpenErrorKind::InUse);
+    assert!(second.to_string().contains("stop it"), "{second}");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("written");
+    for path in [file.clone(), file.join("below")] {
+        let error = EmbeddedStore::open(&path).await.expect_err("no folder");
+        assert_eq!(error.kind(), OpenErrorKind::Denied, "{error}");
+        assert!(error.to_string().contains(path.to_str().expect("UTF-8")), "{error}");
+    }
+    let damaged = tempfile::tempdir().expect("a temporary folder");
+    fs::write(damaged.path().join("index.redb"), bytes(10_000, 1)).expect("written");
+    let error = EmbeddedStore::open(damaged.path()).await.expect_err("no database");
+    assert_eq!(error.kind(), OpenErrorKind::Unreadable, "{error}");
+}

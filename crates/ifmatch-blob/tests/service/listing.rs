@@ -1,0 +1,135 @@
+//! Listings: complete, in order, in pages.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use proptest::prelude::*;
+
+use crate::support::{Fixture, fixture, request};
+
+async fn names(fixture: &Fixture, container: &str, prefix: &str, limit: usize) -> Vec<String> {
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let mut names = Vec::new();
+    let mut after = String::new();
+    loop {
+        let query = format!("/{container}?prefix={}&limit={limit}{after}", encode(prefix));
+        let page = fixture.get(&query).await;
+        assert_eq!(page.status, StatusCode::OK);
+        let page = page.json();
+        let blobs = page["blobs"].as_array().expect("blobs");
+        assert!(blobs.len() <= limit);
+        names.extend(blobs.iter().map(|blob| blob["name"].as_str().expect("a name").to_owned()));
+        match page["next"].as_str() {
+            Some(next) => {
+                assert_eq!(blobs.len(), limit, "a page that is not the last is full");
+                after = format!("&after={}", encode(next));
+            }
+            None => return names,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listing_tells_what_a_head_tells() {
+    let fixture = fixture().await;
+    let fields = [("content-type", "text/plain"), ("x-meta-owner", "me")];
+    let tag = fixture.send(request(Method::PUT, "/c/b", &fields, "hello")).await.tag();
+    let listed = |json: &serde_json::Value| json["blobs"][0].clone();
+    let early = fixture.get("/c").await.json();
+    assert_eq!(
+        listed(&early),
+        serde_json::json!({
+            "name": "b", "etag": tag, "size": 5, "content_type": "text/plain", "last_modified": null,
+            "metadata": { "owner": "me" },
+        })
+    );
+    fixture.clock.advance(Duration::from_secs(2));
+    let date = fixture.get("/c/b").await.field("last-modified").to_owned();
+    let later = fixture.get("/c/").await;
+    assert_eq!(listed(&later.json())["last_modified"], date);
+    assert_eq!(later.json()["container"], "c");
+    let head = fixture.send(request(Method::HEAD, "/c/", &[], "")).await;
+    assert_eq!(head.headers, later.headers);
+}
+
+#[tokio::test]
+async fn containers_are_listed_even_when_they_are_empty_again() {
+    let fixture = fixture().await;
+    for path in ["/b/x", "/a/x", "/a-b/x"] {
+        fixture.put(path, "x").await;
+    }
+    fixture.send(request(Method::DELETE, "/b/x", &[], "")).await;
+    let containers = async |query: &str| -> Vec<String> {
+        let listing = fixture.get(query).await.json();
+        let containers = listing["containers"].as_array().expect("containers").clone();
+        containers.iter().map(|container| container["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(containers("/").await, ["a", "a-b", "b"]);
+    assert_eq!(containers("/?prefix=a&after=a").await, ["a-b"]);
+    assert_eq!(fixture.get("/b").await.json()["blobs"], serde_json::json!([]));
+    let unknown = fixture.get("/none").await;
+    assert_eq!((unknown.status, unknown.problem().as_str()), (StatusCode::NOT_FOUND, "not-found"));
+}
+
+#[tokio::test]
+async fn deleted_blobs_leave_no_gaps_in_pages() {
+    let fixture = fixture().await;
+    for at in 0..40 {
+        fixture.put(&format!("/c/{at:02}"), "x").await;
+    }
+    for at in (0..40).filter(|at| at % 4 != 0) {
+        fixture.send(request(Method::DELETE, &format!("/c/{at:02}"), &[], "")).await;
+    }
+    let expected: Vec<String> = (0..40).step_by(4).map(|at| format!("{at:02}")).collect();
+    for limit in 1..=11 {
+        assert_eq!(names(&fixture, "c", "", limit).await, expected, "pages of {limit}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_that_is_not_understood_is_refused() {
+    let fixture = fixture().await;
+    fixture.put("/c/b", "x").await;
+    for query in ["limit=0", "limit=x", "limit=-1", "limit=", "prefix=%ff", "prefix=%z", "delimiter=/"] {
+        for path in ["/c", "/"] {
+            assert_eq!(fixture.get(&format!("{path}?{query}")).await.status, StatusCode::BAD_REQUEST, "{query}");
+        }
+    }
+    assert_eq!(fixture.get("/c?limit=999999&").await.status, StatusCode::OK);
+}
+
+/// A container's blobs, and those of a container whose name begins alike.
+async fn check_pages(stored: &BTreeSet<String>, prefix: &str, limit: usize) {
+    let fixture = fixture().await;
+    for name in stored {
+        for container in ["c", "c-2"] {
+            let container = ContainerName::new(container).expect("valid");
+            let path = BlobPath { container, name: BlobName::new(name).expect("valid") };
+            assert_eq!(fixture.put(&path.to_string(), "x").await.status, StatusCode::CREATED);
+        }
+    }
+    fixture.put("/c/other", "x").await;
+    let mut expected: Vec<String> = stored.iter().cloned().chain(["other".to_owned()]).collect();
+    expected.retain(|name| name.starts_with(prefix));
+    expected.sort();
+    expected.dedup();
+    assert_eq!(names(&fixture, "c", prefix, limit).await, expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_pages_together_are_all_names_in_order(
+        stored in prop::collection::btree_set("[ab/ü+ .%]{1,6}", 0..30),
+        prefix in "[ab/ü]{0,2}",
+        limit in 1_usize..8,
+    ) {
+        let stored = stored.into_iter().filter(|name| BlobName::new(name).is_ok()).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(check_pages(&stored, &prefix, limit));
+    }
+}

@@ -1,0 +1,14 @@
+//! The blob service over the embedded store, called as a tower service.
+
+mod conditions;
+mod faults;
+mod leftovers;
+mod listing;
+mod names;
+mod races;
+mod ranges;
+mod reads;
+mod retries;
+mod support;
+mod uploads;
+mod writes;

@@ -1,0 +1,199 @@
+//! A store in a temporary folder, a clock that tests move, and answers that are checked for what must hold of any.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body::Body;
+use http_body_util::{BodyExt, Full};
+use ifmatch_blob::store::{BlobStore, BoxError};
+use ifmatch_blob::{BlobService, EmbeddedStore};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_store::{Clock, Driver, MemoryRegister};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+/// A clock that stands still until it is moved.
+#[derive(Clone, Debug)]
+pub(crate) struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    pub(crate) fn advance(&self, duration: Duration) {
+        self.0.fetch_add(u64::try_from(duration.as_micros()).expect("short"), Ordering::SeqCst);
+    }
+}
+
+/// 13 September 2020, half a second after the full second.
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(1_600_000_000_500_000)))
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(duration)
+    }
+}
+
+pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
+pub(crate) type Service = BlobService<Store, ManualClock>;
+
+/// A service over a store in a temporary folder, whose index is in memory.
+pub(crate) struct Fixture {
+    pub(crate) folder: TempDir,
+    pub(crate) register: Arc<MemoryRegister>,
+    pub(crate) clock: ManualClock,
+    pub(crate) store: Store,
+    pub(crate) service: Service,
+}
+
+pub(crate) async fn fixture() -> Fixture {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let register = Arc::new(MemoryRegister::unbounded());
+    let clock = ManualClock::default();
+    let store = reopen(folder.path(), &register, &clock).await.expect("an empty folder opens");
+    let service = BlobService::with_clock(store.clone(), clock.clone());
+    Fixture { folder, register, clock, store, service }
+}
+
+pub(crate) async fn reopen(
+    folder: &Path,
+    register: &Arc<MemoryRegister>,
+    clock: &ManualClock,
+) -> Result<Store, ifmatch_blob::embedded::OpenError> {
+    EmbeddedStore::with_driver(folder, Driver::with_clock(Arc::clone(register), clock.clone())).await
+}
+
+impl Fixture {
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
+        send(&self.service, request).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(request(Method::GET, path, &[], "")).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: impl Into<Bytes>) -> Answer {
+        self.send(request(Method::PUT, path, &[], body)).await
+    }
+
+    /// Waits until no body has a file: an upload that is given up loses its own when the disk is done with it.
+    pub(crate) async fn until_no_files(&self) {
+        let none = async {
+            while self.files() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), none).await.expect("a file is left over");
+    }
+
+    /// The files of bodies, whole ones and those on their way in.
+    pub(crate) fn files(&self) -> usize {
+        files_in(&self.folder.path().join("bodies")) + files_in(&self.folder.path().join("tmp"))
+    }
+}
+
+pub(crate) fn files_in(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries.map(|path| if path.is_dir() { files_in(&path) } else { 1 }).sum()
+}
+
+pub(crate) fn request(
+    method: Method,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> Request<Full<Bytes>> {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    request.body(Full::new(body.into())).expect("a valid request")
+}
+
+/// A whole response.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn field(&self, name: &str) -> &str {
+        let value = self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
+        value.to_str().expect("visible ASCII")
+    }
+
+    pub(crate) fn tag(&self) -> String {
+        self.field("etag").to_owned()
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).expect("JSON")
+    }
+
+    /// The last part of a problem's type.
+    pub(crate) fn problem(&self) -> String {
+        assert_eq!(self.field("content-type"), "application/problem+json");
+        let problem = self.json();
+        assert_eq!(problem["status"], self.status.as_u16());
+        let name = problem["type"].as_str().and_then(|name| name.strip_prefix("urn:ifmatch:problem:"));
+        name.expect("a problem type").to_owned()
+    }
+}
+
+/// Sends a request and reads the whole answer, which must be what its own fields say it is.
+pub(crate) async fn send<S, C, B>(service: &BlobService<S, C>, request: Request<B>) -> Answer
+where
+    S: BlobStore,
+    C: Clock,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let method = request.method().clone();
+    let (head, body) = service.clone().oneshot(request).await.expect("infallible").into_parts();
+    let hint = body.size_hint().exact();
+    let body = body.collect().await.expect("a whole body").to_bytes();
+    let answer = Answer { status: head.status, headers: head.headers, body };
+    let bodiless = method == Method::HEAD || matches!(answer.status.as_u16(), 204 | 304);
+    assert!(!bodiless || answer.body.is_empty(), "a body in answer to {method}: {answer:?}");
+    assert!(hint.is_none_or(|hint| hint == answer.body.len() as u64), "the size hint is wrong: {answer:?}");
+    if let (false, Some(length)) = (bodiless, answer.headers.get("content-length")) {
+        assert_eq!(length.to_str().expect("digits"), answer.body.len().to_string());
+    }
+    if method == Method::GET && answer.status == StatusCode::OK && answer.headers.contains_key("etag") {
+        let hash = ContentHash::of(&answer.body);
+        assert_eq!(hash_in(&answer.tag()), hash.hex(), "bytes of another version than the tag's");
+        assert_eq!(answer.field("repr-digest"), hash.repr_digest().expect("SHA-256").to_str().expect("ASCII"));
+    }
+    answer
+}
+
+/// The hash in a versioned tag.
+pub(crate) fn hash_in(tag: &str) -> String {
+    let opaque = tag.trim_matches('"');
+    opaque.split_once('-').map(|(hash, _)| hash.to_owned()).expect("a versioned tag")
+}
+
+/// Bytes that do not repeat at any power of two.
+pub(crate) fn bytes(length: usize, seed: u64) -> Bytes {
+    let byte = |at: usize| {
+        let mixed = (at as u64 / 7).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed).rotate_left(17);
+        mixed.to_le_bytes()[at % 8]
+    };
+    (0..length).map(byte).collect()
+}
+
+/// Below and above each limit of the store: inline, one chunk of a read, one of a write.
+pub(crate) const SIZES: [usize; 9] = [0, 1, 4096, 4097, 131_072, 131_073, 262_144, 262_145, 1_000_003];
