@@ -1,0 +1,16 @@
+//! The contract of blob stores, on the embedded store with the index in its folder.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
+
+#[path = "../contract/mod.rs"]
+mod contract;
+
+use contract::Subject;
+use ifmatch_blob::{AnyStore, EmbeddedStore};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_embedded_store_keeps_the_contract() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = AnyStore::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+    contract::check(&Subject { store, keeps_headers: true, knows_retries: true, nests: true, writers: 16 }).await;
+}
