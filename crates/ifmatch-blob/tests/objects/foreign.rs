@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt, stream};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use ifmatch_blob::BlobStore;
 use ifmatch_blob::objects::{Backing, ObjectBlobs, Support};
-use ifmatch_blob::store::StoreErrorKind;
+use ifmatch_blob::store::{BoxError, Put, StoreErrorKind};
 use ifmatch_core::precondition::{Precondition, Preconditions};
-use object_store::ObjectStore;
+use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::contract::{Subject, blob, if_absent, if_match, refusal};
+use crate::contract::{Subject, blob, if_absent, if_match, pattern, put, refusal};
 use crate::faults::{Fault, Faulty};
 use crate::{folder, open, register, subject};
 
@@ -102,4 +106,29 @@ async fn a_store_that_ignores_conditions_is_found_out() {
     subject.write_if(&blob("c", "b"), if_match(&tag), "2").await.unwrap();
     assert_eq!(store.modes(), ["overwrite", "overwrite"], "what is ignored is not relied on");
     crate::contract::check(&subject).await;
+}
+
+#[tokio::test]
+async fn a_large_write_is_compared_again_once_it_is_complete() {
+    let (store, subject) = faulty().await;
+    let blob = blob("c", "b");
+    let tag = subject.write(&blob, "ours").await.tag.unwrap();
+    store.modes();
+    let chunk = pattern(3 * 1024 * 1024);
+    let others = Arc::clone(&store);
+    // The client is half way when somebody else writes.
+    let frames = stream::iter(0..8).then(move |at| {
+        let (others, chunk) = (Arc::clone(&others), chunk.clone());
+        async move {
+            if at == 5 {
+                others.put(&"c/b".into(), "theirs".into()).await.unwrap();
+            }
+            Ok::<_, BoxError>(Frame::data(chunk))
+        }
+    });
+    let body = StreamBody::new(frames).boxed_unsync();
+    let refused = subject.store.put(&blob, Put { preconditions: if_match(&tag), body, ..put("") }).await;
+    assert_eq!(refusal(refused).0, Precondition::IfMatch);
+    assert_eq!(store.modes(), ["multipart", "overwrite"], "the parts were under way");
+    assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
 }

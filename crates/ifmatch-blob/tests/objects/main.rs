@@ -4,6 +4,7 @@
 
 use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs, OpenErrorKind, Support};
 use ifmatch_blob::{AnyStore, BlobStore};
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_store::{AnyRegister, MemoryRegister};
 
 #[path = "../contract/mod.rs"]
@@ -61,6 +62,25 @@ async fn names_are_those_of_the_files() {
     assert_eq!(std::fs::read_to_string(root.path().join("photos/2026/ü 100%.txt")).unwrap(), "after");
     let top: Vec<_> = std::fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(top, ["photos"], "the probe's object is gone");
+}
+
+/// A file's tag is its inode, its time and its size. An inode is used again once it is free: the time must be another.
+#[tokio::test]
+async fn a_file_is_left_free_only_after_its_time() {
+    let root = tempfile::tempdir().unwrap();
+    let subject = subject(open(folder(root.path())).await);
+    let blob = contract::blob("c", "b");
+    let clock_step = std::time::Duration::from_millis(10);
+    let mut before = None;
+    for bytes in ["a", "b", "c", "d"] {
+        if bytes == "c" {
+            subject.delete_if(&blob, Preconditions::default()).await.unwrap();
+        }
+        subject.write(&blob, bytes).await;
+        let written = std::fs::metadata(root.path().join("c/b")).unwrap().modified().unwrap();
+        assert!(before.is_none_or(|before| written >= before + clock_step), "{before:?} {written:?}");
+        before = Some(written);
+    }
 }
 
 #[tokio::test]
