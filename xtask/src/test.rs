@@ -20,6 +20,7 @@ pub(crate) struct Options {
 
 const RUSTFMT: Tool = Tool { probe: &["cargo", "fmt", "--version"], install: "rustup component add rustfmt" };
 const CLIPPY: Tool = Tool { probe: &["cargo", "clippy", "--version"], install: "rustup component add clippy" };
+const CXX: Tool = Tool { probe: &["c++", "--version"], install: "apt-get install g++" };
 const GIT: Tool = Tool { probe: &["git", "--version"], install: "apt-get install git" };
 const NPM: Tool = Tool { probe: &["npm", "--version"], install: "apt-get install npm" };
 const TAR: Tool = Tool { probe: &["tar", "--version"], install: "apt-get install tar" };
@@ -37,6 +38,7 @@ const STEPS: &[Step] = &[
         needs: &[CLIPPY],
         run: features,
     },
+    Step { name: "fuzz", about: "the fuzz targets build", minutes: 15, needs: &[CLIPPY, CXX], run: fuzz },
     Step { name: "doc", about: "the documentation builds, every link holds", minutes: 30, needs: &[], run: doc },
     Step { name: "npm", about: "the servers from npm are installed", minutes: 15, needs: &[NPM], run: npm::install },
     Step { name: "test", about: "unit and integration tests, examples built", minutes: 90, needs: &[], run: test },
@@ -93,6 +95,14 @@ fn features(context: &Context<'_>) -> Result {
         }
     }
     Ok(())
+}
+
+/// They are a workspace of their own, since cargo-fuzz builds them in a way of its own.
+fn fuzz(context: &Context<'_>) -> Result {
+    Run::cargo("clippy --quiet --locked --manifest-path fuzz/Cargo.toml -- -D warnings", context.workspace.root())
+        .env("CARGO_TARGET_DIR", context.workspace.target().join("fuzz"))
+        .passes(context.deadline)?;
+    cargo(context, "fmt --manifest-path fuzz/Cargo.toml --check")
 }
 
 fn doc(context: &Context<'_>) -> Result {
