@@ -30,9 +30,9 @@ pub(crate) fn strip(mut conditions: Preconditions) -> Preconditions {
 
 /// Adds `Accept-Encoding` to `Vary`, as the compression layer itself does on all but a 304.
 pub(crate) fn add_vary(response: &mut HeaderMap) {
-    let names = response.get_all(VARY).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    let named = names.map(<[u8]>::trim_ascii).any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"));
-    if !named {
+    let fields = response.get_all(VARY).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let mut fields = fields.map(<[u8]>::trim_ascii);
+    if !fields.any(|field| field == b"*" || field.eq_ignore_ascii_case(b"accept-encoding")) {
         response.append(VARY, HeaderValue::from_static("accept-encoding"));
     }
 }

@@ -26,12 +26,7 @@ pub(crate) enum Collected<B: Body> {
 }
 
 /// Reads a body to its end unless it is longer than `limit` bytes, or a stream that is meant to stay open.
-pub(crate) async fn collect<B: Body>(
-    headers: &HeaderMap,
-    body: B,
-    limit: u64,
-    clock: &impl Clock,
-) -> Collected<B> {
+pub(crate) async fn collect<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &impl Clock) -> Collected<B> {
     if body.size_hint().lower() > limit || is_live(headers) {
         return Collected::Passed(ResponseBody::inner(body));
     }

@@ -53,17 +53,16 @@ impl Told {
             b"private" => self.private = true,
             b"no-store" => self.no_store = true,
             b"no-cache" => self.no_cache = true,
-            b"max-age" => self.max_age = shorter(self.max_age, value),
-            b"s-maxage" => self.s_maxage = shorter(self.s_maxage, value),
+            b"max-age" => shorten(&mut self.max_age, seconds(value)),
+            b"s-maxage" => shorten(&mut self.s_maxage, seconds(value)),
             _ => {}
         }
     }
 }
 
 /// Of a repeated directive the stricter one counts.
-fn shorter(before: Option<Duration>, value: &[u8]) -> Option<Duration> {
-    let lifetime = seconds(value);
-    Some(before.map_or(lifetime, |before| before.min(lifetime)))
+fn shorten(lifetime: &mut Option<Duration>, told: Duration) {
+    *lifetime = Some(lifetime.map_or(told, |before| before.min(told)));
 }
 
 /// Anything but digits is no time at all.

@@ -12,9 +12,9 @@ use crate::service::ConditionalService;
 use crate::shared::Shared;
 
 /// The type that axum passes to layers inside a router: the handlers of one method of one route.
-const AXUM_ROUTE: &str = "axum::routing::route::Route<";
+const AXUM_ROUTE: &str = "axum::routing::route::Route";
 
-/// Gives a service strong ETags, conditional requests and race-free conditional writes.
+/// Gives a service strong entity tags, conditional requests and race-free conditional writes.
 ///
 /// Put it around the service that answers **all** methods of a resource: before a conditional write, the layer asks the
 /// same service with GET for the current tag. All clones share one register and one memory.

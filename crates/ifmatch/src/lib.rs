@@ -1,4 +1,66 @@
-//! A Tower layer for strong ETags, conditional requests and race-free conditional writes.
+#![doc = include_str!("../README.md")]
+//!
+//! # What happens to a request
+//!
+//! **GET and HEAD.** The inner service runs without the client's conditions and answers in full. A response without an
+//! entity tag gets the hash of its body as one, unless the body is longer than a limit: then it is passed on as it is.
+//! The conditions, and ranges, are evaluated on this very response. The tag is recorded in the register, if no write
+//! took place meanwhile. A client that has the current version is answered 304 from memory, without running the inner
+//! service, where that is certain: the register is [authoritative](Builder::authoritative), or the response has said by
+//! `Cache-Control` that it stays fresh. A register that fails stops no read.
+//!
+//! **Every other method** but the safe ones is a write, and gets a permit from the register first: one write at a time
+//! per resource, in all processes that share the register. The conditions are evaluated when the permit is given. Where
+//! the current version is not known for certain, the layer asks the inner service for it with GET. The handler then runs
+//! with the [`Permit`] in the request's extensions and without the conditions, except for `*`.
+//!
+//! | The handler | The write | The next conditional write |
+//! |---|---|---|
+//! | answers 2xx | took effect | is compared with the new tag |
+//! | answers 3xx | may have taken effect | asks first |
+//! | answers 4xx, except 408 | did not take effect | is compared with the old tag |
+//! | answers 5xx or 408, fails or panics | may have taken effect, or still do so | waits for a [grace](Builder::grace), and asks first |
+//! | takes too long | is cancelled, and may have taken effect | the same |
+//! | answers 202, or its process ends | may still take effect | waits for the [deadline](Builder::write_timeout), and asks first |
+//!
+//! A write runs to its end when its client leaves. A register that fails stops every write, before it begins.
+//!
+//! | The client gets | When |
+//! |---|---|
+//! | 412 | a condition is false; the response has the current tag |
+//! | 409 with `Retry-After` | another write is in flight for longer than the [patience](Builder::patience) |
+//! | 428 | a condition is [required](Builder::require_preconditions) |
+//! | 503 `unavailable` | the register, or the question for the current version, failed; nothing was changed |
+//! | 503 `outcome-unknown`, 500 `handler-failed` | the write may have taken effect: read before trying again |
+//! | any other 4xx | the question for the current version was answered so |
+//!
+//! # Where to put the layer
+//!
+//! Around the service that answers **all** methods of a resource, since that is the one asked for the current version; not
+//! into axum's `Router::layer`, which is refused at start-up. Behind authentication, so that nobody learns by a 412 what
+//! they may not read. Outside of compression, so that each coding has the tag of its own bytes; where that cannot be, see
+//! [`Builder::behind_compression`].
+//!
+//! A handler that stores what it was sent can say so, and save the next writer the question: it answers with
+//! the `ETag` that a GET will have, [`ContentHash::of`](ifmatch_core::digest::ContentHash::of) the content.
+//!
+//! # A customised layer
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use ifmatch::key::PathKey;
+//! use ifmatch::{ConditionalLayer, RequirePreconditions};
+//! use ifmatch_store::MemoryRegister;
+//!
+//! let layer = ConditionalLayer::builder()
+//!     .register(MemoryRegister::with_capacity(1_000_000)) // or one that processes share
+//!     .authoritative() // all writes come through this layer: 304s need no handler
+//!     .require_preconditions(RequirePreconditions::for_writes()) // 428 for blind writes
+//!     .key(PathKey::new().with_parameters(["id"])) // `/notes?id=7` is a resource
+//!     .write_timeout(Duration::from_secs(5))
+//!     .build();
+//! ```
 
 pub mod key;
 
@@ -29,9 +91,9 @@ mod write;
 
 pub use body::ResponseBody;
 pub use builder::Builder;
-pub use layer::ConditionalLayer;
-pub use permit::Permit;
-pub use write::AlsoChanged;
-pub use service::ConditionalService;
 pub use ifmatch_core::digest::TagFormat;
 pub use ifmatch_core::policy::RequirePreconditions;
+pub use layer::ConditionalLayer;
+pub use permit::Permit;
+pub use service::ConditionalService;
+pub use write::AlsoChanged;

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
-use http::header::{AGE, ETAG, LAST_MODIFIED};
 use http::HeaderMap;
+use http::header::{AGE, ETAG, LAST_MODIFIED};
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Command, Observation, Observed, Outcome};
 use ifmatch_core::date::{HttpDate, Timestamp};

@@ -64,7 +64,11 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
     /// Runs the inner service without the conditions. `Range` reaches it, since a service that seeks does less work than
     /// one whose response is cut. Where conditions cannot be evaluated on the part that it sends, it runs once more for
     /// the whole.
-    async fn run<S, B>(&self, mut inner: S, mut request: Request<B>) -> Result<Response<ResponseBody<S::Body>>, S::Error>
+    async fn run<S, B>(
+        &self,
+        mut inner: S,
+        mut request: Request<B>,
+    ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
     where
         S: Inner<B>,
         B: Default,

@@ -1,5 +1,7 @@
 //! Answering 304 from memory, without running the inner service.
 
+use std::sync::Arc;
+
 use http::header::{AGE, ETAG};
 use http::request::Parts;
 use http::{Method, Response};
@@ -7,6 +9,7 @@ use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
+use ifmatch_core::record::Version;
 use ifmatch_store::{Clock, Key, Register};
 
 use crate::answer;
@@ -36,7 +39,7 @@ pub(crate) async fn recall<T: Body, R: Register, C: Clock>(
         return Ok(shared.not_modified(known, shown, at));
     }
     let record = shared.driver.load(key).await.ok();
-    let generation = record.as_ref().and_then(|record| record.settled(at)).map(|version| version.generation());
+    let generation = record.as_ref().and_then(|record| record.settled(at)).map(Version::generation);
     match candidate {
         Some((known, shown)) if generation == Some(known.generation) => {
             known.confirm(at);
@@ -49,18 +52,15 @@ pub(crate) async fn recall<T: Body, R: Register, C: Clock>(
 impl<R: Register, C: Clock> Shared<R, C> {
     /// What is remembered of the representation that this request selects, if it makes a 304 of the request; and its
     /// tag as the client is to see it.
-    fn candidate(&self, key: &Key, head: &Parts, at: Timestamp) -> Option<(std::sync::Arc<Known>, EntityTag)> {
+    fn candidate(&self, key: &Key, head: &Parts, at: Timestamp) -> Option<(Arc<Known>, EntityTag)> {
         let conditions = Preconditions::from_headers(&head.headers);
         if conditions.is_empty() || !is_anonymous(&self.config, head) {
             return None;
         }
         let known = self.memory.get(key)?.find(head).cloned()?;
         let usable = self.is_authoritative() || (at < known.fresh_until && !wants_origin(&head.headers));
-        let shown = if self.config.behind_compression {
-            coding::shown(&known.tag, &head.headers)
-        } else {
-            known.tag.clone()
-        };
+        let shown =
+            if self.config.behind_compression { coding::shown(&known.tag, &head.headers) } else { known.tag.clone() };
         let validators = Validators {
             tags: std::slice::from_ref(&shown),
             last_modified: Some(known.last_modified).filter(|date| date.has_come(at)),

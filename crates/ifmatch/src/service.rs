@@ -17,7 +17,7 @@ use crate::detach::detach;
 use crate::shared::{Inner, Shared};
 use crate::{answer, read, write};
 
-/// A service with strong ETags, conditional requests and race-free conditional writes. Made by
+/// A service with strong entity tags, conditional requests and race-free conditional writes. Made by
 /// [`ConditionalLayer`](crate::ConditionalLayer).
 ///
 /// Its inner service must be cheap to clone, and the request's body needs a default, the empty one: with it the layer asks

@@ -55,4 +55,3 @@ where
         self.call(request).await
     }
 }
-

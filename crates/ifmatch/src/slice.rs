@@ -14,11 +14,7 @@ use crate::answer;
 use crate::body::{Content, ResponseBody};
 
 /// The response with these parts of `content`, which lie within it, in the place of the response with all of it.
-pub(crate) fn partial<T: Body>(
-    mut head: Parts,
-    content: &Content,
-    parts: Vec<ByteRange>,
-) -> Response<ResponseBody<T>> {
+pub(crate) fn partial<T: Body>(mut head: Parts, content: &Content, parts: Vec<ByteRange>) -> Response<ResponseBody<T>> {
     head.status = StatusCode::PARTIAL_CONTENT;
     // It is the digest of all the content.
     head.headers.remove("content-digest");

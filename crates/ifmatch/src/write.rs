@@ -46,11 +46,8 @@ where
         Ok(grant) => grant,
         Err(answer) => return answer,
     };
-    writing.shared.memory.forget(&writing.key);
     let end = writing.run(inner, &grant, body).await;
-    let answer = writing.settle(grant.token, grant.deadline, end).await;
-    writing.shared.memory.forget(&writing.key);
-    answer
+    writing.settle(grant.token, grant.deadline, end).await
 }
 
 /// A write on its way.

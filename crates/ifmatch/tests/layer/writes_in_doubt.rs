@@ -44,9 +44,12 @@ where
 #[tokio::test]
 async fn after_a_failure_the_next_writer_waits_and_probes() {
     // How the first one ends, its answer, and whether it took effect.
-    for (end, value, status, effect) in
-        [("x-end", "500", 500, false), ("x-end-after", "500", 500, true), ("x-panic", "1", 500, true), ("x-end-after", "408", 408, true)]
-    {
+    for (end, value, status, effect) in [
+        ("x-end", "500", 500, false),
+        ("x-end-after", "500", 500, true),
+        ("x-panic", "1", 500, true),
+        ("x-end-after", "408", 408, true),
+    ] {
         for authoritative in [true, false] {
             let (builder, clock, _) = builder();
             let world = World::with(&[("/a", "one")]);
@@ -153,8 +156,8 @@ async fn after_the_crash_of_another_process_a_writer_probes_at_the_deadline() {
             nonce: 1,
             ttl: SECOND * 30,
         };
-        let begun = crashed.apply(&Key::new("/a").unwrap(), &Command::Begin(begin)).await.unwrap();
-        assert!(matches!(begun.outcome, Outcome::Granted(_)));
+        let applied = crashed.apply(&Key::new("/a").unwrap(), &Command::Begin(begin)).await.unwrap();
+        assert!(matches!(applied.outcome, Outcome::Granted(_)));
         if effect {
             world.set("/a", "by the crashed");
         }

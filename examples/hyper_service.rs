@@ -1,0 +1,46 @@
+//! The layer on bare hyper: a plain function is the service.
+//!
+//! A request's body needs a default, the empty one, for the question that comes before a conditional write; hyper's
+//! `Incoming` has none, so it is boxed.
+//!
+//! Run it: `cargo run --example hyper_service`, then `curl -i localhost:3001/`
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use ifmatch::ConditionalLayer;
+use tokio::net::TcpListener;
+use tower::{ServiceBuilder, service_fn};
+
+async fn handle(request: Request<BoxBody<Bytes, hyper::Error>>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let mut response = Response::new(Full::from("hello"));
+    if request.method() != Method::GET {
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    }
+    Ok(response)
+}
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let service = ServiceBuilder::new()
+        .map_request(|request: Request<Incoming>| request.map(BodyExt::boxed))
+        .layer(ConditionalLayer::new())
+        .service(service_fn(handle));
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3001".to_owned());
+    let listener = TcpListener::bind(address).await?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let service = TowerToHyperService::new(service.clone());
+        tokio::spawn(async move {
+            // A client that breaks off is its own affair.
+            let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}

@@ -1,0 +1,36 @@
+//! The smallest service: a note that no two clients overwrite for each other.
+//!
+//! Run it: `cargo run --example quickstart`, then
+//!
+//! ```text
+//! curl -i localhost:3000/note                                     200 and an ETag
+//! curl -i localhost:3000/note -H 'If-None-Match: "<the tag>"'     304
+//! curl -i localhost:3000/note -X PUT -d mine -H 'If-Match: "<the tag>"'      200, once
+//! curl -i localhost:3000/note -X PUT -d theirs -H 'If-Match: "<the tag>"'    412
+//! ```
+
+use std::sync::{Arc, RwLock};
+
+use axum::{Router, extract::State, routing::get};
+use ifmatch::ConditionalLayer;
+use tower::Layer;
+
+type Note = Arc<RwLock<String>>;
+
+async fn read(State(note): State<Note>) -> String {
+    note.read().map(|note| note.clone()).unwrap_or_default()
+}
+
+async fn write(State(note): State<Note>, text: String) {
+    if let Ok(mut note) = note.write() {
+        *note = text;
+    }
+}
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let routes = Router::new().route("/note", get(read).put(write)).with_state(Note::default());
+    let app: Router = Router::new().fallback_service(ConditionalLayer::new().layer(routes));
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    axum::serve(tokio::net::TcpListener::bind(address).await?, app).await
+}

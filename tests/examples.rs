@@ -1,0 +1,97 @@
+//! The examples run, and do what they say.
+#![allow(clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use http::Request;
+use support::{Answer, Client, full};
+
+/// How long an example may take to come up, or to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An example that runs until it is dropped.
+struct Example(Child);
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The example, built.
+fn program(name: &str) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--quiet", "--message-format", "json-render-diagnostics", "--example", name])
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{name} does not build: {}", output.status);
+    let messages = String::from_utf8(output.stdout).expect("cargo writes UTF-8");
+    let executable = |message: &str| {
+        let message: serde_json::Value = serde_json::from_str(message).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    };
+    Command::new(messages.lines().find_map(executable).expect("cargo names the program that it built"))
+}
+
+/// Starts a server on a free port.
+async fn serve(name: &str) -> (Example, Client) {
+    let address = free_address();
+    let example = Example(program(name).arg(address.to_string()).spawn().expect("the example starts"));
+    let client = Client::new(address);
+    let up = async {
+        while client.try_send(Request::get("/").body(full("")).expect("a request")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, up).await.expect("the example listens");
+    (example, client)
+}
+
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("a bound address")
+}
+
+async fn finish(name: &str) -> String {
+    let child = program(name).stdout(Stdio::piped()).spawn().expect("the example starts");
+    let done = tokio::task::spawn_blocking(move || child.wait_with_output());
+    let output = tokio::time::timeout(PATIENCE, done).await.expect("the example ends").expect("a thread");
+    let output = output.expect("its output");
+    assert!(output.status.success(), "{name}: {}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[tokio::test]
+async fn quickstart_loses_no_update() {
+    let (_example, client) = serve("quickstart").await;
+    let tag = client.get("/note", &[]).await.expect(200).etag().to_owned();
+    client.get("/note", &[("if-none-match", &tag)]).await.expect(304);
+    client.put("/note", &[("if-match", &tag)], "mine").await.expect(200);
+    client.put("/note", &[("if-match", &tag)], "theirs").await.expect(412);
+    assert_eq!(client.get("/note", &[]).await.text(), "mine");
+}
+
+#[tokio::test]
+async fn hyper_service_answers_conditions() {
+    let (_example, client) = serve("hyper_service").await;
+    let first: Answer = client.get("/", &[]).await.expect(200);
+    client.get("/", &[("if-none-match", first.etag())]).await.expect(304);
+    client.put("/", &[("if-match", "\"other\"")], "x").await.expect(412);
+    client.put("/", &[("if-match", first.etag())], "x").await.expect(405);
+}
+
+#[tokio::test]
+async fn documents_merges_both_edits() {
+    let shown = finish("documents").await;
+    let expected = ["428", "where=Zurich: 412", "\"when\":\"Monday\"", "where=Zurich: 204"];
+    for text in expected {
+        assert!(shown.contains(text), "{text} in {shown}");
+    }
+}
