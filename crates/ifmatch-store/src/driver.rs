@@ -172,6 +172,9 @@ impl<R: Register, C: Clock> Driver<R, C> {
                 return Ok(mine);
             }
             let expected = stored.as_ref().map_or(Revision::NONE, Record::revision);
+            if unanswered.overtaken(expected) {
+                return Err(unanswered.or(DriverError::Contention));
+            }
             let before = stored.take().unwrap_or_else(|| self.initial.clone());
             let transition = before.apply(command, self.clock.now());
             let Some(next) = transition.next else {
@@ -212,6 +215,12 @@ impl Unanswered {
     fn find(&mut self, stored: Option<&Record>) -> Option<Applied> {
         let found = self.swaps.iter().position(|swap| Some(&swap.after) == stored)?;
         Some(self.swaps.swap_remove(found))
+    }
+
+    /// Whether others have changed the record since. A swap may then have taken place before theirs: to carry out the
+    /// command once more would repeat its effect, and to call it refused would deny it.
+    fn overtaken(&self, revision: Revision) -> bool {
+        self.swaps.iter().any(|swap| swap.before.revision() != revision)
     }
 
     /// The error to report: while a swap had no answer, none may say that nothing was changed.

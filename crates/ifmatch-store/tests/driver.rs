@@ -23,6 +23,8 @@ enum Fault {
     Overtaken,
     /// It takes place, and the answer is lost.
     DoneWithoutAnswer,
+    /// It takes place, the answer is lost, and another writer is next.
+    DoneWithoutAnswerThenOvertaken,
     /// It does not take place, and the answer is lost.
     LostWithoutAnswer,
     /// It fails, and says so.
@@ -42,6 +44,14 @@ impl Faulty {
         let faults = Mutex::new(faults.iter().rev().copied().collect());
         Arc::new(Self { inner: MemoryRegister::unbounded(), faults, swaps: AtomicUsize::new(0) })
     }
+
+    /// Another writer writes.
+    async fn overtake(&self, key: &Key) -> Result<Swap, RegisterError> {
+        let before = self.inner.load(key).await?.unwrap_or_else(Record::absent);
+        let none = Preconditions::default();
+        let faster = before.apply(&Command::Write(put(&none, b"faster")), before.revision().timestamp());
+        self.inner.compare_and_swap(key, before.revision(), faster.next.as_ref()).await
+    }
 }
 
 impl Register for Faulty {
@@ -60,12 +70,13 @@ impl Register for Faulty {
         match fault {
             None => self.inner.compare_and_swap(key, expected, next).await,
             Some(Fault::Overtaken) => {
-                let found = self.inner.load(key).await?;
-                let before = found.unwrap_or_else(Record::absent);
-                let none = Preconditions::default();
-                let faster = before.apply(&Command::Write(put(&none, b"faster")), before.revision().timestamp());
-                self.inner.compare_and_swap(key, expected, faster.next.as_ref()).await?;
+                self.overtake(key).await?;
                 self.inner.compare_and_swap(key, expected, next).await
+            }
+            Some(Fault::DoneWithoutAnswerThenOvertaken) => {
+                self.inner.compare_and_swap(key, expected, next).await?;
+                self.overtake(key).await?;
+                Err(RegisterErrorKind::Ambiguous.into())
             }
             Some(Fault::DoneWithoutAnswer) => {
                 self.inner.compare_and_swap(key, expected, next).await?;
@@ -154,6 +165,16 @@ async fn after_a_lost_answer_no_error_says_that_nothing_was_changed() {
     let faults = [Fault::LostWithoutAnswer, Fault::Unavailable];
     let DriverError::Register(error) = write_with(&faults).await.0.unwrap_err() else { panic!() };
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
+}
+
+/// The write took place, so that a refusal would be false; and it must not take place again.
+#[tokio::test]
+async fn a_swap_without_an_answer_that_others_may_have_built_upon_is_neither_repeated_nor_denied() {
+    let (outcome, register) = write_with(&[Fault::DoneWithoutAnswerThenOvertaken]).await;
+    let DriverError::Register(error) = outcome.unwrap_err() else { panic!() };
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
+    assert_eq!(register.swaps.load(Ordering::Relaxed), 1);
+    assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
 }
 
 #[tokio::test(start_paused = true)]
