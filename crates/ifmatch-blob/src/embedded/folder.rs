@@ -24,6 +24,7 @@ pub(super) struct BodyName {
 impl Folder {
     /// Makes the folders that are missing, durably.
     pub(super) fn create(root: &Path) -> io::Result<Self> {
+        create_folder(root)?;
         let folder = Self { bodies: root.join("bodies"), temporary: root.join("tmp") };
         for shard in folder.shards() {
             fs::create_dir_all(shard)?;
@@ -61,6 +62,25 @@ pub(super) fn nonce_of(file_name: &str) -> Option<u64> {
     let (hash, nonce) = file_name.split_once('-')?;
     let is_body = hash.len() == 64 && nonce.len() == 16;
     is_body.then(|| u64::from_str_radix(nonce, 16).ok()).flatten()
+}
+
+/// Creates a folder and those above it that are missing, each durably.
+pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
+    let above = match folder.parent() {
+        None => return Ok(()),
+        Some(above) if above.as_os_str().is_empty() => Path::new("."),
+        Some(above) => above,
+    };
+    match fs::create_dir(folder) {
+        Ok(()) => sync_folder(above),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_folder(above)?;
+            fs::create_dir(folder)?;
+            sync_folder(above)
+        }
+        Err(_) if folder.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Makes the names in a folder durable.

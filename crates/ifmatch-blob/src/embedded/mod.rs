@@ -21,7 +21,7 @@ use crate::store::{
 };
 
 pub use error::{OpenError, OpenErrorKind};
-use folder::Folder;
+use folder::{Folder, create_folder};
 
 mod collect;
 mod error;
@@ -68,7 +68,7 @@ impl EmbeddedStore {
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
         let open = move || {
-            std::fs::create_dir_all(&path).map_err(|error| OpenError::folder(&path, error))?;
+            create_folder(&path).map_err(|error| OpenError::folder(&path, error))?;
             let index = path.join("index.redb");
             RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))
         };

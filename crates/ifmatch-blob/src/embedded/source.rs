@@ -120,7 +120,10 @@ impl Body for Chunks {
                 self.unsent.start += bytes.len() as u64;
                 self.reading = self.read_next();
             }
-            Err(_) => self.unread = 0..0,
+            Err(error) => {
+                tracing::error!(%error, "a body was cut short on its way out");
+                self.unread = 0..0;
+            }
         }
         Poll::Ready(Some(chunk.map(Frame::data)))
     }

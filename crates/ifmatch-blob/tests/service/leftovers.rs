@@ -125,16 +125,17 @@ async fn the_record_of_a_deleted_blob_is_forgotten_after_a_day() {
 
 #[tokio::test]
 async fn everything_is_there_after_a_restart() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let temporary = tempfile::tempdir().expect("a temporary folder");
+    let folder = temporary.path().join("two/levels/down/");
     let mut tags = Vec::new();
     {
-        let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+        let service = BlobService::new(EmbeddedStore::open(&folder).await.expect("opens"));
         for (name, size) in [("small", 10), ("large", 100_000)] {
             let put = request(Method::PUT, &format!("/c/{name}"), &[("x-meta-a", "1")], bytes(size, 1));
             tags.push((name, size, send(&service, put).await.tag()));
         }
     }
-    let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens again"));
+    let service = BlobService::new(EmbeddedStore::open(&folder).await.expect("opens again"));
     for (name, size, tag) in tags {
         let got = send(&service, request(Method::GET, &format!("/c/{name}"), &[], "")).await;
         assert_eq!((got.tag(), got.field("x-meta-a"), &got.body), (tag, "1", &bytes(size, 1)));
