@@ -46,7 +46,7 @@ impl Answer {
 
     /// The same answer, if its status is this one.
     #[track_caller]
-    #[must_use]
+    #[allow(clippy::return_self_not_must_use, reason = "the check is most often all that is wanted")]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status.as_u16(), status, "{self:#?}");
         self

@@ -52,7 +52,8 @@ impl Connection {
 
     /// Says that nothing more will be sent, as a client does that stops half way.
     pub fn finish_sending(&self) {
-        self.stream.shutdown(Shutdown::Write).expect("an open connection");
+        // An error means that the server has closed the connection already.
+        drop(self.stream.shutdown(Shutdown::Write));
     }
 
     /// Reads the next response, an interim one (1xx) too.

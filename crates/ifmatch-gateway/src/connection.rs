@@ -29,7 +29,7 @@ use crate::response_body::BoxError;
 use crate::version::{self, Protocol};
 use crate::watch::{Sentence, Watch};
 
-/// Time for a last goodbye (GOAWAY, an answer's last bytes) on a connection that is ended.
+/// Time for a goodbye (GOAWAY, an answer's last bytes) on a connection that is ended.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What is needed to serve any connection.
@@ -126,9 +126,11 @@ where
             }
         };
         self.count(sentence);
-        connection.as_mut().graceful_shutdown();
-        // However the goodbye goes, the connection ends here.
-        drop(timeout(FAREWELL, connection).await);
+        if sentence != Sentence::SlowReader {
+            connection.as_mut().graceful_shutdown();
+            // However the goodbye goes, the connection ends here.
+            drop(timeout(FAREWELL, connection).await);
+        }
     }
 
     fn count(&self, sentence: Sentence) {
@@ -157,6 +159,8 @@ async fn stop(mut stopping: Receiver<bool>) {
 fn http1(limits: &Limits) -> http1::Builder {
     let mut http1 = http1::Builder::new();
     http1.timer(TokioTimer::new()).header_read_timeout(None).max_header_size(limits.header_size);
+    // A client that has said all it has to say, and closes its side, still waits for the answer.
+    http1.half_close(true);
     http1
 }
 

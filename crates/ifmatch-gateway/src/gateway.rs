@@ -17,7 +17,7 @@ use crate::activity::Activity;
 use crate::config::Limits;
 use crate::endpoints;
 use crate::metrics::Metrics;
-use crate::request_body::RequestBody;
+use crate::request_body::{Fate, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
 use crate::response_body::{BoxError, ResponseBody};
 use crate::ticket::Ticket;
@@ -101,12 +101,16 @@ where
         let desk = &self.desk;
         let id = desk.ids.of(request.headers().get(X_REQUEST_ID));
         let mut ticket = Ticket::open(desk, activity.begin(), &request, &id);
+        let (head, body) = request.into_parts();
+        let (body, fate) = RequestBody::new(body, &head, desk.limits.body_timeout);
+        ticket.expect_body(fate.clone());
+        let request = Request::from_parts(head, body);
         let mut response = if endpoints::is_own(request.uri().path()) {
             own(endpoints::answer(desk, &request), ticket)
         } else if let Err(why) = desk.access.check(request.method(), request.headers()) {
             own(endpoints::denied(why), ticket)
         } else if ticket.enter() {
-            self.ask(request, ticket).await
+            self.ask(request, fate, ticket).await
         } else {
             own(overloaded(), ticket)
         };
@@ -116,14 +120,16 @@ where
         Ok(response)
     }
 
-    async fn ask(&self, request: Request<Incoming>, mut ticket: Ticket) -> Response<ResponseBody<B>> {
+    async fn ask(
+        &self,
+        request: Request<RequestBody>,
+        fate: Option<Arc<Fate>>,
+        mut ticket: Ticket,
+    ) -> Response<ResponseBody<B>> {
         let version = request.version();
-        let (head, body) = request.into_parts();
-        let (body, fate) = RequestBody::new(body, &head, self.desk.limits.body_timeout);
-        ticket.expect_body(fate.clone());
         let mut inner = self.inner.clone();
         let Ok(()) = poll_fn(|cx| inner.poll_ready(cx)).await;
-        let Ok(response) = inner.call(Request::from_parts(head, body)).await;
+        let Ok(response) = inner.call(request).await;
         if fate.is_some_and(|fate| fate.too_slow()) && !response.status().is_success() {
             self.desk.metrics.slow_bodies.increment(1);
             return own(too_slow(version), ticket);

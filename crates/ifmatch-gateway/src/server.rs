@@ -78,7 +78,8 @@ where
         let slots = Arc::new(Semaphore::new(self.connections as usize));
         let stop = Sender::new(false);
         let stopping = stop.subscribe();
-        let accepting = tokio::spawn(accept(listener, self.host, Arc::clone(&self.desk), Arc::clone(&slots), stopping));
+        let mut accepting =
+            tokio::spawn(accept(listener, self.host, Arc::clone(&self.desk), Arc::clone(&slots), stopping));
         let upkeep = tokio::spawn(upkeep(Arc::clone(&self.desk)));
         let signal = signals.next().await;
         info!(signal, grace = ?self.shutdown_grace, "stopping: requests in flight may finish, a second signal stops at once");
@@ -86,24 +87,30 @@ where
         let stopped = async {
             sleep(self.shutdown_delay).await;
             stop.send_replace(true);
+            // The port closes first: no connection may come while the last ones are waited for.
+            drop((&mut accepting).await);
             let all_gone = slots.acquire_many(self.connections);
-            timeout(self.shutdown_grace, all_gone).await.is_ok()
+            drop(timeout(self.shutdown_grace, all_gone).await);
         };
-        let finished = tokio::select! {
-            finished = stopped => finished,
-            _ = signals.next() => false,
-        };
-        accepting.abort();
+        tokio::select! {
+            () = stopped => {}
+            _ = signals.next() => {
+                if !accepting.is_finished() {
+                    accepting.abort();
+                    drop(accepting.await);
+                }
+            }
+        }
         upkeep.abort();
-        if finished {
-            info!("stopped");
-            End::Finished
-        } else {
-            warn!(
-                connections = self.connections as usize - slots.available_permits(),
-                "stopped with connections still open"
-            );
-            End::Cut
+        match self.connections as usize - slots.available_permits() {
+            0 => {
+                info!("stopped");
+                End::Finished
+            }
+            connections => {
+                warn!(connections, "stopped with connections still open");
+                End::Cut
+            }
         }
     }
 }

@@ -1,0 +1,145 @@
+//! kill -9 in the middle of many writes, again and again: what was acknowledged is there and whole, no blob is a
+//! mixture, and what the crash left behind is collected.
+#![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use ifmatch_core::digest::ContentHash;
+use support::{Answer, Client, Gateway, full};
+use tokio::task::JoinSet;
+
+/// Writers at a time, each with a blob of its own.
+const WRITERS: usize = 100;
+
+/// How many writes of a round are acknowledged when the process is killed; the others are under way.
+const KILLED_AFTER: [usize; 5] = [0, 1, 25, 80, 160];
+
+/// What a blob may hold: what was acknowledged last, or anything that was tried after that.
+#[derive(Default)]
+struct Expected {
+    /// The body and tag of the last acknowledged write; none if there was none.
+    acknowledged: Option<(Bytes, String)>,
+    /// Bodies of later writes whose answer never came.
+    unanswered: Vec<Bytes>,
+}
+
+type Blobs = Arc<Mutex<HashMap<String, Expected>>>;
+
+/// What the writers of one round share.
+#[derive(Clone)]
+struct Round {
+    number: usize,
+    client: Client,
+    blobs: Blobs,
+    acknowledged: Arc<AtomicUsize>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_in_the_middle_of_a_hundred_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
+    let blobs = Blobs::default();
+    for (number, killed_after) in KILLED_AFTER.into_iter().enumerate() {
+        let client = Client::new(gateway.address());
+        let round = Round { number, client, blobs: Arc::clone(&blobs), acknowledged: Arc::default() };
+        let mut writers = JoinSet::new();
+        for writer in 0..WRITERS {
+            writers.spawn(write_until_the_end(round.clone(), writer));
+        }
+        // A moment more, so that the kill does not follow the very step that an answer follows.
+        while round.acknowledged.load(Relaxed) < killed_after {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(7)).await;
+        tokio::task::block_in_place(|| gateway.kill());
+        writers.join_all().await;
+        tokio::task::block_in_place(|| gateway.restart());
+        check(&Client::new(gateway.address()), &blobs, folder.path(), number).await;
+    }
+}
+
+/// Writes one blob over and over until the process is gone.
+async fn write_until_the_end(round: Round, writer: usize) {
+    let name = format!("/c/blob-{writer}");
+    for turn in 0.. {
+        let body = body(round.number, writer, turn);
+        let tag = note(&round.blobs, &name, |blob| {
+            blob.unanswered.push(body.clone());
+            blob.acknowledged.as_ref().map(|(_, tag)| tag.clone())
+        });
+        // Every other writer writes on a condition, and so finds out if its last write was lost.
+        let request = match (writer % 2, tag) {
+            (0, _) => Request::builder(),
+            (_, None) => Request::builder().header("if-none-match", "*"),
+            (_, Some(tag)) => Request::builder().header("if-match", tag),
+        };
+        let request = request.method(Method::PUT).uri(&name).body(full(body.clone())).unwrap();
+        let Ok(answer) = round.client.try_send(request).await else { return };
+        acknowledge(&round.blobs, &name, &answer, body);
+        round.acknowledged.fetch_add(1, Relaxed);
+    }
+}
+
+fn acknowledge(blobs: &Blobs, name: &str, answer: &Answer, body: Bytes) {
+    assert!(matches!(answer.status.as_u16(), 200 | 201), "{name}: {answer:#?}");
+    let tag = answer.etag().to_owned();
+    note(blobs, name, |blob| *blob = Expected { acknowledged: Some((body, tag)), unanswered: Vec::new() });
+}
+
+fn note<T>(blobs: &Blobs, name: &str, change: impl FnOnce(&mut Expected) -> T) -> T {
+    change(blobs.lock().unwrap().entry(name.to_owned()).or_default())
+}
+
+/// Sizes on both sides of what is kept inline, and bytes that tell every write from every other.
+fn body(round: usize, writer: usize, turn: usize) -> Bytes {
+    let size = [1 << 10, 64 << 10, 1 << 20][writer % 3];
+    let line = format!("round {round} writer {writer} turn {turn}\n");
+    line.bytes().cycle().take(size).collect()
+}
+
+/// After a restart every blob is one that it may be, under a tag that is true; and nothing else is on the disk.
+async fn check(client: &Client, blobs: &Blobs, folder: &Path, round: usize) {
+    let names: Vec<String> = blobs.lock().unwrap().keys().cloned().collect();
+    let mut in_files = 0;
+    let mut present = 0;
+    for name in names {
+        let answer = client.get(&name, &[]).await;
+        let found =
+            (answer.status == 200).then(|| (answer.body.clone(), answer.headers["etag"].to_str().unwrap().to_owned()));
+        note(blobs, &name, |blob| one_of(blob, found.as_ref(), &format!("{name} in round {round}")));
+        if let Some((body, tag)) = found {
+            let hash = ContentHash::of(&body).hex();
+            assert!(tag.trim_matches('"').starts_with(&hash), "{name} in round {round}: {tag} is not of these bytes");
+            present += 1;
+            in_files += usize::from(body.len() > 4 << 10);
+        }
+    }
+    let listed = client.get("/c?limit=1000", &[]).await;
+    if present > 0 {
+        assert_eq!(listed.json()["blobs"].as_array().map(Vec::len), Some(present), "listing in round {round}");
+    }
+    assert_eq!(files(&folder.join("bodies")), in_files, "a body for each blob that has one, in round {round}");
+    assert_eq!(files(&folder.join("tmp")), 0, "nothing half written, in round {round}");
+}
+
+/// The blob is its last acknowledged version, tag and all, or one that was tried after it. From now on that counts.
+fn one_of(blob: &mut Expected, found: Option<&(Bytes, String)>, place: &str) {
+    let is_acknowledged = found == blob.acknowledged.as_ref();
+    let is_later = found.is_some_and(|(body, _)| blob.unanswered.contains(body));
+    assert!(is_acknowledged || is_later, "{place} is neither what was acknowledged nor what was tried after it");
+    *blob = Expected { acknowledged: found.cloned(), unanswered: Vec::new() };
+}
+
+/// The number of files below a folder.
+fn files(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+}

@@ -1,0 +1,84 @@
+//! Who may do what, over real sockets.
+
+use std::fs;
+
+use http::Method;
+use support::{Client, Gateway};
+
+const METHODS: [Method; 5] = [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::POST];
+
+/// The answers to each method with each sort of token.
+#[tokio::test]
+async fn every_method_with_every_sort_of_token() {
+    let flags = ["--read-token", "r", "--write-token", "w"];
+    let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&flags));
+    let client = Client::new(gateway.address());
+    for (token, expected) in [
+        (None, [401, 401, 401, 401, 401]),
+        (Some("Bearer no"), [401, 401, 401, 401, 401]),
+        (Some("Basic dzp3"), [401, 401, 401, 401, 401]),
+        (Some("Bearer r"), [200, 200, 403, 403, 403]),
+        (Some("Bearer w"), [200, 200, 200, 204, 405]),
+    ] {
+        client.put("/c/a", &[("authorization", "Bearer w")], "one").await;
+        let headers: Vec<_> = token.map(|token| ("authorization", token)).into_iter().collect();
+        for (method, expected) in METHODS.into_iter().zip(expected) {
+            let answer = client.request(method.clone(), "/c/a", &headers, "two").await;
+            assert_eq!(answer.status, expected, "{method} with {token:?}");
+            let challenged = answer.headers.contains_key("www-authenticate");
+            assert_eq!(challenged, matches!(expected, 401 | 403), "{method} with {token:?}");
+            assert!(!answer.headers.contains_key("etag") || expected < 400, "{method} with {token:?}");
+        }
+    }
+}
+
+/// A refusal comes before everything that could tell whether a blob is there.
+#[tokio::test]
+async fn a_refusal_tells_nothing_of_what_is_there() {
+    let gateway = Gateway::start(["serve", "--store", "memory://", "--write-token", "w"]);
+    let client = Client::new(gateway.address());
+    client.put("/c/there", &[("authorization", "Bearer w")], "one").await.expect(201);
+    for path in ["/c/there", "/c/missing", "/missing", "/", "/c/a%00b", "/c/../d"] {
+        let answer = client.get(path, &[("if-match", "\"x\"")]).await.expect(401);
+        let missing = client.get("/c/missing", &[]).await.expect(401);
+        assert_eq!(answer.body, missing.body, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn health_is_open_and_metrics_are_not() {
+    let gateway = Gateway::start(["serve", "--store", "memory://", "--read-token", "r"]);
+    let client = Client::new(gateway.address());
+    assert_eq!(client.get("/-/health", &[]).await.expect(200).json(), serde_json::json!({ "status": "ok" }));
+    let head = client.head("/-/health", &[]).await.expect(200);
+    assert_eq!((head.header("content-length"), head.body.len()), ("15", 0));
+    client.get("/-/metrics", &[]).await.expect(401);
+    client.get("/-/metrics", &[("authorization", "Bearer r")]).await.expect(200);
+    client.put("/-/health", &[("authorization", "Bearer r")], "x").await.expect(405);
+    for path in ["/-", "/-/", "/-/other", "/-/health/x", "/-/HEALTH"] {
+        client.get(path, &[("authorization", "Bearer r")]).await.expect(404);
+    }
+}
+
+#[tokio::test]
+async fn tokens_come_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (read, write) = (folder.path().join("read"), folder.path().join("write"));
+    fs::write(&read, "# readers\n\n  r1  \nr2\n").unwrap();
+    fs::write(&write, "w1").unwrap();
+    let (read, write) = (read.to_str().unwrap(), write.to_str().unwrap());
+    let flags = ["--read-token-file", read, "--write-token-file", write];
+    let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&flags));
+    let client = Client::new(gateway.address());
+    for token in ["r1", "r2", "w1"] {
+        client.get("/", &[("authorization", &format!("Bearer {token}"))]).await.expect(200);
+    }
+    for token in ["# readers", "readers", "r", "r1  ,r2"] {
+        client.get("/", &[("authorization", &format!("Bearer {token}"))]).await.expect(401);
+    }
+
+    fs::write(folder.path().join("empty"), "# nobody yet\n").unwrap();
+    let empty = folder.path().join("empty");
+    let end = support::run(["serve", "--store", "memory://", "--write-token-file", empty.to_str().unwrap()]);
+    assert_eq!(end.status.code(), Some(2), "a file without tokens must not open the gateway: {end:#?}");
+}

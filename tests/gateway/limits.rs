@@ -1,0 +1,171 @@
+//! Limits on what one client may ask of the machine.
+
+use std::time::Duration;
+
+use support::raw::{Connection, exchange};
+use support::{Client, Gateway};
+
+use crate::{get, put_head};
+
+fn memory(flags: &[&str]) -> Gateway {
+    Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = crate::serve(folder.path(), &["--max-body-size", "100"]);
+    let client = Client::new(gateway.address());
+    let tag = client.put("/c/a", &[], vec![b'x'; 100]).await.expect(201).etag().to_owned();
+    client.put("/c/a", &[], vec![b'y'; 101]).await.expect(413);
+    let chunk = format!("65\r\n{}\r\n0\r\n\r\n", "z".repeat(0x65));
+    let head = "PUT /c/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    exchange(gateway.address(), format!("{head}{chunk}")).expect(413);
+    let kept = client.get("/c/a", &[]).await.expect(200);
+    assert_eq!((kept.etag(), kept.body.len()), (&*tag, 100));
+}
+
+/// The length alone is enough to refuse: no byte of the body is waited for.
+#[test]
+fn a_length_over_the_limit_is_refused_before_the_body() {
+    let gateway = memory(&["--max-body-size", "1KiB"]);
+    exchange(gateway.address(), put_head("a", 1025)).expect(413);
+    exchange(gateway.address(), put_head("a", 1 << 60)).expect(413);
+}
+
+#[test]
+fn heads_over_the_limit_get_431() {
+    let gateway = memory(&["--max-header-size", "8KiB"]);
+    let with = |fields: &str| exchange(gateway.address(), format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
+    with(&format!("X: {}\r\n", "x".repeat(7 << 10))).expect(200);
+    with(&format!("X: {}\r\n", "x".repeat(8 << 10))).expect(431);
+    with(&"X: y\r\n".repeat(99)).expect(200);
+    with(&"X: y\r\n".repeat(100)).expect(431);
+    exchange(gateway.address(), get(&format!("/{}", "x".repeat(9 << 10)))).expect(431);
+    // A head that never ends is not read to its end. A reset may overtake the answer.
+    let mut endless = Connection::open(gateway.address());
+    endless.send("GET / HTTP/1.1\r\n");
+    for _ in 0..1_000 {
+        if endless.try_send("X: ".to_owned() + &"x".repeat(1 << 10) + "\r\n").is_err() {
+            break;
+        }
+    }
+    let answer = endless.rest();
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431 "), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[test]
+fn requests_over_the_limit_get_503_and_health_stays() {
+    let gateway = memory(&["--max-requests", "1"]);
+    let mut slow = Connection::open(gateway.address());
+    slow.send(put_head("slow", 4));
+    slow.send("12");
+    let refused = loop {
+        let answer = exchange(gateway.address(), get("/"));
+        if answer.status == 503 {
+            break answer;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(refused.header("content-type"), "application/problem+json");
+    exchange(gateway.address(), get("/-/health")).expect(200);
+    slow.send("34");
+    slow.answer().expect(201);
+    while exchange(gateway.address(), get("/")).status != 200 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn connections_over_the_limit_wait_for_their_turn() {
+    let gateway = memory(&["--max-connections", "1"]);
+    let mut first = Connection::open(gateway.address());
+    first.send(get("/"));
+    first.answer().expect(200);
+    let mut second = Connection::open(gateway.address());
+    second.send(get("/second/blob"));
+    for _ in 0..20 {
+        first.send(get("/-/metrics"));
+        let metrics = first.answer().expect(200);
+        assert!(metrics.text().lines().any(|line| line == "ifmatch_connections_total 1"), "{}", metrics.text());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(first);
+    second.answer().expect(404);
+}
+
+/// Without reading the rest, closing would reset the connection under a client that is still sending, and the
+/// reset can overtake the answer.
+#[test]
+fn a_client_that_sends_on_after_a_refusal_sees_the_refusal() {
+    let gateway = memory(&["--write-token", "w"]);
+    let mut connection = Connection::open(gateway.address());
+    let length = 32 << 20;
+    for _ in 0..3 {
+        connection.send(put_head("a", length));
+        connection.send(vec![b'x'; length]);
+        connection.answer().expect(401);
+    }
+    connection.send(get("/-/health"));
+    connection.answer().expect(200);
+}
+
+/// A client that asks before it sends a body is told the refusal instead of `100 Continue`.
+#[test]
+fn a_refused_body_is_never_asked_for() {
+    let gateway = memory(&["--write-token", "w"]);
+    let head = "PUT /c/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n";
+    exchange(gateway.address(), format!("{head}\r\n")).expect(401);
+    let token = "Authorization: Bearer w\r\n";
+    exchange(gateway.address(), format!("{head}{token}If-Match: \"x\"\r\n\r\n")).expect(412);
+    exchange(gateway.address(), format!("{head}{token}\r\n")).expect(100);
+}
+
+/// One HTTP/2 frame: length, type, flags, stream, payload (RFC 9113 §4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+
+/// The frames in `bytes`, each as its type and payload.
+fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+        frames.push((*kind, payload.to_vec()));
+        bytes = rest;
+    }
+    frames
+}
+
+#[test]
+fn http2_streams_are_limited_and_rapid_resets_end_the_connection() {
+    let gateway = memory(&["--max-streams", "7"]);
+    let mut connection = Connection::open(gateway.address());
+    connection.send([PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
+    // GET http://a/ by the static table (RFC 7541, appendix A), then taken back at once.
+    let request = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
+    for stream in (1..20_000).step_by(2) {
+        let open = frame(HEADERS, 0x5, stream, &request);
+        let reset = frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes());
+        if connection.try_send([open, reset].concat()).is_err() {
+            break;
+        }
+    }
+    let frames = frames(&connection.rest());
+    let (_, settings) = frames.iter().find(|(kind, _)| *kind == SETTINGS).expect("settings");
+    let limit =
+        settings.chunks(6).find(|setting| setting[..2] == MAX_CONCURRENT_STREAMS.to_be_bytes()).expect("a limit");
+    assert_eq!(limit[2..], 7_u32.to_be_bytes());
+    assert!(frames.iter().any(|(kind, _)| *kind == GOAWAY), "told to go away");
+    exchange(gateway.address(), get("/-/health")).expect(200);
+}

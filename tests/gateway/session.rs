@@ -1,0 +1,102 @@
+//! What a person does with curl in the first five minutes.
+
+use support::Client;
+
+use crate::serve;
+
+#[tokio::test]
+async fn the_first_five_minutes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &[]);
+    let client = Client::new(gateway.address());
+
+    let created = client
+        .put("/docs/notes.txt", &[("if-none-match", "*"), ("content-type", "text/plain")], "one")
+        .await
+        .expect(201);
+    let first = created.etag().to_owned();
+    let again = client.put("/docs/notes.txt", &[("if-none-match", "*")], "two").await.expect(412);
+    assert_eq!(again.etag(), first);
+    assert_eq!(again.header("content-type"), "application/problem+json");
+
+    let read = client.get("/docs/notes.txt", &[]).await.expect(200);
+    assert_eq!((read.text(), read.etag(), read.header("content-type")), ("one", &*first, "text/plain"));
+    assert!(client.get("/docs/notes.txt", &[("if-none-match", &first)]).await.expect(304).body.is_empty());
+    assert_eq!(client.get("/docs/notes.txt", &[("range", "bytes=1-")]).await.expect(206).text(), "ne");
+
+    let replaced = client.put("/docs/notes.txt", &[("if-match", &first)], "three").await.expect(200);
+    client.put("/docs/notes.txt", &[("if-match", &first)], "lost update").await.expect(412);
+    let listing = client.get("/docs", &[]).await.expect(200).json();
+    assert_eq!(listing["blobs"][0]["name"], "notes.txt");
+    assert_eq!(listing["blobs"][0]["etag"], replaced.etag());
+
+    gateway.restart();
+    let client = Client::new(gateway.address());
+    let kept = client.get("/docs/notes.txt", &[]).await.expect(200);
+    assert_eq!((kept.text(), kept.etag()), ("three", replaced.etag()));
+    client.delete("/docs/notes.txt", &[("if-match", &first)]).await.expect(412);
+    client.delete("/docs/notes.txt", &[("if-match", replaced.etag())]).await.expect(204);
+    client.get("/docs/notes.txt", &[]).await.expect(404);
+}
+
+#[tokio::test]
+async fn object_stores_serve_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let known = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().display());
+    let known = known.path().to_str().unwrap();
+    for flags in [vec!["--store", "memory://"], vec!["--store", &url], vec!["--store", &url, "--data", known]] {
+        let gateway = support::Gateway::start(["serve"].iter().chain(&flags));
+        let client = Client::new(gateway.address());
+        let first = client.put("/docs/a", &[("if-none-match", "*")], "one").await.expect(201);
+        client.put("/docs/a", &[("if-none-match", "*")], "two").await.expect(412);
+        client.put("/docs/a", &[("if-match", first.etag())], "three").await.expect(200);
+        client.put("/docs/a", &[("if-match", first.etag())], "four").await.expect(412);
+        assert_eq!(client.get("/docs/a", &[]).await.expect(200).text(), "three", "{flags:?}");
+        client.delete("/docs/a", &[]).await.expect(204);
+    }
+}
+
+#[tokio::test]
+async fn every_answer_has_a_date_a_server_and_a_request_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path(), &[]);
+    let client = Client::new(gateway.address());
+    for path in ["/", "/none/none", "/-/health", "/-/nothing"] {
+        let answer = client.get(path, &[("x-request-id", "mine-1")]).await;
+        assert_eq!((answer.header("server"), answer.header("x-request-id")), ("ifmatch", "mine-1"), "{path}");
+        assert!(answer.header("date").ends_with("GMT"), "{path}");
+    }
+    let own = client.get("/", &[("x-request-id", "two words")]).await;
+    assert_eq!(own.header("x-request-id").len(), 32);
+}
+
+#[tokio::test]
+async fn conditions_can_be_required() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path(), &["--require-conditions"]);
+    let client = Client::new(gateway.address());
+    client.put("/docs/a", &[], "one").await.expect(428);
+    client.put("/docs/a", &[("if-none-match", "*")], "one").await.expect(201);
+    client.delete("/docs/a", &[]).await.expect(428);
+    client.get("/docs/a", &[]).await.expect(200);
+}
+
+#[tokio::test]
+async fn requests_are_logged_when_asked_for_and_tokens_never() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--access-log", "--log-format", "json", "--log", "trace", "--write-token", "hunter2hunter2"];
+    let mut gateway = serve(folder.path(), &flags);
+    let client = Client::new(gateway.address());
+    let headers = [("x-request-id", "find-me"), ("authorization", "Bearer hunter2hunter2")];
+    client.put("/docs/a", &headers, "12345").await.expect(201);
+    let log = gateway.stop().stderr;
+    assert!(!log.contains("hunter2"), "{log}");
+    let line = log.lines().find(|line| line.contains("find-me")).expect("a line for the request");
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(line["method"], "PUT");
+    assert_eq!(line["path"], "/docs/a");
+    assert_eq!(line["status"], 201);
+    assert_eq!(line["bytes_in"], 5);
+    assert!(line["duration_us"].is_u64(), "{line}");
+}

@@ -1,0 +1,114 @@
+//! Stopping: what is in flight is finished, and nothing is waited for that nobody is doing.
+
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::Duration;
+
+use support::raw::{Connection, exchange};
+use support::{Client, Gateway};
+
+use crate::{get, put_head, serve};
+
+/// A PUT whose second half is still to come, and that the gateway has begun.
+fn half_a_put(gateway: &Gateway) -> Connection {
+    let mut put = Connection::open(gateway.address());
+    put.send(put_head("slow", 8));
+    put.send("half");
+    loop {
+        let metrics = exchange(gateway.address(), get("/-/metrics"));
+        // The PUT, and the request for the metrics.
+        if metrics.text().lines().any(|line| line == "ifmatch_requests_in_flight 2") {
+            return put;
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+fn wait_until_the_port_is_closed(gateway: &Gateway) {
+    while TcpStream::connect(gateway.address()).is_ok() {
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[tokio::test]
+async fn a_write_in_flight_is_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &[]);
+    let mut idle = Connection::open(gateway.address());
+    idle.send(get("/-/health"));
+    idle.answer().expect(200);
+    let mut put = half_a_put(&gateway);
+    gateway.terminate();
+    wait_until_the_port_is_closed(&gateway);
+    assert!(idle.rest().is_empty(), "an idle connection is closed at once");
+    put.send("done");
+    let answer = put.answer().expect(201);
+    assert_eq!(answer.header("connection"), "close");
+    assert!(put.rest().is_empty());
+    assert_eq!(gateway.finished().status.code(), Some(0));
+
+    gateway.restart();
+    let kept = Client::new(gateway.address()).get("/c/slow", &[]).await.expect(200);
+    assert_eq!((kept.text(), kept.etag()), ("halfdone", answer.etag()));
+}
+
+#[tokio::test]
+async fn a_write_that_takes_too_long_is_cut_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &["--shutdown-grace", "300ms"]);
+    let tag = Client::new(gateway.address()).put("/c/slow", &[], "old").await.expect(201).etag().to_owned();
+    let mut put = half_a_put(&gateway);
+    let end = gateway.stop();
+    assert_eq!(end.status.code(), Some(1), "{end:#?}");
+    assert!(end.stderr.contains("stopped with connections still open"), "{end:#?}");
+    assert!(put.rest().is_empty());
+    gateway.restart();
+    let kept = Client::new(gateway.address()).get("/c/slow", &[]).await.expect(200);
+    assert_eq!((kept.text(), kept.etag()), ("old", &*tag));
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    let mut gateway = Gateway::start(["serve", "--store", "memory://", "--shutdown-grace", "1h"]);
+    let mut put = half_a_put(&gateway);
+    gateway.terminate();
+    wait_until_the_port_is_closed(&gateway);
+    assert_eq!(gateway.stop().status.code(), Some(1));
+    assert!(put.rest().is_empty());
+}
+
+#[test]
+fn health_says_that_it_stops_while_the_port_is_still_open() {
+    let mut gateway = Gateway::start(["serve", "--store", "memory://", "--shutdown-delay", "1h"]);
+    gateway.terminate();
+    let health = loop {
+        let health = exchange(gateway.address(), get("/-/health"));
+        if health.status != 200 {
+            break health;
+        }
+        sleep(Duration::from_millis(10));
+    };
+    assert_eq!(health.expect(503).json(), serde_json::json!({ "status": "stopping" }));
+    exchange(gateway.address(), get("/")).expect(200);
+    // The client has closed its connections; once the gateway has seen it, nothing is cut.
+    sleep(Duration::from_millis(300));
+    assert_eq!(gateway.stop().status.code(), Some(0));
+}
+
+/// A download in flight is finished too, however slowly it is taken.
+#[tokio::test]
+async fn an_answer_in_flight_is_sent_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &[]);
+    Client::new(gateway.address()).put("/c/big", &[], vec![b'x'; 32 << 20]).await.expect(201);
+    let mut download = Connection::open(gateway.address());
+    download.send(get("/c/big"));
+    let metrics = |line: &str| exchange(gateway.address(), get("/-/metrics")).text().lines().any(|found| found == line);
+    while !metrics("ifmatch_requests_in_flight 2") {
+        sleep(Duration::from_millis(10));
+    }
+    gateway.terminate();
+    wait_until_the_port_is_closed(&gateway);
+    assert_eq!(download.answer().expect(200).body.len(), 32 << 20);
+    assert_eq!(gateway.finished().status.code(), Some(0));
+}

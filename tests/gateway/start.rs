@@ -1,0 +1,164 @@
+//! Starting, and refusing to start with a message that says what to do.
+
+use std::fs;
+use std::net::TcpListener;
+
+use support::{Client, Finished, Gateway, run};
+
+use crate::serve;
+
+/// It ended with this code, said all of these things on stderr, and nothing that only a programmer understands.
+#[track_caller]
+fn refused(end: &Finished, code: i32, says: &[&str]) {
+    assert_eq!(end.status.code(), Some(code), "{end:#?}");
+    for text in says {
+        assert!(end.stderr.contains(text), "{text:?} is missing in {end:#?}");
+    }
+    for text in ["panicked", "RUST_BACKTRACE", "Err(", "Os {"] {
+        assert!(!end.stderr.contains(text), "{text:?} in {end:#?}");
+    }
+}
+
+#[test]
+fn the_banner_says_what_to_try_and_has_no_colours_in_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &[]);
+    let url = gateway.url("");
+    let banner = gateway.stop().stdout;
+    assert!(banner.lines().any(|line| line == format!("listening on {url}")), "{banner}");
+    assert!(banner.contains(&format!("-T README.md {url}/docs/readme.md")), "{banner}");
+    assert!(banner.contains(env!("CARGO_PKG_NAME").split('-').next().unwrap()), "{banner}");
+    assert!(banner.contains(folder.path().to_str().unwrap()), "{banner}");
+    assert!(!banner.contains('\u{1b}'), "{banner}");
+}
+
+#[test]
+fn help_has_examples_and_no_command_is_no_success() {
+    let help = run(["serve", "--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(help.stdout.contains("ifmatch serve --data ./data"), "{}", help.stdout);
+    assert!(help.stdout.contains("IFMATCH_MAX_BODY_SIZE"), "{}", help.stdout);
+    refused(&run([""; 0]), 2, &["Usage"]);
+    refused(&run(["serve", "--no-such-flag"]), 2, &["--no-such-flag"]);
+    refused(&run(["serve"]), 2, &["--data DIR", "--store URL"]);
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("new");
+    let end = run(["serve", "--listen", &address, "--data", folder.to_str().unwrap()]);
+    refused(&end, 1, &[&format!("{address} is already in use"), "--listen"]);
+    assert!(!folder.exists(), "a start that fails leaves no folder behind");
+}
+
+#[test]
+fn another_machines_address_cannot_be_listened_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let end = run(["serve", "--listen", "192.0.2.1:8080", "--write-token", "t", "--data", data]);
+    refused(&end, 1, &["192.0.2.1:8080 is not an address of this machine"]);
+}
+
+#[test]
+fn a_folder_that_is_in_use_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = serve(folder.path(), &[]);
+    let end = run(["serve", "--listen", "127.0.0.1:0", "--data", folder.path().to_str().unwrap()]);
+    refused(&end, 1, &["another ifmatch uses this folder", folder.path().to_str().unwrap()]);
+    assert_eq!(first.stop().status.code(), Some(0));
+}
+
+/// The tests may run as root, whom no permission stops; a path below a file stops everybody.
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "not a folder").unwrap();
+    for path in [file.clone(), file.join("below")] {
+        let path = path.to_str().unwrap();
+        let end = run(["serve", "--listen", "127.0.0.1:0", "--data", path]);
+        refused(&end, 1, &[path, "--data"]);
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "not a folder");
+}
+
+#[test]
+fn a_damaged_index_is_named_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    serve(folder.path(), &[]).stop();
+    let index = folder.path().join("index.redb");
+    fs::write(&index, vec![0x5a; 8192]).unwrap();
+    let end = run(["serve", "--listen", "127.0.0.1:0", "--data", folder.path().to_str().unwrap()]);
+    refused(&end, 1, &["index.redb", "damaged"]);
+    assert_eq!(fs::read(&index).unwrap(), vec![0x5a; 8192]);
+}
+
+#[test]
+fn stores_that_do_not_exist_are_refused() {
+    for (url, code) in [("ftp://host/x", 2), ("nonsense", 2), ("file:///dev/null/folder", 1)] {
+        let end = run(["serve", "--listen", "127.0.0.1:0", "--store", url]);
+        refused(&end, code, &["--store", url]);
+    }
+}
+
+#[test]
+fn other_machines_need_a_token() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
+        let end = run(["serve", "--store", "memory://", "--listen", address]);
+        refused(&end, 2, &["--write-token-file", address]);
+    }
+    let gateway = Gateway::start(["serve", "--store", "memory://", "--listen", "0.0.0.0:0", "--write-token", "t"]);
+    assert!(gateway.url("").starts_with("http://0.0.0.0:"));
+}
+
+#[test]
+fn mistakes_in_the_file_are_shown_with_their_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ifmatch.toml");
+    for (text, says) in [
+        ("listen = '127.0.0.1:0'\nmax-bodysize = 1\n", vec!["line 2", "max-bodysize"]),
+        ("threads = 'many'", vec!["line 1", "threads"]),
+        ("\n\nhead-timeout = '5 parsecs'", vec!["line 3", "5 parsecs", "30s"]),
+        ("data = ", vec!["line 1"]),
+        ("log = 'info,=,'\ndata = '/nonexistent'", vec!["--log", "info,=,"]),
+    ] {
+        fs::write(&file, text).unwrap();
+        let end = run(["serve", "--config", file.to_str().unwrap()]);
+        refused(&end, 2, &says);
+    }
+    refused(&run(["serve", "--config", "/nonexistent.toml"]), 2, &["/nonexistent.toml"]);
+}
+
+#[test]
+fn limits_that_make_no_sense_are_refused() {
+    for flag in [
+        "--max-requests=0",
+        "--max-connections=0",
+        "--max-streams=0",
+        "--keep-alive=0s",
+        "--threads=0",
+        "--max-header-size=1KiB",
+    ] {
+        refused(&run(["serve", "--store", "memory://", flag]), 2, &[flag.split('=').next().unwrap()]);
+    }
+    refused(&run(["serve", "--store", "memory://", "--max-body-size", "lots"]), 2, &["lots", "64KiB"]);
+}
+
+#[tokio::test]
+async fn flags_win_over_the_environment_and_that_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ifmatch.toml");
+    fs::write(&file, "listen = '127.0.0.1:1'\nstore = 'memory://'\nmax-body-size = 1\nread-token = ['file']").unwrap();
+    let mut command = Gateway::command();
+    command.args(["serve", "--listen", "127.0.0.1:0"]);
+    command.env("IFMATCH_CONFIG", &file).env("IFMATCH_MAX_BODY_SIZE", "2").env("IFMATCH_WRITE_TOKEN", "env1,env2");
+    let gateway = Gateway::launch(command);
+    let client = Client::new(gateway.address());
+    let token = ("authorization", "Bearer env2");
+    client.put("/c/a", &[token], "12").await.expect(201);
+    client.put("/c/a", &[token], "123").await.expect(413);
+    client.get("/c/a", &[("authorization", "Bearer file")]).await.expect(200);
+}

@@ -1,0 +1,122 @@
+//! TLS: HTTP/1.1 and HTTP/2 by ALPN, and certificates that cannot be used.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Version};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use support::raw::Connection;
+use support::{Gateway, run};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+struct Files {
+    folder: tempfile::TempDir,
+    certificate: CertificateDer<'static>,
+}
+
+impl Files {
+    /// A certificate of its own for localhost, and a second key that is not its.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(folder.path().join("cert.pem"), signed.cert.pem()).unwrap();
+        fs::write(folder.path().join("key.pem"), signed.signing_key.serialize_pem()).unwrap();
+        let other = rcgen::KeyPair::generate().unwrap();
+        fs::write(folder.path().join("other.pem"), other.serialize_pem()).unwrap();
+        fs::write(folder.path().join("text.pem"), "no PEM at all").unwrap();
+        Self { folder, certificate: signed.cert.der().clone() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn flags(&self, cert: &str, key: &str) -> Vec<String> {
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let (cert, key) = (text(&self.path(cert)), text(&self.path(key)));
+        ["serve", "--store", "memory://", "--tls-cert", &cert, "--tls-key", &key].map(str::to_owned).to_vec()
+    }
+
+    async fn connect(&self, gateway: &Gateway, alpn: &[&str]) -> TlsStream<TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let stream = TcpStream::connect(gateway.address()).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    }
+}
+
+fn put(version: Version) -> Request<Full<Bytes>> {
+    let request = Request::put("https://localhost/c/a").version(version).header("host", "localhost");
+    request.body(Full::new(Bytes::from_static(b"hello"))).unwrap()
+}
+
+#[tokio::test]
+async fn both_versions_are_spoken() {
+    let files = Files::new();
+    let gateway = Gateway::start(files.flags("cert.pem", "key.pem"));
+    assert!(gateway.url("").starts_with("https://127.0.0.1:"));
+
+    let stream = files.connect(&gateway, &["h2", "http/1.1"]).await;
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (mut client, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut request = put(Version::HTTP_2);
+    request.headers_mut().remove("host");
+    let created = client.send_request(request).await.unwrap();
+    assert_eq!((created.version(), created.status().as_u16()), (Version::HTTP_2, 201));
+    let read = client.send_request(Request::get("https://localhost/c/a").body(Full::default()).unwrap()).await.unwrap();
+    assert_eq!(read.headers()["etag"], created.headers()["etag"]);
+    assert_eq!(read.into_body().collect().await.unwrap().to_bytes(), "hello");
+
+    for alpn in [&["http/1.1"][..], &[]] {
+        let stream = files.connect(&gateway, alpn).await;
+        let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let replaced = client.send_request(put(Version::HTTP_11)).await.unwrap();
+        assert_eq!((replaced.version(), replaced.status().as_u16()), (Version::HTTP_11, 200));
+    }
+}
+
+#[test]
+fn a_client_that_speaks_plain_http_is_turned_away() {
+    let files = Files::new();
+    let gateway = Gateway::start(files.flags("cert.pem", "key.pem"));
+    let mut plain = Connection::open(gateway.address());
+    plain.send("GET /-/health HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(!plain.rest().starts_with(b"HTTP/"));
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_named() {
+    let files = Files::new();
+    for (cert, key, says) in [
+        ("missing.pem", "key.pem", "missing.pem"),
+        ("cert.pem", "missing.pem", "missing.pem"),
+        ("text.pem", "key.pem", "holds no certificate"),
+        ("cert.pem", "text.pem", "holds no private key"),
+        ("cert.pem", "cert.pem", "holds no private key"),
+        ("cert.pem", "other.pem", "is not the key of the certificate"),
+    ] {
+        let end = run(files.flags(cert, key));
+        assert_eq!(end.status.code(), Some(2), "{cert} {key}: {end:#?}");
+        assert!(end.stderr.contains(says), "{cert} {key}: {end:#?}");
+        assert!(!end.stderr.contains("panicked"), "{cert} {key}: {end:#?}");
+    }
+    let end = run(["serve", "--store", "memory://", "--tls-key", "key.pem"]);
+    assert!(end.status.code() == Some(2) && end.stderr.contains("--tls-cert"), "{end:#?}");
+}
