@@ -214,7 +214,7 @@ fn merge(state: &State, seen: &Observed, revision: Revision, now: Timestamp) -> 
     if let Some(version) = state.version() {
         match (version.tag(variant), tag) {
             (Some(known), Some(tag)) if known == tag => return state.clone(),
-            (None, None) if version.tags.is_empty() => return state.clone(),
+            (None, None) if version.is_confirmed_untagged(seen.authority, *last_modified) => return state.clone(),
             (None, Some(tag)) if !version.tags.is_empty() => {
                 let joined = version.joined_by(variant.clone(), tag.clone());
                 return State::Present(match seen.authority {
@@ -226,9 +226,10 @@ fn merge(state: &State, seen: &Observed, revision: Revision, now: Timestamp) -> 
         }
     }
     let version = Version::new(revision, variant.clone(), tag.clone());
-    // A date whose second is over can name no later state; any other might.
+    // A date whose second is over can name no later state; any other might, and so might one that goes back.
     let over = |date: &HttpDate| date.unix() + 1 < now.last_modified().unix();
-    State::Present(Version { dated: last_modified.filter(over), ..version })
+    let later = |date: &HttpDate| state.version().is_none_or(|before| before.last_modified() < *date);
+    State::Present(Version { dated: last_modified.filter(over).filter(later), ..version })
 }
 
 impl Version {
@@ -236,6 +237,13 @@ impl Version {
         let variants = if tag.is_some() { vec![variant] } else { Vec::new() };
         let tags = tag.into_iter().collect();
         Self { generation, tags, variants, dated: None, payload: bytes::Bytes::new() }
+    }
+
+    /// Whether a read without a tag tells that this version without tags is still the same. Where the resource may
+    /// change unnoticed, only its own date can tell.
+    fn is_confirmed_untagged(&self, authority: Authority, seen: Option<HttpDate>) -> bool {
+        let same_date = self.dated.is_some() && self.dated == seen;
+        self.tags.is_empty() && (authority == Authority::Register || same_date)
     }
 
     fn joined_by(&self, variant: Variant, tag: EntityTag) -> Self {

@@ -1,3 +1,5 @@
+//! Strong entity tags, conditional requests and race-free conditional writes for any HTTP service.
+//!
 #![doc = include_str!("../README.md")]
 //!
 //! # What happens to a request

@@ -5,7 +5,8 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use ifmatch_core::command::{Begin, Command, Grant, Observed, Outcome, Refusal};
 use ifmatch_core::problem::Problem;
-use ifmatch_store::{Applied, Clock, Register};
+use ifmatch_store::driver::{Applied, DriverError};
+use ifmatch_store::{Clock, Register};
 
 use super::probe::Probed;
 use super::{Answer, Writing};
@@ -51,7 +52,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
         Err(Ok(answer::problem(&Problem::write_in_flight(patience))))
     }
 
-    async fn ask(&self, observed: Option<Observed>) -> Result<Applied, ifmatch_store::DriverError> {
+    async fn ask(&self, observed: Option<Observed>) -> Result<Applied, DriverError> {
         let begin = Begin {
             method: &self.head.method,
             preconditions: &self.conditions,

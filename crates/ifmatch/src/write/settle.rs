@@ -1,5 +1,6 @@
 //! Giving the permit back, and what the client is told.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use ifmatch_core::command::{Begin, Command, Commit, Content, Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{State, Token};
-use ifmatch_store::{Clock, DriverError, Key, Register};
+use ifmatch_store::{Clock, Key, Register};
 
 use super::Writing;
 use super::outcome::Verdict;
@@ -41,6 +42,10 @@ impl<R: Register, C: Clock> Writing<R, C> {
             End::Panicked => (self.doubt(), Ok(answer::panicked())),
             End::Cancelled => (self.doubt(), Ok(answer::interrupted())),
         };
+        let changed = match (&verdict, &answer) {
+            (Verdict::Commit(_), Ok(response)) => changed(&*self.shared.config.keys, &self.key, &self.head, response),
+            _ => Vec::new(),
+        };
         if !matches!(verdict, Verdict::Abort) {
             self.shared.memory.forget(&self.key);
         }
@@ -48,18 +53,21 @@ impl<R: Register, C: Clock> Writing<R, C> {
         let lost = match applied.map(|applied| applied.outcome) {
             Ok(Outcome::Refused(Refusal::Stale)) => !matches!(verdict, Verdict::Abort),
             Ok(_) => false,
-            Err(error) => return self.settle_later(token, deadline, verdict, answer, &error),
+            Err(_) => {
+                self.settle_later(token, deadline, verdict, changed);
+                return answer.map(without_validators);
+            }
         };
         if lost {
             // Another writer went ahead, and this one's effect may have come after it.
             self.shared.invalidate(&self.key).await;
         }
+        for key in &changed {
+            self.shared.invalidate(key).await;
+        }
         match (verdict, answer) {
             (Verdict::Commit(_), Ok(_)) if lost => Ok(answer::interrupted()),
             (Verdict::Commit(_), Ok(mut response)) => {
-                for key in changed(&*self.shared.config.keys, &self.key, &self.head, &response) {
-                    self.shared.invalidate(&key).await;
-                }
                 // It is not the one in the record, whose second has not come.
                 response.headers_mut().remove(LAST_MODIFIED);
                 Ok(response)
@@ -74,43 +82,46 @@ impl<R: Register, C: Clock> Writing<R, C> {
 
     /// The client gets the truth, without a tag; the register hears of it as soon as it can, or the permit ends by itself
     /// and the next conditional writer probes.
-    fn settle_later<T: Body, E>(
-        &self,
-        token: Token,
-        deadline: Timestamp,
-        verdict: Verdict,
-        answer: Result<Response<ResponseBody<T>>, E>,
-        _: &DriverError,
-    ) -> Result<Response<ResponseBody<T>>, E> {
+    fn settle_later(&self, token: Token, deadline: Timestamp, verdict: Verdict, changed: Vec<Key>) {
         let shared = Arc::clone(&self.shared);
         let key = self.key.clone();
         drop(detach(async move {
-            let mut pause = PAUSE.0;
-            while shared.now() < deadline {
-                shared.driver.clock().sleep(pause).await;
-                if shared.driver.apply(&key, &verdict.command(token)).await.is_ok() {
-                    break;
-                }
-                pause = (pause * 2).min(PAUSE.1);
+            let give_back = || async { shared.driver.apply(&key, &verdict.command(token)).await.is_ok() };
+            shared.repeat(deadline, give_back).await;
+            for key in &changed {
+                shared.repeat(deadline, || shared.try_invalidate(key)).await;
             }
         }));
-        let mut answer = answer;
-        if let Ok(response) = &mut answer {
-            answer::strip_validators(response.headers_mut());
-        }
-        answer
     }
 }
 
+/// The tag is not in the record: nobody would know it.
+fn without_validators<T: Body>(mut response: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
+    answer::strip_validators(response.headers_mut());
+    response
+}
+
 impl<R: Register, C: Clock> Shared<R, C> {
-    /// Makes the state of a resource unknown: the next one who needs it asks the resource.
-    pub(crate) async fn invalidate(&self, key: &Key) {
-        self.memory.forget(key);
-        let Ok(record) = self.driver.load(key).await else { return };
-        let Ok(nonce) = ifmatch_store::nonce() else { return };
-        if *record.state(self.now()) == State::Unknown {
-            return;
+    /// Makes the state of a resource unknown: the next one who needs it asks the resource. While the register is down
+    /// this goes on in the background, for as long as a write may take.
+    async fn invalidate(self: &Arc<Self>, key: &Key) {
+        if !self.try_invalidate(key).await {
+            let (shared, key) = (Arc::clone(self), key.clone());
+            drop(detach(async move {
+                let deadline = shared.now().saturating_add(shared.config.write_timeout);
+                shared.repeat(deadline, || shared.try_invalidate(&key)).await;
+            }));
         }
+    }
+
+    /// Whether it is done, or a write in flight will do it.
+    async fn try_invalidate(&self, key: &Key) -> bool {
+        self.memory.forget(key);
+        let Ok(record) = self.driver.load(key).await else { return false };
+        if *record.state(self.now()) == State::Unknown {
+            return true;
+        }
+        let Ok(nonce) = ifmatch_store::nonce() else { return false };
         let begin = Begin {
             method: &Method::POST,
             preconditions: &Preconditions::default(),
@@ -119,11 +130,24 @@ impl<R: Register, C: Clock> Shared<R, C> {
             nonce,
             ttl: self.config.grace,
         };
-        let Ok(applied) = self.driver.apply(key, &Command::Begin(begin)).await else { return };
+        let Ok(applied) = self.driver.apply(key, &Command::Begin(begin)).await else { return false };
         if let Outcome::Granted(grant) = applied.outcome {
             let commit = Commit { token: grant.token, content: Content::Unknown };
             // A permit that cannot be given back ends by itself, with the same effect.
             let _ = self.driver.apply(key, &Command::Commit(commit)).await;
+        }
+        true
+    }
+
+    /// Tries until it is done or the deadline has come.
+    async fn repeat<F: Future<Output = bool>>(&self, deadline: Timestamp, attempt: impl Fn() -> F) {
+        let mut pause = PAUSE.0;
+        while self.now() < deadline {
+            self.driver.clock().sleep(pause).await;
+            if attempt().await {
+                return;
+            }
+            pause = (pause * 2).min(PAUSE.1);
         }
     }
 }

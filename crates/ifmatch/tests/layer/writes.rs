@@ -130,6 +130,26 @@ async fn if_unmodified_since_loses_no_update_within_a_second() {
 }
 
 #[tokio::test]
+async fn a_resource_without_a_tag_is_guarded_by_its_own_date() {
+    let (builder, _, _) = builder();
+    let world = World::with(&[("/a", "one")]);
+    let dates = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:38 GMT"];
+    world.respond("GET /a", "last-modified", dates[0]);
+    let service = builder.hash_limit(1).build().layer(world.clone());
+    let read = ask(&service, "GET /a", &[]).await;
+    assert_eq!((read.header("etag"), read.header("last-modified").as_deref()), (None, Some(dates[0])));
+    let held = [("if-unmodified-since", dates[0])];
+    let refused = [held[0], ("x-end", "422")];
+    assert_eq!(send(&service, request("PUT /a", &refused, "two")).await.status, 422);
+    assert_eq!(send(&service, request("PUT /a", &refused, "two")).await.status, 422);
+    // Changed behind the layer, by a file with an older date for example.
+    for date in &dates[1..] {
+        world.respond("GET /a", "last-modified", date);
+        assert_eq!(send(&service, request("PUT /a", &held, "two")).await.status, 412, "{date}");
+    }
+}
+
+#[tokio::test]
 async fn an_authoritative_register_needs_no_probe_for_a_version_that_it_knows() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
