@@ -201,7 +201,7 @@ fn an_aborted_write_leaves_the_version_and_a_doubted_one_leaves_nothing_known() 
 #[test]
 fn doubt_never_extends_a_permit() {
     let (record, granted) = grant(&Record::unknown(), at(0.0));
-    let grace = Duration::from_secs(3600);
+    let grace = Duration::from_hours(1);
     let doubt = Command::Doubt(Doubt { token: granted.token, grace });
     let doubted = record.apply(&doubt, at(1.0)).next.unwrap();
     assert_eq!(doubted.permit(at(1.0)).unwrap().deadline, granted.deadline);

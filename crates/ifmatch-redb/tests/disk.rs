@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{get, set};
 use ifmatch_redb::RedbRegister;
+use ifmatch_store::Driver;
+use ifmatch_store::driver::DriverError;
 use ifmatch_store::register::RegisterErrorKind;
-use ifmatch_store::{Driver, DriverError};
 use redb::StorageBackend;
 use redb::backends::InMemoryBackend;
 

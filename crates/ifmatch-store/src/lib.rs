@@ -27,7 +27,7 @@
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod driver;
+pub mod driver;
 mod erased;
 mod key;
 mod memory;
@@ -35,7 +35,7 @@ pub mod register;
 mod turns;
 
 pub use clock::{Clock, SystemClock};
-pub use driver::{Applied, Driver, DriverError, nonce};
+pub use driver::{Driver, nonce};
 pub use erased::AnyRegister;
 pub use key::{InvalidKey, Key};
 pub use memory::MemoryRegister;

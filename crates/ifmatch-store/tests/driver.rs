@@ -13,8 +13,9 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::driver::DriverError;
 use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_store::{Clock, Driver, DriverError, Key, MemoryRegister, SystemClock, nonce};
+use ifmatch_store::{Clock, Driver, Key, MemoryRegister, SystemClock, nonce};
 
 /// What happens to the next swaps, in order; after that all goes well.
 #[derive(Clone, Copy, Debug)]

@@ -10,8 +10,9 @@ use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Observat
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Token, Variant};
 use ifmatch_store::conformance::{self, Traits};
+use ifmatch_store::driver::DriverError;
 use ifmatch_store::register::{Register, RegisterErrorKind, Scan};
-use ifmatch_store::{AnyRegister, Driver, DriverError, Key, MemoryRegister, nonce};
+use ifmatch_store::{AnyRegister, Driver, Key, MemoryRegister, nonce};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {

@@ -12,8 +12,9 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Receipt, Record, RequestId, Version};
 use ifmatch_core::tag::TagList;
+use ifmatch_store::driver::{Applied, DriverError};
 use ifmatch_store::register::RegisterErrorKind;
-use ifmatch_store::{Applied, Clock, DriverError, Key, Register, nonce};
+use ifmatch_store::{Clock, Key, Register, nonce};
 use tokio::task::spawn_blocking;
 
 use super::error::{index, refused};

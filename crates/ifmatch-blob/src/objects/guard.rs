@@ -7,8 +7,9 @@ use http::Method;
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Outcome, Refusal};
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Token, Variant};
+use ifmatch_store::driver::DriverError;
 use ifmatch_store::register::{RegisterError, RegisterErrorKind};
-use ifmatch_store::{DriverError, Key, nonce};
+use ifmatch_store::{Key, nonce};
 use tokio::time::timeout;
 
 use super::Shared;
