@@ -1,41 +1,49 @@
 //! `cargo xtask bench`: the measurements, by what they measure.
 
+mod exchange;
+mod functions;
+mod load;
+mod peers;
+mod programs;
+mod report;
+mod sockets;
+mod subject;
+
 use std::time::{Duration, Instant};
 
-use clap::{Args, Subcommand};
+use clap::{Args, ValueEnum};
 
 use crate::Result;
-use crate::command::Run;
 use crate::workspace::Workspace;
 
 /// What `cargo xtask bench` takes.
 #[derive(Args)]
 pub(crate) struct Options {
-    #[command(subcommand)]
+    /// What to measure.
+    #[arg(value_enum, default_value_t = What::Sockets)]
     what: What,
+    /// A short run, to see that it works: its numbers mean little.
+    #[arg(long)]
+    quick: bool,
 }
 
-#[derive(Subcommand)]
+#[derive(Clone, Copy, ValueEnum)]
 enum What {
-    /// Functions alone: the benchmarks of benches/ and of each crate.
-    Functions {
-        /// Only the benchmarks whose name contains this.
-        filter: Option<String>,
-    },
+    /// Servers under load, ours beside others, each on one core.
+    Sockets,
+    /// Functions alone, and the layer around an empty service: instructions, allocations, time.
+    Functions,
+    /// What a request costs and a resource needs, with few resources and with many.
+    Growth,
 }
 
 /// Measures what was asked for.
 pub(crate) fn run(options: &Options) -> Result {
     let workspace = Workspace::load()?;
-    match &options.what {
-        What::Functions { filter } => functions(&workspace, filter.as_deref()),
-    }
-}
-
-fn functions(workspace: &Workspace, filter: Option<&str>) -> Result {
     let deadline = Instant::now() + Duration::from_hours(1);
-    let filter = filter.map(|filter| ["--", filter]);
-    Run::cargo("bench --workspace --benches --locked", workspace.root())
-        .args(filter.into_iter().flatten())
-        .passes(deadline)
+    match options.what {
+        What::Sockets => sockets::run(&workspace, options.quick, deadline),
+        What::Functions => functions::run(&workspace, options.quick, deadline),
+        What::Growth => programs::growth(&workspace, options.quick, deadline),
+    }
 }

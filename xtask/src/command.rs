@@ -1,6 +1,7 @@
 //! One external command: no standard input, bounded by a deadline, and taken down with all its children when that passes.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -60,11 +61,48 @@ impl Run {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// Starts it and lets it run, without its standard output.
+    pub(crate) fn start(mut self) -> Result<Running> {
+        let child = self.command.stdout(Stdio::null()).spawn().map_err(|error| format!("{}: {error}", self.shown()))?;
+        Ok(Running(child))
+    }
+
     fn shown(&self) -> String {
         let program = Path::new(self.command.get_program()).file_name().unwrap_or_default().to_string_lossy();
         let args = self.command.get_args().map(OsStr::to_string_lossy);
         std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// A command that runs beside the others, taken down with all its children when this is dropped.
+pub(crate) struct Running(Child);
+
+impl Running {
+    /// The seconds of processor time that it and its children have taken so far.
+    pub(crate) fn cpu(&self) -> Result<f64> {
+        let ticks_per_second: u32 = Run::new("getconf", Path::new(".")).args(["CLK_TCK"]).output()?.trim().parse()?;
+        let mut processes = descendants(self.0.id())?;
+        processes.push(self.0.id());
+        let ticks = processes.into_iter().map(ticks_of).sum::<Result<u32>>()?;
+        Ok(f64::from(ticks) / f64::from(ticks_per_second))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Err(error) = kill_tree(&mut self.0) {
+            println!("process {} may still run: {error}", self.0.id());
+        }
+    }
+}
+
+/// The processor time of one process with all its threads, in the system's ticks: fields 14 and 15 of proc(5)'s `stat`.
+fn ticks_of(process: u32) -> Result<u32> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The second field is a name in parentheses, which may hold spaces.
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let of = |field: usize| -> Result<u32> { Ok(fields.get(field - 3).ok_or("no processor time in /proc")?.parse()?) };
+    Ok(of(14)? + of(15)?)
 }
 
 /// The exit status, or `None` if the deadline passed first and the command was killed.
@@ -145,6 +183,15 @@ mod tests {
     fn a_passed_deadline_stops_the_command() {
         let error = shell("sleep 600").passes(Instant::now()).unwrap_err().to_string();
         assert!(error.contains("time limit"), "{error}");
+    }
+
+    #[test]
+    fn work_is_counted_with_that_of_children() {
+        let running = shell("sh -c 'while :; do :; done' & wait").start().unwrap();
+        let before = running.cpu().unwrap();
+        while running.cpu().unwrap() <= before {
+            std::thread::sleep(POLL);
+        }
     }
 
     #[test]

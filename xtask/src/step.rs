@@ -54,7 +54,8 @@ pub(crate) fn run_all(steps: &[&Step], workspace: &Workspace) -> Result {
 }
 
 impl Tool {
-    fn require(&self, workspace: &Workspace) -> Result {
+    /// An error that names the command which installs it, if it is not there.
+    pub(crate) fn require(&self, workspace: &Workspace) -> Result {
         let Some((program, args)) = self.probe.split_first() else { return Ok(()) };
         match crate::command::Run::new(program, workspace.root()).args(args).output() {
             Ok(_) => Ok(()),

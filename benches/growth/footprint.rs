@@ -1,0 +1,18 @@
+//! What this process, or a file, takes of the machine.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The resident memory of this process in bytes, as Linux accounts for it.
+pub(crate) fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    kibibytes * 1024
+}
+
+/// The bytes of a file that are allocated.
+pub(crate) fn on_disk(file: &Path) -> u64 {
+    fs::metadata(file).unwrap().blocks() * 512
+}

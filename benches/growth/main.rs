@@ -1,0 +1,104 @@
+//! Growth: what a request costs, and what a resource needs, with few resources and with many.
+//!
+//! All sizes are alive at the same time and take turns, so that a busy machine slows all of them. `--quick` leaves out
+//! the largest.
+#![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its table, and its progress")]
+
+mod footprint;
+mod subject;
+
+use std::path::Path;
+use std::time::Duration;
+
+use ifmatch_redb::RedbRegister;
+use ifmatch_store::{MemoryRegister, Register};
+use tokio::runtime::Runtime;
+
+use footprint::{on_disk, resident};
+use subject::Subject;
+
+const ROUNDS: usize = 5;
+const MEMORY_SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
+const REDB_SIZES: [usize; 2] = [1_000, 100_000];
+const READS: usize = 50_000;
+const WRITES: usize = 20_000;
+
+fn main() {
+    let quick = std::env::args().any(|arg| arg == "--quick");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let sizes = if quick { &MEMORY_SIZES[..2] } else { &MEMORY_SIZES };
+    println!(
+        "| register | resources | 304, ns | If-Match PUT, ns | record, bytes | with its response in memory, bytes |"
+    );
+    println!("|---|---|---|---|---|---|");
+    let in_memory: Vec<Grown<MemoryRegister>> =
+        sizes.iter().map(|size| Grown::new(&runtime, *size, MemoryRegister::unbounded())).collect();
+    report(&runtime, "memory", in_memory);
+    let folder = tempfile::tempdir().unwrap();
+    let on_disk = REDB_SIZES.iter().map(|size| {
+        let file = folder.path().join(size.to_string());
+        let grown = Grown::new(&runtime, *size, RedbRegister::open(&file).unwrap());
+        grown.beside(&file)
+    });
+    let on_disk = on_disk.collect();
+    report(&runtime, "redb", on_disk);
+}
+
+/// A layer that knows so many resources, and what they need.
+struct Grown<R> {
+    subject: Subject<R>,
+    size: usize,
+    record: u64,
+    remembered: u64,
+    file: Option<u64>,
+}
+
+impl<R: Register> Grown<R> {
+    /// Creates all resources by conditional writes, and reads each once.
+    fn new(runtime: &Runtime, size: usize, register: R) -> Self {
+        eprintln!("filling {size}");
+        let start = resident();
+        let mut subject = Subject::new(size, register);
+        runtime.block_on(subject.create_all());
+        let written = resident();
+        runtime.block_on(subject.read_all());
+        let each = |bytes: u64| bytes / size as u64;
+        let record = each(written.saturating_sub(start));
+        Self { subject, size, record, remembered: each(resident().saturating_sub(start)), file: None }
+    }
+
+    fn beside(self, file: &Path) -> Self {
+        let bytes = on_disk(file) / self.size as u64;
+        Self { file: Some(bytes), ..self }
+    }
+}
+
+fn report<R: Register>(runtime: &Runtime, name: &str, mut all: Vec<Grown<R>>) {
+    let mut reads = vec![Vec::new(); all.len()];
+    let mut writes = vec![Vec::new(); all.len()];
+    for round in 0..ROUNDS {
+        eprintln!("{name}: round {} of {ROUNDS}", round + 1);
+        for (at, grown) in all.iter_mut().enumerate() {
+            reads[at].push(runtime.block_on(grown.subject.revalidate(READS)));
+            writes[at].push(runtime.block_on(grown.subject.update(WRITES)));
+        }
+    }
+    for (at, grown) in all.iter().enumerate() {
+        let (read, write) = (median(&mut reads[at]), median(&mut writes[at]));
+        let file = grown.file.map_or(String::new(), |bytes| format!(" ({bytes} on disk)"));
+        println!(
+            "| {name} | {} | {} | {} | {}{file} | {} |",
+            grown.size,
+            read.as_nanos(),
+            write.as_nanos(),
+            grown.record,
+            grown.remembered
+        );
+    }
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}

@@ -1,0 +1,126 @@
+//! A layer around a service with many resources, and the requests that are timed.
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use ifmatch::{ConditionalLayer, ConditionalService};
+use ifmatch_store::Register;
+use tower::{Layer, Service};
+
+/// Requests that are made at once, so that the time to make them is not counted.
+const BATCH: usize = 1_000;
+/// Writes in flight at the same time: a durable register commits them in groups.
+const IN_FLIGHT: usize = 64;
+/// A step from one resource to the next that comes by all of them, far apart, before it comes back.
+const STRIDE: usize = 7_919;
+/// As long as the tag of a hash.
+const TAG: &str = "\"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"";
+/// More than the responses to a million resources take.
+const MEMORY: u64 = 8 << 30;
+
+type Body = Full<Bytes>;
+
+/// A layer around a service with so many resources.
+pub(crate) struct Subject<R> {
+    service: ConditionalService<Resources, R>,
+    size: usize,
+    next: usize,
+}
+
+impl<R: Register> Subject<R> {
+    pub(crate) fn new(size: usize, register: R) -> Self {
+        let layer = ConditionalLayer::builder().register(register).authoritative().memory(MEMORY).build();
+        Self { service: layer.layer(Resources), size, next: 0 }
+    }
+
+    /// Creates each resource, by a conditional write.
+    pub(crate) async fn create_all(&mut self) {
+        self.run(self.size, &Method::PUT, Some((IF_NONE_MATCH, "*")), StatusCode::NO_CONTENT).await;
+    }
+
+    /// Reads each resource, so that its response is remembered.
+    pub(crate) async fn read_all(&mut self) {
+        self.run(self.size, &Method::GET, None, StatusCode::OK).await;
+        self.run(self.size, &Method::GET, Some((IF_NONE_MATCH, TAG)), StatusCode::NOT_MODIFIED).await;
+    }
+
+    /// The time of a 304 from memory.
+    pub(crate) async fn revalidate(&mut self, count: usize) -> Duration {
+        // A write makes the layer forget the response.
+        let (start, warm) = (self.next, self.size.min(count));
+        self.run(warm, &Method::GET, None, StatusCode::OK).await;
+        self.next = start;
+        self.run(warm, &Method::GET, Some((IF_NONE_MATCH, TAG)), StatusCode::NOT_MODIFIED).await
+    }
+
+    /// The time of a write on the condition that its client has the current version.
+    pub(crate) async fn update(&mut self, count: usize) -> Duration {
+        self.run(count, &Method::PUT, Some((IF_MATCH, TAG)), StatusCode::NO_CONTENT).await
+    }
+
+    /// Runs so many requests, each for another resource, and returns the time of one.
+    async fn run(
+        &mut self,
+        count: usize,
+        method: &Method,
+        condition: Option<(HeaderName, &'static str)>,
+        expected: StatusCode,
+    ) -> Duration {
+        let width = if *method == Method::PUT { IN_FLIGHT } else { 1 };
+        let mut taken = Duration::ZERO;
+        for start in (0..count).step_by(BATCH) {
+            let batch: Vec<Request<Body>> =
+                (start..count.min(start + BATCH)).map(|_| self.request(method, condition.as_ref())).collect();
+            let service = &self.service;
+            let answers = stream::iter(batch).map(|request| service.clone().call(request)).buffer_unordered(width);
+            let begin = Instant::now();
+            answers.for_each(|answer| ready(assert_eq!(answer.unwrap().status(), expected))).await;
+            taken += begin.elapsed();
+        }
+        taken / u32::try_from(count).unwrap()
+    }
+
+    fn request(&mut self, method: &Method, condition: Option<&(HeaderName, &'static str)>) -> Request<Body> {
+        self.next = (self.next + STRIDE) % self.size;
+        let mut request = Request::new(Body::default());
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = format!("/customers/{}/profile", self.next).parse().unwrap();
+        request
+            .headers_mut()
+            .extend(condition.map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())));
+        request
+    }
+}
+
+/// Resources that all have the same tag, so that every condition holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Resources;
+
+impl Service<Request<Body>> for Resources {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let mut response = Response::new(Full::from("content"));
+        if request.method() == Method::PUT {
+            response = Response::new(Full::default());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
+        // A value with memory of its own, as from a database.
+        response.headers_mut().insert(ETAG, HeaderValue::from_str(TAG).unwrap());
+        ready(Ok(response))
+    }
+}

@@ -1,0 +1,63 @@
+//! The throughput of content hashes against OpenSSL's SHA-256, in turns, by medians: both use what the processor has.
+#![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
+#![expect(clippy::print_stdout, reason = "prints its table")]
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
+use std::hint::black_box;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ifmatch_core::digest::ContentHash;
+
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(1);
+
+fn main() {
+    println!("| bytes | ifmatch, MB/s | openssl, MB/s | ratio, median (least – most) |");
+    println!("|---|---|---|---|");
+    for len in [1024, 65_536] {
+        let rounds: Vec<(f64, f64)> = (0..ROUNDS).map(|_| (ours(len), openssl(len))).collect();
+        let ratios = sorted(rounds.iter().map(|(ours, theirs)| ours / theirs));
+        let [ours, theirs] =
+            [sorted(rounds.iter().map(|(ours, _)| *ours)), sorted(rounds.iter().map(|(_, theirs)| *theirs))];
+        let middle = ROUNDS / 2;
+        let (least, most) = (ratios[0], ratios[ROUNDS - 1]);
+        println!(
+            "| {len} | {:.0} | {:.0} | {:.2} ({least:.2} – {most:.2}) |",
+            ours[middle], theirs[middle], ratios[middle]
+        );
+    }
+}
+
+/// Megabytes a second.
+fn ours(len: usize) -> f64 {
+    let content = vec![b'x'; len];
+    let start = Instant::now();
+    let mut hashed = 0_u32;
+    while start.elapsed() < ROUND {
+        // Between two looks at the clock about as much as OpenSSL does between two of its own.
+        for _ in 0..64 {
+            black_box(ContentHash::of(black_box(&content)));
+        }
+        hashed += 64;
+    }
+    f64::from(hashed) * f64::from(u32::try_from(len).unwrap()) / start.elapsed().as_secs_f64() / 1e6
+}
+
+/// Megabytes a second, by the wall clock as well.
+fn openssl(len: usize) -> f64 {
+    let seconds = ROUND.as_secs().to_string();
+    let bytes = len.to_string();
+    let args = ["speed", "-elapsed", "-mr", "-seconds", &seconds, "-bytes", &bytes, "sha256"];
+    let output = Command::new("openssl").args(args).output().expect("openssl runs: apt-get install -y openssl");
+    let text = String::from_utf8(output.stdout).unwrap();
+    // +F:22:sha256:1234567890.12
+    let line = text.lines().find(|line| line.starts_with("+F:")).unwrap();
+    line.rsplit(':').next().unwrap().parse::<f64>().unwrap() / 1e6
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}

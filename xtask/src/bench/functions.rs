@@ -1,0 +1,38 @@
+//! Functions alone: instructions by valgrind, nanoseconds by criterion, and the hash against OpenSSL.
+
+use std::path::Path;
+use std::time::Instant;
+
+use crate::Result;
+use crate::bench::programs;
+use crate::command::Run;
+use crate::step::Tool;
+use crate::workspace::Workspace;
+
+const VALGRIND: Tool = Tool { probe: &["valgrind", "--version"], install: "apt-get install -y valgrind" };
+
+/// Runs the benchmarks of benches/. A quick run leaves out those that need long for a number of any worth.
+pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
+    VALGRIND.require(workspace)?;
+    require_runner(workspace.root())?;
+    let bench =
+        |name| Run::cargo(&format!("bench --locked --package ifmatch-workspace --bench {name}"), workspace.root());
+    bench("instructions").passes(deadline)?;
+    if quick {
+        return Ok(());
+    }
+    bench("time").passes(deadline)?;
+    programs::hashing(workspace, deadline)
+}
+
+/// The library of the instruction counts works with the runner of the same version only.
+fn require_runner(root: &Path) -> Result {
+    let id = Run::cargo("pkgid --locked gungraun", root).output()?;
+    let version = id.trim().rsplit(['@', '#']).next().unwrap_or_default();
+    let installed = Run::new("gungraun-runner", root).args(["--version"]).output().unwrap_or_default();
+    if installed.trim().ends_with(version) {
+        return Ok(());
+    }
+    Err(format!("gungraun-runner {version} is needed: cargo install --locked gungraun-runner --version {version}")
+        .into())
+}

@@ -1,0 +1,87 @@
+//! The servers that others wrote, with configurations made for the run.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::Result;
+use crate::bench::subject::{Row, Subject};
+
+/// One worker, no log, files by sendfile, connections never closed after a number of requests.
+const NGINX: &str = "\
+user root;
+daemon off;
+worker_processes 1;
+pid @DIR@/nginx.pid;
+error_log @DIR@/nginx.log;
+events { worker_connections 1024; }
+http {
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    etag on;
+    keepalive_requests 1000000000;
+    default_type text/plain;
+    client_body_temp_path @DIR@/body;
+    proxy_temp_path @DIR@/proxy;
+    fastcgi_temp_path @DIR@/fastcgi;
+    uwsgi_temp_path @DIR@/uwsgi;
+    scgi_temp_path @DIR@/scgi;
+    server { listen @ADDRESS@; root @DIR@/files; @CACHE@ }
+}
+";
+
+/// What nginx is told besides for the second column: it opens a file once a minute, not for each request.
+const OPEN_FILES: &str = "open_file_cache max=1000 inactive=60s; open_file_cache_valid 60s;";
+
+/// nginx with files of its own, as it comes.
+pub(crate) fn nginx(rows: &[Row], dir: &Path) -> Result<Subject> {
+    start_nginx("nginx", rows, "", dir)
+}
+
+/// nginx that keeps its files open.
+pub(crate) fn nginx_open_files(rows: &[Row], dir: &Path) -> Result<Subject> {
+    start_nginx("nginx, files kept open", rows, OPEN_FILES, dir)
+}
+
+fn start_nginx(name: &'static str, rows: &[Row], cache: &str, dir: &Path) -> Result<Subject> {
+    let dir = dir.join(name.replace([' ', ','], "-"));
+    fs::create_dir_all(dir.join("files"))?;
+    for row in rows {
+        fs::write(dir.join("files").join(row.file), vec![b'x'; row.len])?;
+    }
+    let configuration = |address: SocketAddr| {
+        let text = NGINX.replace("@DIR@", &dir.to_string_lossy()).replace("@CACHE@", cache);
+        fs::write(dir.join("nginx.conf"), text.replace("@ADDRESS@", &address.to_string()))
+    };
+    let mut written = Ok(());
+    let subject = Subject::start(
+        name,
+        "",
+        |run, address| {
+            written = configuration(address);
+            run.args(["nginx", "-e"]).args([dir.join("nginx.log")]).args(["-c"]).args([dir.join("nginx.conf")])
+        },
+        &dir,
+    );
+    written?;
+    subject
+}
+
+/// Varnish, with the files of `origin` in its memory for an hour.
+pub(crate) fn varnish(origin: &Subject, dir: &Path) -> Result<Subject> {
+    let dir = dir.join("varnish");
+    fs::create_dir_all(&dir)?;
+    let (host, port) = (origin.address().ip(), origin.address().port());
+    let script = format!(
+        "vcl 4.1;\nbackend origin {{ .host = \"{host}\"; .port = \"{port}\"; }}\nsub vcl_backend_response {{ set beresp.ttl = 1h; }}\n"
+    );
+    fs::write(dir.join("cache.vcl"), script)?;
+    let start = |run: crate::command::Run, address: SocketAddr| {
+        run.args(["varnishd", "-F", "-j", "none", "-a", &address.to_string(), "-n"])
+            .args([dir.join("state")])
+            .args(["-s", "malloc,64m", "-p", "thread_pools=1", "-f"])
+            .args([dir.join("cache.vcl")])
+    };
+    Subject::start("varnish", "", start, &dir)
+}

@@ -1,0 +1,47 @@
+//! The programs that are measured or that measure, built with optimisation.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::command::Run;
+use crate::workspace::Workspace;
+
+/// Builds the released gateway.
+pub(crate) fn gateway(workspace: &Workspace) -> Result<PathBuf> {
+    build(workspace, "--package ifmatch-gateway --bin ifmatch")
+}
+
+/// Builds the services of benches/server.
+pub(crate) fn server(workspace: &Workspace) -> Result<PathBuf> {
+    build(workspace, "--package ifmatch-workspace --bench server")
+}
+
+/// Builds and runs benches/growth.
+pub(crate) fn growth(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
+    let program = build(workspace, "--package ifmatch-workspace --bench growth")?;
+    Run::new(program, workspace.root()).args(quick.then_some("--quick")).passes(deadline)
+}
+
+/// Builds and runs benches/hashing.
+pub(crate) fn hashing(workspace: &Workspace, deadline: Instant) -> Result {
+    let program = build(workspace, "--package ifmatch-workspace --bench hashing")?;
+    Run::new(program, workspace.root()).passes(deadline)
+}
+
+/// Builds one program as it is released, and returns where it is.
+fn build(workspace: &Workspace, what: &str) -> Result<PathBuf> {
+    println!("building {what}");
+    let args = format!("build --release --locked --quiet {what} --message-format json-render-diagnostics");
+    let messages = Run::cargo(&args, workspace.root()).output()?;
+    let built = messages.lines().rev().find_map(executable);
+    built.ok_or_else(|| format!("cargo does not say where it put {what}").into())
+}
+
+/// The path in cargo's message about a finished program.
+fn executable(message: &str) -> Option<PathBuf> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    message["executable"].as_str().map(PathBuf::from)
+}

@@ -1,0 +1,63 @@
+//! The tables of a run: medians of the rounds, with the least and the most.
+
+use crate::bench::load::Round;
+
+/// The rounds of one row and one column.
+pub(crate) type Cell = Vec<Round>;
+
+/// A Markdown table of one number for each row and column.
+pub(crate) fn table(title: &str, rows: &[&str], columns: &[&str], cell: impl Fn(usize, usize) -> String) -> String {
+    let mut lines = vec![
+        String::new(),
+        format!("| {title} | {} |", columns.join(" | ")),
+        format!("|---|{}", "---|".repeat(columns.len())),
+    ];
+    for (row, name) in rows.iter().enumerate() {
+        let cells: Vec<String> = (0..columns.len()).map(|column| cell(row, column)).collect();
+        lines.push(format!("| {name} | {} |", cells.join(" | ")));
+    }
+    lines.join("\n")
+}
+
+/// Requests a second, in thousands.
+pub(crate) fn rate(cell: &Cell) -> String {
+    spread(cell.iter().map(|round| round.rate / 1e3), 1)
+}
+
+/// The server's processor time for each request, in microseconds.
+pub(crate) fn cpu(cell: &Cell) -> String {
+    spread(cell.iter().map(|round| round.cpu), 1)
+}
+
+/// How many requests a second there were for one of the other, round by round.
+pub(crate) fn ratio(cell: &Cell, other: &Cell) -> String {
+    spread(cell.iter().zip(other).map(|(one, other)| one.rate / other.rate), 2)
+}
+
+/// The median, with the least and the most.
+fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match values.as_slice() {
+        [] => "–".to_owned(),
+        [only] => format!("{only:.digits$}"),
+        [least, .., most] => format!("{:.digits$} ({least:.digits$}–{most:.digits$})", values[values.len() / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_comes_with_its_spread() {
+        assert_eq!(spread([3.0, 1.0, 2.04, 9.0, 2.0].into_iter(), 1), "2.0 (1.0–9.0)");
+        assert_eq!(spread([1.5].into_iter(), 2), "1.50");
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let cell = |rates: [f64; 3]| rates.map(|rate| Round { rate, cpu: 1.0 }).to_vec();
+        assert_eq!(ratio(&cell([10.0, 20.0, 30.0]), &cell([10.0, 20.0, 60.0])), "1.00 (0.50–1.00)");
+    }
+}
