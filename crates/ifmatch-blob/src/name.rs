@@ -28,6 +28,11 @@ impl ContainerName {
     ///
     /// # Errors
     /// [`InvalidName`] says which rule the text breaks.
+    ///
+    /// ```
+    /// # use ifmatch_blob::name::ContainerName;
+    /// assert!(ContainerName::new(".hidden").is_err());
+    /// ```
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if text.len() > Self::MAX_LEN {
@@ -116,6 +121,12 @@ impl BlobPath {
     /// # Errors
     /// [`InvalidName`] says which rule the path breaks. An encoded slash (`%2F`) is refused, since some
     /// intermediaries decode it and would thereby name another blob.
+    ///
+    /// ```
+    /// use ifmatch_blob::name::{BlobPath, NameErrorKind};
+    /// let refused = BlobPath::parse("/photos/a%2Fb").unwrap_err();
+    /// assert_eq!(refused.kind(), NameErrorKind::EncodedSlash);
+    /// ```
     pub fn parse(path: &str) -> Result<Self, InvalidName> {
         let path = path.strip_prefix('/').unwrap_or(path);
         let (container, name) = path.split_once('/').ok_or(InvalidName(NameErrorKind::Segment))?;

@@ -93,6 +93,21 @@ impl<S: Clone, C: Clone> BlobService<S, C> {
     }
 
     /// Sets which methods need a condition; none if not set. Without one they are answered 428.
+    ///
+    /// ```
+    /// use ifmatch_blob::{BlobService, EmbeddedStore};
+    /// use ifmatch_core::policy::RequirePreconditions;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// let service = BlobService::new(store)
+    ///     .max_body(64 * 1024 * 1024)
+    ///     .require_preconditions(RequirePreconditions::for_writes());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn require_preconditions(mut self, required: RequirePreconditions) -> Self {
         Arc::make_mut(&mut self.shared).required = required;

@@ -10,6 +10,18 @@ use crate::name::{BlobPath, ContainerName};
 
 /// Any store, behind a pointer: for programs that choose theirs at run time. Cheap to clone; costs one allocation
 /// per call.
+///
+/// ```
+/// use ifmatch_blob::{AnyStore, BlobService, EmbeddedStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let store = AnyStore::new(EmbeddedStore::open(folder.path()).await?);
+/// let service = BlobService::new(store);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct AnyStore(Arc<dyn Erased>);
 

@@ -38,6 +38,29 @@ mod error;
 /// # What callers may assume
 /// The first write of a blob creates its container. Listings are in the order of the names' UTF-8 bytes; what is
 /// written meanwhile may or may not be in them.
+///
+/// ```
+/// use http_body_util::{BodyExt, Full};
+/// use ifmatch_blob::name::BlobPath;
+/// use ifmatch_blob::store::{Delete, Put, Reading};
+/// use ifmatch_blob::{BlobStore, EmbeddedStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let store = EmbeddedStore::open(folder.path()).await?;
+/// let blob = BlobPath::parse("/notes/today.txt")?;
+/// let written = store.put(&blob, Put::new(Full::from("hello").map_err(Into::into).boxed_unsync())).await?;
+///
+/// let mut opened = store.open(&blob, Reading::Whole).await?.unwrap();
+/// assert_eq!(opened.info.tag, written.tag);
+/// let body = opened.source.read(None).await?.collect().await?;
+/// assert_eq!(body.to_bytes(), "hello");
+///
+/// store.delete(&blob, Delete::default()).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait BlobStore: Send + Sync + 'static {
     /// Opens a blob for reading. `None`: there is no such blob.
     ///
@@ -148,6 +171,21 @@ pub struct Put {
     pub limit: u64,
 }
 
+impl Put {
+    /// A write of these bytes without conditions or anything else.
+    pub fn new(body: Upload) -> Self {
+        Self {
+            preconditions: Preconditions::default(),
+            headers: BlobHeaders::default(),
+            body,
+            length: None,
+            digest: None,
+            request: None,
+            limit: u64::MAX,
+        }
+    }
+}
+
 /// All there is to a deletion.
 #[derive(Clone, Debug, Default)]
 pub struct Delete {
@@ -203,6 +241,12 @@ pub struct Written {
 }
 
 /// Which part of a listing to give.
+///
+/// ```
+/// use ifmatch_blob::store::ListQuery;
+/// let first = ListQuery { prefix: "2026/".into(), after: None, limit: 100 };
+/// let second = ListQuery { after: Some("2026/cat.jpg".into()), ..first };
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListQuery {
     /// What the names begin with; empty for all names.
