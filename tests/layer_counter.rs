@@ -247,7 +247,7 @@ fn status(status: StatusCode) -> Response<Full<Bytes>> {
     response
 }
 
-/// A number that looks random and is the same in each run (SplitMix64).
+/// A number that looks random and is the same in each run (`SplitMix64`).
 fn random(seed: u64) -> u64 {
     let mut mixed = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -16,7 +16,7 @@ use tower::{Layer, Service, service_fn};
 #[test]
 fn a_304_from_memory_allocates_at_most_10_times_more_than_the_bare_service() {
     let mut bare = service_fn(bare);
-    let mut layered = ConditionalLayer::builder().authoritative().build().layer(bare.clone());
+    let mut layered = ConditionalLayer::builder().authoritative().build().layer(bare);
     let whole = layered.call(request(None)).now_or_never().unwrap().unwrap();
     let tag = whole.headers()[ETAG].clone();
     drop(whole.into_body().collect().now_or_never().unwrap().unwrap());
