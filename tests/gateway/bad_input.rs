@@ -5,7 +5,7 @@ use std::fs;
 use support::raw::{Connection, exchange};
 use support::{Answer, Gateway};
 
-use crate::{get, put_head, serve};
+use crate::{get, put_head, serve, wait_for};
 
 /// A case of `tests/data/bad-requests.txt`.
 struct Case {
@@ -47,10 +47,7 @@ fn a_client_that_vanishes_changes_nothing() {
         connection.send(vec![b'x'; size]);
         drop(connection);
     }
-    let idle = |line: &str| exchange(gateway.address(), get("/-/metrics")).text().lines().any(|found| found == line);
-    while !idle("ifmatch_requests_in_flight 1") {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_for(&gateway, "ifmatch_requests_in_flight 1");
     unchanged(&gateway, &kept, "vanished");
 }
 

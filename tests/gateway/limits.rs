@@ -5,7 +5,7 @@ use std::time::Duration;
 use support::raw::{Connection, exchange};
 use support::{Client, Gateway};
 
-use crate::{get, put_head};
+use crate::{eventually, get, put_head};
 
 fn memory(flags: &[&str]) -> Gateway {
     Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
@@ -60,21 +60,14 @@ fn requests_over_the_limit_get_503_and_health_stays() {
     let mut slow = Connection::open(gateway.address());
     slow.send(put_head("slow", 4));
     slow.send("12");
-    let refused = loop {
-        let answer = exchange(gateway.address(), get("/"));
-        if answer.status == 503 {
-            break answer;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
+    let refused =
+        eventually("503", || Some(exchange(gateway.address(), get("/"))).filter(|answer| answer.status == 503));
     assert_eq!(refused.header("retry-after"), "1");
     assert_eq!(refused.header("content-type"), "application/problem+json");
     exchange(gateway.address(), get("/-/health")).expect(200);
     slow.send("34");
     slow.answer().expect(201);
-    while exchange(gateway.address(), get("/")).status != 200 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually("200 again", || (exchange(gateway.address(), get("/")).status == 200).then_some(()));
 }
 
 #[test]

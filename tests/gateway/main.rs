@@ -12,8 +12,11 @@ mod start;
 mod tls;
 
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use support::Gateway;
+use support::raw::exchange;
 
 /// A gateway on the embedded store in `folder`, with further flags.
 fn serve(folder: &Path, flags: &[&str]) -> Gateway {
@@ -24,6 +27,27 @@ fn serve(folder: &Path, flags: &[&str]) -> Gateway {
             .chain([folder.as_os_str()])
             .chain(flags.iter().map(AsRef::as_ref)),
     )
+}
+
+/// Asks until there is an answer; far longer than it takes, so that only what never comes fails.
+#[track_caller]
+fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..3_000 {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    panic!("never: {what}");
+}
+
+/// Waits until the metrics have this line.
+#[track_caller]
+fn wait_for(gateway: &Gateway, line: &str) {
+    eventually(line, || {
+        let metrics = exchange(gateway.address(), get("/-/metrics"));
+        metrics.text().lines().any(|found| found == line).then_some(())
+    });
 }
 
 /// The head of a `PUT /c/name` that promises so many bytes.

@@ -4,22 +4,10 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::raw::{Connection, exchange};
+use support::raw::Connection;
 use support::{Client, Gateway};
 
-use crate::{get, put_head, serve};
-
-/// Waits until the metrics have this line.
-fn wait_for(gateway: &Gateway, line: &str) {
-    for _ in 0..3_000 {
-        let metrics = exchange(gateway.address(), get("/-/metrics"));
-        if metrics.text().lines().any(|found| found == line) {
-            return;
-        }
-        sleep(Duration::from_millis(20));
-    }
-    panic!("the metrics never say {line}");
-}
+use crate::{get, put_head, serve, wait_for};
 
 #[test]
 fn half_a_head_is_not_waited_for() {
