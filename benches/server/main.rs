@@ -25,7 +25,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use ifmatch::ConditionalLayer;
 use tokio::net::TcpListener;
-use tower::{Layer, Service, ServiceBuilder, service_fn};
+use tower::{Layer, Service, ServiceBuilder};
 
 /// What hyper hands over, with a default.
 type Input = BoxBody<Bytes, hyper::Error>;
