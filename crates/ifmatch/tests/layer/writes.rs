@@ -312,6 +312,18 @@ async fn the_tag_that_the_handler_gave_is_the_next_condition() {
 }
 
 #[tokio::test]
+async fn a_weak_tag_from_the_handler_is_not_taken_for_the_next_condition() {
+    let (builder, _, _) = builder();
+    let world = World::with(&[("/a", "one")]);
+    world.respond("PUT /a", "etag", "W/\"v2\"");
+    world.respond("GET /a", "etag", "\"v2\"");
+    let service = builder.authoritative().build().layer(world.clone());
+    assert_eq!(send(&service, request("PUT /a", &[], "two")).await.tag(), "W/\"v2\"");
+    assert_eq!(send(&service, request("PUT /a", &[("if-match", "W/\"v2\"")], "lost")).await.status, 412);
+    assert_eq!(send(&service, request("PUT /a", &[("if-match", "\"v2\"")], "three")).await.status, 204);
+}
+
+#[tokio::test]
 async fn a_returned_representation_is_hashed_and_what_was_sent_never_is() {
     let (builder, _, _) = builder();
     let inner = service_fn(|request: http::Request<http_body_util::Full<bytes::Bytes>>| async move {
