@@ -22,8 +22,3 @@ pub use client::{Body, Client, full};
 pub use gateway::{Gateway, Memory, run};
 pub use process::Finished;
 pub use server::Server;
-
-/// The code in the README is tested like any other.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;

@@ -27,7 +27,8 @@ pub(crate) fn published(metadata: &Value) -> Vec<String> {
 pub(crate) fn inherited(files: &[File]) -> Vec<String> {
     let members = files.iter().filter(|file| {
         let folder = file.path.strip_suffix("/Cargo.toml").unwrap_or_default();
-        folder == "xtask" || folder.strip_prefix("crates/").is_some_and(|name| !name.contains('/'))
+        ["examples", "xtask"].contains(&folder)
+            || folder.strip_prefix("crates/").is_some_and(|name| !name.contains('/'))
     });
     members.flat_map(not_inherited).collect()
 }
@@ -53,9 +54,10 @@ fn file_name(file: &File) -> &str {
     file.path.rsplit('/').next().unwrap_or_default()
 }
 
-/// A dependency as the workspace states it, or a crate's own other features in its tests.
+/// A dependency as the workspace states it, or one that is never published: the crate itself, in its tests, or the
+/// test support.
 fn inherits(line: &str) -> bool {
-    line.contains("workspace = true") || line.contains("path = \".\"")
+    line.contains("workspace = true") || line.contains("path = \".")
 }
 
 /// Packages come from where the user's tools say: no lock file names another place.
