@@ -1,6 +1,7 @@
 //! Opens the store that the configuration names.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ifmatch_blob::AnyStore;
 use ifmatch_blob::embedded::{self, EmbeddedStore};
@@ -16,6 +17,9 @@ use crate::error::Error;
 /// store again when needed.
 const REMEMBERED: usize = 1_000_000;
 
+/// How often old deletions are forgotten.
+const UPKEEP: Duration = Duration::from_hours(1);
+
 /// Opens the store.
 ///
 /// # Errors
@@ -24,6 +28,7 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
     match place {
         Place::Folder(folder) => {
             let store = EmbeddedStore::open(folder).await.map_err(|error| unusable_folder(folder, &error))?;
+            tokio::spawn(keep_small(store.clone()));
             Ok(AnyStore::new(store))
         }
         Place::Store { url, register } => {
@@ -36,6 +41,16 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
             let backing = Backing::from_url(url, settings).map_err(|error| unusable_store(url, &error))?;
             let store = ObjectBlobs::open(backing, register).await.map_err(|error| unusable_store(url, &error))?;
             Ok(AnyStore::new(store))
+        }
+    }
+}
+
+/// Forgets old deletions from time to time, as long as the program runs.
+async fn keep_small(store: EmbeddedStore) {
+    loop {
+        tokio::time::sleep(UPKEEP).await;
+        if let Err(error) = store.forget_deletions().await {
+            tracing::warn!(%error, "old deletions are still remembered");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::Record;
-use ifmatch_store::register::Scan;
+use ifmatch_store::register::{RegisterError, Scan};
 use ifmatch_store::{Clock, Key, Register};
 
 use super::error::OpenError;
@@ -53,18 +53,31 @@ impl<R: Register, C: Clock> Inner<R, C> {
             let records = self.driver.register().scan(&scan).await.map_err(OpenError::register)?;
             for (key, record) in &records {
                 index.add(key, record, self.driver.now())?;
-                self.forget(key, record).await?;
+                self.forget(key, record).await.map_err(OpenError::register)?;
             }
             let Some((last, _)) = records.last() else { return Ok(index) };
             after = Some(last.clone());
         }
     }
 
-    async fn forget(&self, key: &Key, record: &Record) -> Result<(), OpenError> {
+    /// Forgets old deletions, beside readers and writers: a record that anybody has changed meanwhile stays.
+    pub(super) async fn forget_deletions(&self) -> Result<(), RegisterError> {
+        let mut after: Option<Key> = None;
+        loop {
+            let scan = Scan { prefix: key::BLOBS, after: after.as_ref().map(Key::as_str), limit: STEP };
+            let records = self.driver.register().scan(&scan).await?;
+            for (key, record) in &records {
+                self.forget(key, record).await?;
+            }
+            let Some((last, _)) = records.last() else { return Ok(()) };
+            after = Some(last.clone());
+        }
+    }
+
+    async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
         let now = self.driver.now();
         if record.is_forgettable(now) && record.revision().timestamp().saturating_add(RETENTION) < now {
-            let swapped = self.driver.register().compare_and_swap(key, record.revision(), None).await;
-            swapped.map_err(OpenError::register)?;
+            self.driver.register().compare_and_swap(key, record.revision(), None).await?;
         }
         Ok(())
     }

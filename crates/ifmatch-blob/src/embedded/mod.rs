@@ -93,6 +93,15 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
         store.inner.collect().await?;
         Ok(store)
     }
+
+    /// Forgets blobs that were deleted more than a day ago. Until then the record of a deletion gives late retries
+    /// their answer. Opening the store does the same; call this now and then while it stays open.
+    ///
+    /// # Errors
+    /// If the index fails. What was not forgotten will be another time.
+    pub async fn forget_deletions(&self) -> Result<(), StoreError> {
+        self.inner.forget_deletions().await.map_err(|error| error::index(error.into()))
+    }
 }
 
 impl<R, C> Clone for EmbeddedStore<R, C> {

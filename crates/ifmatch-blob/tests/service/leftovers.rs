@@ -124,6 +124,25 @@ async fn the_record_of_a_deleted_blob_is_forgotten_after_a_day() {
 }
 
 #[tokio::test]
+async fn old_deletions_are_forgotten_beside_readers_and_writers() {
+    let fixture = fixture().await;
+    for name in ["deleted", "written_again", "kept"] {
+        fixture.put(&format!("/c/{name}"), "x").await;
+    }
+    for name in ["deleted", "written_again"] {
+        fixture.send(request(Method::DELETE, &format!("/c/{name}"), &[], "")).await;
+    }
+    fixture.put("/c/written_again", "y").await;
+    fixture.clock.advance(Duration::from_hours(25));
+    fixture.store.forget_deletions().await.expect("the index answers");
+    let scan = Scan { prefix: "b/", after: None, limit: 10 };
+    let records = fixture.register.scan(&scan).await.expect("scanned");
+    let keys: Vec<_> = records.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(keys, ["b/c/kept", "b/c/written_again"]);
+    assert_eq!(fixture.get("/c/written_again").await.body, "y");
+}
+
+#[tokio::test]
 async fn everything_is_there_after_a_restart() {
     let temporary = tempfile::tempdir().expect("a temporary folder");
     let folder = temporary.path().join("two/levels/down/");

@@ -114,7 +114,7 @@ impl<R: Register, C: Clock> Shared<R, C> {
         }
     }
 
-    /// Whether it is done, or a write in flight will do it.
+    /// Whether it is done.
     async fn try_invalidate(&self, key: &Key) -> bool {
         self.memory.forget(key);
         let Ok(record) = self.driver.load(key).await else { return false };
@@ -131,12 +131,17 @@ impl<R: Register, C: Clock> Shared<R, C> {
             ttl: self.config.grace,
         };
         let Ok(applied) = self.driver.apply(key, &Command::Begin(begin)).await else { return false };
-        if let Outcome::Granted(grant) = applied.outcome {
-            let commit = Commit { token: grant.token, content: Content::Unknown };
-            // A permit that cannot be given back ends by itself, with the same effect.
-            let _ = self.driver.apply(key, &Command::Commit(commit)).await;
+        match applied.outcome {
+            Outcome::Granted(grant) => {
+                let commit = Commit { token: grant.token, content: Content::Unknown };
+                // A permit that cannot be given back ends by itself, with the same effect.
+                let _ = self.driver.apply(key, &Command::Commit(commit)).await;
+                true
+            }
+            // That write may commit what it saw before the change.
+            Outcome::Refused(Refusal::InFlight { .. }) => false,
+            _ => true,
         }
-        true
     }
 
     /// Tries until it is done or the deadline has come.
