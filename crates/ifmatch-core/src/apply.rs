@@ -36,7 +36,7 @@ impl Record {
         let revision = self.revision.next(now);
         let observed = begin.observed.as_ref().filter(|observed| observed.snapshot.0 == self.revision);
         let state = match observed {
-            Some(seen) => merge(self.state(now), seen, revision, now),
+            Some(seen) => self.merge(seen, revision, now),
             None => self.state(now).clone(),
         };
         let known = match (begin.authority, observed) {
@@ -48,6 +48,7 @@ impl Record {
         let token = Token { revision, nonce: begin.nonce };
         let permit = Permit { token, deadline: now.saturating_add(begin.ttl) };
         let grant = Grant { token, deadline: permit.deadline, current: state.clone() };
+        let state = if observed.is_some() { unless_absent(state) } else { state };
         let next = self.with(revision, begin.nonce, state, Some(permit));
         Ok((Some(next), Outcome::Granted(grant)))
     }
@@ -82,7 +83,7 @@ impl Record {
             return Err(Refusal::Stale);
         }
         let revision = self.revision.next(now);
-        let state = merge(self.state(now), observed, revision, now);
+        let state = unless_absent(self.merge(observed, revision, now));
         let changed = state != self.state || self.permit.is_some();
         let next = changed.then(|| self.with(revision, self.nonce, state, None));
         Ok((next, Outcome::Observed))
@@ -104,6 +105,45 @@ impl Record {
         let (mut next, receipt) = self.become_content(&write.content, write.nonce, now);
         next.remember(write.request, &receipt);
         Ok((Some(next), Outcome::Written(receipt)))
+    }
+
+    /// The state after a read.
+    ///
+    /// The version stays the same if the read confirms the tag of its representation. The first tag of another
+    /// representation joins it; whether the version is still the same is then known to the register only, so that
+    /// without its authority the date moves on. Any other tag is a new version, whose other representations have not
+    /// been seen yet.
+    fn merge(&self, seen: &Observed, revision: Revision, now: Timestamp) -> State {
+        let Observation::Present { variant, tag, last_modified } = &seen.observation else {
+            return State::Absent;
+        };
+        let state = self.state(now);
+        if let Some(version) = state.version() {
+            match (version.tag(variant), tag) {
+                (Some(known), Some(tag)) if known == tag => return state.clone(),
+                (None, None) if version.is_confirmed_untagged(seen.authority, *last_modified) => return state.clone(),
+                (None, Some(tag)) if !version.tags.is_empty() => {
+                    let joined = version.joined_by(variant.clone(), tag.clone());
+                    return State::Present(match seen.authority {
+                        Authority::Register => joined,
+                        Authority::Resource => Version { generation: revision, dated: None, ..joined },
+                    });
+                }
+                _ => {}
+            }
+        }
+        // A date whose second is over can name no later state; any other might, and so might one that is not later than
+        // every date given before.
+        let over = |date: &HttpDate| date.unix() + 1 < now.last_modified().unix();
+        let later = |date: &HttpDate| self.latest_date(now).is_none_or(|latest| latest < *date);
+        let version = Version::new(revision, variant.clone(), tag.clone());
+        State::Present(Version { dated: last_modified.filter(over).filter(later), ..version })
+    }
+
+    /// The latest date that a client can hold: the version's, or, where that is not known any more, the last change's.
+    fn latest_date(&self, now: Timestamp) -> Option<HttpDate> {
+        let of_change = || (self.revision > Revision::NONE).then(|| self.revision.timestamp().last_modified());
+        self.state(now).version().map(Version::last_modified).or_else(of_change)
     }
 
     /// A permit counts as long as it is in the record, even after its deadline: whoever relied on the
@@ -201,35 +241,9 @@ fn evaluate(method: &Method, preconditions: &Preconditions, current: Option<&Val
     }
 }
 
-/// The state after a read.
-///
-/// The version stays the same if the read confirms the tag of its representation. The first tag of another
-/// representation joins it; whether the version is still the same is then known to the register only, so that
-/// without its authority the date moves on. Any other tag is a new version, whose other representations have not
-/// been seen yet.
-fn merge(state: &State, seen: &Observed, revision: Revision, now: Timestamp) -> State {
-    let Observation::Present { variant, tag, last_modified } = &seen.observation else {
-        return State::Absent;
-    };
-    if let Some(version) = state.version() {
-        match (version.tag(variant), tag) {
-            (Some(known), Some(tag)) if known == tag => return state.clone(),
-            (None, None) if version.is_confirmed_untagged(seen.authority, *last_modified) => return state.clone(),
-            (None, Some(tag)) if !version.tags.is_empty() => {
-                let joined = version.joined_by(variant.clone(), tag.clone());
-                return State::Present(match seen.authority {
-                    Authority::Register => joined,
-                    Authority::Resource => Version { generation: revision, dated: None, ..joined },
-                });
-            }
-            _ => {}
-        }
-    }
-    let version = Version::new(revision, variant.clone(), tag.clone());
-    // A date whose second is over can name no later state; any other might, and so might one that goes back.
-    let over = |date: &HttpDate| date.unix() + 1 < now.last_modified().unix();
-    let later = |date: &HttpDate| state.version().is_none_or(|before| before.last_modified() < *date);
-    State::Present(Version { dated: last_modified.filter(over).filter(later), ..version })
+/// An absence is not recorded: it is what one reader saw, and another may see more.
+fn unless_absent(state: State) -> State {
+    if state == State::Absent { State::Unknown } else { state }
 }
 
 impl Version {

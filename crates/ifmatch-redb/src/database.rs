@@ -30,10 +30,13 @@ impl Shared {
     /// Runs `work` on the database. After a failure of the disk the database is closed, since redb ends for good
     /// with it, and the next caller opens it anew.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, RegisterError>) -> Result<T, RegisterError> {
-        let result = match &*self.database.read().unwrap_or_else(PoisonError::into_inner) {
-            Some(database) => work(database),
-            None => return self.with_reopened(work),
+        let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(database) = &*guard else {
+            drop(guard);
+            return self.with_reopened(work);
         };
+        let result = work(database);
+        drop(guard);
         let failed = result.as_ref().err().map(RegisterError::kind);
         if failed.is_some_and(|kind| kind != RegisterErrorKind::Unreadable) {
             *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;

@@ -12,6 +12,9 @@ use crate::key::Key;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
 const SHARDS: usize = 64;
+/// How many revisions of forgotten records a shard tells apart. One read in so many, at the most, is asked again for
+/// nothing when a record is forgotten.
+const FORGOTTEN: usize = 256;
 /// How many records a full shard looks at to find one that it may forget.
 const EVICTION_TRIES: usize = 32;
 
@@ -26,18 +29,18 @@ pub struct MemoryRegister {
     shard_capacity: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shard {
-    records: IndexMap<Key, Record>,
-    /// The highest revision forgotten here for want of room. A key without a record has this revision: a read that
-    /// began before cannot then record what it saw as if nothing had happened since.
-    forgotten: Revision,
+    records: IndexMap<Key, Record, RandomState>,
+    /// The highest revisions forgotten for want of room, by the hash of the key. A key without a record has this
+    /// revision: a read that began before cannot then record what it saw as if nothing had happened since.
+    forgotten: Box<[Revision; FORGOTTEN]>,
 }
 
 impl MemoryRegister {
     /// A register that holds about `records` at the most: for services whose resources can be probed.
     pub fn with_capacity(records: usize) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect();
         Self { shards, hasher: RandomState::new(), shard_capacity: records.div_ceil(SHARDS).max(1) }
     }
 
@@ -107,9 +110,18 @@ impl Register for MemoryRegister {
 }
 
 impl Shard {
+    fn new() -> Self {
+        Self { records: IndexMap::default(), forgotten: Box::new([Revision::NONE; FORGOTTEN]) }
+    }
+
     fn find(&self, key: &Key) -> Option<Record> {
-        let forgotten = || (self.forgotten > Revision::NONE).then(|| Record::forgotten(self.forgotten));
+        let forgotten = self.forgotten[self.slot(key)];
+        let forgotten = || (forgotten > Revision::NONE).then(|| Record::forgotten(forgotten));
         self.records.get(key).cloned().or_else(forgotten)
+    }
+
+    fn slot(&self, key: &Key) -> usize {
+        usize::try_from(self.records.hasher().hash_one(key) % FORGOTTEN as u64).unwrap_or_default()
     }
 
     /// Forgets a record chosen by chance that says no more than a probe would. The newcomer's revision is about now.
@@ -120,8 +132,9 @@ impl Shard {
             let found = self.records.get_index(*at);
             found.is_some_and(|(_, record)| record.is_idle(newcomer.timestamp()))
         });
-        let (_, record) = idle.and_then(|at| self.records.swap_remove_index(at)).ok_or(RegisterErrorKind::Full)?;
-        self.forgotten = self.forgotten.max(record.revision());
+        let (key, record) = idle.and_then(|at| self.records.swap_remove_index(at)).ok_or(RegisterErrorKind::Full)?;
+        let slot = self.slot(&key);
+        self.forgotten[slot] = self.forgotten[slot].max(record.revision());
         Ok(())
     }
 }

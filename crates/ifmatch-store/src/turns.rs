@@ -10,24 +10,33 @@ use crate::key::Key;
 
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    waiting: Mutex<HashMap<Key, Arc<Notify>>>,
+    waiting: Mutex<HashMap<Key, Queue>>,
+}
+
+/// Who waits at one key.
+#[derive(Debug, Default)]
+struct Queue {
+    notify: Arc<Notify>,
+    length: usize,
 }
 
 impl Turns {
     /// Joins the queue at a key. The place is given up by dropping it.
     pub(crate) fn join(&self, key: &Key) -> Turn<'_> {
-        let notify = Arc::clone(self.lock().entry(key.clone()).or_default());
-        Turn { turns: self, key: key.clone(), notify, won: false }
+        let mut waiting = self.lock();
+        let queue = waiting.entry(key.clone()).or_default();
+        queue.length += 1;
+        Turn { turns: self, key: key.clone(), notify: Arc::clone(&queue.notify), won: false }
     }
 
     /// Says that a write at this key has ended: the next in the queue may try.
     pub(crate) fn ended(&self, key: &Key) {
-        if let Some(notify) = self.lock().get(key) {
-            notify.notify_one();
+        if let Some(queue) = self.lock().get(key) {
+            queue.notify.notify_one();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Notify>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Queue>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -56,11 +65,12 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut waiting = self.turns.lock();
-        // The map's and this one: nobody else waits here, and nobody can join while the lock is held.
-        if Arc::strong_count(&self.notify) == 2 {
+        let Some(queue) = waiting.get_mut(&self.key) else { return };
+        queue.length -= 1;
+        if queue.length == 0 {
             waiting.remove(&self.key);
         } else if !self.won {
-            self.notify.notify_one();
+            queue.notify.notify_one();
         }
     }
 }

@@ -149,6 +149,23 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
+    /// Guards only the writes for which this is true. By default all are, one at a time for each path.
+    ///
+    /// The others run side by side and with their conditions untouched; what was known of the resource is forgotten
+    /// afterwards. It is meant for what is no write to the resource that it names: a login, a query, a task.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use ifmatch::ConditionalLayer;
+    ///
+    /// let layer = ConditionalLayer::builder().guard_where(|head| head.method != Method::POST).build();
+    /// ```
+    #[must_use]
+    pub fn guard_where(mut self, predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.config.guard_where = Some(Arc::new(predicate));
+        self
+    }
+
     /// Sets how long a write may take, 30 seconds by default. Its handler is cancelled a little earlier: by a tenth,
     /// at the most a second. So long a process that crashed in a write can hold up the next one.
     ///

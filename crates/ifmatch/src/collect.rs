@@ -16,6 +16,8 @@ use crate::body::{Content, ResponseBody, Rest, as_bytes};
 
 /// How long a body of unknown length may take. A slow stream is passed on then, as a long one is.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a body may take that said its length: it is no stream, but its source may have stopped.
+const PATIENCE_WITH_LENGTH: Duration = Duration::from_secs(10);
 
 /// What came of reading a body.
 pub(crate) enum Collected<B: Body> {
@@ -33,14 +35,11 @@ pub(crate) async fn collect<B: Body>(headers: &HeaderMap, body: B, limit: u64, c
     if body.is_end_stream() {
         return Collected::Whole(Content::default());
     }
-    let patience = if body.size_hint().exact().is_some() { None } else { Some(PATIENCE) };
+    let patience = if body.size_hint().exact().is_some() { PATIENCE_WITH_LENGTH } else { PATIENCE };
     let mut reader = Reader { body: Box::pin(body), chunks: VecDeque::new(), left: limit };
-    let read = match patience {
-        None => reader.read().await,
-        Some(patience) => match select(pin!(reader.read()), pin!(clock.sleep(patience))).await {
-            Either::Left((read, _)) => read,
-            Either::Right(_) => Read::TooMuch,
-        },
+    let read = match select(pin!(reader.read()), pin!(clock.sleep(patience))).await {
+        Either::Left((read, _)) => read,
+        Either::Right(_) => Read::TooMuch,
     };
     match read {
         Read::End(trailers) => Collected::Whole(Content { chunks: reader.chunks, trailers }),

@@ -28,6 +28,7 @@ pub(crate) struct Config {
     pub(crate) tag_format: TagFormat,
     pub(crate) require: RequirePreconditions,
     pub(crate) require_where: Option<Predicate>,
+    pub(crate) guard_where: Option<Predicate>,
     pub(crate) write_timeout: Duration,
     pub(crate) patience: Duration,
     pub(crate) grace: Duration,
@@ -45,6 +46,7 @@ impl Default for Config {
             tag_format: TagFormat::default(),
             require: RequirePreconditions::none(),
             require_where: None,
+            guard_where: None,
             write_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(10),
             grace: Duration::from_secs(1),
@@ -56,6 +58,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Whether this write needs a permit.
+    pub(crate) fn guards(&self, head: &Parts) -> bool {
+        self.guard_where.as_ref().is_none_or(|asked| asked(head))
+    }
+
     /// Whether to answer 428.
     pub(crate) fn refuses(&self, head: &Parts, conditions: &Preconditions) -> bool {
         self.require.refuses(&head.method, conditions) && self.require_where.as_ref().is_none_or(|asked| asked(head))

@@ -8,7 +8,14 @@ use ifmatch_store::Key;
 use tokio::sync::{Mutex as Gate, OwnedMutexGuard};
 
 #[derive(Debug, Default)]
-pub(crate) struct Gates(Mutex<HashMap<Key, Arc<Gate<()>>>>);
+pub(crate) struct Gates(Mutex<HashMap<Key, Queue>>);
+
+/// How many are at a gate.
+#[derive(Debug, Default)]
+struct Queue {
+    gate: Arc<Gate<()>>,
+    length: usize,
+}
 
 /// A place at a gate, given up by dropping it.
 #[derive(Debug)]
@@ -22,11 +29,13 @@ pub(crate) struct Place<'a> {
 impl Gates {
     /// Queues up. The order is that of arrival.
     pub(crate) fn queue<'a>(&'a self, key: &'a Key) -> Place<'a> {
-        let gate = Arc::clone(self.lock().entry(key.clone()).or_default());
-        Place { gates: self, key, gate, inside: None }
+        let mut gates = self.lock();
+        let queue = gates.entry(key.clone()).or_default();
+        queue.length += 1;
+        Place { gates: self, key, gate: Arc::clone(&queue.gate), inside: None }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Gate<()>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Queue>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -42,9 +51,11 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.inside = None;
         let mut gates = self.gates.lock();
-        // The map's and this one: nobody else is here, and nobody can come while the map is locked.
-        if Arc::strong_count(&self.gate) == 2 {
-            gates.remove(self.key);
+        if let Some(queue) = gates.get_mut(self.key) {
+            queue.length -= 1;
+            if queue.length == 0 {
+                gates.remove(self.key);
+            }
         }
     }
 }

@@ -79,7 +79,8 @@ async fn observe<R: Register, C: Clock>(
 ) -> Option<Record> {
     let snapshot = record.snapshot(reading.looked.at)?;
     let observed = Observed { snapshot, observation, authority: reading.shared.config.authority };
-    let applied = reading.shared.driver.apply(&reading.asked.key, &Command::Observe(observed)).await.ok()?;
+    let command = Command::Observe(observed);
+    let applied = reading.shared.answer(reading.shared.driver.apply(&reading.asked.key, &command)).await?;
     (applied.outcome == Outcome::Observed).then_some(applied.after)
 }
 

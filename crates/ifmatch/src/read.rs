@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use http::header::RANGE;
+use http::header::{LAST_MODIFIED, RANGE};
 use http::{Method, Request, Response, StatusCode};
-use ifmatch_core::date::Timestamp;
+use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::Record;
 use ifmatch_store::{Clock, Register};
 
@@ -14,7 +14,7 @@ use crate::body::ResponseBody;
 use crate::note::{note, note_absence, remember};
 use crate::partial::{self, Partial};
 use crate::recall::recall;
-use crate::selected::Selected;
+use crate::selected::{Selected, is_over};
 use crate::shared::{Inner, Shared};
 use crate::tagged::Tagged;
 
@@ -89,7 +89,7 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
         });
         let response = inner.run(request).await?;
         match (partial::judge(&self.asked, &response), again) {
-            (Partial::Pass, _) => Ok(response.map(ResponseBody::inner)),
+            (Partial::Pass, _) => Ok(self.passed(response)),
             (Partial::Answer(answer), _) => Ok(answer.map(ResponseBody::read)),
             (Partial::Unclear, Some(again)) => {
                 drop(response);
@@ -98,6 +98,16 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
             }
             (Partial::Unclear | Partial::None, _) => Ok(self.whole(response).await),
         }
+    }
+
+    /// A response that is passed on as it is, but for a date that a later state may share.
+    fn passed<T: http_body::Body>(&self, mut response: Response<T>) -> Response<ResponseBody<T>> {
+        let now = self.shared.now();
+        let date = HttpDate::from_headers(response.headers(), LAST_MODIFIED);
+        if response.status().is_success() && !date.is_some_and(|date| is_over(date, now)) {
+            response.headers_mut().remove(LAST_MODIFIED);
+        }
+        response.map(ResponseBody::inner)
     }
 
     /// Tags a complete representation, records what was seen, and evaluates the conditions on it.
@@ -111,7 +121,7 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
                 note_absence(self).await;
                 return response.map(ResponseBody::inner);
             }
-            _ => return response.map(ResponseBody::inner),
+            _ => return self.passed(response),
         }
         let tagged = Tagged::of(self.shared, response).await;
         let seen = note(self, &tagged.head.headers, tagged.tag.as_ref()).await;

@@ -38,7 +38,7 @@ pub(crate) async fn recall<T: Body, R: Register, C: Clock>(
     {
         return Ok(shared.not_modified(known, shown, at));
     }
-    let record = shared.driver.load(key).await.ok();
+    let record = shared.answer(shared.driver.load(key)).await;
     let generation = record.as_ref().and_then(|record| record.settled(at)).map(Version::generation);
     match candidate {
         Some((known, shown)) if generation == Some(known.generation) => {

@@ -100,6 +100,6 @@ impl<'a, T: Body> Selected<'a, T> {
 }
 
 /// Whether a second is past: no later state can have the same date then.
-fn is_over(date: HttpDate, now: Timestamp) -> bool {
+pub(crate) fn is_over(date: HttpDate, now: Timestamp) -> bool {
     HttpDate::from_unix(date.unix().saturating_add(1)).has_come(now)
 }

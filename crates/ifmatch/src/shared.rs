@@ -1,11 +1,14 @@
 //! What all services of one layer share.
 
 use std::future::Future;
+use std::pin::pin;
 
+use futures_util::future::{Either, select};
 use http::{Request, Response};
 use http_body::Body;
 use ifmatch_core::command::Authority;
 use ifmatch_core::date::Timestamp;
+use ifmatch_store::driver::DriverError;
 use ifmatch_store::{Clock, Driver, Register};
 use tower_service::Service;
 
@@ -23,6 +26,14 @@ pub(crate) struct Shared<R, C> {
 impl<R: Register, C: Clock> Shared<R, C> {
     pub(crate) fn now(&self) -> Timestamp {
         self.driver.now()
+    }
+
+    /// What the register answers to a reader; none if it fails, or does not answer in time.
+    pub(crate) async fn answer<T>(&self, asked: impl Future<Output = Result<T, DriverError>>) -> Option<T> {
+        match select(pin!(asked), pin!(self.driver.clock().sleep(self.config.patience))).await {
+            Either::Left((answer, _)) => answer.ok(),
+            Either::Right(_) => None,
+        }
     }
 
     pub(crate) fn is_authoritative(&self) -> bool {

@@ -1,6 +1,6 @@
 //! A response with its tag: the inner service's own, or the hash of the body.
 
-use http::header::ETAG;
+use http::header::{CONTENT_ENCODING, ETAG};
 use http::response::Parts;
 use http::{HeaderMap, Response};
 use http_body::Body;
@@ -23,14 +23,16 @@ impl<T: Body> Tagged<T> {
     /// Finds the tag of a complete representation. It is none where there is no tag and the body is too long to hash.
     pub(crate) async fn of<R: Register, C: Clock>(shared: &Shared<R, C>, response: Response<T>) -> Self {
         let (mut head, body) = response.into_parts();
-        if let Some(tag) = own_tag(&head.headers) {
-            return Self { head, body: Collected::Passed(ResponseBody::inner(body)), tag: Some(tag) };
+        let own = own_tag(&head.headers);
+        if let Some(tag) = own.as_ref().filter(|_| !is_coded(&head.headers)) {
+            let tag = Some(tag.clone());
+            return Self { head, body: Collected::Passed(ResponseBody::inner(body)), tag };
         }
         head.headers.remove(ETAG);
         let body = collect(&head.headers, body, shared.config.hash_limit, shared.driver.clock()).await;
         let tag = match &body {
             Collected::Whole(content) => Some(hash(shared, content)),
-            Collected::Passed(_) => None,
+            Collected::Passed(_) => own.and_then(weakened),
         };
         Self { head, body, tag }
     }
@@ -52,6 +54,17 @@ pub(crate) fn own_tag(headers: &HeaderMap) -> Option<EntityTag> {
         (Some(line), None) => EntityTag::from_header(line).ok(),
         _ => None,
     }
+}
+
+/// Whether the bytes have a content coding. A compression layer inside keeps the tag of what it was given, so that the
+/// same strong tag would stand for both.
+fn is_coded(headers: &HeaderMap) -> bool {
+    let coding = headers.get(CONTENT_ENCODING).map(|coding| coding.as_bytes().trim_ascii());
+    coding.is_some_and(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
+}
+
+fn weakened(tag: EntityTag) -> Option<EntityTag> {
+    if tag.is_weak() { Some(tag) } else { EntityTag::parse(&[b"W/", tag.as_bytes()].concat()).ok() }
 }
 
 fn hash<R, C>(shared: &Shared<R, C>, content: &Content) -> EntityTag {

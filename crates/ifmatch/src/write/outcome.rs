@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::Writing;
 use super::target::is_target;
 use crate::body::ResponseBody;
+use crate::coding;
 use crate::tagged::{Tagged, own_tag};
 use crate::variant::Vary;
 
@@ -39,7 +40,8 @@ impl Verdict {
 impl<R: Register, C: Clock> Writing<R, C> {
     /// Reads a response.
     ///
-    /// - 2xx: done. 202: the effect may come at any time until the deadline.
+    /// - 2xx: done. 202: the effect may come at any time until the deadline; but that of a POST is a task somewhere else, as
+    ///   a rule, and the next one need not wait for it.
     /// - 3xx: the handler came to its end; whether it changed anything before it sent the client elsewhere, the next
     ///   probe tells.
     /// - 4xx: not done. 408 is what a timeout inside answers when it has cut off a handler: in doubt.
@@ -47,6 +49,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
     pub(crate) async fn judge<T: Body>(&self, response: Response<T>) -> (Verdict, Response<ResponseBody<T>>) {
         let config = &self.shared.config;
         let verdict = match response.status() {
+            StatusCode::ACCEPTED if self.head.method == Method::POST => Verdict::Commit(Content::Unknown),
             StatusCode::ACCEPTED => Verdict::Doubt(config.write_timeout),
             status if status.is_success() => return self.judge_success(response).await,
             status if status.is_redirection() => Verdict::Commit(Content::Unknown),
@@ -78,7 +81,8 @@ impl<R: Register, C: Clock> Writing<R, C> {
         let mut tagged = Tagged::of(&self.shared, response).await;
         let hashed = tagged.tag.clone();
         if let Some(tag) = &hashed {
-            tagged.head.headers.insert(ETAG, tag.to_header());
+            let shown = self.shared.config.behind_compression.then(|| coding::shown(tag, &self.head.headers));
+            tagged.head.headers.insert(ETAG, shown.as_ref().unwrap_or(tag).to_header());
         }
         let response = tagged.into_response();
         (Verdict::Commit(self.tagged(&response, hashed)), response)

@@ -26,6 +26,8 @@ pub(crate) enum End<T, E> {
     Failed(E),
     Panicked,
     Cancelled,
+    /// It did not begin: the permit came when its time was over.
+    TooLate,
 }
 
 impl<R: Register, C: Clock> Writing<R, C> {
@@ -35,6 +37,9 @@ impl<R: Register, C: Clock> Writing<R, C> {
         S: Inner<B>,
     {
         let deadline = self.handler_deadline(grant.deadline);
+        if deadline <= self.shared.now() {
+            return End::TooLate;
+        }
         let mut head = self.head.clone();
         strip_evaluated(&mut head.headers);
         head.extensions.insert(Permit::new(grant, deadline));

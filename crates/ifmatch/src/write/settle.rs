@@ -10,7 +10,7 @@ use http_body::Body;
 use ifmatch_core::command::{Begin, Command, Commit, Content, Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::{State, Token};
+use ifmatch_core::record::Token;
 use ifmatch_store::{Clock, Key, Register};
 
 use super::Writing;
@@ -39,12 +39,13 @@ impl<R: Register, C: Clock> Writing<R, C> {
                 (verdict, Ok(response))
             }
             End::Failed(error) => (self.doubt(), Err(error)),
+            End::TooLate => (Verdict::Abort, Ok(answer::unavailable())),
             End::Panicked => (self.doubt(), Ok(answer::panicked())),
             End::Cancelled => (self.doubt(), Ok(answer::interrupted())),
         };
         let changed = match (&verdict, &answer) {
-            (Verdict::Commit(_), Ok(response)) => changed(&*self.shared.config.keys, &self.key, &self.head, response),
-            _ => Vec::new(),
+            (Verdict::Abort, _) | (_, Err(_)) => Vec::new(),
+            (_, Ok(response)) => changed(&*self.shared.config.keys, &self.key, &self.head, response),
         };
         if !matches!(verdict, Verdict::Abort) {
             self.shared.memory.forget(&self.key);
@@ -104,7 +105,7 @@ fn without_validators<T: Body>(mut response: Response<ResponseBody<T>>) -> Respo
 impl<R: Register, C: Clock> Shared<R, C> {
     /// Makes the state of a resource unknown: the next one who needs it asks the resource. While the register is down
     /// this goes on in the background, for as long as a write may take.
-    async fn invalidate(self: &Arc<Self>, key: &Key) {
+    pub(crate) async fn invalidate(self: &Arc<Self>, key: &Key) {
         if !self.try_invalidate(key).await {
             let (shared, key) = (Arc::clone(self), key.clone());
             drop(detach(async move {
@@ -117,10 +118,7 @@ impl<R: Register, C: Clock> Shared<R, C> {
     /// Whether it is done.
     async fn try_invalidate(&self, key: &Key) -> bool {
         self.memory.forget(key);
-        let Ok(record) = self.driver.load(key).await else { return false };
-        if *record.state(self.now()) == State::Unknown {
-            return true;
-        }
+        // Even what is unknown gets a new revision: a read that began before must not be recorded.
         let Ok(nonce) = ifmatch_store::nonce() else { return false };
         let begin = Begin {
             method: &Method::POST,
@@ -144,12 +142,12 @@ impl<R: Register, C: Clock> Shared<R, C> {
         }
     }
 
-    /// Tries until it is done or the deadline has come.
+    /// Tries until it is done or the deadline has come, once at least.
     async fn repeat<F: Future<Output = bool>>(&self, deadline: Timestamp, attempt: impl Fn() -> F) {
         let mut pause = PAUSE.0;
-        while self.now() < deadline {
+        loop {
             self.driver.clock().sleep(pause).await;
-            if attempt().await {
+            if attempt().await || self.now() >= deadline {
                 return;
             }
             pause = (pause * 2).min(PAUSE.1);
