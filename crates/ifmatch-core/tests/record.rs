@@ -274,6 +274,37 @@ fn a_resources_own_date_counts_only_when_its_second_is_over() {
     assert_eq!(dated(at(6.0)), date);
 }
 
+/// Written at 10.7 and read before its second was over, so that the client holds 11; written again at 11.5 without a tag.
+#[test]
+fn a_resources_own_date_does_not_come_again_after_a_write_without_a_tag() {
+    let before = observe(&Record::unknown(), "v1", at(10.8));
+    let held = before.settled(at(11.2)).unwrap().last_modified();
+    let (record, granted) = grant(&before, at(11.4));
+    let commit = Command::Commit(Commit { token: granted.token, content: Content::Unknown });
+    let unknown = record.apply(&commit, at(11.5)).next.unwrap();
+    let observation = Observation::Present {
+        variant: Variant::only(),
+        tag: Some(tag("v2")),
+        last_modified: Some(HttpDate::from_unix(1_700_000_011)),
+    };
+    let snapshot = unknown.snapshot(at(13.0)).unwrap();
+    let observed = Observed { snapshot, observation, authority: Authority::Resource };
+    let after = unknown.apply(&Command::Observe(observed), at(13.0)).next.unwrap();
+    assert!(after.settled(at(13.0)).unwrap().last_modified() > held);
+}
+
+#[test]
+fn an_absence_that_a_probe_saw_grants_once_and_is_not_recorded() {
+    let unknown = Record::unknown();
+    let snapshot = unknown.snapshot(at(0.0)).unwrap();
+    let absent = Observed { snapshot, observation: Observation::Absent, authority: Authority::Register };
+    let any = condition(header::IF_NONE_MATCH, "*");
+    let transition = unknown.apply(&Command::Begin(Begin { observed: Some(absent), ..begin(&any) }), at(0.0));
+    let Outcome::Granted(granted) = transition.outcome else { panic!("{:?}", transition.outcome) };
+    let aborted = transition.next.unwrap().apply(&Command::Abort(granted.token), at(1.0)).next.unwrap();
+    assert_eq!(refusal(&aborted, &Command::Begin(begin(&any)), at(1.0)), Refusal::ProbeFirst);
+}
+
 #[test]
 fn a_retry_gets_the_first_answer_even_if_its_condition_is_false_now() {
     let create = condition(header::IF_NONE_MATCH, "*");

@@ -16,6 +16,7 @@ use crate::access::Access;
 use crate::activity::Activity;
 use crate::config::Limits;
 use crate::endpoints;
+use crate::framing;
 use crate::metrics::Metrics;
 use crate::request_body::{Fate, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
@@ -107,6 +108,8 @@ where
         let request = Request::from_parts(head, body);
         let mut response = if endpoints::is_own(request.uri().path()) {
             own(endpoints::answer(desk, &request), ticket)
+        } else if let Some(refused) = framing::refuse(&request) {
+            own(refused, ticket)
         } else if let Err(why) = desk.access.check(request.method(), request.headers()) {
             own(endpoints::denied(why), ticket)
         } else if ticket.enter() {

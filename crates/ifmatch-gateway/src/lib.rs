@@ -18,6 +18,7 @@ mod activity;
 mod banner;
 mod connection;
 mod endpoints;
+mod framing;
 mod gateway;
 mod listen;
 mod log;

@@ -105,6 +105,10 @@ pub(crate) fn read<'a>(
 fn open(opener: &Opener) -> Result<Database, OpenError> {
     let database = opener()?;
     let create_table = || -> Result<(), redb::Error> {
+        // A full disk must not keep readers out.
+        if database.begin_read()?.open_table(RECORDS).is_ok() {
+            return Ok(());
+        }
         let transaction = database.begin_write()?;
         transaction.open_table(RECORDS)?;
         transaction.commit()?;

@@ -110,5 +110,13 @@ pub(crate) fn remember<R: Register, C: Clock>(reading: &Reading<'_, R, C>, heade
         fresh_until: born.saturating_add(allowed.lifetime),
         checked: AtomicU64::new(reading.looked.at.micros()),
     };
-    shared.memory.remember(&reading.asked.key, seen.vary.clone(), known);
+    let before = shared.memory.get(&reading.asked.key);
+    let before = before.as_deref().and_then(|entry| entry.find(&reading.asked.head));
+    match before {
+        // With the register's authority nothing else matters, not even the age.
+        Some(before) if shared.is_authoritative() && before.answers_like(&known) => {
+            before.confirm(reading.looked.at);
+        }
+        _ => shared.memory.remember(&reading.asked.key, seen.vary.clone(), known),
+    }
 }

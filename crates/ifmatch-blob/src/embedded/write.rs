@@ -39,9 +39,10 @@ pub(super) async fn put<R: Register, C: Clock>(
     }
     let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
     let received = receive(&inner.folder, random()?, put.body, &expected).await?;
-    inner.ensure_container(&blob.container).await?;
     let request = put.request.map(|key| key.request(Some(&received.hash)));
     let change = Change { key, preconditions: put.preconditions, request, nonce: random()? };
+    inner.check(&change).await?;
+    inner.ensure_container(&blob.container).await?;
     // A client that goes away does not stop a commit half way: who removes which file depends on its outcome.
     let commit = commit(Arc::clone(inner), change, received, put.headers);
     tokio::spawn(commit).await.map_err(|error| StoreError::new(StoreErrorKind::OutcomeUnknown, error))?
@@ -69,6 +70,13 @@ struct Change {
     preconditions: Preconditions,
     request: Option<RequestId>,
     nonce: u64,
+}
+
+impl Change {
+    fn write<'a>(&'a self, method: &'a Method, content: Content) -> Write<'a> {
+        let preconditions = &self.preconditions;
+        Write { method, preconditions, content, based_on: None, request: self.request, nonce: self.nonce }
+    }
 }
 
 /// Swaps the record. The one step that makes the write take effect.
@@ -111,6 +119,16 @@ impl<R: Register, C: Clock> Inner<R, C> {
         }
     }
 
+    /// Refuses a write that would be refused now, before it leaves a container behind.
+    async fn check(&self, change: &Change) -> Result<(), StoreError> {
+        let record = self.driver.load(&change.key).await.map_err(index)?;
+        let write = Command::Write(change.write(&Method::PUT, Content::Unknown));
+        match record.apply(&write, self.driver.now()).outcome {
+            Outcome::Refused(refusal) => Err(refused(refusal, self.driver.now())),
+            _ => Ok(()),
+        }
+    }
+
     /// Creates a container's record, so that the container is listed even without blobs.
     async fn ensure_container(&self, container: &ContainerName) -> Result<(), StoreError> {
         let key = key::of_container(container)?;
@@ -133,15 +151,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 
     async fn swap(&self, change: &Change, method: &Method, content: Content) -> Result<Applied, DriverError> {
-        let write = Write {
-            method,
-            preconditions: &change.preconditions,
-            content,
-            based_on: None,
-            request: change.request,
-            nonce: change.nonce,
-        };
-        self.driver.apply(&change.key, &Command::Write(write)).await
+        self.driver.apply(&change.key, &Command::Write(change.write(method, content))).await
     }
 
     /// Removes the file that nothing points to after this outcome: the one before, or the staged one.

@@ -26,10 +26,11 @@ pub(super) fn of_write(error: Error) -> Failure {
             Failure::Definite(StoreError::new(StoreErrorKind::Unavailable, error))
         }
         Error::NotImplemented { .. } | Error::NotSupported { .. } | Error::InvalidPath { .. } => {
-            Failure::Definite(StoreError::new(StoreErrorKind::Unsupported, error))
+            Failure::Definite(unsupported(&error))
         }
         // A refusal by the server (4xx) is among these too: the crate does not let it be told from a lost answer.
         other => match io_kind(&other).and_then(of_io) {
+            Some(StoreErrorKind::Unsupported) => Failure::Definite(unsupported(&other)),
             Some(kind) => Failure::Definite(StoreError::new(kind, other)),
             None => Failure::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, other)),
         },
@@ -38,14 +39,18 @@ pub(super) fn of_write(error: Error) -> Failure {
 
 /// Why a read failed.
 pub(super) fn of_read(error: Error) -> StoreError {
-    let kind = match &error {
-        Error::InvalidPath { .. } | Error::NotSupported { .. } | Error::NotImplemented { .. } => {
-            StoreErrorKind::Unsupported
-        }
-        _ if is_bad_name(&error) => StoreErrorKind::Unsupported,
-        _ => StoreErrorKind::Unavailable,
-    };
-    StoreError::new(kind, error)
+    match &error {
+        Error::InvalidPath { .. } | Error::NotSupported { .. } | Error::NotImplemented { .. } => unsupported(&error),
+        _ if is_bad_name(&error) => unsupported(&error),
+        _ => StoreError::new(StoreErrorKind::Unavailable, error),
+    }
+}
+
+/// The store cannot have such an object. Its own words, with the paths of this machine, are for the log.
+fn unsupported(error: &Error) -> StoreError {
+    tracing::info!(%error, "the store refused a name or a header field");
+    let why = "a blob of this name, or with these header fields, cannot be kept in this store";
+    StoreError::new(StoreErrorKind::Unsupported, why)
 }
 
 /// Whether the error says that there is no such object. In a folder, `a/b` does not exist either while `a` is a file.

@@ -149,7 +149,7 @@ impl Shared {
                 return Ending::Refused(error);
             }
             if tries == TRIES {
-                break;
+                return Ending::Refused(if current.is_none() { taken() } else { contended() });
             }
             self.outlast(current.as_ref()).await;
             created = current.is_none();
@@ -260,6 +260,12 @@ async fn in_a_task<T: Send + 'static>(
 
 fn contended() -> StoreError {
     StoreErrorKind::InFlight { retry_after: Duration::from_secs(1) }.into()
+}
+
+/// There is nothing to read at the name, and nothing can be put there.
+fn taken() -> StoreError {
+    let why = "the name is taken by a folder: the names of other blobs begin with it";
+    StoreError::new(StoreErrorKind::Unsupported, why)
 }
 
 /// An error of a look after a try: the try may have taken effect.

@@ -3,6 +3,7 @@
 
 mod compression;
 mod memory;
+mod overlaps;
 mod reads;
 mod support;
 mod writes;

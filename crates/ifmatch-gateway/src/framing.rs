@@ -1,0 +1,45 @@
+//! Heads of HTTP/1 that the library lets through and RFC 9112 does not.
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use ifmatch_core::problem::Problem;
+
+/// The answer to a request whose framing or host cannot be relied on. The connection ends with it.
+pub(crate) fn refuse<B>(request: &Request<B>) -> Option<Response<Bytes>> {
+    if request.version() >= Version::HTTP_2 {
+        return None;
+    }
+    let mut response = coding(request.headers()).or_else(|| host(request))?.to_response();
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    Some(response)
+}
+
+/// Other codings than one `chunked` would be stored as if they were the content (RFC 9112 §6.1).
+fn coding(headers: &HeaderMap) -> Option<Problem> {
+    let lines = headers.get_all(TRANSFER_ENCODING).iter();
+    let codings: Vec<&[u8]> =
+        lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).collect();
+    let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    if codings.iter().filter(|coding| is_chunked(coding)).count() > 1 {
+        return Some(Problem::bad_request("Transfer-Encoding names chunked more than once"));
+    }
+    let unknown = codings.iter().any(|coding| !is_chunked(coding));
+    unknown.then(|| {
+        Problem::new(StatusCode::NOT_IMPLEMENTED, "unknown-transfer-coding").detail(
+            "no transfer coding but chunked is understood here: send the content as it is, or with Content-Encoding",
+        )
+    })
+}
+
+/// A request of HTTP/1.1 has exactly one `Host` (RFC 9112 §3.2).
+fn host<B>(request: &Request<B>) -> Option<Problem> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let wrong = match (hosts.next(), hosts.next()) {
+        (None, _) => request.version() == Version::HTTP_11,
+        (Some(_), Some(_)) => true,
+        (Some(host), None) => !host.is_empty() && Authority::try_from(host.as_bytes()).is_err(),
+    };
+    wrong.then(|| Problem::bad_request("a request has exactly one Host, with a name and perhaps a port"))
+}

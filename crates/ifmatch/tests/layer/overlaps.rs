@@ -1,0 +1,155 @@
+//! What one request saw or did must not count for another that began before it, or may see more.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use ifmatch::ConditionalLayer;
+use ifmatch_core::date::HttpDate;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::register::{Register, RegisterError, Scan, Swap};
+use ifmatch_store::{Clock, Key, MemoryRegister};
+use tokio::sync::Barrier;
+use tower::{Layer, service_fn};
+
+use crate::support::{ManualClock, World, ask, request, send};
+use crate::writes::builder;
+
+#[tokio::test]
+async fn a_read_that_began_before_another_resources_write_named_it_is_not_recorded() {
+    for end in ["x-none", "x-end-after"] {
+        let (builder, _, _) = builder();
+        let world = World::with(&[("/list", "old")]);
+        world.respond("POST /items", "location", "/list");
+        let service = builder.authoritative().build().layer(world.clone());
+        let reading = tokio::spawn({
+            let service = service.clone();
+            async move { ask(&service, "GET /list", &[("x-get-hold-after", "reader")]).await }
+        });
+        world.reached("reader").await;
+        world.set("/list", "new");
+        send(&service, request("POST /items", &[(end, "500")], "item")).await;
+        world.release("reader");
+        let old = reading.await.unwrap();
+        assert_eq!(old.body, "old");
+        let reply = ask(&service, "GET /list", &[("if-none-match", &old.tag())]).await;
+        assert_eq!((reply.status.as_u16(), &reply.body[..]), (200, &b"new"[..]), "{end}");
+    }
+}
+
+#[tokio::test]
+async fn an_absence_that_one_reader_was_shown_lets_nobody_create_again() {
+    let (builder, _, _) = builder();
+    let world = World::with(&[("/a", "one")]);
+    let service = builder.authoritative().build().layer(world.clone());
+    let tag = ask(&service, "GET /a", &[]).await.tag();
+    world.answer("GET /a", 404);
+    assert_eq!(ask(&service, "GET /a", &[]).await.status, 404);
+    let refused = send(&service, request("PUT /a", &[("if-match", &tag), ("x-end", "403")], "x")).await;
+    assert_eq!(refused.status, 412);
+    let create = [("if-none-match", "*"), ("x-end", "403")];
+    assert_eq!(send(&service, request("PUT /a", &create, "x")).await.status, 403);
+    world.answer("GET /a", 200);
+    let second = send(&service, request("PUT /a", &[("if-none-match", "*")], "two")).await;
+    assert_eq!((second.status.as_u16(), world.get("/a").as_deref()), (412, Some("one")));
+}
+
+#[tokio::test]
+async fn a_part_carries_no_date_that_a_later_state_may_share() {
+    let (builder, clock, _) = builder();
+    let world = World::with(&[("/a", "one")]);
+    let date = HttpDate::from_unix(i64::try_from(clock.now().micros() / 1_000_000).unwrap()).to_header();
+    world.respond("GET /a", "last-modified", date.to_str().unwrap());
+    world.answer("GET /a", 206);
+    let service = builder.build().layer(world);
+    let part = [("range", "bytes=0-2")];
+    assert_eq!(ask(&service, "GET /a", &part).await.header("last-modified"), None);
+    clock.advance(Duration::from_secs(1));
+    assert!(ask(&service, "GET /a", &part).await.header("last-modified").is_some());
+}
+
+/// A register whose swaps take longer than a write may.
+#[derive(Debug)]
+struct Slow(MemoryRegister, ManualClock);
+
+impl Register for Slow {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.0.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        let swap = self.0.compare_and_swap(key, expected, next).await;
+        self.1.advance(Duration::from_secs(31));
+        swap
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.0.scan(scan).await
+    }
+}
+
+#[tokio::test]
+async fn a_handler_does_not_begin_when_its_permit_is_over() {
+    let clock = ManualClock::default();
+    let world = World::with(&[("/a", "one")]);
+    let register = Slow(MemoryRegister::unbounded(), clock.clone());
+    let layer = ConditionalLayer::builder().clock(clock).register(register).build();
+    let reply = send(&layer.layer(world.clone()), request("PUT /a", &[], "late")).await;
+    assert_eq!((reply.status.as_u16(), world.runs(&Method::PUT)), (503, 0));
+}
+
+#[tokio::test]
+async fn a_tag_kept_over_compression_inside_is_not_the_same_for_both_codings() {
+    let (builder, _, _) = builder();
+    let inner = service_fn(|request: Request<Full<Bytes>>| async move {
+        let coded = request.headers().contains_key("accept-encoding");
+        let response = Response::builder().header("etag", "\"v1\"").header("vary", "accept-encoding");
+        let response = if coded { response.header("content-encoding", "gzip") } else { response };
+        let body = if coded { "coded" } else { "plain" };
+        Ok::<_, Infallible>(response.body(Full::new(Bytes::from(body))).unwrap())
+    });
+    let service = builder.build().layer(inner);
+    let plain = ask(&service, "GET /a", &[]).await.tag();
+    let coded = ask(&service, "GET /a", &[("accept-encoding", "gzip")]).await.tag();
+    assert_eq!(plain, "\"v1\"");
+    assert_ne!(plain, coded);
+}
+
+#[tokio::test]
+async fn a_task_that_was_accepted_does_not_hold_up_the_next() {
+    let (builder, _, _) = builder();
+    let world = World::with(&[("/jobs", "")]);
+    world.answer("POST /jobs", 202);
+    let service = builder.patience(Duration::ZERO).build().layer(world);
+    for _ in 0..2 {
+        assert_eq!(send(&service, request("POST /jobs", &[], "job")).await.status, 202);
+    }
+}
+
+#[tokio::test]
+async fn writes_that_are_not_guarded_run_side_by_side_and_are_forgotten_about() {
+    let (builder, _, _) = builder();
+    let both = Arc::new(Barrier::new(2));
+    let inner = service_fn(move |request: Request<Full<Bytes>>| {
+        let both = Arc::clone(&both);
+        async move {
+            if request.method() == Method::POST {
+                both.wait().await;
+            }
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("answer"))))
+        }
+    });
+    let service = builder.guard_where(|head| head.method != Method::POST).build().layer(inner);
+    let query = || send(&service, request("POST /graphql", &[], "{}"));
+    let both = tokio::time::timeout(Duration::from_secs(30), async { tokio::join!(query(), query()) }).await;
+    let (first, second) = both.expect("each waits for the other: they run side by side");
+    assert_eq!((first.status.as_u16(), second.status.as_u16()), (200, 200));
+}
