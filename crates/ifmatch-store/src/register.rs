@@ -19,6 +19,7 @@ use crate::key::Key;
 ///   [`Record::decode`], whose refusals it passes on.
 /// - An error is honest about what happened: [`RegisterErrorKind::Unavailable`] only if the swap definitely did not take
 ///   place, [`RegisterErrorKind::Ambiguous`] if it may have.
+/// - **Bounded**: it answers, or fails, within a time of its own choice. A register that hangs holds up every write.
 /// - A future that is dropped leaves the swap done or not done, nothing in between.
 ///
 /// # What callers may assume
