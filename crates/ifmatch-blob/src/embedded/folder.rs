@@ -15,7 +15,7 @@ pub(super) struct Folder {
 }
 
 /// The name of a body: its hash, and a number that no other body has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BodyName {
     pub(super) hash: ContentHash,
     pub(super) nonce: u64,

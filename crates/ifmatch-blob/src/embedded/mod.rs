@@ -22,6 +22,7 @@ use crate::store::{
 
 pub use error::{OpenError, OpenErrorKind};
 use folder::{Folder, create_folder};
+use recent::RecentBodies;
 
 mod collect;
 mod error;
@@ -30,6 +31,7 @@ mod key;
 mod list;
 mod payload;
 mod read;
+mod recent;
 mod source;
 mod spool;
 mod upload;
@@ -54,6 +56,7 @@ pub struct EmbeddedStore<R = RedbRegister, C = SystemClock> {
 struct Inner<R, C> {
     driver: Driver<R, C>,
     folder: Arc<Folder>,
+    recent: RecentBodies,
 }
 
 impl EmbeddedStore {
@@ -89,7 +92,9 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
         let path = folder.as_ref().to_owned();
         let create = move || Folder::create(&path).map_err(|error| OpenError::folder(&path, error));
         let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
-        let store = Self { inner: Arc::new(Inner { driver: driver.assume_absent(), folder: Arc::new(folder) }) };
+        let driver = driver.assume_absent();
+        let inner = Inner { driver, folder: Arc::new(folder), recent: RecentBodies::new() };
+        let store = Self { inner: Arc::new(inner) };
         store.inner.collect().await?;
         Ok(store)
     }

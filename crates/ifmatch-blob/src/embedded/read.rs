@@ -1,15 +1,13 @@
 //! Opening a blob: the record and its body, both of one version.
 
-use std::sync::Arc;
-
 use ifmatch_core::record::{Revision, Version};
 use ifmatch_store::{Clock, Register};
 
+use super::Inner;
 use super::error::index;
 use super::key;
 use super::payload::{Payload, Place};
 use super::source::{self, Memory};
-use super::{Folder, Inner};
 use crate::name::BlobPath;
 use crate::store::{BlobInfo, Opened, Reading, Source, StoreError, StoreErrorKind};
 
@@ -24,7 +22,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             let record = self.driver.load(&key).await.map_err(index)?;
             let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
             let payload = payload_of(version)?;
-            let Some(source) = self.folder.source(&payload, reading).await? else {
+            let Some(source) = self.source(&payload, reading).await? else {
                 // A file goes after its record: if the record is still the same, the file was lost.
                 if version.generation() == missing {
                     return Err(StoreError::new(StoreErrorKind::Unreadable, "the body's file is missing"));
@@ -36,23 +34,22 @@ impl<R: Register, C: Clock> Inner<R, C> {
         }
         Err(StoreError::new(StoreErrorKind::Unavailable, "the blob is replaced faster than it can be opened"))
     }
-}
 
-impl Folder {
     /// The bytes; none if the file is gone.
-    async fn source(
-        self: &Arc<Self>,
-        payload: &Payload,
-        reading: Reading,
-    ) -> Result<Option<Box<dyn Source>>, StoreError> {
+    async fn source(&self, payload: &Payload, reading: Reading) -> Result<Option<Box<dyn Source>>, StoreError> {
         if reading == Reading::Head {
             return Ok(Some(Box::new(Memory::empty())));
         }
-        match (&payload.place, payload.file()) {
-            (Place::Inline(bytes), _) => Ok(Some(Box::new(Memory::from(bytes.clone())))),
-            (_, Some(name)) => source::open(self.body(&name), payload.length).await,
-            (_, None) => Ok(None),
+        let name = match (&payload.place, payload.file()) {
+            (Place::Inline(bytes), _) => return Ok(Some(Box::new(Memory::from(bytes.clone())))),
+            (_, Some(name)) => name,
+            (_, None) => return Ok(None),
+        };
+        if let Some(bytes) = self.recent.get(&name) {
+            return Ok(Some(Box::new(Memory::from(bytes))));
         }
+        let recent = self.recent.clone();
+        source::open(self.folder.body(&name), payload.length, move |bytes| recent.keep(name, bytes)).await
     }
 }
 

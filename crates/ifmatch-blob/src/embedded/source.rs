@@ -21,10 +21,14 @@ use crate::store::{Reply, Source, StoreError, StoreErrorKind};
 /// many in memory at the most, one chunk being read while the other one is sent.
 const CHUNK: u64 = 128 * 1024;
 
-/// Opens a file of a known length. `None`: there is no such file.
+/// Opens a file of a known length. `None`: there is no such file. One that is read at once is shown to `keep`.
 ///
 /// What has been opened stays readable when the file is removed.
-pub(super) async fn open(path: PathBuf, length: u64) -> Result<Option<Box<dyn Source>>, StoreError> {
+pub(super) async fn open(
+    path: PathBuf,
+    length: u64,
+    keep: impl FnOnce(Bytes) + Send + 'static,
+) -> Result<Option<Box<dyn Source>>, StoreError> {
     let opened = spawn_blocking(move || {
         let file = match File::open(path) {
             Ok(file) => Arc::new(Mutex::new(file)),
@@ -32,7 +36,9 @@ pub(super) async fn open(path: PathBuf, length: u64) -> Result<Option<Box<dyn So
             Err(error) => return Err(error),
         };
         let source: Box<dyn Source> = if length <= CHUNK {
-            Box::new(Memory::from(read(&file, 0..length)?))
+            let bytes = read(&file, 0..length)?;
+            keep(bytes.clone());
+            Box::new(Memory::from(bytes))
         } else {
             Box::new(Opened { file, length })
         };

@@ -1,5 +1,7 @@
 //! GET and HEAD beside writers: one version, whole, with its own tag.
 
+use std::fs;
+
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
@@ -59,4 +61,23 @@ async fn parts_of_a_multipart_stay_parts_of_one_version() {
     let body = response.into_body().collect().await.expect("a whole body").to_bytes();
     let part = &bytes(size, 1)[2_000_000..2_000_010];
     assert!(body.windows(part.len()).any(|window| window == part), "the second part is of the new version");
+}
+
+#[tokio::test]
+async fn a_short_body_that_was_read_before_needs_no_file_and_goes_with_its_version() {
+    let fixture = fixture().await;
+    for version in [1, 2] {
+        let content = bytes(60_000, version);
+        let tag = fixture.put("/c/b", content.clone()).await.tag();
+        assert_eq!(fixture.get("/c/b").await.body, content);
+        for shard in fs::read_dir(fixture.folder.path().join("bodies")).expect("a folder") {
+            for file in fs::read_dir(shard.expect("an entry").path()).expect("a folder") {
+                fs::remove_file(file.expect("an entry").path()).expect("removed");
+            }
+        }
+        let answer = fixture.get("/c/b").await;
+        assert_eq!((answer.tag(), ContentHash::of(&answer.body).hex()), (tag.clone(), hash_in(&tag).to_owned()));
+        let part = fixture.send(request(Method::GET, "/c/b", &[("range", "bytes=100-199")], "")).await;
+        assert_eq!((part.tag(), &part.body[..]), (tag, &content[100..200]));
+    }
 }

@@ -73,7 +73,7 @@ fn without_body(
         Verdict::NotModified => {
             let mut response = Response::new(BlobBody::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
-            describe(response.headers_mut(), info, now);
+            identify(response.headers_mut(), info, now);
             retain_304_headers(response.headers_mut());
             Some(Ok(response))
         }
@@ -129,12 +129,17 @@ fn unsatisfiable(info: &BlobInfo) -> Problem {
     }
 }
 
-/// The fields that describe the representation, the same for GET, HEAD, 206 and 304.
+/// The fields that describe the representation, the same for GET, HEAD and 206.
 fn describe(headers: &mut HeaderMap, info: &BlobInfo, now: Timestamp) {
-    fields::add_to(headers, &info.headers);
-    headers.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
+    identify(headers, info, now);
     headers.extend(info.hash.and_then(|hash| hash.repr_digest()).map(|digest| (REPR_DIGEST, digest)));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+}
+
+/// Those of them that came with the blob or tell its versions apart: a 304 has some of these.
+fn identify(headers: &mut HeaderMap, info: &BlobInfo, now: Timestamp) {
+    fields::add_to(headers, &info.headers);
+    headers.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
     if info.last_modified.has_come(now) {
         headers.insert(LAST_MODIFIED, info.last_modified.to_header());
     }
