@@ -236,3 +236,32 @@ async fn a_register_that_is_down_does_not_stop_reads() {
     assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 304);
     assert_eq!(world.runs(&Method::GET), 2);
 }
+
+#[tokio::test]
+async fn a_304_has_the_fields_of_the_latest_200_of_its_version() {
+    let (builder, _, _) = builder();
+    let world = World::with(&[("/a", "one")]);
+    let service = builder.authoritative().build().layer(world.clone());
+    let tag = ask(&service, "GET /a", &[]).await.tag();
+    for policy in ["max-age=1", "max-age=2", "max-age=2", "max-age=3"] {
+        world.respond("GET /a", "cache-control", policy);
+        assert_eq!(ask(&service, "GET /a", &[]).await.tag(), tag);
+        let known = ask(&service, "GET /a", &[("if-none-match", &tag)]).await;
+        assert_eq!((known.status.as_u16(), known.header("cache-control").as_deref()), (304, Some(policy)));
+    }
+    assert_eq!(world.runs(&Method::GET), 5);
+}
+
+#[tokio::test]
+async fn a_200_of_the_same_version_starts_the_staleness_bound_anew() {
+    let (builder, clock, register) = builder();
+    let world = World::with(&[("/a", "one")]);
+    let service = builder.authoritative().staleness(10 * SECOND).build().layer(world.clone());
+    let tag = ask(&service, "GET /a", &[]).await.tag();
+    clock.advance(9 * SECOND);
+    ask(&service, "GET /a", &[]).await;
+    clock.advance(9 * SECOND);
+    register.cut(true);
+    assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 304);
+    assert_eq!(world.runs(&Method::GET), 2);
+}
