@@ -16,6 +16,8 @@ use crate::turns::Turns;
 
 /// The most swaps tried for one command before it is given up as contended.
 const MAX_SWAPS: usize = 100;
+/// The most swaps tried for one command when the register does not say what became of them.
+const MAX_UNANSWERED: usize = 3;
 /// The pauses between swaps, and between looks at a write in flight elsewhere, grow from the first to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
 
@@ -172,7 +174,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
                 return Ok(mine);
             }
             let expected = stored.as_ref().map_or(Revision::NONE, Record::revision);
-            if unanswered.overtaken(expected) {
+            if unanswered.overtaken(expected) || unanswered.swaps.len() >= MAX_UNANSWERED {
                 return Err(unanswered.or(DriverError::Contention));
             }
             let before = stored.take().unwrap_or_else(|| self.initial.clone());

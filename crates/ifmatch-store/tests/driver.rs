@@ -168,6 +168,14 @@ async fn after_a_lost_answer_no_error_says_that_nothing_was_changed() {
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
 }
 
+#[tokio::test]
+async fn a_register_that_never_answers_is_not_asked_for_long() {
+    let (outcome, register) = write_with(&[Fault::LostWithoutAnswer; 100]).await;
+    let DriverError::Register(error) = outcome.unwrap_err() else { panic!() };
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
+    assert!(register.swaps.load(Ordering::Relaxed) <= 3);
+}
+
 /// The write took place, so that a refusal would be false; and it must not take place again.
 #[tokio::test]
 async fn a_swap_without_an_answer_that_others_may_have_built_upon_is_neither_repeated_nor_denied() {
