@@ -41,7 +41,7 @@ const STEPS: &[Step] = &[
     Step { name: "fuzz", about: "the fuzz targets build", minutes: 15, needs: &[CLIPPY, CXX], run: fuzz },
     Step { name: "doc", about: "the documentation builds, every link holds", minutes: 30, needs: &[], run: doc },
     Step { name: "npm", about: "the servers from npm are installed", minutes: 15, needs: &[NPM], run: npm::install },
-    Step { name: "test", about: "unit and integration tests, examples built", minutes: 90, needs: &[], run: test },
+    Step { name: "test", about: "unit and integration tests, examples built", minutes: 60, needs: &[], run: test },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
     Step {
         name: "package",
