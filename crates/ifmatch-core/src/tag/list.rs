@@ -94,14 +94,22 @@ struct Reader {
 
 impl Reader {
     fn read(&mut self, line: &HeaderValue) {
+        // Nearly always the line is one tag, whose memory can be shared.
+        if let Ok(tag) = EntityTag::from_header(line) {
+            return self.add(Some(tag));
+        }
         for element in elements(line.as_bytes()) {
-            self.elements += 1;
             if self.elements > TagList::MAX_TAGS {
                 return;
             }
             self.star |= element == b"*";
-            let tag =
-                if element.len() == line.len() { EntityTag::from_header(line) } else { EntityTag::parse(element) };
+            self.add(EntityTag::parse(element).ok());
+        }
+    }
+
+    fn add(&mut self, tag: Option<EntityTag>) {
+        self.elements += 1;
+        if self.elements <= TagList::MAX_TAGS {
             self.tags.extend(tag);
         }
     }
