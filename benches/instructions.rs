@@ -17,7 +17,7 @@ use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Outcome,
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::{Preconditions, Validators};
-use ifmatch_core::record::{Record, Token, Variant};
+use ifmatch_core::record::{Record, Variant};
 
 use scenes::{Bare, Layered, Request};
 
@@ -84,11 +84,12 @@ fn begin_command(preconditions: &Preconditions) -> Command<'_> {
     })
 }
 
-fn begun() -> (Record, Token) {
+fn begun() -> (Record, Commit) {
     let (record, preconditions) = written();
     let begun = record.apply(&begin_command(&preconditions), LATER);
     let Outcome::Granted(grant) = begun.outcome else { panic!("{:?}", begun.outcome) };
-    (begun.next.unwrap(), grant.token)
+    let content = Content::Tagged { variant: Variant::only(), tag: tag(1) };
+    (begun.next.unwrap(), Commit { token: grant.token, content })
 }
 
 #[library_benchmark]
@@ -100,9 +101,8 @@ fn apply_begin((record, preconditions): (Record, Preconditions)) -> (Record, Pre
 
 #[library_benchmark]
 #[bench::tagged(setup = begun)]
-fn apply_commit((record, token): (Record, Token)) -> (Record, Record) {
-    let content = Content::Tagged { variant: Variant::only(), tag: tag(1) };
-    let next = black_box(record.apply(&Command::Commit(Commit { token, content }), LATER)).next.unwrap();
+fn apply_commit((record, commit): (Record, Commit)) -> (Record, Record) {
+    let next = black_box(record.apply(&Command::Commit(commit), LATER)).next.unwrap();
     (record, next)
 }
 
@@ -134,18 +134,6 @@ fn decode(bytes: Vec<u8>) -> (Vec<u8>, Record) {
     (bytes, record)
 }
 
-fn content(len: usize) -> Vec<u8> {
-    vec![b'x'; len]
-}
-
-#[library_benchmark]
-#[bench::kib_1(args = (1024), setup = content)]
-#[bench::kib_64(args = (65_536), setup = content)]
-fn hash(bytes: Vec<u8>) -> (Vec<u8>, ContentHash) {
-    let hash = black_box(ContentHash::of(&bytes));
-    (bytes, hash)
-}
-
 fn bare(len: usize) -> (Bare, Request) {
     (Bare::of(len), scenes::get(None))
 }
@@ -163,15 +151,16 @@ fn revalidated(len: usize) -> (Layered, Request) {
 }
 
 #[library_benchmark]
-#[bench::kib_1(args = (1024), setup = bare)]
+#[bench::ok_200(args = (0), setup = bare)]
 fn service_bare((mut service, request): (Bare, Request)) -> Bare {
     drop(black_box(scenes::answer(&mut service, request)));
     service
 }
 
 #[library_benchmark]
-#[bench::ok_200_kib_1(args = (1024), setup = layered)]
-#[bench::not_modified_304(args = (1024), setup = revalidated)]
+// Of the shortest body: valgrind's processor has no instructions for SHA-256, so that a hash counts for too much.
+#[bench::ok_200(args = (0), setup = layered)]
+#[bench::not_modified_304(args = (0), setup = revalidated)]
 fn service_layered((mut service, request): (Layered, Request)) -> Layered {
     drop(black_box(scenes::answer(&mut service, request)));
     service
@@ -179,7 +168,7 @@ fn service_layered((mut service, request): (Layered, Request)) -> Layered {
 
 library_benchmark_group!(
     name = decisions,
-    benchmarks = [parse, evaluate, apply_begin, apply_commit, apply_write, encode, decode, hash]
+    benchmarks = [parse, evaluate, apply_begin, apply_commit, apply_write, encode, decode]
 );
 library_benchmark_group!(name = services, benchmarks = [service_bare, service_layered]);
 
