@@ -16,6 +16,7 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Outcome, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Validators};
 use ifmatch_core::record::{Record, Variant};
 
@@ -65,6 +66,7 @@ fn written() -> (Record, Preconditions) {
         method: &Method::PUT,
         preconditions: &Preconditions::default(),
         content,
+        lease: LeaseUse::default(),
         based_on: None,
         request: None,
         nonce: 1,
@@ -77,6 +79,7 @@ fn begin_command(preconditions: &Preconditions) -> Command<'_> {
     Command::Begin(Begin {
         method: &Method::PUT,
         preconditions,
+        lease: LeaseUse::default(),
         observed: None,
         authority: Authority::Register,
         nonce: 2,
@@ -110,8 +113,15 @@ fn apply_commit((record, commit): (Record, Commit)) -> (Record, Record) {
 #[bench::hashed_if_match(setup = written)]
 fn apply_write((record, preconditions): (Record, Preconditions)) -> (Record, Preconditions, Record) {
     let content = Content::Hashed { hash: ContentHash::from_bytes([7; 32]), payload: bytes::Bytes::new() };
-    let write =
-        Write { method: &Method::PUT, preconditions: &preconditions, content, based_on: None, request: None, nonce: 2 };
+    let write = Write {
+        method: &Method::PUT,
+        preconditions: &preconditions,
+        content,
+        lease: LeaseUse::default(),
+        based_on: None,
+        request: None,
+        nonce: 2,
+    };
     let next = black_box(record.apply(&Command::Write(write), LATER)).next.unwrap();
     (record, preconditions, next)
 }

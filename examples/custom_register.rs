@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
@@ -136,6 +137,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             method: &http::Method::PUT,
             preconditions: &Preconditions::default(),
             content: Content::Hashed { hash: ContentHash::of(body.as_bytes()), payload: body.into() },
+            lease: LeaseUse::default(),
             based_on: None,
             request: None,
             nonce: ifmatch_store::nonce()?,

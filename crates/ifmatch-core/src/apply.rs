@@ -3,12 +3,13 @@
 use http::Method;
 
 use crate::command::{
-    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome, Refusal, Transition,
-    Write,
+    Authority, Begin, Command, Commit, Content, Doubt, Grant, LeaseOperation, Observation, Observed, Outcome, Refusal,
+    Transition, Write,
 };
 use crate::date::{HttpDate, Timestamp};
+use crate::lease::{self, Lease, LeaseAction, LeaseReceipt, LeaseUse};
 use crate::precondition::{Preconditions, Validators, Verdict};
-use crate::record::{Permit, Receipt, Record, Reply, RequestId, Revision, State, Token, Variant, Version};
+use crate::record::{Answer, Permit, Receipt, Record, Reply, RequestId, Revision, State, Token, Variant, Version};
 use crate::tag::EntityTag;
 
 impl Record {
@@ -24,6 +25,7 @@ impl Record {
             Command::Doubt(doubt) => self.doubt(*doubt, now),
             Command::Observe(observed) => self.observe(observed, now),
             Command::Write(write) => self.write(write, now),
+            Command::Lease(operation) => self.operate(operation, now),
         };
         match result {
             Ok((next, outcome)) => Transition { next, outcome },
@@ -33,20 +35,13 @@ impl Record {
 
     fn begin(&self, begin: &Begin<'_>, now: Timestamp) -> Applied {
         self.refuse_in_flight(now)?;
+        self.check_lease(begin.lease, now).map_err(Refusal::Lease)?;
         let revision = self.revision.next(now);
-        let observed = begin.observed.as_ref().filter(|observed| observed.snapshot.0 == self.revision);
-        let state = match observed {
-            Some(seen) => self.merge(seen, revision, now),
-            None => self.state(now).clone(),
-        };
-        let known = match (begin.authority, observed) {
-            (Authority::Register, _) => Known::All(&state),
-            (Authority::Resource, Some(seen)) => Known::Seen(&state, &seen.observation),
-            (Authority::Resource, None) => Known::Nothing,
-        };
-        known.check(begin.method, begin.preconditions)?;
+        let observed = self.still_true(begin.observed.as_ref());
+        let state = self.seen(observed, revision, now);
+        Known::of(&state, begin.authority, observed).check(begin.method, begin.preconditions)?;
         let token = Token { revision, nonce: begin.nonce };
-        let permit = Permit { token, deadline: now.saturating_add(begin.ttl) };
+        let permit = Permit { token, deadline: self.deadline(begin, now) };
         let grant = Grant { token, deadline: permit.deadline, current: state.clone() };
         let state = if observed.is_some() { unless_absent(state) } else { state };
         let next = self.with(revision, begin.nonce, state, Some(permit));
@@ -55,7 +50,8 @@ impl Record {
 
     fn commit(&self, commit: &Commit, now: Timestamp) -> Applied {
         self.holds(commit.token)?;
-        let (next, receipt) = self.become_content(&commit.content, commit.token.nonce, now);
+        let lease = self.lease.filter(|lease| lease.state(now).is_locked());
+        let (next, receipt) = self.become_content(&commit.content, commit.token.nonce, lease, now);
         Ok((Some(next), Outcome::Written(receipt)))
     }
 
@@ -90,7 +86,7 @@ impl Record {
     }
 
     fn write(&self, write: &Write<'_>, now: Timestamp) -> Applied {
-        if let Some(receipt) = write.request.and_then(|request| self.receipt(request)) {
+        if let Some(Answer::Written(receipt)) = self.answer(write.request) {
             return Ok((None, Outcome::Replayed(receipt.clone())));
         }
         self.refuse_in_flight(now)?;
@@ -98,13 +94,75 @@ impl Record {
         if write.content == Content::Absent && *state == State::Absent {
             return Err(Refusal::NotFound);
         }
+        self.check_lease(write.lease, now).map_err(Refusal::Lease)?;
         if write.based_on.is_some() && write.based_on != state.version().map(Version::generation) {
             return Err(Refusal::Stale);
         }
         Known::All(state).check(write.method, write.preconditions)?;
-        let (mut next, receipt) = self.become_content(&write.content, write.nonce, now);
-        next.remember(write.request, &receipt);
+        let lease = match write.lease {
+            LeaseUse::Write(_) => self.lease.filter(|lease| lease.state(now).is_locked()),
+            LeaseUse::Read(_) => self.lease,
+        };
+        let (mut next, receipt) = self.become_content(&write.content, write.nonce, lease, now);
+        next.remember(write.request, || Answer::Written(receipt.clone()));
         Ok((Some(next), Outcome::Written(receipt)))
+    }
+
+    /// A lease comes to lock only when no write is in flight: that write was granted to somebody else, or to a holder who
+    /// has lost the lease since.
+    fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Applied {
+        if let Some(receipt) = self.lease_receipt(operation) {
+            return Ok((None, Outcome::Leased(receipt)));
+        }
+        let revision = self.revision.next(now);
+        let observed = self.still_true(operation.observed.as_ref());
+        let state = self.seen(observed, revision, now);
+        let known = Known::of(&state, operation.authority, observed);
+        if known.is_absent() {
+            return Err(Refusal::NotFound);
+        }
+        let after = lease::apply(self.lease(), operation.action, now, revision).map_err(Refusal::LeaseConflict)?;
+        known.check(&Method::PUT, operation.preconditions)?;
+        if lease::state(after.as_ref(), now).is_locked() && !self.lease_state(now).is_locked() {
+            self.refuse_in_flight(now)?;
+        }
+        let state = if observed.is_some() { unless_absent(state) } else { state };
+        let permit = self.permit(now).copied();
+        let mut next = Self { lease: after, ..self.with(revision, operation.nonce, state, permit) };
+        let receipt = LeaseReceipt { lease: after, at: now };
+        next.remember(operation.request, || Answer::Leased(receipt));
+        Ok((Some(next), Outcome::Leased(receipt)))
+    }
+
+    /// The first answer to a repeated lease operation, as long as the lease still is what it left.
+    fn lease_receipt(&self, operation: &LeaseOperation<'_>) -> Option<LeaseReceipt> {
+        let Some(Answer::Leased(receipt)) = self.answer(operation.request) else { return None };
+        let same = |lease: Lease| self.lease.is_some_and(|now| now.id() == lease.id() && now.token() == lease.token());
+        let stands = match (receipt.lease, operation.action) {
+            (Some(lease), _) => same(lease),
+            (None, LeaseAction::Release(id)) => self.lease.is_none_or(|now| now.id() != id),
+            (None, _) => false,
+        };
+        stands.then_some(*receipt)
+    }
+
+    /// What a probe saw, if nothing has changed since.
+    fn still_true<'a>(&self, observed: Option<&'a Observed>) -> Option<&'a Observed> {
+        observed.filter(|observed| observed.snapshot.0 == self.revision)
+    }
+
+    fn seen(&self, observed: Option<&Observed>, revision: Revision, now: Timestamp) -> State {
+        match observed {
+            Some(seen) => self.merge(seen, revision, now),
+            None => self.state(now).clone(),
+        }
+    }
+
+    /// The end of a permit: a write under a lease does not outlast it, so that its loss is the end of all it allowed.
+    fn deadline(&self, begin: &Begin<'_>, now: Timestamp) -> Timestamp {
+        let deadline = now.saturating_add(begin.ttl);
+        let lease = self.lease.filter(|_| matches!(begin.lease, LeaseUse::Write(Some(_))));
+        lease.and_then(|lease| lease.end()).map_or(deadline, |end| end.min(deadline))
     }
 
     /// The state after a read.
@@ -159,7 +217,7 @@ impl Record {
         }
     }
 
-    fn become_content(&self, content: &Content, nonce: u64, now: Timestamp) -> (Self, Receipt) {
+    fn become_content(&self, content: &Content, nonce: u64, lease: Option<Lease>, now: Timestamp) -> (Self, Receipt) {
         let revision = self.revision.next(now);
         let state = match content {
             Content::Tagged { variant, tag } => {
@@ -178,23 +236,27 @@ impl Record {
             tag: state.version().and_then(|version| version.tags.first().cloned()),
             created: *self.state(now) == State::Absent,
         };
-        (self.with(revision, nonce, state, None), receipt)
+        // With what is gone, its lease is.
+        let lease = lease.filter(|_| state != State::Absent);
+        (Self { lease, ..self.with(revision, nonce, state, None) }, receipt)
     }
 
     fn with(&self, revision: Revision, nonce: u64, state: State, permit: Option<Permit>) -> Self {
-        Self { revision, nonce, state, permit, replies: self.replies.clone() }
+        Self { revision, nonce, state, permit, lease: self.lease, replies: self.replies.clone() }
     }
 
-    fn receipt(&self, request: RequestId) -> Option<&Receipt> {
-        self.replies.iter().find(|reply| reply.request == request).map(|reply| &reply.receipt)
+    fn answer(&self, request: Option<RequestId>) -> Option<&Answer> {
+        let request = request?;
+        self.replies.iter().find(|reply| reply.request == request).map(|reply| &reply.answer)
     }
 
-    fn remember(&mut self, request: Option<RequestId>, receipt: &Receipt) {
+    fn remember(&mut self, request: Option<RequestId>, answer: impl FnOnce() -> Answer) {
         let Some(request) = request else { return };
+        self.replies.retain(|reply| reply.request != request);
         if self.replies.len() >= Self::MAX_REPLIES {
             self.replies.remove(0);
         }
-        self.replies.push(Reply { request, receipt: receipt.clone() });
+        self.replies.push(Reply { request, answer: answer() });
     }
 }
 
@@ -210,7 +272,19 @@ enum Known<'a> {
     Nothing,
 }
 
-impl Known<'_> {
+impl<'a> Known<'a> {
+    fn of(state: &'a State, authority: Authority, observed: Option<&'a Observed>) -> Self {
+        match (authority, observed) {
+            (Authority::Register, _) => Self::All(state),
+            (Authority::Resource, Some(seen)) => Self::Seen(state, &seen.observation),
+            (Authority::Resource, None) => Self::Nothing,
+        }
+    }
+
+    fn is_absent(&self) -> bool {
+        matches!(self, Self::All(State::Absent) | Self::Seen(State::Absent, _))
+    }
+
     fn check(&self, method: &Method, preconditions: &Preconditions) -> Result<(), Refusal> {
         if preconditions.is_empty() {
             return Ok(());

@@ -7,6 +7,7 @@ use http::Method;
 
 use crate::date::{HttpDate, Timestamp};
 use crate::digest::ContentHash;
+use crate::lease::{LeaseAction, LeaseConflict, LeaseFailure, LeaseReceipt, LeaseUse};
 use crate::precondition::{Precondition, Preconditions};
 use crate::record::{Receipt, Record, RequestId, Revision, Snapshot, State, Token, Variant};
 use crate::tag::EntityTag;
@@ -27,6 +28,8 @@ pub enum Command<'a> {
     Observe(Observed),
     /// Evaluates the preconditions and writes, in one step.
     Write(Write<'a>),
+    /// Acquires, renews, changes, releases or breaks the lease.
+    Lease(LeaseOperation<'a>),
 }
 
 /// Asks for the permit to write.
@@ -36,6 +39,8 @@ pub struct Begin<'a> {
     pub method: &'a Method,
     /// The conditions of the request.
     pub preconditions: &'a Preconditions,
+    /// The lease that the request came with. Under one, the permit ends when the lease does.
+    pub lease: LeaseUse,
     /// What a probe saw just before.
     pub observed: Option<Observed>,
     /// Who knows the version.
@@ -109,6 +114,8 @@ pub struct Write<'a> {
     pub method: &'a Method,
     /// The conditions of the request.
     pub preconditions: &'a Preconditions,
+    /// The lease that the request came with.
+    pub lease: LeaseUse,
     /// What the resource becomes. Making an absent resource absent is [`Refusal::NotFound`].
     pub content: Content,
     /// The generation that the content was derived from, where it was: any other is [`Refusal::Stale`].
@@ -116,6 +123,24 @@ pub struct Write<'a> {
     /// The request's identity: a retry gets the first answer again.
     pub request: Option<RequestId>,
     /// A number drawn at random for this write.
+    pub nonce: u64,
+}
+
+/// Acquires, renews, changes, releases or breaks the lease. The version stays what it is.
+#[derive(Clone, Debug)]
+pub struct LeaseOperation<'a> {
+    /// What to do.
+    pub action: LeaseAction,
+    /// The conditions of the request.
+    pub preconditions: &'a Preconditions,
+    /// What a probe saw just before.
+    pub observed: Option<Observed>,
+    /// Who knows the version.
+    pub authority: Authority,
+    /// The request's identity, its action and ids included: a retry gets the first answer again, unless others have
+    /// changed the lease since.
+    pub request: Option<RequestId>,
+    /// A number drawn at random for this operation.
     pub nonce: u64,
 }
 
@@ -155,6 +180,8 @@ pub enum Outcome {
     Released,
     /// The observation is part of the record.
     Observed,
+    /// The lease operation is part of the record, or was before.
+    Leased(LeaseReceipt),
     /// The command was not carried out.
     Refused(Refusal),
 }
@@ -187,8 +214,12 @@ pub enum Refusal {
     },
     /// The conditions cannot be evaluated before a probe has told the current state.
     ProbeFirst,
-    /// There is nothing to delete: 404.
+    /// There is nothing to delete, or to lease: 404.
     NotFound,
+    /// The resource's lease does not allow it: 412.
+    Lease(LeaseFailure),
+    /// The lease operation is not possible in the lease's state: 409.
+    LeaseConflict(LeaseConflict),
     /// The permit is lost, or the record has changed since the read began.
     Stale,
 }

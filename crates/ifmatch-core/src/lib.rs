@@ -7,6 +7,7 @@ pub mod command;
 pub mod date;
 pub mod digest;
 pub mod encoding;
+pub mod lease;
 pub mod not_modified;
 pub mod policy;
 pub mod precondition;

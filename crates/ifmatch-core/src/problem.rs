@@ -7,6 +7,7 @@ use http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use serde_json::{Map, Value};
 
+use crate::lease::{LeaseConflict, LeaseFailure};
 use crate::precondition::Precondition;
 use crate::range::unsatisfied_content_range;
 use crate::tag::EntityTag;
@@ -200,6 +201,31 @@ impl Problem {
             problem.headers.insert(ETAG, tag.to_header());
         }
         problem
+    }
+
+    /// 412: the resource's lease does not allow it. Not to be tried again like a stale tag: the member `code` tells them
+    /// apart.
+    ///
+    /// ```
+    /// # use ifmatch_core::lease::LeaseFailure;
+    /// # use ifmatch_core::problem::Problem;
+    /// assert_eq!(Problem::lease_failed(LeaseFailure::IdMissing).status(), 412);
+    /// ```
+    pub fn lease_failed(failure: LeaseFailure) -> Self {
+        Self::new(StatusCode::PRECONDITION_FAILED, "lease-failed")
+            .detail(failure.to_string())
+            .member("code", failure.blob_code())
+    }
+
+    /// 409: the lease operation is not possible in the lease's state.
+    ///
+    /// ```
+    /// # use ifmatch_core::lease::LeaseConflict;
+    /// # use ifmatch_core::problem::Problem;
+    /// assert_eq!(Problem::lease_conflict(LeaseConflict::AlreadyPresent).status(), 409);
+    /// ```
+    pub fn lease_conflict(conflict: LeaseConflict) -> Self {
+        Self::new(StatusCode::CONFLICT, "lease-conflict").detail(conflict.to_string()).member("code", conflict.code())
     }
 
     /// 413: the body is longer than `limit` bytes.

@@ -1,4 +1,4 @@
-//! What is remembered of one resource: its state, the write in flight, and a revision that only grows.
+//! What is remembered of one resource: its state, its lease, the write in flight, and a revision that only grows.
 
 use std::fmt;
 
@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::date::{HttpDate, Timestamp};
 use crate::digest::ContentHash;
+use crate::lease::{Lease, LeaseFailure, LeaseReceipt, LeaseState, LeaseUse};
 use crate::precondition::Validators;
 use crate::tag::EntityTag;
 
@@ -218,7 +219,13 @@ pub struct Receipt {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) request: RequestId,
-    pub(crate) receipt: Receipt,
+    pub(crate) answer: Answer,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Written(Receipt),
+    Leased(LeaseReceipt),
 }
 
 /// All that is remembered of one resource.
@@ -233,6 +240,7 @@ pub struct Record {
     pub(crate) nonce: u64,
     pub(crate) state: State,
     pub(crate) permit: Option<Permit>,
+    pub(crate) lease: Option<Lease>,
     pub(crate) replies: Vec<Reply>,
 }
 
@@ -264,7 +272,7 @@ impl Record {
     }
 
     const fn initial(state: State) -> Self {
-        Self { revision: Revision::NONE, nonce: 0, state, permit: None, replies: Vec::new() }
+        Self { revision: Revision::NONE, nonce: 0, state, permit: None, lease: None, replies: Vec::new() }
     }
 
     /// The revision: what a register compares.
@@ -296,16 +304,35 @@ impl Record {
         self.permit(now).is_none().then_some(Snapshot(self.revision))
     }
 
+    /// The lease: held, being broken, or over and not cleared away yet. See [`Record::lease_state`].
+    pub fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// The state of the lease at `now`.
+    pub fn lease_state(&self, now: Timestamp) -> LeaseState {
+        crate::lease::state(self.lease(), now)
+    }
+
+    /// Whether the lease lets the resource be used in this way at `now`. Writes are checked once more, in one step with
+    /// their conditions; reads only here.
+    ///
+    /// # Errors
+    /// [`LeaseFailure`]: 412.
+    pub fn check_lease(&self, r#use: LeaseUse, now: Timestamp) -> Result<(), LeaseFailure> {
+        crate::lease::check(self.lease(), r#use, now)
+    }
+
     /// Whether a register may forget this record once it is older than the retention for tombstones: nothing in
     /// it says more than that the resource is absent or unknown.
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
-        self.permit(now).is_none() && self.state(now).version().is_none()
+        self.is_idle(now) && self.state(now).version().is_none()
     }
 
     /// Whether a register that merely caches what a probe would find out again may forget this record: no write
-    /// is in flight.
+    /// is in flight, and no lease locks the resource.
     pub fn is_idle(&self, now: Timestamp) -> bool {
-        self.permit(now).is_none()
+        self.permit(now).is_none() && !self.lease_state(now).is_locked()
     }
 
     /// Whether the parts fit together: what decoding checks.

@@ -12,6 +12,7 @@ use ifmatch_core::command::{
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::encoding::DecodeErrorKind;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_core::record::{Record, RequestId, State, Variant};
 
@@ -35,7 +36,15 @@ fn tag(opaque: &str) -> EntityTag {
 
 fn begin(preconditions: &Preconditions) -> Begin<'_> {
     let authority = Authority::Register;
-    Begin { method: &Method::PUT, preconditions, observed: None, authority, nonce: 7, ttl: TTL }
+    Begin {
+        method: &Method::PUT,
+        preconditions,
+        lease: LeaseUse::default(),
+        observed: None,
+        authority,
+        nonce: 7,
+        ttl: TTL,
+    }
 }
 
 fn seen(record: &Record, opaque: &str, now: Timestamp) -> Observed {
@@ -66,7 +75,15 @@ fn refusal(record: &Record, command: &Command<'_>, now: Timestamp) -> Refusal {
 
 fn put<'a>(preconditions: &'a Preconditions, body: &[u8]) -> Write<'a> {
     let content = Content::Hashed { hash: ContentHash::of(body), payload: body.to_vec().into() };
-    Write { method: &Method::PUT, preconditions, content, based_on: None, request: None, nonce: 1 }
+    Write {
+        method: &Method::PUT,
+        preconditions,
+        content,
+        lease: LeaseUse::default(),
+        based_on: None,
+        request: None,
+        nonce: 1,
+    }
 }
 
 fn written(record: &Record, write: Write<'_>, now: Timestamp) -> Record {

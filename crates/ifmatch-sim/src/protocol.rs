@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::{Record, Variant};
 use stateright::{Model, Property};
 
@@ -174,6 +175,7 @@ impl Protocol {
         let begin = Command::Begin(Begin {
             method: &METHOD,
             preconditions: &preconditions,
+            lease: LeaseUse::default(),
             observed: seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority)),
             authority: self.authority,
             nonce: at as u64,

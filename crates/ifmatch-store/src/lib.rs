@@ -2,6 +2,7 @@
 //! in-memory register, and the conformance suite that every register must pass.
 //!
 //! ```
+//! use ifmatch_core::lease::LeaseUse;
 //! use ifmatch_core::command::{Command, Content, Outcome, Write};
 //! use ifmatch_core::digest::ContentHash;
 //! use ifmatch_core::precondition::Preconditions;
@@ -14,7 +15,7 @@
 //!     method: &http::Method::PUT,
 //!     preconditions: &Preconditions::default(),
 //!     content: Content::Hashed { hash: ContentHash::of(b"hello"), payload: b"hello".to_vec().into() },
-//!     based_on: None,
+//!     lease: LeaseUse::default(), based_on: None,
 //!     request: None,
 //!     nonce: ifmatch_store::nonce()?,
 //! };

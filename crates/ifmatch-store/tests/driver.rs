@@ -11,6 +11,7 @@ use http::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
 use ifmatch_core::command::{Authority, Begin, Command, Content, Grant, Outcome, Refusal, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::driver::DriverError;
@@ -100,7 +101,15 @@ fn key() -> Key {
 fn put<'a>(preconditions: &'a Preconditions, body: &[u8]) -> Write<'a> {
     let content = Content::Hashed { hash: ContentHash::of(body), payload: body.to_vec().into() };
     let nonce = nonce().unwrap();
-    Write { method: &Method::PUT, preconditions, content, based_on: None, request: None, nonce }
+    Write {
+        method: &Method::PUT,
+        preconditions,
+        content,
+        lease: LeaseUse::default(),
+        based_on: None,
+        request: None,
+        nonce,
+    }
 }
 
 fn create() -> Preconditions {
@@ -111,7 +120,15 @@ fn create() -> Preconditions {
 
 fn begin(preconditions: &Preconditions, ttl: Duration) -> Command<'_> {
     let (authority, nonce) = (Authority::Register, nonce().unwrap());
-    Command::Begin(Begin { method: &Method::PUT, preconditions, observed: None, authority, nonce, ttl })
+    Command::Begin(Begin {
+        method: &Method::PUT,
+        preconditions,
+        lease: LeaseUse::default(),
+        observed: None,
+        authority,
+        nonce,
+        ttl,
+    })
 }
 
 async fn granted<C: Clock>(driver: &Driver<Arc<Faulty>, C>, ttl: Duration) -> Grant {

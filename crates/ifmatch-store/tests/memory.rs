@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::Method;
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Observation, Observed, Outcome, Refusal};
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Token, Variant};
 use ifmatch_store::conformance::{self, Traits};
@@ -32,6 +33,7 @@ async fn begin(driver: &Driver<MemoryRegister>, number: usize) -> Result<Token, 
     let begin = Begin {
         method: &Method::PUT,
         preconditions: &Preconditions::default(),
+        lease: LeaseUse::default(),
         observed: None,
         authority: Authority::Register,
         nonce: nonce()?,

@@ -130,6 +130,8 @@ pub(super) fn refused(refusal: Refusal, now: Timestamp) -> StoreError {
         }
         Refusal::InFlight { deadline } => StoreErrorKind::InFlight { retry_after: now.until(deadline) }.into(),
         Refusal::NotFound => StoreErrorKind::NotFound.into(),
+        Refusal::Lease(failure) => StoreErrorKind::LeaseFailed(failure).into(),
+        Refusal::LeaseConflict(conflict) => StoreErrorKind::LeaseConflict(conflict).into(),
         Refusal::ProbeFirst | Refusal::Stale => {
             StoreError::new(StoreErrorKind::Unreadable, "the index holds a record that this store did not write")
         }

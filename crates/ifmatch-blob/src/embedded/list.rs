@@ -8,7 +8,7 @@ use super::error::index;
 use super::read::{info, payload_of};
 use super::{Inner, key};
 use crate::name::{BlobName, ContainerName};
-use crate::store::{BlobEntry, ContainerEntry, ListQuery, Page, StoreError, StoreErrorKind};
+use crate::store::{BlobEntry, ContainerEntry, ContainerInfo, ListQuery, Page, StoreError, StoreErrorKind};
 
 /// The most records looked at in one step of a listing.
 const STEP: usize = 1000;
@@ -33,7 +33,10 @@ impl<R: Register, C: Clock> Inner<R, C> {
     pub(super) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         let entry = |name: &str, version: &Version| {
             let name = ContainerName::new(name).map_err(unreadable)?;
-            Ok(ContainerEntry { name, last_modified: Some(version.last_modified()) })
+            let tag = version.tags().first().cloned();
+            let headers = payload_of(version)?.headers;
+            let info = ContainerInfo { tag, last_modified: Some(version.last_modified()), headers, lease: None };
+            Ok(ContainerEntry { name, info })
         };
         self.page(key::CONTAINERS, query, entry).await
     }

@@ -15,9 +15,11 @@ use std::sync::Arc;
 use ifmatch_redb::RedbRegister;
 use ifmatch_store::{Clock, Driver, Register, SystemClock};
 
+use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{
-    BlobEntry, BlobStore, ContainerEntry, Delete, ListQuery, Opened, Page, Put, Reading, StoreError, Written,
+    BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
+    Reading, SetHeaders, StoreError, StoreErrorKind, Written,
 };
 
 pub use error::{OpenError, OpenErrorKind};
@@ -139,7 +141,43 @@ impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
         self.inner.list(container, query).await
     }
 
+    async fn set_headers(&self, _blob: &BlobPath, _set: SetHeaders) -> Result<Written, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn lease(&self, _blob: &BlobPath, _request: LeaseRequest) -> Result<Leased, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn create_container(
+        &self,
+        _container: &ContainerName,
+        _headers: BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn container(&self, _container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn set_container(&self, _container: &ContainerName, _set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn lease_container(&self, _container: &ContainerName, _request: LeaseRequest) -> Result<Leased, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn delete_container(&self, _container: &ContainerName, _delete: Delete) -> Result<(), StoreError> {
+        Err(unsupported())
+    }
+
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         self.inner.containers(query).await
     }
+}
+
+fn unsupported() -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, "the store has no leases, and no header fields apart from the bytes")
 }

@@ -66,5 +66,8 @@ pub(super) fn info(version: &Version, payload: Payload) -> BlobInfo {
         length: payload.length,
         hash: Some(payload.hash),
         headers: payload.headers,
+        generation: Some(version.generation()),
+        created: None,
+        lease: None,
     }
 }

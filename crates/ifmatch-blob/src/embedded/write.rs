@@ -9,6 +9,7 @@ use http::Method;
 use ifmatch_core::command::{Command, Content, Outcome, Refusal, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Receipt, Record, RequestId, Version};
 use ifmatch_core::tag::TagList;
@@ -75,7 +76,15 @@ struct Change {
 impl Change {
     fn write<'a>(&'a self, method: &'a Method, content: Content) -> Write<'a> {
         let preconditions = &self.preconditions;
-        Write { method, preconditions, content, based_on: None, request: self.request, nonce: self.nonce }
+        Write {
+            method,
+            preconditions,
+            content,
+            lease: LeaseUse::default(),
+            based_on: None,
+            request: self.request,
+            nonce: self.nonce,
+        }
     }
 }
 
@@ -201,6 +210,7 @@ fn written(receipt: Receipt, hash: ContentHash) -> Written {
         tag: receipt.tag,
         last_modified: receipt.generation.timestamp().last_modified(),
         hash: Some(hash),
+        generation: Some(receipt.generation),
         created: receipt.created,
     }
 }

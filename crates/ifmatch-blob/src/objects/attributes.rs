@@ -108,6 +108,9 @@ impl Current {
             length: meta.size,
             hash: own(HASH).and_then(|text| hash(text)),
             headers: headers(attributes),
+            generation: None,
+            created: None,
+            lease: None,
         };
         let version = UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() };
         Self { info, version, write, origin, written: meta.last_modified.timestamp_micros() }

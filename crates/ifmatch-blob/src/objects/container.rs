@@ -7,14 +7,16 @@ use http::Method;
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_store::register::Scan;
 use ifmatch_store::{Key, Register, nonce};
 
 use super::guard::{of_driver, of_register};
 use super::{Shared, failure};
+use crate::headers::BlobHeaders;
 use crate::name::ContainerName;
-use crate::store::{ContainerEntry, ListQuery, Page, StoreError, StoreErrorKind};
+use crate::store::{ContainerEntry, ContainerInfo, ListQuery, Page, StoreError, StoreErrorKind};
 
 /// What the keys of containers begin with.
 const KEYS: &str = "c/";
@@ -29,6 +31,7 @@ impl Shared {
             method: &Method::PUT,
             preconditions: &Preconditions::default(),
             content: Content::Hashed { hash: ContentHash::of(b""), payload: Bytes::new() },
+            lease: LeaseUse::default(),
             based_on: None,
             request: None,
             nonce: nonce().map_err(of_register)?,
@@ -61,7 +64,10 @@ impl Shared {
         let items: Vec<_> = found
             .into_iter()
             .take(query.limit)
-            .map(|(name, last_modified)| ContainerEntry { name, last_modified })
+            .map(|(name, last_modified)| {
+                let info = ContainerInfo { tag: None, last_modified, headers: BlobHeaders::default(), lease: None };
+                ContainerEntry { name, info }
+            })
             .collect();
         let next = items.last().filter(|_| more).map(|last| last.name.as_str().to_owned());
         Ok(Page { items, next })

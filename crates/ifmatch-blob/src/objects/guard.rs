@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Outcome, Refusal};
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Token, Variant};
 use ifmatch_store::driver::DriverError;
@@ -68,6 +69,7 @@ impl Shared {
         let begin = Begin {
             method,
             preconditions: &Preconditions::default(),
+            lease: LeaseUse::default(),
             observed: None,
             authority: Authority::Resource,
             nonce: nonce().map_err(of_register)?,

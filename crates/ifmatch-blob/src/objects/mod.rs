@@ -42,10 +42,11 @@ use ifmatch_store::{AnyRegister, Driver};
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
+use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{
-    BlobEntry, BlobStore, ContainerEntry, Delete, ListQuery, Opened, Page, Put, Reading, StoreError, StoreErrorKind,
-    Written,
+    BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
+    Reading, SetHeaders, StoreError, StoreErrorKind, Written,
 };
 
 use attributes::Current;
@@ -136,6 +137,38 @@ impl BlobStore for ObjectBlobs {
         self.shared.list(container, query).await
     }
 
+    async fn set_headers(&self, _blob: &BlobPath, _set: SetHeaders) -> Result<Written, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn lease(&self, _blob: &BlobPath, _request: LeaseRequest) -> Result<Leased, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn create_container(
+        &self,
+        _container: &ContainerName,
+        _headers: BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn container(&self, _container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn set_container(&self, _container: &ContainerName, _set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn lease_container(&self, _container: &ContainerName, _request: LeaseRequest) -> Result<Leased, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn delete_container(&self, _container: &ContainerName, _delete: Delete) -> Result<(), StoreError> {
+        Err(unsupported())
+    }
+
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         self.shared.containers(query).await
     }
@@ -180,4 +213,8 @@ impl Shared {
     async fn remove(&self, location: &Path) -> object_store::Result<()> {
         self.backing.objects.delete(location).await
     }
+}
+
+fn unsupported() -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, "the store has no leases, and no header fields apart from the bytes")
 }

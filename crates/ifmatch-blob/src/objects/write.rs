@@ -201,6 +201,7 @@ impl Shared {
             tag: tag(result.e_tag.as_deref(), write),
             last_modified: self.driver.now().last_modified(),
             hash: Some(job.hash),
+            generation: None,
             created,
         };
         let content = content(&written);
@@ -238,6 +239,7 @@ impl Job {
             tag: current.info.tag.clone(),
             last_modified: current.info.last_modified,
             hash: Some(self.hash),
+            generation: None,
             created,
         })
     }

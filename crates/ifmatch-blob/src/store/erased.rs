@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{
-    BlobEntry, BlobStore, ContainerEntry, Delete, ListQuery, Opened, Page, Put, Reading, Reply, StoreError, Written,
+    BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
+    Reading, Reply, SetHeaders, StoreError, Written,
 };
+use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 
 /// Any store, behind a pointer: for programs that choose theirs at run time. Cheap to clone; costs one allocation
@@ -43,6 +45,13 @@ trait Erased: Send + Sync + 'static {
     fn put<'a>(&'a self, blob: &'a BlobPath, put: Put) -> Reply<'a, Written>;
     fn delete<'a>(&'a self, blob: &'a BlobPath, delete: Delete) -> Reply<'a, ()>;
     fn list<'a>(&'a self, container: &'a ContainerName, query: &'a ListQuery) -> Reply<'a, Option<Page<BlobEntry>>>;
+    fn set_headers<'a>(&'a self, blob: &'a BlobPath, set: SetHeaders) -> Reply<'a, Written>;
+    fn lease<'a>(&'a self, blob: &'a BlobPath, request: LeaseRequest) -> Reply<'a, Leased>;
+    fn create_container<'a>(&'a self, container: &'a ContainerName, headers: BlobHeaders) -> Reply<'a, ContainerInfo>;
+    fn container<'a>(&'a self, container: &'a ContainerName) -> Reply<'a, Option<ContainerInfo>>;
+    fn set_container<'a>(&'a self, container: &'a ContainerName, set: SetHeaders) -> Reply<'a, ContainerInfo>;
+    fn lease_container<'a>(&'a self, container: &'a ContainerName, request: LeaseRequest) -> Reply<'a, Leased>;
+    fn delete_container<'a>(&'a self, container: &'a ContainerName, delete: Delete) -> Reply<'a, ()>;
     fn containers<'a>(&'a self, query: &'a ListQuery) -> Reply<'a, Page<ContainerEntry>>;
 }
 
@@ -61,6 +70,34 @@ impl<S: BlobStore> Erased for S {
 
     fn list<'a>(&'a self, container: &'a ContainerName, query: &'a ListQuery) -> Reply<'a, Option<Page<BlobEntry>>> {
         Box::pin(BlobStore::list(self, container, query))
+    }
+
+    fn set_headers<'a>(&'a self, blob: &'a BlobPath, set: SetHeaders) -> Reply<'a, Written> {
+        Box::pin(BlobStore::set_headers(self, blob, set))
+    }
+
+    fn lease<'a>(&'a self, blob: &'a BlobPath, request: LeaseRequest) -> Reply<'a, Leased> {
+        Box::pin(BlobStore::lease(self, blob, request))
+    }
+
+    fn create_container<'a>(&'a self, container: &'a ContainerName, headers: BlobHeaders) -> Reply<'a, ContainerInfo> {
+        Box::pin(BlobStore::create_container(self, container, headers))
+    }
+
+    fn container<'a>(&'a self, container: &'a ContainerName) -> Reply<'a, Option<ContainerInfo>> {
+        Box::pin(BlobStore::container(self, container))
+    }
+
+    fn set_container<'a>(&'a self, container: &'a ContainerName, set: SetHeaders) -> Reply<'a, ContainerInfo> {
+        Box::pin(BlobStore::set_container(self, container, set))
+    }
+
+    fn lease_container<'a>(&'a self, container: &'a ContainerName, request: LeaseRequest) -> Reply<'a, Leased> {
+        Box::pin(BlobStore::lease_container(self, container, request))
+    }
+
+    fn delete_container<'a>(&'a self, container: &'a ContainerName, delete: Delete) -> Reply<'a, ()> {
+        Box::pin(BlobStore::delete_container(self, container, delete))
     }
 
     fn containers<'a>(&'a self, query: &'a ListQuery) -> Reply<'a, Page<ContainerEntry>> {
@@ -86,6 +123,38 @@ impl BlobStore for AnyStore {
         Erased::list(&*self.0, container, query).await
     }
 
+    async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
+        Erased::set_headers(&*self.0, blob, set).await
+    }
+
+    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        Erased::lease(&*self.0, blob, request).await
+    }
+
+    async fn create_container(
+        &self,
+        container: &ContainerName,
+        headers: BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        Erased::create_container(&*self.0, container, headers).await
+    }
+
+    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        Erased::container(&*self.0, container).await
+    }
+
+    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+        Erased::set_container(&*self.0, container, set).await
+    }
+
+    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+        Erased::lease_container(&*self.0, container, request).await
+    }
+
+    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        Erased::delete_container(&*self.0, container, delete).await
+    }
+
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         Erased::containers(&*self.0, query).await
     }
@@ -107,6 +176,38 @@ impl<S: BlobStore> BlobStore for Arc<S> {
 
     async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
         S::list(self, container, query).await
+    }
+
+    async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
+        S::set_headers(self, blob, set).await
+    }
+
+    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        S::lease(self, blob, request).await
+    }
+
+    async fn create_container(
+        &self,
+        container: &ContainerName,
+        headers: BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        S::create_container(self, container, headers).await
+    }
+
+    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        S::container(self, container).await
+    }
+
+    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+        S::set_container(self, container, set).await
+    }
+
+    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+        S::lease_container(self, container, request).await
+    }
+
+    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        S::delete_container(self, container, delete).await
     }
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {

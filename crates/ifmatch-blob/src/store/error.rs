@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use ifmatch_core::EntityTag;
+use ifmatch_core::lease::{LeaseConflict, LeaseFailure};
 use ifmatch_core::precondition::Precondition;
 
 /// Any error, to be passed on.
@@ -43,6 +44,14 @@ pub enum StoreErrorKind {
     },
     /// There is no such blob: 404.
     NotFound,
+    /// There is no such container: 404.
+    ContainerNotFound,
+    /// There is such a container already: 409.
+    ContainerExists,
+    /// The lease of the blob, or of the container, does not allow it: 412.
+    LeaseFailed(LeaseFailure),
+    /// The lease operation is not possible in the lease's state: 409.
+    LeaseConflict(LeaseConflict),
     /// The body is longer than the limit: 413.
     TooLarge {
         /// The limit, in bytes.
@@ -92,6 +101,10 @@ impl fmt::Display for StoreErrorKind {
             }
             Self::InFlight { .. } => f.write_str("another write to the blob is in flight, try again later"),
             Self::NotFound => f.write_str("there is no such blob"),
+            Self::ContainerNotFound => f.write_str("there is no such container: create it first"),
+            Self::ContainerExists => f.write_str("there is such a container already"),
+            Self::LeaseFailed(failure) => failure.fmt(f),
+            Self::LeaseConflict(conflict) => conflict.fmt(f),
             Self::TooLarge { limit } => write!(f, "the body is longer than {limit} bytes"),
             Self::Interrupted => f.write_str("the client stopped sending the body"),
             Self::LengthMismatch => f.write_str("the body has not the promised length"),

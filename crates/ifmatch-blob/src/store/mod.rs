@@ -7,17 +7,20 @@ use std::pin::Pin;
 
 use http_body_util::combinators::UnsyncBoxBody;
 use ifmatch_core::EntityTag;
-use ifmatch_core::date::HttpDate;
+use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::{Lease, LeaseUse};
 use ifmatch_core::precondition::{Preconditions, Validators};
-use ifmatch_core::record::RequestId;
+use ifmatch_core::record::{RequestId, Revision};
 
 use crate::body::BlobBody;
 use crate::headers::BlobHeaders;
 use crate::name::{BlobName, BlobPath, ContainerName};
 
+pub use change::{ContainerInfo, HeaderChange, LeaseRequest, Leased, SetHeaders};
 pub use error::{BoxError, StoreError, StoreErrorKind};
 
+mod change;
 pub(crate) mod erased;
 mod error;
 
@@ -84,6 +87,53 @@ pub trait BlobStore: Send + Sync + 'static {
         query: &ListQuery,
     ) -> impl Future<Output = Result<Option<Page<BlobEntry>>, StoreError>> + Send;
 
+    /// Replaces header fields of a blob, whose bytes stay: a new version. [`StoreErrorKind::NotFound`] if there is no
+    /// such blob.
+    fn set_headers(&self, blob: &BlobPath, set: SetHeaders)
+    -> impl Future<Output = Result<Written, StoreError>> + Send;
+
+    /// Acquires, renews, changes, releases or breaks the lease of a blob. [`StoreErrorKind::NotFound`] if there is no
+    /// such blob.
+    ///
+    /// A store that cannot keep leases through a restart refuses them with [`StoreErrorKind::Unsupported`].
+    fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> impl Future<Output = Result<Leased, StoreError>> + Send;
+
+    /// Creates a container. [`StoreErrorKind::ContainerExists`] if there is such a container.
+    fn create_container(
+        &self,
+        container: &ContainerName,
+        headers: BlobHeaders,
+    ) -> impl Future<Output = Result<ContainerInfo, StoreError>> + Send;
+
+    /// What is known of a container. `None`: there is no such container.
+    fn container(
+        &self,
+        container: &ContainerName,
+    ) -> impl Future<Output = Result<Option<ContainerInfo>, StoreError>> + Send;
+
+    /// Replaces the user's own fields of a container. [`StoreErrorKind::ContainerNotFound`] if there is none.
+    fn set_container(
+        &self,
+        container: &ContainerName,
+        set: SetHeaders,
+    ) -> impl Future<Output = Result<ContainerInfo, StoreError>> + Send;
+
+    /// Acquires, renews, changes, releases or breaks the lease of a container, which protects it from deletion.
+    /// [`StoreErrorKind::ContainerNotFound`] if there is none.
+    fn lease_container(
+        &self,
+        container: &ContainerName,
+        request: LeaseRequest,
+    ) -> impl Future<Output = Result<Leased, StoreError>> + Send;
+
+    /// Deletes a container with all its blobs, in one step: a container that is created under the same name afterwards is
+    /// empty. [`StoreErrorKind::ContainerNotFound`] if there is none.
+    fn delete_container(
+        &self,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// Lists the containers.
     fn containers(&self, query: &ListQuery) -> impl Future<Output = Result<Page<ContainerEntry>, StoreError>> + Send;
 }
@@ -112,6 +162,13 @@ pub struct BlobInfo {
     pub hash: Option<ContentHash>,
     /// The header fields kept with the blob.
     pub headers: BlobHeaders,
+    /// The number of the write that made this version: larger than that of every version before. None where the store
+    /// has no such number.
+    pub generation: Option<Revision>,
+    /// When the blob was created, where the store knows it.
+    pub created: Option<Timestamp>,
+    /// The lease; [`LeaseState`](ifmatch_core::lease::LeaseState) tells whether it still locks the blob.
+    pub lease: Option<Lease>,
 }
 
 impl BlobInfo {
@@ -157,6 +214,10 @@ pub type Upload = UnsyncBoxBody<bytes::Bytes, BoxError>;
 pub struct Put {
     /// The conditions of the request.
     pub preconditions: Preconditions,
+    /// The lease that the request came with.
+    pub lease: LeaseUse,
+    /// What becomes of a container that does not exist.
+    pub container: MissingContainer,
     /// The header fields to keep.
     pub headers: BlobHeaders,
     /// The bytes.
@@ -176,6 +237,8 @@ impl Put {
     pub fn new(body: Upload) -> Self {
         Self {
             preconditions: Preconditions::default(),
+            lease: LeaseUse::default(),
+            container: MissingContainer::Create,
             headers: BlobHeaders::default(),
             body,
             length: None,
@@ -186,11 +249,22 @@ impl Put {
     }
 }
 
+/// What a write does where there is no such container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingContainer {
+    /// It creates it.
+    Create,
+    /// It is refused: [`StoreErrorKind::ContainerNotFound`].
+    Refuse,
+}
+
 /// All there is to a deletion.
 #[derive(Clone, Debug, Default)]
 pub struct Delete {
     /// The conditions of the request.
     pub preconditions: Preconditions,
+    /// The lease that the request came with.
+    pub lease: LeaseUse,
     /// The client's name for the request: a retry gets the first answer again.
     pub request: Option<RequestKey>,
 }
@@ -236,6 +310,8 @@ pub struct Written {
     pub last_modified: HttpDate,
     /// The hash of the bytes, where the store knows it.
     pub hash: Option<ContentHash>,
+    /// The number of this write, where the store has one.
+    pub generation: Option<Revision>,
     /// Whether there was no such blob before.
     pub created: bool,
 }
@@ -280,6 +356,6 @@ pub struct BlobEntry {
 pub struct ContainerEntry {
     /// Its name.
     pub name: ContainerName,
-    /// When it was created or changed itself, where the store knows it.
-    pub last_modified: Option<HttpDate>,
+    /// What is known of it.
+    pub info: ContainerInfo,
 }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
-use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobInfo, BoxError, Delete, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
 use ifmatch_blob::{AnyStore, BlobStore};
@@ -52,15 +51,7 @@ pub(crate) fn blob(container: &str, name: &str) -> BlobPath {
 /// A write without conditions.
 pub(crate) fn put(bytes: impl Into<Bytes>) -> Put {
     let body = Full::new(bytes.into()).map_err(|never: Infallible| match never {}).boxed_unsync();
-    Put {
-        preconditions: Preconditions::default(),
-        headers: BlobHeaders::default(),
-        body,
-        length: None,
-        digest: None,
-        request: None,
-        limit: u64::MAX,
-    }
+    Put::new(body)
 }
 
 /// A body that comes in these pieces, and then fails if it is told to.
@@ -98,7 +89,7 @@ impl Subject {
     }
 
     pub(crate) async fn delete_if(&self, blob: &BlobPath, preconditions: Preconditions) -> Result<(), StoreError> {
-        self.store.delete(blob, Delete { preconditions, request: None }).await
+        self.store.delete(blob, Delete { preconditions, ..Delete::default() }).await
     }
 
     /// The blob as one read gives it.

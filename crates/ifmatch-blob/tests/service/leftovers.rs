@@ -8,6 +8,7 @@ use ifmatch_blob::embedded::OpenErrorKind;
 use ifmatch_blob::{BlobService, EmbeddedStore};
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Record;
 use ifmatch_store::register::Scan;
@@ -27,6 +28,7 @@ impl Fixture {
             method: &Method::PUT,
             preconditions: &Preconditions::default(),
             content: Content::Hashed { hash: ContentHash::of(b""), payload: payload.to_vec().into() },
+            lease: LeaseUse::default(),
             based_on: None,
             request: None,
             nonce: 1,

@@ -2,6 +2,7 @@
 
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_store::driver::DriverError;
 use ifmatch_store::{Driver, Key, Register, nonce};
@@ -17,6 +18,7 @@ pub(crate) async fn set(driver: &Driver<impl Register>, name: &str, number: u64)
         method: &http::Method::PUT,
         preconditions: &Preconditions::default(),
         content: Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.to_vec().into() },
+        lease: LeaseUse::default(),
         based_on: None,
         request: None,
         nonce: nonce()?,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::Method;
 use ifmatch_core::command::{Authority, Begin, Command, Outcome};
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, RequestId, Revision};
 
@@ -65,6 +66,7 @@ pub(super) async fn every_part_of_a_record_is_kept<R: Register>(register: &R) {
     let begin = Command::Begin(Begin {
         method: &Method::PUT,
         preconditions: &none,
+        lease: LeaseUse::default(),
         observed: None,
         authority: Authority::Register,
         nonce: u64::MAX,

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use ifmatch_core::command::Content;
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Record;
 
@@ -91,6 +92,7 @@ fn put<'a>(bytes: &[u8], preconditions: &'a Preconditions) -> ifmatch_core::comm
         method: &http::Method::PUT,
         preconditions,
         content: content(bytes),
+        lease: LeaseUse::default(),
         based_on: None,
         request: None,
         nonce: crate::nonce().expect("the system gives random numbers"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use ifmatch_core::command::{Authority, Begin, Command, Outcome, Refusal};
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 
 use super::{Traits, fresh_key, put};
@@ -81,6 +82,7 @@ pub(super) async fn permits_exclude_each_other<R: Register>(register: &Arc<R>, t
             let begin = Command::Begin(Begin {
                 method: &Method::PUT,
                 preconditions: &Preconditions::default(),
+                lease: LeaseUse::default(),
                 observed: None,
                 authority: Authority::Register,
                 nonce: crate::nonce().expect("random"),

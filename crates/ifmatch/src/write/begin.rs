@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use ifmatch_core::command::{Begin, Command, Grant, Observed, Outcome, Refusal};
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::problem::Problem;
 use ifmatch_store::driver::{Applied, DriverError};
 use ifmatch_store::{Clock, Register};
@@ -56,6 +57,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
         let begin = Begin {
             method: &self.head.method,
             preconditions: &self.conditions,
+            lease: LeaseUse::default(),
             observed,
             authority: self.shared.config.authority,
             nonce: ifmatch_store::nonce()?,
@@ -70,6 +72,8 @@ impl<R: Register, C: Clock> Writing<R, C> {
                 Problem::precondition_failed(*precondition, current.as_ref())
             }
             Refusal::InFlight { deadline } => Problem::write_in_flight(self.shared.now().until(*deadline)),
+            Refusal::Lease(failure) => Problem::lease_failed(*failure),
+            Refusal::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
             Refusal::ProbeFirst | Refusal::Stale | Refusal::NotFound => {
                 Problem::write_in_flight(self.shared.config.patience)
             }

@@ -9,6 +9,7 @@ use http::{Method, Response};
 use http_body::Body;
 use ifmatch_core::command::{Begin, Command, Commit, Content, Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Token;
 use ifmatch_store::{Clock, Key, Register};
@@ -123,6 +124,7 @@ impl<R: Register, C: Clock> Shared<R, C> {
         let begin = Begin {
             method: &Method::POST,
             preconditions: &Preconditions::default(),
+            lease: LeaseUse::default(),
             observed: None,
             authority: self.config.authority,
             nonce,

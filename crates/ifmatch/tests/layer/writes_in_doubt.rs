@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::Method;
 use ifmatch::ConditionalLayer;
 use ifmatch_core::command::{Authority, Begin, Command, Outcome};
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_store::{Driver, Key};
 use tower::{Layer, ServiceExt, service_fn};
@@ -151,6 +152,7 @@ async fn after_the_crash_of_another_process_a_writer_probes_at_the_deadline() {
         let begin = Begin {
             method: &Method::PUT,
             preconditions: &Preconditions::default(),
+            lease: LeaseUse::default(),
             observed: None,
             authority: Authority::Register,
             nonce: 1,

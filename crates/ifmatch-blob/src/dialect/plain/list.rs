@@ -57,7 +57,7 @@ fn blob(entry: &BlobEntry, now: Timestamp) -> Value {
 }
 
 fn container(entry: &ContainerEntry, now: Timestamp) -> Value {
-    json!({ "name": entry.name.as_str(), "last_modified": date(entry.last_modified, now) })
+    json!({ "name": entry.name.as_str(), "last_modified": date(entry.info.last_modified, now) })
 }
 
 /// A date is told only once its second has come, in a listing as in a header field.

@@ -29,6 +29,12 @@ fn of(error: &StoreError) -> Problem {
         }
         StoreErrorKind::InFlight { retry_after } => Problem::write_in_flight(*retry_after),
         StoreErrorKind::NotFound => Problem::not_found(),
+        StoreErrorKind::ContainerNotFound => Problem::not_found().detail(error.to_string()),
+        StoreErrorKind::ContainerExists => {
+            Problem::new(StatusCode::CONFLICT, "container-exists").detail(error.to_string())
+        }
+        StoreErrorKind::LeaseFailed(failure) => Problem::lease_failed(*failure),
+        StoreErrorKind::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
         StoreErrorKind::TooLarge { limit } => Problem::content_too_large(*limit),
         StoreErrorKind::Interrupted => bad_body("content-incomplete", error),
         StoreErrorKind::LengthMismatch => bad_body("length-mismatch", error),

@@ -33,7 +33,7 @@ pub(super) async fn put<S: BlobStore, C: Clock>(
     let request = request_key::of(head)?;
     let body = upload();
     let length = promised.or_else(|| body.size_hint().exact());
-    let put = Put { preconditions, headers, body, length, digest, request, limit: shared.max_body };
+    let put = Put { preconditions, headers, length, digest, request, limit: shared.max_body, ..Put::new(body) };
     let written = shared.store.put(blob, put).await?;
     Ok(stored(&written, shared.now()))
 }
@@ -44,7 +44,7 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
     blob: &BlobPath,
 ) -> Result<Response<BlobBody>, Problem> {
     let preconditions = conditions(shared, head)?;
-    let delete = Delete { preconditions, request: request_key::of(head)? };
+    let delete = Delete { preconditions, request: request_key::of(head)?, ..Delete::default() };
     shared.store.delete(blob, delete).await?;
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
