@@ -1,13 +1,15 @@
 //! The transitions: how a command changes a record. Pure: time is an argument, nothing is read or written.
 
+mod lease;
+
 use http::Method;
 
 use crate::command::{
-    Authority, Begin, Command, Commit, Content, Doubt, Grant, LeaseOperation, Observation, Observed, Outcome, Refusal,
-    Transition, Write,
+    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome, Refusal, Transition,
+    Write,
 };
 use crate::date::{HttpDate, Timestamp};
-use crate::lease::{self, Lease, LeaseAction, LeaseReceipt, LeaseUse};
+use crate::lease::{Lease, LeaseUse};
 use crate::precondition::{Preconditions, Validators, Verdict};
 use crate::record::{Answer, Permit, Receipt, Record, Reply, RequestId, Revision, State, Token, Variant, Version};
 use crate::tag::EntityTag;
@@ -34,8 +36,9 @@ impl Record {
     }
 
     fn begin(&self, begin: &Begin<'_>, now: Timestamp) -> Applied {
-        self.refuse_in_flight(now)?;
+        // First the lease: who may not write at all need not wait for the one who may.
         self.check_lease(begin.lease, now).map_err(Refusal::Lease)?;
+        self.refuse_in_flight(now)?;
         let revision = self.revision.next(now);
         let observed = self.still_true(begin.observed.as_ref());
         let state = self.seen(observed, revision, now);
@@ -44,13 +47,13 @@ impl Record {
         let permit = Permit { token, deadline: self.deadline(begin, now) };
         let grant = Grant { token, deadline: permit.deadline, current: state.clone() };
         let state = if observed.is_some() { unless_absent(state) } else { state };
-        let next = self.with(revision, begin.nonce, state, Some(permit));
+        let next = self.with(revision, begin.nonce, state, Some(permit), now);
         Ok((Some(next), Outcome::Granted(grant)))
     }
 
     fn commit(&self, commit: &Commit, now: Timestamp) -> Applied {
         self.holds(commit.token)?;
-        let lease = self.lease.filter(|lease| lease.state(now).is_locked());
+        let lease = self.locking_lease(now);
         let (next, receipt) = self.become_content(&commit.content, commit.token.nonce, lease, now);
         Ok((Some(next), Outcome::Written(receipt)))
     }
@@ -68,6 +71,7 @@ impl Record {
         if deadline <= now {
             next.state = State::Unknown;
             next.permit = None;
+            next.lease = self.locking_lease(now);
         } else {
             next.permit = Some(Permit { deadline, ..*permit });
         }
@@ -81,7 +85,7 @@ impl Record {
         let revision = self.revision.next(now);
         let state = unless_absent(self.merge(observed, revision, now));
         let changed = state != self.state || self.permit.is_some();
-        let next = changed.then(|| self.with(revision, self.nonce, state, None));
+        let next = changed.then(|| self.with(revision, self.nonce, state, None, now));
         Ok((next, Outcome::Observed))
     }
 
@@ -100,50 +104,12 @@ impl Record {
         }
         Known::All(state).check(write.method, write.preconditions)?;
         let lease = match write.lease {
-            LeaseUse::Write(_) => self.lease.filter(|lease| lease.state(now).is_locked()),
-            LeaseUse::Read(_) => self.lease,
+            LeaseUse::Write(_) => self.locking_lease(now),
+            LeaseUse::Read(_) => self.lease_at(now).copied(),
         };
         let (mut next, receipt) = self.become_content(&write.content, write.nonce, lease, now);
         next.remember(write.request, || Answer::Written(receipt.clone()));
         Ok((Some(next), Outcome::Written(receipt)))
-    }
-
-    /// A lease comes to lock only when no write is in flight: that write was granted to somebody else, or to a holder who
-    /// has lost the lease since.
-    fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Applied {
-        if let Some(receipt) = self.lease_receipt(operation) {
-            return Ok((None, Outcome::Leased(receipt)));
-        }
-        let revision = self.revision.next(now);
-        let observed = self.still_true(operation.observed.as_ref());
-        let state = self.seen(observed, revision, now);
-        let known = Known::of(&state, operation.authority, observed);
-        if known.is_absent() {
-            return Err(Refusal::NotFound);
-        }
-        let after = lease::apply(self.lease(), operation.action, now, revision).map_err(Refusal::LeaseConflict)?;
-        known.check(&Method::PUT, operation.preconditions)?;
-        if lease::state(after.as_ref(), now).is_locked() && !self.lease_state(now).is_locked() {
-            self.refuse_in_flight(now)?;
-        }
-        let state = if observed.is_some() { unless_absent(state) } else { state };
-        let permit = self.permit(now).copied();
-        let mut next = Self { lease: after, ..self.with(revision, operation.nonce, state, permit) };
-        let receipt = LeaseReceipt { lease: after, at: now };
-        next.remember(operation.request, || Answer::Leased(receipt));
-        Ok((Some(next), Outcome::Leased(receipt)))
-    }
-
-    /// The first answer to a repeated lease operation, as long as the lease still is what it left.
-    fn lease_receipt(&self, operation: &LeaseOperation<'_>) -> Option<LeaseReceipt> {
-        let Some(Answer::Leased(receipt)) = self.answer(operation.request) else { return None };
-        let same = |lease: Lease| self.lease.is_some_and(|now| now.id() == lease.id() && now.token() == lease.token());
-        let stands = match (receipt.lease, operation.action) {
-            (Some(lease), _) => same(lease),
-            (None, LeaseAction::Release(id)) => self.lease.is_none_or(|now| now.id() != id),
-            (None, _) => false,
-        };
-        stands.then_some(*receipt)
     }
 
     /// What a probe saw, if nothing has changed since.
@@ -238,11 +204,17 @@ impl Record {
         };
         // With what is gone, its lease is.
         let lease = lease.filter(|_| state != State::Absent);
-        (Self { lease, ..self.with(revision, nonce, state, None) }, receipt)
+        (Self { lease, ..self.with(revision, nonce, state, None, now) }, receipt)
     }
 
-    fn with(&self, revision: Revision, nonce: u64, state: State, permit: Option<Permit>) -> Self {
-        Self { revision, nonce, state, permit, lease: self.lease, replies: self.replies.clone() }
+    fn with(&self, revision: Revision, nonce: u64, state: State, permit: Option<Permit>, now: Timestamp) -> Self {
+        let lease = self.lease_at(now).copied();
+        Self { revision, nonce, state, permit, lease, replies: self.replies.clone() }
+    }
+
+    /// The lease after a write: one that is over is cleared away.
+    fn locking_lease(&self, now: Timestamp) -> Option<Lease> {
+        self.lease.filter(|lease| lease.state(now).is_locked())
     }
 
     fn answer(&self, request: Option<RequestId>) -> Option<&Answer> {
@@ -283,6 +255,14 @@ impl<'a> Known<'a> {
 
     fn is_absent(&self) -> bool {
         matches!(self, Self::All(State::Absent) | Self::Seen(State::Absent, _))
+    }
+
+    /// Refuses what needs to be known to exist.
+    fn refuse_unknown(&self) -> Result<(), Refusal> {
+        match self {
+            Self::Nothing | Self::All(State::Unknown) | Self::Seen(State::Unknown, _) => Err(Refusal::ProbeFirst),
+            _ => Ok(()),
+        }
     }
 
     fn check(&self, method: &Method, preconditions: &Preconditions) -> Result<(), Refusal> {

@@ -311,7 +311,14 @@ impl Record {
 
     /// The state of the lease at `now`.
     pub fn lease_state(&self, now: Timestamp) -> LeaseState {
-        crate::lease::state(self.lease(), now)
+        crate::lease::state(self.lease_at(now), now)
+    }
+
+    /// The lease as it counts at `now`. A write that ran out of its time may have changed the resource after the lease
+    /// stopped locking it: a lease that is over is then gone, and cannot be renewed.
+    pub(crate) fn lease_at(&self, now: Timestamp) -> Option<&Lease> {
+        let overdue = self.permit.is_some_and(|permit| permit.deadline <= now);
+        self.lease.as_ref().filter(|lease| !overdue || lease.state(now).is_locked())
     }
 
     /// Whether the lease lets the resource be used in this way at `now`. Writes are checked once more, in one step with
@@ -320,7 +327,7 @@ impl Record {
     /// # Errors
     /// [`LeaseFailure`]: 412.
     pub fn check_lease(&self, r#use: LeaseUse, now: Timestamp) -> Result<(), LeaseFailure> {
-        crate::lease::check(self.lease(), r#use, now)
+        crate::lease::check(self.lease_at(now), r#use, now)
     }
 
     /// Whether a register may forget this record once it is older than the retention for tombstones: nothing in

@@ -1,0 +1,74 @@
+//! Lease operations as transitions of a record.
+
+use http::Method;
+
+use super::{Applied, Known, unless_absent};
+use crate::command::{LeaseOperation, Outcome, Refusal};
+use crate::date::Timestamp;
+use crate::lease::{self, LeaseAction, LeaseReceipt};
+use crate::record::{Answer, Record};
+
+impl Record {
+    /// A lease comes to lock only when no write is in flight: that write was granted to somebody else, or to a holder who
+    /// has lost the lease since. Nor does it before the resource is known to exist.
+    pub(super) fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Applied {
+        let action = match self.remembered(operation) {
+            Some(Repeated::Done(receipt)) => return Ok((None, Outcome::Leased(LeaseReceipt { at: now, ..receipt }))),
+            Some(Repeated::Again(action)) => action,
+            None => operation.action,
+        };
+        let revision = self.revision.next(now);
+        let observed = self.still_true(operation.observed.as_ref());
+        let state = self.seen(observed, revision, now);
+        let known = Known::of(&state, operation.authority, observed);
+        if known.is_absent() {
+            return Err(Refusal::NotFound);
+        }
+        let after = lease::apply(self.lease_at(now), action, now, revision).map_err(Refusal::LeaseConflict)?;
+        if lease::state(after.as_ref(), now).is_locked() && !self.lease_state(now).is_locked() {
+            self.refuse_in_flight(now)?;
+            known.refuse_unknown()?;
+        }
+        known.check(&Method::PUT, operation.preconditions)?;
+        let state = if observed.is_some() { unless_absent(state) } else { state };
+        let permit = self.permit(now).copied();
+        let mut next = Self { lease: after, ..self.with(revision, operation.nonce, state, permit, now) };
+        let receipt = LeaseReceipt { lease: after, at: now };
+        if is_worth_remembering(action) {
+            next.remember(operation.request, || Answer::Leased(receipt));
+        }
+        Ok((Some(next), Outcome::Leased(receipt)))
+    }
+
+    /// What a repeated operation comes to. A holder is never told of a lease as it was: its time runs from the answer, so
+    /// that the operation is carried out once more on the lease that it left.
+    fn remembered(&self, operation: &LeaseOperation<'_>) -> Option<Repeated> {
+        let Some(Answer::Leased(receipt)) = self.answer(operation.request) else { return None };
+        match (operation.action, receipt.lease, &self.lease) {
+            (LeaseAction::Acquire { duration, .. }, Some(left), Some(held))
+                if held.id() == left.id() && held.token() == left.token() =>
+            {
+                Some(Repeated::Again(LeaseAction::Acquire { id: left.id(), duration }))
+            }
+            (LeaseAction::Release(id), None, held) if held.is_none_or(|held| held.id() != id) => {
+                Some(Repeated::Done(*receipt))
+            }
+            (LeaseAction::Break(_), Some(_), None) => Some(Repeated::Done(LeaseReceipt { lease: None, ..*receipt })),
+            _ => None,
+        }
+    }
+}
+
+/// What an operation comes to that was carried out before.
+enum Repeated {
+    /// Its effect stands, and there is nothing left to do.
+    Done(LeaseReceipt),
+    /// It is carried out once more, on the lease that it left.
+    Again(LeaseAction),
+}
+
+/// To renew or to change a lease twice is the same as once. The others would be refused the second time, or, without an
+/// id, give another one.
+fn is_worth_remembering(action: LeaseAction) -> bool {
+    !matches!(action, LeaseAction::Renew(_) | LeaseAction::Change { .. })
+}
