@@ -1,0 +1,96 @@
+//! What can be set of a proxy.
+
+use std::io;
+use std::time::Duration;
+
+use crate::connect;
+use crate::forward::Forwarding;
+use crate::proxy::{Bounds, Proxy};
+use crate::route::Routes;
+use crate::upstream::{InvalidUpstream, Upstream};
+
+/// What can be set of a [`Proxy`].
+///
+/// ```
+/// use std::time::Duration;
+/// use ifmatch_proxy::{Proxy, Upstream};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let proxy = Proxy::builder()
+///     .route("/", Upstream::parse(&["http://127.0.0.1:8000"])?)?
+///     .answer_timeout(Duration::from_secs(10))
+///     .build()?;
+/// # drop(proxy);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ProxyBuilder {
+    routes: Routes,
+    forwarding: Forwarding,
+    bounds: Bounds,
+    health: Option<(String, Duration)>,
+}
+
+impl ProxyBuilder {
+    /// Sends requests for a host, a path or both to an upstream: `example.com/images/`, `example.com` or `/`. The most
+    /// particular route counts; a path is a route's if it is the same or below.
+    ///
+    /// # Errors
+    /// The host is none.
+    pub fn route(mut self, route: &str, upstream: Upstream) -> Result<Self, InvalidUpstream> {
+        self.routes.add(route, upstream)?;
+        Ok(self)
+    }
+
+    /// Sends the upstream's own name as `Host`. Not set, upstreams see the `Host` that the client sent.
+    #[must_use]
+    pub fn rewrite_host(mut self, rewrite: bool) -> Self {
+        self.forwarding.rewrite_host = rewrite;
+        self
+    }
+
+    /// Keeps the `Forwarded` and `X-Forwarded-…` fields of requests. Not set, they are replaced, since anybody can send
+    /// them: set it if all requests come through another proxy of yours.
+    #[must_use]
+    pub fn trust_forwarded(mut self, trust: bool) -> Self {
+        self.forwarding.trust_forwarded = trust;
+        self
+    }
+
+    /// Sets how long a connection may take to be made. 5 seconds if not set.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.bounds.connect = timeout;
+        self
+    }
+
+    /// Sets how long an upstream may take to begin its answer once it has the whole request, and how long it may pause
+    /// while it sends the answer. 60 seconds if not set.
+    #[must_use]
+    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.bounds.answer = timeout;
+        self
+    }
+
+    /// Asks every server for `path` at this interval, and leaves one alone whose answer is not 2xx: see
+    /// [`Proxy::watch_health`].
+    #[must_use]
+    pub fn health_check(mut self, path: impl Into<String>, interval: Duration) -> Self {
+        self.health = Some((path.into(), interval));
+        self
+    }
+
+    /// The proxy.
+    ///
+    /// # Errors
+    /// An upstream is to be reached over TLS, and the system has no root certificates.
+    pub fn build(self) -> io::Result<Proxy> {
+        let https =
+            |upstream: &Upstream| upstream.servers.iter().any(|server| server.scheme == http::uri::Scheme::HTTPS);
+        let secure = self.routes.upstreams().any(https);
+        let client = connect::client(self.bounds.connect, secure)?;
+        Ok(Proxy::new(client, self.routes, self.forwarding, self.bounds, self.health))
+    }
+}

@@ -1,0 +1,98 @@
+//! Why a request could not be forwarded.
+
+use std::error::Error;
+use std::fmt;
+
+use http::StatusCode;
+use ifmatch_core::problem::Problem;
+
+/// Why a request could not be forwarded, or got no answer.
+///
+/// ```
+/// use ifmatch_proxy::{ProxyError, ProxyErrorKind};
+///
+/// let error = ProxyError::from(ProxyErrorKind::Timeout);
+/// assert_eq!(error.problem().status(), 504);
+/// ```
+#[derive(Debug)]
+pub struct ProxyError {
+    kind: ProxyErrorKind,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// What a failure means for the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProxyErrorKind {
+    /// No upstream is configured for this host and path: 404.
+    NoRoute,
+    /// The request is one that no proxy forwards, such as CONNECT: 501.
+    Unsupported,
+    /// The client stopped sending the body: 400.
+    Interrupted,
+    /// No connection to the upstream: 502. Nothing was sent.
+    Unreachable,
+    /// The upstream closed the connection, or sent what is not HTTP: 502.
+    Broken,
+    /// The upstream did not answer in time: 504.
+    Timeout,
+}
+
+impl ProxyError {
+    pub(crate) fn new(kind: ProxyErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind, source: Some(source.into()) }
+    }
+
+    /// What the failure means.
+    pub fn kind(&self) -> ProxyErrorKind {
+        self.kind
+    }
+
+    /// The answer for the client. What went wrong in detail is for the log, not for the client.
+    pub fn problem(&self) -> Problem {
+        let (status, name) = match self.kind {
+            ProxyErrorKind::NoRoute => (StatusCode::NOT_FOUND, "no-route"),
+            ProxyErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, "not-forwarded"),
+            ProxyErrorKind::Interrupted => (StatusCode::BAD_REQUEST, "content-incomplete"),
+            ProxyErrorKind::Unreachable => (StatusCode::BAD_GATEWAY, "upstream-unreachable"),
+            ProxyErrorKind::Broken => (StatusCode::BAD_GATEWAY, "upstream-broken"),
+            ProxyErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "upstream-timeout"),
+        };
+        Problem::new(status, name).detail(self.kind.to_string())
+    }
+}
+
+impl From<ProxyErrorKind> for ProxyError {
+    fn from(kind: ProxyErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+}
+
+impl fmt::Display for ProxyErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoRoute => "no upstream is configured for this host and path",
+            Self::Unsupported => "a proxy does not forward requests of this kind",
+            Self::Interrupted => "the client stopped sending the body",
+            Self::Unreachable => "the upstream cannot be reached: try again later",
+            Self::Broken => "the upstream closed the connection, or sent what is not HTTP",
+            Self::Timeout => "the upstream did not answer in time",
+        })
+    }
+}
+
+impl fmt::Display for ProxyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for ProxyError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,162 @@
+//! The head of a request on its way to an upstream, and of a response on its way back.
+
+use std::net::SocketAddr;
+
+use http::header::{EXPECT, FORWARDED, HOST, HeaderName, UPGRADE, VIA};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Version};
+
+use crate::hop;
+use crate::upstream::Server;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Whom a request came from, for the upstream to know: a server puts it into the request's extensions.
+///
+/// ```
+/// use ifmatch_proxy::Client;
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(Client { address: ([192, 0, 2, 7], 4711).into(), secure: true });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// The address at the other end of the connection.
+    pub address: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub secure: bool,
+}
+
+/// How heads are changed on the way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Forwarding {
+    /// Sends the upstream's own name as `Host`, instead of what the client sent.
+    pub(crate) rewrite_host: bool,
+    /// Keeps what is said about the client already: another proxy of ours stands in front.
+    pub(crate) trust_forwarded: bool,
+}
+
+impl Forwarding {
+    /// The header fields of a request for a server.
+    pub(crate) fn request(self, head: &Parts, server: &Server) -> HeaderMap {
+        let mut headers = head.headers.clone();
+        let upgrade = wanted_upgrade(head.version, &head.headers);
+        hop::remove(&mut headers);
+        // A server has asked for the content by reading it.
+        headers.remove(EXPECT);
+        let host = head.uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+        let host = host.or_else(|| headers.get(HOST).cloned());
+        self.introduce(&mut headers, head.extensions.get::<Client>(), host.as_ref());
+        let own = || HeaderValue::from_str(server.authority.as_str()).ok();
+        match host.filter(|_| !self.rewrite_host).or_else(own) {
+            Some(host) => drop(headers.insert(HOST, host)),
+            None => drop(headers.remove(HOST)),
+        }
+        headers.append(VIA, via(head.version));
+        if let Some(upgrade) = upgrade {
+            headers.insert(UPGRADE, upgrade);
+            headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
+        }
+        headers
+    }
+
+    /// Says who asks. What a client says about itself is not to be relied on.
+    fn introduce(self, headers: &mut HeaderMap, client: Option<&Client>, host: Option<&HeaderValue>) {
+        if !self.trust_forwarded {
+            for name in [FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO] {
+                headers.remove(name);
+            }
+        }
+        if let Some(client) = client {
+            let address = client.address.ip().to_canonical().to_string();
+            headers.extend(HeaderValue::from_str(&address).map(|address| (X_FORWARDED_FOR, address)));
+            let protocol = HeaderValue::from_static(if client.secure { "https" } else { "http" });
+            headers.entry(X_FORWARDED_PROTO).or_insert(protocol);
+        }
+        if let Some(host) = host {
+            headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
+        }
+    }
+}
+
+/// The header fields of a response for the client. An upgrade keeps the fields that are about it.
+pub(crate) fn response(headers: &mut HeaderMap, version: Version, upgraded: bool) {
+    let upgrade = headers.get(UPGRADE).filter(|_| upgraded).cloned();
+    hop::remove(headers);
+    headers.append(VIA, via(version));
+    if let Some(upgrade) = upgrade {
+        headers.insert(UPGRADE, upgrade);
+        headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+}
+
+/// The protocol that the client wants to change to. Only HTTP/1.1 has upgrades (RFC 9110 §7.8).
+pub(crate) fn wanted_upgrade(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
+    let upgrade = headers.get(UPGRADE)?;
+    if version != Version::HTTP_11 || !hop::options(headers).contains(&UPGRADE) {
+        return None;
+    }
+    // Clear-text HTTP/2 is a matter between two neighbours.
+    (!upgrade.as_bytes().to_ascii_lowercase().starts_with(b"h2c")).then(|| upgrade.clone())
+}
+
+fn via(version: Version) -> HeaderValue {
+    HeaderValue::from_static(match version {
+        Version::HTTP_10 => "1.0 ifmatch",
+        Version::HTTP_2 => "2.0 ifmatch",
+        _ => "1.1 ifmatch",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::Upstream;
+
+    fn forwarded(forwarding: Forwarding, request: http::request::Builder) -> HeaderMap {
+        let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
+        let (mut head, ()) = request.body(()).expect("a request").into_parts();
+        head.extensions.insert(Client { address: ([192, 0, 2, 7], 4711).into(), secure: true });
+        forwarding.request(&head, &upstream.servers[0])
+    }
+
+    fn text<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+        headers.get_all(name).iter().map(|value| value.to_str().expect("text")).collect()
+    }
+
+    #[test]
+    fn the_upstream_learns_who_asks_from_us_alone() {
+        let request = || {
+            let request = Request::get("/").header("host", "example.com").header("forwarded", "for=1.2.3.4");
+            request.header("x-forwarded-for", "1.2.3.4").header("x-forwarded-host", "evil")
+        };
+        let headers = forwarded(Forwarding::default(), request());
+        assert_eq!(text(&headers, "x-forwarded-for"), ["192.0.2.7"]);
+        assert_eq!(text(&headers, "x-forwarded-host"), ["example.com"]);
+        assert_eq!(text(&headers, "x-forwarded-proto"), ["https"]);
+        assert_eq!(text(&headers, "forwarded"), [""; 0]);
+        assert_eq!(text(&headers, "host"), ["example.com"]);
+        assert_eq!(text(&headers, "via"), ["1.1 ifmatch"]);
+
+        let trusting = Forwarding { rewrite_host: true, trust_forwarded: true };
+        let headers = forwarded(trusting, request());
+        assert_eq!(text(&headers, "x-forwarded-for"), ["1.2.3.4", "192.0.2.7"]);
+        assert_eq!(text(&headers, "x-forwarded-host"), ["evil"]);
+        assert_eq!(text(&headers, "host"), ["inner:8000"]);
+    }
+
+    #[test]
+    fn an_upgrade_is_passed_on_only_if_it_is_one() {
+        let request = || Request::get("/").header("upgrade", "websocket");
+        let headers = forwarded(Forwarding::default(), request().header("connection", "keep-alive, Upgrade"));
+        assert_eq!((text(&headers, "upgrade"), text(&headers, "connection")), (vec!["websocket"], vec!["upgrade"]));
+        let headers = forwarded(Forwarding::default(), request());
+        assert_eq!(text(&headers, "upgrade"), [""; 0]);
+        let clear = Request::get("/").header("upgrade", "h2c").header("connection", "upgrade, http2-settings");
+        assert_eq!(text(&forwarded(Forwarding::default(), clear), "upgrade"), [""; 0]);
+    }
+}

@@ -1,0 +1,43 @@
+//! The way back for interim responses: 102 and 103.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode};
+
+use crate::hop;
+
+/// What a server puts into a request's extensions to be told of interim responses (RFC 9110 §15.2): 102 Processing and
+/// 103 Early Hints. Others concern one connection only and end here.
+///
+/// ```
+/// use ifmatch_proxy::Interim;
+///
+/// let interim = Interim::new(|status, headers| println!("{status}: {headers:?}"));
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(interim);
+/// ```
+#[derive(Clone)]
+pub struct Interim(Arc<dyn Fn(StatusCode, HeaderMap) + Send + Sync>);
+
+impl Interim {
+    /// Calls `pass_on` with each interim response, before the final one.
+    pub fn new(pass_on: impl Fn(StatusCode, HeaderMap) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(pass_on))
+    }
+
+    /// Passes on what came from the upstream.
+    pub(crate) fn tell(&self, status: StatusCode, headers: &HeaderMap) {
+        if matches!(status.as_u16(), 102 | 103) {
+            let mut headers = headers.clone();
+            hop::remove(&mut headers);
+            (self.0)(status, headers);
+        }
+    }
+}
+
+impl fmt::Debug for Interim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interim")
+    }
+}

@@ -1,0 +1,36 @@
+//! The reverse proxy's way to its upstreams: a Tower service that forwards requests over HTTP/1.1, plain or over TLS.
+//!
+//! ```
+//! use ifmatch_proxy::{Proxy, Upstream};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let images = Upstream::parse(&["http://10.0.0.7:8080", "http://10.0.0.8:8080"])?;
+//! let proxy = Proxy::builder()
+//!     .route("example.com/images/", images)?
+//!     .route("/", Upstream::parse(&["http://127.0.0.1:8000"])?)?
+//!     .build()?;
+//! # drop(proxy);
+//! # Ok(())
+//! # }
+//! ```
+
+pub use builder::ProxyBuilder;
+pub use error::{ProxyError, ProxyErrorKind};
+pub use forward::Client;
+pub use interim::Interim;
+pub use proxy::{Proxy, ProxyBody};
+pub use upstream::{InvalidUpstream, Upstream};
+
+mod builder;
+mod connect;
+mod error;
+mod forward;
+mod health;
+mod hop;
+mod interim;
+mod proxy;
+mod route;
+mod sent;
+mod upgrade;
+mod upstream;

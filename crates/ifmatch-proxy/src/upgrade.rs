@@ -1,0 +1,42 @@
+//! Connections that stop to be HTTP: websockets, and whatever else two ends agree on.
+
+use std::time::Duration;
+
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::time::timeout;
+
+/// How long neither end may say anything.
+const IDLE: Duration = Duration::from_hours(1);
+/// How long the two ends may take to change over.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+/// Bytes under way in one direction.
+const BUFFER: usize = 16 * 1024;
+
+type Io = TokioIo<Upgraded>;
+
+/// Passes bytes between the two ends until both have ended, or nothing was said for long.
+pub(crate) async fn tunnel(client: OnUpgrade, upstream: OnUpgrade) {
+    let both = timeout(HANDSHAKE, async { tokio::try_join!(client, upstream) });
+    match both.await {
+        Ok(Ok((client, upstream))) => {
+            let (from_client, to_client) = split(TokioIo::new(client));
+            let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
+            tokio::join!(pass(from_client, to_upstream), pass(from_upstream, to_client));
+        }
+        Ok(Err(error)) => tracing::debug!(%error, "an upgrade failed"),
+        Err(_) => tracing::debug!("an upgrade took too long"),
+    }
+}
+
+async fn pass(mut from: ReadHalf<Io>, mut to: WriteHalf<Io>) {
+    let mut buffer = vec![0; BUFFER];
+    while let Ok(Ok(count @ 1..)) = timeout(IDLE, from.read(&mut buffer)).await {
+        if to.write_all(&buffer[..count]).await.is_err() || to.flush().await.is_err() {
+            break;
+        }
+    }
+    // The other end learns that no more comes; it may still have something to say.
+    drop(to.shutdown().await);
+}

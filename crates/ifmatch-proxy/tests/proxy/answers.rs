@@ -1,0 +1,65 @@
+//! What goes there and comes back when all is well.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use ifmatch_proxy::Interim;
+
+use crate::support::{Origin, Step, ask, content, get};
+
+const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: x-own\r\nx-own: 1\r\nx-kept: 2\r\n\r\nhello";
+
+#[tokio::test]
+async fn a_request_is_forwarded_as_it_is_but_for_what_belongs_to_the_connection() {
+    let origin = Origin::start(vec![Step::Send(HELLO)]).await;
+    let request = Request::put("/a%2Fb?x=%20y")
+        .header("host", "example.com")
+        .header("connection", "x-secret")
+        .header("x-secret", "1")
+        .header("expect", "100-continue")
+        .body(Full::new(Bytes::from_static(b"content")))
+        .unwrap();
+    let response = ask(&origin.proxy(), request).await.unwrap();
+    assert_eq!(response.headers()["x-kept"], "2");
+    assert_eq!(response.headers()["via"], "1.1 ifmatch");
+    assert!(!response.headers().contains_key("x-own") && !response.headers().contains_key("connection"));
+    assert_eq!(content(response).await.unwrap(), "hello");
+    let seen = &origin.requests()[0];
+    assert!(seen.starts_with("PUT /a%2Fb?x=%20y HTTP/1.1\r\n"), "{seen}");
+    assert!(seen.ends_with("\r\n\r\ncontent"), "{seen}");
+    assert!(seen.contains("host: example.com\r\n"), "{seen}");
+    assert!(!seen.contains("x-secret") && !seen.contains("expect"), "{seen}");
+}
+
+#[tokio::test]
+async fn interim_responses_are_passed_on() {
+    const HINTS: &str = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n\
+                         HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    let origin = Origin::start(vec![Step::Send(HINTS)]).await;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut request = get("/");
+    request.extensions_mut().insert(Interim::new({
+        let told = Arc::clone(&told);
+        move |status, headers| told.lock().unwrap().push((status, headers.get("link").cloned()))
+    }));
+    let response = ask(&origin.proxy(), request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let told = told.lock().unwrap();
+    let [(status, link)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((status.as_u16(), link.as_ref().unwrap().to_str().unwrap()), (103, "</a.css>"));
+}
+
+#[tokio::test]
+async fn trailers_are_passed_on() {
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n\
+                           5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n";
+    let origin = Origin::start(vec![Step::Send(CHUNKED)]).await;
+    let mut request = get("/");
+    request.headers_mut().insert("te", "trailers".parse().unwrap());
+    let response = ask(&origin.proxy(), request).await.unwrap();
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+    assert_eq!(body.trailers().unwrap()["x-sum"], "7");
+    assert!(origin.requests()[0].contains("te: trailers\r\n"));
+}

@@ -1,0 +1,116 @@
+//! An upstream that follows a script, byte by byte, and a proxy before it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use ifmatch_proxy::{Proxy, ProxyBody, ProxyBuilder, ProxyError, Upstream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt;
+
+/// An upstream that answers each request with the next text of its script; after the last one it closes.
+pub(crate) struct Origin {
+    pub(crate) address: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+/// What the upstream does with one request.
+#[derive(Clone, Copy)]
+pub(crate) enum Step {
+    /// Sends this text, and waits for the next request.
+    Send(&'static str),
+    /// Sends this text, and closes the connection.
+    Close(&'static str),
+    /// Says nothing.
+    Wait,
+}
+
+impl Origin {
+    pub(crate) async fn start(script: Vec<Step>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let script = Arc::new(Mutex::new(script.into_iter()));
+        let seen = Arc::clone(&requests);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(converse(stream, Arc::clone(&script), Arc::clone(&seen)));
+            }
+        });
+        Self { address, requests }
+    }
+
+    /// The heads and contents that came so far.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    pub(crate) fn upstream(&self) -> Upstream {
+        Upstream::parse(&[format!("http://{}", self.address)]).unwrap()
+    }
+
+    pub(crate) fn proxy(&self) -> Proxy {
+        self.builder().build().unwrap()
+    }
+
+    pub(crate) fn builder(&self) -> ProxyBuilder {
+        Proxy::builder().route("/", self.upstream()).unwrap()
+    }
+}
+
+async fn converse(mut stream: TcpStream, script: Arc<Mutex<std::vec::IntoIter<Step>>>, seen: Arc<Mutex<Vec<String>>>) {
+    while let Some(request) = read_request(&mut stream).await {
+        seen.lock().unwrap().push(request);
+        let step = script.lock().unwrap().next();
+        match step {
+            Some(Step::Send(text)) => stream.write_all(text.as_bytes()).await.unwrap(),
+            Some(Step::Close(text)) => return stream.write_all(text.as_bytes()).await.unwrap(),
+            Some(Step::Wait) => tokio::time::sleep(Duration::from_hours(1)).await,
+            None => return,
+        }
+    }
+}
+
+/// A head and, if it has a length, its content.
+async fn read_request(stream: &mut TcpStream) -> Option<String> {
+    let mut text = Vec::new();
+    loop {
+        let mut byte = [0];
+        if stream.read(&mut byte).await.unwrap_or(0) == 0 {
+            return None;
+        }
+        text.push(byte[0]);
+        if text.ends_with(b"\r\n\r\n") {
+            break;
+        }
+    }
+    let head = String::from_utf8(text.clone()).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content).await.ok()?;
+    text.extend(content);
+    Some(String::from_utf8(text).unwrap())
+}
+
+pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {
+    Request::get(path).header("host", "example.com").body(Full::default()).unwrap()
+}
+
+pub(crate) async fn ask(proxy: &Proxy, request: Request<Full<Bytes>>) -> Result<Response<ProxyBody>, ProxyError> {
+    proxy.clone().oneshot(request).await
+}
+
+pub(crate) async fn refused(proxy: &Proxy, request: Request<Full<Bytes>>) -> ProxyError {
+    ask(proxy, request).await.err().expect("an error")
+}
+
+/// The content of an answer, or the error that it ends with.
+pub(crate) async fn content(response: Response<ProxyBody>) -> Result<String, String> {
+    let body = response.into_body().collect().await.map_err(|error| error.to_string())?;
+    Ok(String::from_utf8(body.to_bytes().to_vec()).unwrap())
+}

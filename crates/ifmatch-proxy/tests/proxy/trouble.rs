@@ -1,0 +1,121 @@
+//! Upstreams that cannot be reached, are slow, close early or send what is not HTTP.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use ifmatch_proxy::{Proxy, ProxyErrorKind, Upstream};
+
+use crate::support::{Origin, Step, ask, content, get, refused};
+
+const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+/// An address that nobody listens at.
+async fn nobody() -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+fn post() -> Request<Full<Bytes>> {
+    Request::post("/").body(Full::from("order")).unwrap()
+}
+
+#[tokio::test]
+async fn the_next_server_is_asked_when_one_cannot_be_reached() {
+    let origin = Origin::start(vec![Step::Send(EMPTY); 4]).await;
+    let upstream = Upstream::parse(&[nobody().await, format!("http://{}", origin.address)]).unwrap();
+    let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+    for _ in 0..4 {
+        ask(&proxy, get("/")).await.unwrap();
+    }
+    let alone = Proxy::builder().route("/", Upstream::parse(&[nobody().await]).unwrap()).unwrap().build().unwrap();
+    let error = refused(&alone, get("/")).await;
+    assert_eq!((error.kind(), error.problem().status().as_u16()), (ProxyErrorKind::Unreachable, 502));
+}
+
+#[tokio::test]
+async fn a_read_is_repeated_once_and_an_order_never() {
+    let origin = Origin::start(vec![Step::Close(""), Step::Send(EMPTY), Step::Close("")]).await;
+    let proxy = origin.proxy();
+    ask(&proxy, get("/")).await.unwrap();
+    assert_eq!(origin.requests().len(), 2);
+    assert_eq!(refused(&proxy, post()).await.kind(), ProxyErrorKind::Broken);
+    assert_eq!(origin.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_early_ends_in_an_error() {
+    for cut in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    ] {
+        let origin = Origin::start(vec![Step::Close(cut)]).await;
+        let response = ask(&origin.proxy(), get("/")).await.unwrap();
+        assert!(content(response).await.is_err(), "{cut}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_refused() {
+    for wrong in [
+        "hello\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
+        "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nbroken header: 1\r\n\r\n",
+    ] {
+        let origin = Origin::start(vec![Step::Close(wrong)]).await;
+        let error = refused(&origin.proxy(), post()).await;
+        assert_eq!(error.kind(), ProxyErrorKind::Broken, "{wrong}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn headers_without_end_are_refused() {
+    let endless = format!("HTTP/1.1 200 OK\r\n{}", "x-filler: 0123456789\r\n".repeat(1 << 16));
+    let origin = Origin::start(vec![Step::Close(endless.leak())]).await;
+    assert_eq!(refused(&origin.proxy(), post()).await.kind(), ProxyErrorKind::Broken);
+}
+
+#[tokio::test]
+async fn a_silent_upstream_is_given_up() {
+    let origin = Origin::start(vec![Step::Wait]).await;
+    let proxy = origin.builder().answer_timeout(Duration::from_millis(50)).build().unwrap();
+    let error = refused(&proxy, get("/")).await;
+    assert_eq!((error.kind(), error.problem().status().as_u16()), (ProxyErrorKind::Timeout, 504));
+    let origin = Origin::start(vec![Step::Send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhel")]).await;
+    let proxy = origin.builder().answer_timeout(Duration::from_millis(50)).build().unwrap();
+    let response = ask(&proxy, get("/")).await.unwrap();
+    assert!(content(response).await.is_err());
+}
+
+#[tokio::test]
+async fn requests_that_no_proxy_forwards_are_refused() {
+    let origin = Origin::start(vec![]).await;
+    let tunnel = Request::connect("example.com:443").body(Full::default()).unwrap();
+    assert_eq!(refused(&origin.proxy(), tunnel).await.kind(), ProxyErrorKind::Unsupported);
+    let server = Request::options("*").body(Full::default()).unwrap();
+    assert_eq!(refused(&origin.proxy(), server).await.kind(), ProxyErrorKind::Unsupported);
+    let images = Proxy::builder().route("/images", origin.upstream()).unwrap().build().unwrap();
+    assert_eq!(refused(&images, get("/other")).await.kind(), ProxyErrorKind::NoRoute);
+    assert_eq!(origin.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_sick_server_is_left_alone() {
+    const SICK: &str = "HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n";
+    let sick = Origin::start(vec![Step::Send(SICK); 100]).await;
+    let well = Origin::start(vec![Step::Send(EMPTY); 100]).await;
+    let addresses = [format!("http://{}", sick.address), format!("http://{}", well.address)];
+    let builder = Proxy::builder().route("/", Upstream::parse(&addresses).unwrap()).unwrap();
+    let proxy = builder.health_check("/health", Duration::from_secs(1)).build().unwrap();
+    let checks = tokio::spawn(proxy.clone().watch_health());
+    while well.requests().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for _ in 0..10 {
+        let response = ask(&proxy, get("/")).await.unwrap();
+        assert!(response.status().is_success());
+    }
+    checks.abort();
+}
