@@ -4,6 +4,7 @@
 //! folder, or one that keeps them as objects of S3, Azure Blob Storage, Google Cloud Storage or a file system
 //! (feature `objects`). [`AnyStore`] is for programs that choose theirs at run time.
 
+pub mod accounts;
 pub mod body;
 mod dialect;
 #[cfg(feature = "embedded")]
