@@ -7,12 +7,13 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, Method, header};
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{
-    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome, Refusal, Write,
+    Authority, Begin, Command, Commit, Content, Doubt, Grant, LeaseOperation, Observation, Observed, Outcome, Refusal,
+    Write,
 };
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::encoding::DecodeErrorKind;
-use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseUse};
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_core::record::{Record, RequestId, State, Variant};
 
@@ -408,7 +409,26 @@ fn the_encoding_does_not_change_by_accident() {
     let create = condition(header::IF_NONE_MATCH, "*");
     let request = Some(RequestId::of(&[b"request"]));
     let record = written(&Record::absent(), Write { request, ..put(&create, b"body") }, at(0.0));
-    let (record, _) = grant(&record, at(1.0));
-    let stored = include_str!("data/record-v1.hex").trim();
-    assert_eq!(hex::encode(record.encode()), stored);
+    let none = Preconditions::default();
+    let id = "936da01f-9abd-4d9d-80c7-02af85c822a8".parse().unwrap();
+    let operation = |action| LeaseOperation {
+        action,
+        preconditions: &none,
+        observed: None,
+        authority: Authority::Register,
+        request: Some(RequestId::of(&[b"lease"])),
+        nonce: 9,
+    };
+    let acquire = operation(LeaseAction::Acquire { id, duration: LeaseDuration::Seconds(60) });
+    let record = record.apply(&Command::Lease(acquire), at(0.5)).next.unwrap();
+    let lease = LeaseUse::Write(Some(id));
+    let granted = record.apply(&Command::Begin(Begin { lease, ..begin(&none) }), at(1.0)).next.unwrap();
+    let broken = operation(LeaseAction::Break(None));
+    let broken = granted.apply(&Command::Lease(broken), at(2.0)).next.unwrap();
+    let stored: Vec<_> = include_str!("data/record-v1.hex").lines().collect();
+    for (record, stored) in [granted, broken].iter().zip(&stored) {
+        assert_eq!(hex::encode(record.encode()), *stored);
+        assert_eq!(Record::decode(&hex::decode(stored).unwrap()).as_ref(), Ok(record));
+    }
+    assert_eq!(stored.len(), 2);
 }

@@ -4,6 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseId;
 use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
 use ifmatch_core::range::multipart::Multipart;
 use ifmatch_core::range::{Limits, Selection};
@@ -66,6 +67,18 @@ pub(crate) fn digest_header(data: &[u8]) {
         let mut again = HeaderMap::new();
         again.insert(name.clone(), hash.repr_digest().expect("a SHA-256 hash"));
         assert_eq!(ContentHash::from_headers(&again, name), Ok(Some(hash)));
+    }
+}
+
+/// A lease id: what is read can be written and read again, in every format and in capitals, and is the same id.
+pub(crate) fn lease_id(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(id) = text.parse::<LeaseId>() else { return };
+    let hyphens = id.to_string();
+    assert_eq!(hyphens.len(), 36);
+    for written in [hyphens.replace('-', ""), format!("{{{hyphens}}}"), format!("({hyphens})"), hyphens] {
+        assert_eq!(written.parse(), Ok(id));
+        assert_eq!(written.to_uppercase().parse(), Ok(id));
     }
 }
 

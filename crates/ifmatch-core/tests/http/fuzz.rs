@@ -28,6 +28,11 @@ fn digest_header() {
 }
 
 #[test]
+fn lease_id() {
+    run("lease_id", fuzz_bodies::lease_id);
+}
+
+#[test]
 fn record_decode() {
     run("record_decode", fuzz_bodies::record_decode);
 }

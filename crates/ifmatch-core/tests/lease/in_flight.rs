@@ -1,0 +1,182 @@
+//! Leases and writes in flight: nobody comes to hold a lease while somebody else's write may still take effect.
+
+use std::time::Duration;
+
+use ifmatch_core::command::{Authority, Command, Doubt, LeaseOperation, Observation, Observed, Refusal};
+use ifmatch_core::lease::{LeaseAction, LeaseFailure, LeaseUse};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::Variant;
+
+use crate::world::{TTL, World, code, hashed, id};
+
+const ID_MISMATCH: &str = "LeaseIdMismatchWithLeaseOperation";
+
+fn holder() -> LeaseUse {
+    LeaseUse::Write(Some(id("A")))
+}
+
+/// What a probe saw just now.
+fn seen(world: &World) -> Observed {
+    let observation = Observation::Present { variant: Variant::only(), tag: None, last_modified: None };
+    let snapshot = world.record.snapshot(world.now).unwrap();
+    Observed { snapshot, observation, authority: Authority::Register }
+}
+
+fn acquire_after_probe(world: &mut World, holder: &str) -> Result<(), Refusal> {
+    let duration = ifmatch_core::lease::LeaseDuration::Seconds(30);
+    let operation = LeaseOperation {
+        action: LeaseAction::Acquire { id: id(holder), duration },
+        preconditions: &Preconditions::default(),
+        observed: Some(seen(world)),
+        authority: Authority::Register,
+        request: None,
+        nonce: 1,
+    };
+    world.apply(&Command::Lease(operation)).map(|_| ())
+}
+
+#[test]
+fn a_permit_under_a_lease_ends_with_it() {
+    let mut fixed = World::in_state("Leased(A)");
+    assert_eq!(fixed.begin(holder()).unwrap().deadline, fixed.now.saturating_add(Duration::from_secs(29)));
+    let mut breaking = World::in_state("Breaking(A)");
+    assert_eq!(breaking.begin(holder()).unwrap().deadline, breaking.now.saturating_add(Duration::from_secs(19)));
+    for (state, lease) in [("Infinite(A)", holder()), ("Expired(A)", LeaseUse::Write(None))] {
+        let mut world = World::in_state(state);
+        assert_eq!(world.begin(lease).unwrap().deadline, world.now.saturating_add(TTL), "{state}");
+    }
+}
+
+#[test]
+fn a_lease_comes_to_lock_only_when_no_write_is_in_flight() {
+    for (state, action) in
+        [("Available", "acquire"), ("Broken(A)", "acquire"), ("Expired(A)", "acquire"), ("Expired(A)", "renew")]
+    {
+        let mut world = World::in_state(state);
+        let grant = world.begin(LeaseUse::Write(None)).unwrap();
+        let attempt = |world: &mut World| match action {
+            "renew" => world.lease(LeaseAction::Renew(id("A"))).map(|_| ()),
+            _ => world.acquire("B", 30).map(|_| ()),
+        };
+        assert_eq!(attempt(&mut world), Err(Refusal::InFlight { deadline: grant.deadline }), "{action} in {state}");
+        // Had it no effect, the lease is what it was.
+        let mut aborted = world.clone();
+        aborted.apply(&Command::Abort(grant.token)).unwrap();
+        assert_eq!(attempt(&mut aborted), Ok(()), "{action} in {state}");
+        // After a write, what is over cannot be renewed.
+        world.commit(grant.token, hashed()).unwrap();
+        match action {
+            "renew" => assert_eq!(code(&attempt(&mut world).unwrap_err()), ID_MISMATCH),
+            _ => assert_eq!(attempt(&mut world), Ok(()), "{action} in {state}"),
+        }
+    }
+}
+
+/// Nobody knows whether the other one's write took effect: whoever renewed would believe that nothing happened.
+#[test]
+fn what_is_over_cannot_be_renewed_after_a_write_in_doubt() {
+    let written_by_others = || {
+        let mut world = World::in_state("Expired(A)");
+        let grant = world.begin(LeaseUse::Write(None)).unwrap();
+        (world, grant)
+    };
+    let renewed = |mut world: World| code(&world.lease(LeaseAction::Renew(id("A"))).unwrap_err());
+    let (mut overdue, _) = written_by_others();
+    overdue.pass(TTL.as_secs_f64());
+    assert_eq!(renewed(overdue.clone()), ID_MISMATCH);
+    assert_eq!(overdue.record.check_lease(holder(), overdue.now), Err(LeaseFailure::NotPresent));
+    // Neither a read nor another begin makes one forget it.
+    let mut read = overdue.clone();
+    read.apply(&Command::Observe(seen(&read))).unwrap();
+    assert_eq!(renewed(read), ID_MISMATCH);
+    let again = overdue.begin(LeaseUse::Write(None)).unwrap();
+    overdue.apply(&Command::Abort(again.token)).unwrap();
+    assert_eq!(renewed(overdue), ID_MISMATCH);
+    for grace in [0, 5] {
+        let (mut doubted, grant) = written_by_others();
+        doubted.apply(&Command::Doubt(Doubt { token: grant.token, grace: Duration::from_secs(grace) })).unwrap();
+        doubted.pass(5.0);
+        assert_eq!(renewed(doubted), ID_MISMATCH, "a grace of {grace} s");
+    }
+}
+
+#[test]
+fn a_holders_write_in_doubt_leaves_a_lease_that_still_locks() {
+    let mut world = World::in_state("Infinite(A)");
+    let grant = world.begin(holder()).unwrap();
+    world.apply(&Command::Doubt(Doubt { token: grant.token, grace: Duration::ZERO })).unwrap();
+    assert_eq!(world.state(), "Leased(A)");
+    world.begin(holder()).unwrap();
+    world.pass(TTL.as_secs_f64());
+    assert_eq!(world.state(), "Leased(A)");
+    world.lease(LeaseAction::Renew(id("A"))).unwrap();
+}
+
+/// The holder's write hangs, its lease ends, a thief takes it: what the holder's write was is not in the record.
+#[test]
+fn a_late_commit_is_refused_once_a_lease_was_acquired() {
+    let mut world = World::in_state("Leased(A)");
+    let grant = world.begin(holder()).unwrap();
+    world.pass(28.9);
+    assert_eq!(code(&world.acquire("B", 30).unwrap_err()), "LeaseAlreadyPresent");
+    world.pass(0.1);
+    assert_eq!(world.acquire("B", 30), Err(Refusal::ProbeFirst), "nobody knows what is there");
+    acquire_after_probe(&mut world, "B").unwrap();
+    assert_eq!(world.commit(grant.token, hashed()), Err(Refusal::Stale));
+    assert_eq!(world.state(), "Leased(B)");
+}
+
+#[test]
+fn a_late_commit_that_nobody_overtook_counts_and_ends_the_lease() {
+    let mut world = World::in_state("Leased(A)");
+    let grant = world.begin(holder()).unwrap();
+    world.pass(29.0);
+    world.commit(grant.token, hashed()).unwrap();
+    assert_eq!(world.state(), "Available");
+    assert!(world.record.settled(world.now).is_some());
+}
+
+#[test]
+fn who_lost_the_lease_in_the_middle_of_a_write_holds_up_the_next_one() {
+    for action in [LeaseAction::Release(id("A")), LeaseAction::Break(ifmatch_core::lease::BreakPeriod::from_seconds(0))]
+    {
+        let mut world = World::in_state("Leased(A)");
+        let grant = world.begin(holder()).unwrap();
+        world.lease(action).unwrap();
+        let wait = Refusal::InFlight { deadline: grant.deadline };
+        assert_eq!(world.acquire("B", 30), Err(wait.clone()), "{action:?}");
+        assert_eq!(world.begin(LeaseUse::Write(None)), Err(wait), "{action:?}");
+        world.commit(grant.token, hashed()).unwrap();
+        world.acquire("B", 30).unwrap();
+    }
+}
+
+#[test]
+fn the_holder_renews_in_the_middle_of_its_write() {
+    let mut world = World::in_state("Leased(A)");
+    let grant = world.begin(holder()).unwrap();
+    world.pass(20.0);
+    world.lease(LeaseAction::Renew(id("A"))).unwrap();
+    world.lease(LeaseAction::Change { id: id("A"), proposed: id("B") }).unwrap();
+    assert_eq!(world.record.permit(world.now).unwrap().deadline, grant.deadline, "the permit is what it was");
+    world.commit(grant.token, hashed()).unwrap();
+    assert_eq!(world.state(), "Leased(B)");
+}
+
+#[test]
+fn who_has_no_lease_is_told_so_at_once() {
+    let mut world = World::in_state("Leased(A)");
+    let grant = world.begin(holder()).unwrap();
+    assert_eq!(world.begin(LeaseUse::Write(None)), Err(Refusal::Lease(LeaseFailure::IdMissing)));
+    assert_eq!(world.begin(LeaseUse::Write(Some(id("B")))), Err(Refusal::Lease(LeaseFailure::IdMismatch)));
+    assert_eq!(world.begin(holder()), Err(Refusal::InFlight { deadline: grant.deadline }));
+}
+
+#[test]
+fn a_read_that_began_before_a_lease_operation_is_recorded_after_another_look_only() {
+    let mut world = World::in_state("Leased(A)");
+    let read = seen(&world);
+    world.lease(LeaseAction::Renew(id("A"))).unwrap();
+    assert_eq!(world.apply(&Command::Observe(read)), Err(Refusal::Stale));
+    assert!(world.record.settled(world.now).is_some(), "what was known stays known");
+}

@@ -1,0 +1,169 @@
+//! Retries: a client that did not hear the answer asks again, and hears no false refusal; nor that it holds what it
+//! does not.
+
+use ifmatch_core::command::{Command, Content, Outcome, Write};
+use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseReceipt, LeaseUse};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, RequestId};
+
+use crate::world::{World, code, hashed, id};
+
+fn acquire(holder: &str) -> LeaseAction {
+    LeaseAction::Acquire { id: id(holder), duration: LeaseDuration::Seconds(30) }
+}
+
+fn holder(receipt: &LeaseReceipt) -> ifmatch_core::lease::LeaseId {
+    receipt.lease.unwrap().id()
+}
+
+/// The shell draws another id at random for the retry: R, then S.
+#[test]
+fn a_repeated_acquisition_without_an_id_gets_the_first_id() {
+    let mut world = World::new();
+    let first = world.lease_by(acquire("R"), Some("request")).unwrap();
+    world.pass(10.0);
+    let again = world.lease_by(acquire("S"), Some("request")).unwrap();
+    assert_eq!((holder(&again), again.lease.unwrap().token()), (id("R"), first.lease.unwrap().token()));
+    assert_eq!(again.seconds_left(), Some(30), "the client counts from its last attempt");
+    let other = world.lease_by(acquire("S"), Some("another request"));
+    assert_eq!(code(&other.unwrap_err()), "LeaseAlreadyPresent");
+    assert_eq!(code(&world.lease_by(acquire("S"), None).unwrap_err()), "LeaseAlreadyPresent");
+}
+
+#[test]
+fn a_repeated_acquisition_of_what_expired_meanwhile_is_a_new_one() {
+    let mut world = World::new();
+    let first = world.lease_by(acquire("R"), Some("request")).unwrap();
+    world.pass(31.0);
+    let again = world.lease_by(acquire("S"), Some("request")).unwrap();
+    assert_eq!(again.seconds_left(), Some(30));
+    assert_eq!(world.record.lease_state(world.now).name(), "leased");
+    assert!(again.lease.unwrap().token() > first.lease.unwrap().token());
+}
+
+#[test]
+fn a_repeated_acquisition_of_what_others_have_is_refused() {
+    let mut world = World::new();
+    world.lease_by(acquire("A"), Some("request")).unwrap();
+    world.pass(31.0);
+    world.acquire("B", 30).unwrap();
+    assert_eq!(code(&world.lease_by(acquire("A"), Some("request")).unwrap_err()), "LeaseAlreadyPresent");
+    assert_eq!(world.state(), "Leased(B)");
+}
+
+#[test]
+fn a_repeated_acquisition_of_what_was_broken_is_told_so() {
+    let mut world = World::new();
+    world.lease_by(acquire("A"), Some("request")).unwrap();
+    world.lease(LeaseAction::Break(BreakPeriod::from_seconds(20))).unwrap();
+    let refusal = world.lease_by(acquire("A"), Some("request")).unwrap_err();
+    assert_eq!(code(&refusal), "LeaseIsBreakingAndCannotBeAcquired");
+}
+
+/// A client that names all its requests alike must not believe that it renewed what it did not.
+#[test]
+fn a_renewal_under_an_old_name_begins_the_time_anew() {
+    let mut world = World::new();
+    world.lease_by(acquire("A"), Some("acquire")).unwrap();
+    for _ in 0..4 {
+        world.pass(20.0);
+        let renewed = world.lease_by(LeaseAction::Renew(id("A")), Some("renew")).unwrap();
+        assert_eq!(renewed.seconds_left(), Some(30));
+        assert_eq!(world.record.lease().unwrap().remaining(world.now), Some(30));
+    }
+    world.pass(20.0);
+    world.lease_by(acquire("A"), Some("acquire")).unwrap();
+    assert_eq!(world.record.lease().unwrap().remaining(world.now), Some(30), "so does an acquisition");
+}
+
+#[test]
+fn a_repeated_release_is_done() {
+    let mut world = World::in_state("Leased(A)");
+    let release = LeaseAction::Release(id("A"));
+    world.lease_by(release, Some("request")).unwrap();
+    assert_eq!(world.lease_by(release, Some("request")).unwrap().lease, None);
+    assert_eq!(code(&world.lease_by(release, Some("other")).unwrap_err()), "LeaseIdMismatchWithLeaseOperation");
+    // Others have it since: it is not theirs that was given back.
+    world.acquire("B", 30).unwrap();
+    assert_eq!(world.lease_by(release, Some("request")).unwrap().lease, None);
+    assert_eq!(world.state(), "Leased(B)");
+    // The same id has it again, and gives it back again.
+    world.lease(LeaseAction::Release(id("B"))).unwrap();
+    world.acquire("A", 30).unwrap();
+    world.lease_by(release, Some("request")).unwrap();
+    assert_eq!(world.state(), "Available");
+}
+
+#[test]
+fn a_repeated_change_is_done() {
+    let mut world = World::in_state("Leased(A)");
+    let change = LeaseAction::Change { id: id("A"), proposed: id("B") };
+    world.lease_by(change, Some("request")).unwrap();
+    assert_eq!(holder(&world.lease_by(change, Some("request")).unwrap()), id("B"));
+    world.lease(LeaseAction::Change { id: id("B"), proposed: id("C") }).unwrap();
+    let refusal = world.lease_by(change, Some("request")).unwrap_err();
+    assert_eq!(code(&refusal), "LeaseIdMismatchWithLeaseOperation", "it has changed since");
+    assert_eq!(world.state(), "Leased(C)");
+}
+
+#[test]
+fn a_repeated_break_is_done_and_lengthens_nothing() {
+    let mut world = World::in_state("Infinite(A)");
+    let action = LeaseAction::Break(BreakPeriod::from_seconds(20));
+    world.lease_by(action, Some("request")).unwrap();
+    world.pass(15.0);
+    assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(5));
+    world.pass(5.0);
+    world.write(LeaseUse::Write(None)).unwrap();
+    assert_eq!(world.state(), "Available");
+    assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(0));
+    assert_eq!(code(&world.lease_by(action, Some("other")).unwrap_err()), "LeaseNotPresentWithLeaseOperation");
+    // A lease that was acquired since is another one: an old name does not protect it.
+    world.acquire("B", 30).unwrap();
+    assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(20));
+    assert_eq!(world.state(), "Breaking(B)");
+}
+
+/// The few places of the memory are for answers that a retry could not get otherwise.
+#[test]
+fn renewals_leave_the_memory_to_others() {
+    let mut world = World::in_state("Leased(A)");
+    let request = Some(RequestId::of(&[b"write"]));
+    let put = |world: &mut World| {
+        let write = Write {
+            method: &http::Method::PUT,
+            preconditions: &Preconditions::default(),
+            lease: LeaseUse::Write(Some(id("A"))),
+            content: hashed(),
+            based_on: None,
+            request,
+            nonce: 1,
+        };
+        world.apply(&Command::Write(write)).unwrap()
+    };
+    assert!(matches!(put(&mut world), Outcome::Written(_)));
+    for number in 0..=Record::MAX_REPLIES {
+        world.lease_by(LeaseAction::Renew(id("A")), Some(&number.to_string())).unwrap();
+    }
+    assert!(matches!(put(&mut world), Outcome::Replayed(_)));
+    for number in 0..=Record::MAX_REPLIES {
+        world.lease_by(acquire("A"), Some(&number.to_string())).unwrap();
+    }
+    assert!(matches!(put(&mut world), Outcome::Written(_)), "the oldest made room");
+}
+
+#[test]
+fn the_name_of_a_write_is_none_of_a_lease_operation() {
+    let mut world = World::new();
+    world.lease_by(acquire("A"), Some("request")).unwrap();
+    let write = Write {
+        method: &http::Method::PUT,
+        preconditions: &Preconditions::default(),
+        lease: LeaseUse::Write(None),
+        content: Content::Absent,
+        based_on: None,
+        request: Some(RequestId::of(&[b"request"])),
+        nonce: 1,
+    };
+    assert!(world.apply(&Command::Write(write)).is_err(), "it is no answer to a write");
+}

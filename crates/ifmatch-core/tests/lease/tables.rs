@@ -1,0 +1,164 @@
+//! Azure's two tables, cell by cell, on records that real commands have brought into each state.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use ifmatch_core::command::{Content, Outcome};
+use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseUse};
+
+use crate::table::each_row;
+use crate::world::{World, code, hashed, id};
+
+#[test]
+fn every_operation_in_every_state() {
+    let cells = RefCell::new(BTreeSet::new());
+    each_row("lease-operations.txt", 4, |row| {
+        let [state, operation, expected, left] = &row.columns[..] else { unreachable!() };
+        let mut world = World::in_state(state);
+        cells.borrow_mut().insert((state.clone(), operation.clone()));
+        let before = world.record.clone();
+        let validators = |world: &World| {
+            let version = world.record.settled(world.now).unwrap();
+            (version.generation(), version.tags().to_vec(), version.last_modified(), version.payload().clone())
+        };
+        match world.lease(action(operation)) {
+            Ok(receipt) => {
+                assert_eq!(&world.state(), expected, "{}", row.place);
+                let seconds = receipt.seconds_left().map_or("endless".to_owned(), |seconds| seconds.to_string());
+                assert_eq!(&seconds, left, "{}", row.place);
+                assert_eq!(receipt.lease.as_ref(), world.record.lease(), "{}", row.place);
+                let unchanged = World { record: before, ..world.clone() };
+                assert_eq!(validators(&world), validators(&unchanged), "{}", row.place);
+            }
+            Err(refusal) => assert_eq!((code(&refusal), left.as_str()), (expected.as_str(), "-"), "{}", row.place),
+        }
+    });
+    let cells = cells.into_inner();
+    for state in ["Available", "Leased(A)", "Breaking(A)", "Broken(A)", "Expired(A)"] {
+        for operation in OPERATIONS {
+            assert!(cells.contains(&(state.to_owned(), operation.to_owned())), "no row for {operation} in {state}");
+        }
+    }
+}
+
+const OPERATIONS: [&str; 13] = [
+    "acquire -",
+    "acquire B",
+    "acquire A",
+    "renew A",
+    "renew B",
+    "change A to B",
+    "change B to A",
+    "change B to C",
+    "release A",
+    "release B",
+    "break in 0",
+    "break in 10",
+    "break",
+];
+
+fn action(text: &str) -> LeaseAction {
+    let words: Vec<_> = text.split(' ').collect();
+    let duration = |seconds: &str| LeaseDuration::from_seconds(seconds.parse().unwrap()).unwrap();
+    match words[..] {
+        ["acquire", "-"] => LeaseAction::Acquire { id: id("R"), duration: duration("30") },
+        ["acquire", holder] => LeaseAction::Acquire { id: id(holder), duration: duration("30") },
+        ["acquire", holder, "for", seconds] => LeaseAction::Acquire { id: id(holder), duration: duration(seconds) },
+        ["renew", holder] => LeaseAction::Renew(id(holder)),
+        ["change", from, "to", to] => LeaseAction::Change { id: id(from), proposed: id(to) },
+        ["release", holder] => LeaseAction::Release(id(holder)),
+        ["break"] => LeaseAction::Break(None),
+        ["break", "in", seconds] => LeaseAction::Break(BreakPeriod::from_seconds(seconds.parse().unwrap())),
+        _ => panic!("no such operation: {text}"),
+    }
+}
+
+#[test]
+fn every_use_in_every_state() {
+    let cells = RefCell::new(BTreeSet::new());
+    each_row("lease-uses.txt", 3, |row| {
+        let [state, text, expected] = &row.columns[..] else { unreachable!() };
+        cells.borrow_mut().insert((state.clone(), text.clone()));
+        let (kind, given) = text.split_once(' ').unwrap();
+        let given = (given != "-").then(|| id(given));
+        let one_step = World::in_state(state);
+        // A write and a deletion each in one step, and with a permit.
+        let ends = match kind {
+            "read" => vec![
+                one_step
+                    .record
+                    .check_lease(LeaseUse::Read(given), one_step.now)
+                    .map_or_else(|failure| failure.blob_code().to_owned(), |()| one_step.state()),
+            ],
+            "write" => vec![
+                end(one_step, |world| world.write(LeaseUse::Write(given)).map(|_| ())),
+                end(World::in_state(state), |world| {
+                    let grant = world.begin(LeaseUse::Write(given))?;
+                    world.commit(grant.token, hashed()).map(|_| ())
+                }),
+            ],
+            "delete" => vec![
+                end(one_step, |world| world.delete(LeaseUse::Write(given)).map(|_| ())),
+                end(World::in_state(state), |world| {
+                    let grant = world.begin(LeaseUse::Write(given))?;
+                    world.commit(grant.token, Content::Absent).map(|_| ())
+                }),
+            ],
+            _ => panic!("no such use: {text}"),
+        };
+        assert!(ends.iter().all(|end| end == expected), "{ends:?}: {}", row.place);
+    });
+    let cells = cells.into_inner();
+    for state in ["Available", "Leased(A)", "Breaking(A)", "Broken(A)", "Expired(A)"] {
+        for kind in ["write", "delete", "read"] {
+            for id in ["A", "B", "-"] {
+                assert!(
+                    cells.contains(&(state.to_owned(), format!("{kind} {id}"))),
+                    "no row for {kind} {id} in {state}"
+                );
+            }
+        }
+    }
+}
+
+/// The state after a use, or the code of its refusal.
+fn end(mut world: World, r#use: impl Fn(&mut World) -> Result<(), ifmatch_core::command::Refusal>) -> String {
+    r#use(&mut world).map_or_else(|refusal| code(&refusal).to_owned(), |()| world.state())
+}
+
+/// Header fields and the like change without the lease's protection, and leave one that is over as it is.
+#[test]
+fn a_change_that_the_lease_does_not_protect_keeps_the_lease() {
+    for state in ["Available", "Leased(A)", "Breaking(A)", "Broken(A)", "Expired(A)"] {
+        let mut world = World::in_state(state);
+        assert!(matches!(world.write(LeaseUse::Read(None)), Ok(Outcome::Written(_))));
+        assert_eq!(world.state(), state);
+    }
+    let mut expired = World::in_state("Expired(A)");
+    expired.write(LeaseUse::Read(None)).unwrap();
+    assert!(expired.lease(LeaseAction::Renew(id("A"))).is_ok());
+}
+
+#[test]
+fn after_a_write_nobody_can_renew_what_is_over() {
+    for state in ["Broken(A)", "Expired(A)"] {
+        let mut world = World::in_state(state);
+        world.write(LeaseUse::Write(None)).unwrap();
+        assert_eq!(world.record.lease(), None);
+        let refusal = world.lease(LeaseAction::Renew(id("A"))).unwrap_err();
+        assert_eq!(code(&refusal), "LeaseIdMismatchWithLeaseOperation");
+    }
+}
+
+#[test]
+fn containers_have_codes_of_their_own() {
+    let mut world = World::in_state("Leased(A)");
+    let codes = |world: &mut World, given: Option<&str>| match world.delete(LeaseUse::Write(given.map(id))) {
+        Err(ifmatch_core::command::Refusal::Lease(failure)) => failure.container_code(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(codes(&mut world, Some("B")), "LeaseIdMismatchWithContainerOperation");
+    assert_eq!(codes(&mut world, None), "LeaseIdMissing");
+    let mut world = World::new();
+    assert_eq!(codes(&mut world, Some("B")), "LeaseNotPresentWithContainerOperation");
+}

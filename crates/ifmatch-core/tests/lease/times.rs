@@ -1,0 +1,140 @@
+//! Time: leases end by comparison with now, breaks bring the end nearer, fencing tokens grow.
+
+use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseState};
+
+use crate::world::{World, code, id};
+
+fn break_in(world: &mut World, seconds: Option<i64>) -> Option<u64> {
+    let period = seconds.map(|seconds| BreakPeriod::from_seconds(seconds).unwrap());
+    world.lease(LeaseAction::Break(period)).unwrap().seconds_left()
+}
+
+#[test]
+fn a_lease_ends_to_the_microsecond() {
+    let mut world = World::new();
+    world.acquire("A", 15).unwrap();
+    world.pass(14.999_999);
+    assert_eq!(world.state(), "Leased(A)");
+    world.pass(0.000_001);
+    assert_eq!(world.state(), "Expired(A)");
+}
+
+#[test]
+fn to_renew_begins_the_time_anew() {
+    let mut world = World::new();
+    world.acquire("A", 15).unwrap();
+    for _ in 0..4 {
+        world.pass(10.0);
+        assert_eq!(world.lease(LeaseAction::Renew(id("A"))).unwrap().seconds_left(), Some(15));
+    }
+    world.pass(15.0);
+    assert_eq!(world.state(), "Expired(A)");
+}
+
+#[test]
+fn a_lease_being_broken_becomes_broken() {
+    let mut world = World::in_state("Breaking(A)");
+    world.pass(18.9);
+    assert_eq!(world.state(), "Breaking(A)");
+    world.pass(0.1);
+    assert_eq!(world.state(), "Broken(A)");
+}
+
+#[test]
+fn an_infinite_lease_ends_by_a_break_only() {
+    let mut world = World::in_state("Infinite(A)");
+    world.pass(1e9);
+    assert_eq!(world.state(), "Leased(A)");
+    assert_eq!(break_in(&mut world, Some(60)), Some(60));
+    world.pass(60.0);
+    assert_eq!(world.state(), "Broken(A)");
+}
+
+#[test]
+fn a_break_takes_the_lesser_of_its_period_and_the_time_left() {
+    for (left, period, expected) in [(30, 60, 30), (30, 30, 30), (30, 29, 29), (60, 1, 1), (15, 0, 0)] {
+        let mut world = World::new();
+        world.acquire("A", left).unwrap();
+        assert_eq!(break_in(&mut world, Some(period)), Some(expected), "{left} s, broken in {period}");
+    }
+}
+
+#[test]
+fn a_later_break_is_only_ever_sooner() {
+    let mut world = World::in_state("Infinite(A)");
+    for (period, expected) in [(Some(50), 50), (Some(60), 50), (None, 50), (Some(40), 40), (Some(41), 40), (Some(0), 0)]
+    {
+        assert_eq!(break_in(&mut world, period), Some(expected), "{period:?}");
+    }
+    assert_eq!(world.state(), "Broken(A)");
+}
+
+#[test]
+fn seconds_left_are_rounded_up() {
+    let mut world = World::new();
+    world.acquire("A", 15).unwrap();
+    world.pass(4.5);
+    assert_eq!(world.record.lease().unwrap().remaining(world.now), Some(11));
+    assert_eq!(break_in(&mut world, None), Some(11));
+    world.pass(11.0);
+    assert_eq!(world.record.lease().unwrap().remaining(world.now), Some(0));
+}
+
+#[test]
+fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
+    let mut world = World::new();
+    let token = |world: &World| world.record.lease().unwrap().token();
+    world.acquire("A", 30).unwrap();
+    let mut last = token(&world);
+    // The same holder keeps its token.
+    world.lease(LeaseAction::Renew(id("A"))).unwrap();
+    world.lease(LeaseAction::Change { id: id("A"), proposed: id("B") }).unwrap();
+    world.acquire("B", 60).unwrap();
+    assert_eq!(token(&world), last);
+    world.pass(60.0);
+    assert_eq!(world.record.lease_state(world.now), LeaseState::Expired);
+    world.lease(LeaseAction::Renew(id("B"))).unwrap();
+    assert_eq!(token(&world), last, "nobody else had it meanwhile");
+    // Every other one gets a larger one, even if the clock goes back.
+    for (action, back) in [
+        (LeaseAction::Release(id("B")), 0),
+        (LeaseAction::Break(BreakPeriod::from_seconds(0)), 0),
+        (LeaseAction::Break(BreakPeriod::from_seconds(0)), 100),
+    ] {
+        world.lease(action).unwrap();
+        world.now = ifmatch_core::date::Timestamp::from_micros(world.now.micros() - back * 1_000_000);
+        if world.record.lease_state(world.now).is_locked() {
+            // To a clock that went back the lease is not broken yet.
+            world.pass(100.0);
+        }
+        world.acquire("C", 30).unwrap();
+        assert!(token(&world) > last, "{action:?}");
+        last = token(&world);
+    }
+    world.pass(30.0);
+    world.acquire("C", 30).unwrap();
+    assert!(token(&world) > last, "an expired lease that is acquired by its old id is a new one");
+}
+
+#[test]
+fn durations_and_periods_are_within_bounds() {
+    let durations: Vec<_> = (-5..70).filter(|seconds| LeaseDuration::from_seconds(*seconds).is_some()).collect();
+    assert_eq!(durations, [-1].into_iter().chain(15..=60).collect::<Vec<_>>());
+    let periods: Vec<_> = (-5..70).filter(|seconds| BreakPeriod::from_seconds(*seconds).is_some()).collect();
+    assert_eq!(periods, (0..=60).collect::<Vec<_>>());
+    for out_of_range in [i64::MIN, 256 + 20, i64::MAX] {
+        assert_eq!(LeaseDuration::from_seconds(out_of_range), None);
+        assert_eq!(BreakPeriod::from_seconds(out_of_range), None);
+    }
+}
+
+#[test]
+fn what_is_deleted_has_no_lease_when_it_is_made_again() {
+    let mut world = World::in_state("Infinite(A)");
+    world.delete(ifmatch_core::lease::LeaseUse::Write(Some(id("A")))).unwrap();
+    assert_eq!(world.state(), "Available");
+    assert_eq!(world.acquire("B", 15), Err(ifmatch_core::command::Refusal::NotFound));
+    world.write(ifmatch_core::lease::LeaseUse::Write(None)).unwrap();
+    assert_eq!(code(&world.lease(LeaseAction::Renew(id("A"))).unwrap_err()), "LeaseIdMismatchWithLeaseOperation");
+    world.acquire("B", 15).unwrap();
+}
