@@ -6,7 +6,7 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use thiserror::Error;
 
-/// The name of a container: 1 to 63 of the characters `A-Z a-z 0-9 . _ -`, the first a letter or a digit.
+/// The name of a container: 1 to 88 of the characters `A-Z a-z 0-9 . _ -`, the first a letter or a digit.
 ///
 /// A path that begins with `/-/` therefore never names a container. Cheap to clone.
 ///
@@ -21,8 +21,8 @@ use thiserror::Error;
 pub struct ContainerName(Arc<str>);
 
 impl ContainerName {
-    /// The longest name, in characters.
-    pub const MAX_LEN: usize = 63;
+    /// The longest name, in characters: an account's 24, a dot, and 63.
+    pub const MAX_LEN: usize = 88;
 
     /// A name from its text.
     ///
@@ -46,11 +46,30 @@ impl ContainerName {
         }
     }
 
+    /// The name of a container that this crate keeps for itself, `-` and the text: no request can name it, no listing
+    /// shows it, and it is always there.
+    ///
+    /// # Errors
+    /// [`InvalidName`] says which rule the text breaks.
+    #[allow(dead_code, reason = "the parts that need such containers are not in every build")]
+    pub(crate) fn internal(text: &str) -> Result<Self, InvalidName> {
+        let name = Self(format!("{INTERNAL}{}", Self::new(text)?).into());
+        if name.0.len() > Self::MAX_LEN { Err(InvalidName(NameErrorKind::ContainerTooLong)) } else { Ok(name) }
+    }
+
+    /// Whether this crate keeps the container for itself.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.0.starts_with(INTERNAL)
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
+
+/// What the names of the crate's own containers begin with.
+const INTERNAL: char = '-';
 
 /// The name of a blob in its container: text of 1 to 1,024 characters, cut into segments by `/`.
 ///
@@ -71,7 +90,7 @@ impl BlobName {
     /// The longest name, in characters.
     pub const MAX_CHARS: usize = 1024;
     /// The longest name, in bytes of UTF-8: with its container's it still fits into a register's key.
-    pub const MAX_BYTES: usize = 4000;
+    pub const MAX_BYTES: usize = 3980;
 
     /// A name from its text, which is not percent-encoded (any more).
     ///

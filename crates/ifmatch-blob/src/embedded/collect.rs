@@ -1,7 +1,7 @@
-//! Collecting what a crash left behind, before the first request: uploads that never ended, bodies that no record points
-//! to, and records that say nothing any more.
+//! Collecting what nothing leads to any more: before the first request what a crash left behind, later what is left of
+//! deleted containers and of deletions.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -9,18 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::record::Record;
-use ifmatch_store::register::{RegisterError, Scan};
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::register::{RegisterError, Scan, Swap};
 use ifmatch_store::{Clock, Key, Register};
 
 use super::error::OpenError;
 use super::folder::{Folder, nonce_of};
 use super::payload::{Payload, PayloadError};
+use super::swap::body_of;
 use super::{Inner, key};
+use crate::name::ContainerName;
 
 /// The most records looked at in one step.
 const STEP: usize = 1000;
-/// How long the record of a deleted blob is kept: it gives late retries of the deletion their answer.
+/// How long the record of something deleted is kept: it gives late retries of the deletion their answer.
 const RETENTION: Duration = Duration::from_hours(24);
 
 /// What the records say of the bodies.
@@ -47,33 +49,109 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
     async fn read_index(&self) -> Result<Index, OpenError> {
         let mut index = Index::default();
-        let mut after: Option<Key> = None;
-        loop {
-            let scan = Scan { prefix: key::BLOBS, after: after.as_ref().map(Key::as_str), limit: STEP };
-            let records = self.driver.register().scan(&scan).await.map_err(OpenError::register)?;
-            for (key, record) in &records {
-                index.add(key, record, self.driver.now())?;
-                self.forget(key, record).await.map_err(OpenError::register)?;
+        // The containers first: with one that a newer release wrote, nothing is touched.
+        for prefix in [key::CONTAINERS, key::BLOBS] {
+            let mut after = None;
+            while let Some(records) = self.step(prefix, &mut after).await.map_err(OpenError::register)? {
+                for (key, record) in self.tidy(records).await.map_err(OpenError::register)? {
+                    index.add(&key, &record, self.driver.now())?;
+                }
             }
-            let Some((last, _)) = records.last() else { return Ok(index) };
-            after = Some(last.clone());
         }
+        Ok(index)
     }
 
-    /// Forgets old deletions, beside readers and writers: a record that anybody has changed meanwhile stays.
+    /// Forgets old deletions and collects deleted containers, beside readers and writers.
     pub(super) async fn forget_deletions(&self) -> Result<(), RegisterError> {
-        let mut after: Option<Key> = None;
-        loop {
-            let scan = Scan { prefix: key::BLOBS, after: after.as_ref().map(Key::as_str), limit: STEP };
-            let records = self.driver.register().scan(&scan).await?;
-            for (key, record) in &records {
-                self.forget(key, record).await?;
+        for prefix in [key::BLOBS, key::CONTAINERS] {
+            let mut after = None;
+            while let Some(records) = self.step(prefix, &mut after).await? {
+                self.tidy(records).await?;
             }
-            let Some((last, _)) = records.last() else { return Ok(()) };
-            after = Some(last.clone());
+        }
+        Ok(())
+    }
+
+    /// Collects the blobs of an incarnation of a container that is no more.
+    pub(super) async fn collect_container(&self, container: &ContainerName, incarnation: Revision) {
+        let prefix = key::of_blobs_in(container, incarnation);
+        let mut after = None;
+        let collected: Result<(), RegisterError> = async {
+            while let Some(records) = self.step(&prefix, &mut after).await? {
+                for (key, record) in records {
+                    self.discard(&key, record).await?;
+                }
+            }
+            Ok(())
+        }
+        .await;
+        if let Err(error) = collected {
+            tracing::warn!(%container, %error, "blobs of a deleted container are left over; they are collected later");
         }
     }
 
+    /// The next records. None: there are no more.
+    async fn step(&self, prefix: &str, after: &mut Option<Key>) -> Result<Option<Vec<(Key, Record)>>, RegisterError> {
+        let scan = Scan { prefix, after: after.as_ref().map(Key::as_str), limit: STEP };
+        let records = self.driver.register().scan(&scan).await?;
+        *after = records.last().map(|(key, _)| key.clone());
+        Ok(Some(records).filter(|records| !records.is_empty()))
+    }
+
+    /// Discards the blobs of containers that are no more, forgets old deletions, and gives back what stays.
+    ///
+    /// The records were read before their containers are: an incarnation that had blobs by then and is not the
+    /// current one now never comes back.
+    async fn tidy(&self, records: Vec<(Key, Record)>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let mut containers = HashMap::new();
+        let mut kept = Vec::with_capacity(records.len());
+        for (key, record) in records {
+            let is_lost = match key::container_of(&key) {
+                Some((container, incarnation)) => {
+                    if !containers.contains_key(&container) {
+                        let current = self.current(&container).await?;
+                        containers.insert(container.clone(), current);
+                    }
+                    containers.get(&container).is_some_and(|current| current.excludes(incarnation))
+                }
+                None => false,
+            };
+            if is_lost {
+                self.discard(&key, record).await?;
+            } else {
+                self.forget(&key, &record).await?;
+                kept.push((key, record));
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The incarnation of the container whose record has this key.
+    async fn current(&self, container: &Key) -> Result<Incarnation, RegisterError> {
+        let record = self.driver.register().load(container).await?;
+        let Some(version) = record.as_ref().and_then(|record| record.state(self.driver.now()).version()) else {
+            return Ok(Incarnation::None);
+        };
+        let payload = Payload::decode(version.payload());
+        Ok(payload.map_or(Incarnation::Unknown, |payload| Incarnation::Is(payload.created(version))))
+    }
+
+    /// Removes a record that nobody can reach, and its body. Whoever reached it before may still write to it once more.
+    async fn discard(&self, key: &Key, record: Record) -> Result<(), RegisterError> {
+        let mut found = Some(record);
+        while let Some(record) = found {
+            found = match self.driver.register().compare_and_swap(key, record.revision(), None).await? {
+                Swap::Done => {
+                    self.remove(body_of(&record, self.driver.now())).await;
+                    None
+                }
+                Swap::Conflict(found) => found,
+            };
+        }
+        Ok(())
+    }
+
+    /// Forgets an old deletion. A record that anybody has changed meanwhile stays.
     async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
         let now = self.driver.now();
         if record.is_forgettable(now) && record.revision().timestamp().saturating_add(RETENTION) < now {
@@ -83,6 +161,25 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 }
 
+/// Which incarnation of a container there is.
+enum Incarnation {
+    None,
+    Is(Revision),
+    /// Its record is damaged.
+    Unknown,
+}
+
+impl Incarnation {
+    /// Whether another one is no more.
+    fn excludes(&self, other: Revision) -> bool {
+        match self {
+            _ if other == key::INTERNAL => false,
+            Self::None => true,
+            Self::Is(current) => *current != other,
+            Self::Unknown => false,
+        }
+    }
+}
 impl Index {
     fn add(&mut self, key: &Key, record: &Record, now: Timestamp) -> Result<(), OpenError> {
         let Some(version) = record.state(now).version() else { return Ok(()) };

@@ -1,14 +1,15 @@
 //! Listings, from the index alone.
 
-use ifmatch_core::record::Version;
+use ifmatch_core::record::{Record, Version};
 use ifmatch_store::register::Scan;
 use ifmatch_store::{Clock, Register};
 
+use super::container::container_info;
 use super::error::index;
-use super::read::{info, payload_of};
+use super::read::info;
 use super::{Inner, key};
 use crate::name::{BlobName, ContainerName};
-use crate::store::{BlobEntry, ContainerEntry, ContainerInfo, ListQuery, Page, StoreError, StoreErrorKind};
+use crate::store::{BlobEntry, ContainerEntry, ListQuery, Page, StoreError, StoreErrorKind};
 
 /// The most records looked at in one step of a listing.
 const STEP: usize = 1000;
@@ -19,24 +20,18 @@ impl<R: Register, C: Clock> Inner<R, C> {
         container: &ContainerName,
         query: &ListQuery,
     ) -> Result<Option<Page<BlobEntry>>, StoreError> {
-        let record = self.driver.load(&key::of_container(container)?).await.map_err(index)?;
-        if record.state(self.driver.now()).version().is_none() {
-            return Ok(None);
-        }
-        let entry = |name: &str, version: &Version| {
+        let Some(incarnation) = self.find(container).await? else { return Ok(None) };
+        let entry = |name: &str, record: &Record, version: &Version| {
             let name = BlobName::new(name).map_err(unreadable)?;
-            Ok(BlobEntry { name, info: info(version, payload_of(version)?) })
+            Ok(BlobEntry { name, info: info(record, version)? })
         };
-        self.page(&key::of_blobs_in(container), query, entry).await.map(Some)
+        self.page(&key::of_blobs_in(container, incarnation), query, entry).await.map(Some)
     }
 
     pub(super) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
-        let entry = |name: &str, version: &Version| {
+        let entry = |name: &str, record: &Record, version: &Version| {
             let name = ContainerName::new(name).map_err(unreadable)?;
-            let tag = version.tags().first().cloned();
-            let headers = payload_of(version)?.headers;
-            let info = ContainerInfo { tag, last_modified: Some(version.last_modified()), headers, lease: None };
-            Ok(ContainerEntry { name, info })
+            Ok(ContainerEntry { name, info: container_info(record, version)? })
         };
         self.page(key::CONTAINERS, query, entry).await
     }
@@ -46,7 +41,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         &self,
         root: &str,
         query: &ListQuery,
-        entry: impl Fn(&str, &Version) -> Result<T, StoreError>,
+        entry: impl Fn(&str, &Record, &Version) -> Result<T, StoreError>,
     ) -> Result<Page<T>, StoreError> {
         let prefix = format!("{root}{}", query.prefix);
         let mut after = query.after.as_ref().map(|after| format!("{root}{after}"));
@@ -65,7 +60,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
                     return Ok(page);
                 }
                 let name = key.as_str().strip_prefix(root).unwrap_or_default();
-                page.items.push(entry(name, version)?);
+                page.items.push(entry(name, record, version)?);
                 name.clone_into(&mut last);
             }
         }

@@ -6,7 +6,11 @@
 //! or the new one, and perhaps a file that no record points to, which the next start collects.
 //!
 //! The name of a body is its hash and a number drawn at random, so that anyone can check it while no two versions
-//! share a file: there are no reference counts that could go wrong.
+//! share a file: there are no reference counts that could go wrong. A version that differs from the one before in its
+//! header fields only has the same file, which goes with the last of them.
+//!
+//! A container is a record as well. The keys of its blobs contain the generation at which it was created, so that one
+//! swap deletes it with all of them; what is then out of reach is collected afterwards.
 
 use std::fmt;
 use std::path::Path;
@@ -19,7 +23,7 @@ use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{
     BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
-    Reading, SetHeaders, StoreError, StoreErrorKind, Written,
+    Reading, SetHeaders, StoreError, Written,
 };
 
 pub use error::{OpenError, OpenErrorKind};
@@ -27,15 +31,18 @@ use folder::{Folder, create_folder};
 use recent::RecentBodies;
 
 mod collect;
+mod container;
 mod error;
 mod folder;
 mod key;
+mod lease;
 mod list;
 mod payload;
 mod read;
 mod recent;
 mod source;
 mod spool;
+mod swap;
 mod upload;
 mod write;
 
@@ -101,8 +108,9 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
         Ok(store)
     }
 
-    /// Forgets blobs that were deleted more than a day ago. Until then the record of a deletion gives late retries
-    /// their answer. Opening the store does the same; call this now and then while it stays open.
+    /// Forgets what was deleted more than a day ago, and collects what is left of deleted containers. Until then the
+    /// record of a deletion gives late retries their answer. Opening the store does the same; call this now and then
+    /// while it stays open.
     ///
     /// # Errors
     /// If the index fails. What was not forgotten will be another time.
@@ -141,43 +149,39 @@ impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
         self.inner.list(container, query).await
     }
 
-    async fn set_headers(&self, _blob: &BlobPath, _set: SetHeaders) -> Result<Written, StoreError> {
-        Err(unsupported())
+    async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
+        write::set_headers(&self.inner, blob, set).await
     }
 
-    async fn lease(&self, _blob: &BlobPath, _request: LeaseRequest) -> Result<Leased, StoreError> {
-        Err(unsupported())
+    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.inner.lease(blob, request).await
     }
 
     async fn create_container(
         &self,
-        _container: &ContainerName,
-        _headers: BlobHeaders,
+        container: &ContainerName,
+        headers: BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
-        Err(unsupported())
+        self.inner.create_container(container, headers).await
     }
 
-    async fn container(&self, _container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
-        Err(unsupported())
+    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        self.inner.container(container).await
     }
 
-    async fn set_container(&self, _container: &ContainerName, _set: SetHeaders) -> Result<ContainerInfo, StoreError> {
-        Err(unsupported())
+    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+        self.inner.set_container(container, set).await
     }
 
-    async fn lease_container(&self, _container: &ContainerName, _request: LeaseRequest) -> Result<Leased, StoreError> {
-        Err(unsupported())
+    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.inner.lease_container(container, request).await
     }
 
-    async fn delete_container(&self, _container: &ContainerName, _delete: Delete) -> Result<(), StoreError> {
-        Err(unsupported())
+    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        container::delete(&self.inner, container, delete).await
     }
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         self.inner.containers(query).await
     }
-}
-
-fn unsupported() -> StoreError {
-    StoreError::new(StoreErrorKind::Unsupported, "the store has no leases, and no header fields apart from the bytes")
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::record::{Revision, Version};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -13,12 +14,14 @@ use crate::headers::{BlobHeaders, FieldText};
 /// The encoding that this build writes.
 const VERSION: u8 = 1;
 
-/// What is kept of one version of a blob.
+/// What is kept of one version of a blob, or of a container, which has no bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Payload {
     pub(super) hash: ContentHash,
     pub(super) length: u64,
     pub(super) place: Place,
+    /// The first version's generation; none in the first version itself.
+    pub(super) created: Option<Revision>,
     pub(super) headers: BlobHeaders,
 }
 
@@ -41,6 +44,17 @@ pub(super) enum PayloadError {
 }
 
 impl Payload {
+    /// A container's: it has no bytes.
+    pub(super) fn of_container(headers: BlobHeaders) -> Self {
+        let place = Place::Inline(Bytes::new());
+        Self { hash: ContentHash::of(b""), length: 0, place, created: None, headers }
+    }
+
+    /// The generation of the first version of what this is a version of.
+    pub(super) fn created(&self, version: &Version) -> Revision {
+        self.created.unwrap_or(version.generation())
+    }
+
     /// The file of the body, if it has one.
     pub(super) fn file(&self) -> Option<BodyName> {
         match self.place {
@@ -56,7 +70,7 @@ impl Payload {
             Place::File(nonce) => StoredPlace::File(*nonce),
         };
         let headers = StoredHeaders::from(&self.headers);
-        let stored = Stored { hash: self.hash, length: self.length, place, headers };
+        let stored = Stored { hash: self.hash, length: self.length, place, created: self.created, headers };
         postcard::to_extend(&stored, vec![VERSION]).map(Bytes::from)
     }
 
@@ -79,7 +93,7 @@ impl Payload {
             return Err(PayloadError::Damaged);
         }
         let headers = stored.headers.parse().ok_or(PayloadError::Damaged)?;
-        Ok(Self { hash: stored.hash, length: stored.length, place, headers })
+        Ok(Self { hash: stored.hash, length: stored.length, place, created: stored.created, headers })
     }
 }
 
@@ -89,6 +103,7 @@ struct Stored<'a> {
     length: u64,
     #[serde(borrow)]
     place: StoredPlace<'a>,
+    created: Option<Revision>,
     #[serde(borrow)]
     headers: StoredHeaders<'a>,
 }
@@ -152,7 +167,8 @@ mod tests {
         let text = |text| Some(FieldText::new(text).expect("valid"));
         let mut headers = BlobHeaders { content_type: text("text/plain"), ..BlobHeaders::default() };
         headers.metadata.insert("owner".into(), FieldText::new("me").expect("valid"));
-        Payload { hash: ContentHash::of(b"hello"), length: 5, place: Place::Inline("hello".into()), headers }
+        let created = Some(Revision::new(7));
+        Payload { hash: ContentHash::of(b"hello"), length: 5, place: Place::Inline("hello".into()), created, headers }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Opening a blob: the record and its body, both of one version.
 
-use ifmatch_core::record::{Revision, Version};
+use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_store::{Clock, Register};
 
 use super::Inner;
@@ -8,6 +8,7 @@ use super::error::index;
 use super::key;
 use super::payload::{Payload, Place};
 use super::source::{self, Memory};
+use super::swap::payload_of;
 use crate::name::BlobPath;
 use crate::store::{BlobInfo, Opened, Reading, Source, StoreError, StoreErrorKind};
 
@@ -16,7 +17,8 @@ const ATTEMPTS: usize = 32;
 
 impl<R: Register, C: Clock> Inner<R, C> {
     pub(super) async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
-        let key = key::of_blob(blob)?;
+        let Some(incarnation) = self.find(&blob.container).await? else { return Ok(None) };
+        let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
         let mut missing = Revision::NONE;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(index)?;
@@ -30,7 +32,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
                 missing = version.generation();
                 continue;
             };
-            return Ok(Some(Opened { info: info(version, payload), source }));
+            return Ok(Some(Opened { info: info(&record, version)?, source }));
         }
         Err(StoreError::new(StoreErrorKind::Unavailable, "the blob is replaced faster than it can be opened"))
     }
@@ -53,21 +55,17 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 }
 
-/// What the store keeps with a version.
-pub(super) fn payload_of(version: &Version) -> Result<Payload, StoreError> {
-    Payload::decode(version.payload()).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
-}
-
-/// What is known of a version.
-pub(super) fn info(version: &Version, payload: Payload) -> BlobInfo {
-    BlobInfo {
+/// What is known of a blob that a record has a version of.
+pub(super) fn info(record: &Record, version: &Version) -> Result<BlobInfo, StoreError> {
+    let payload = payload_of(version)?;
+    Ok(BlobInfo {
         tag: version.tags().first().cloned(),
         last_modified: version.last_modified(),
         length: payload.length,
         hash: Some(payload.hash),
-        headers: payload.headers,
         generation: Some(version.generation()),
-        created: None,
-        lease: None,
-    }
+        created: Some(payload.created(version).timestamp()),
+        headers: payload.headers,
+        lease: record.lease().copied(),
+    })
 }

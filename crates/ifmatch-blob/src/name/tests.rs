@@ -36,9 +36,9 @@ fn what_is_no_name_is_refused_with_its_reason() {
     ] {
         assert_eq!(kind_of(path), kind, "{path}");
     }
-    assert_eq!(kind_of(&format!("/{}/b", "c".repeat(64))), Kind::ContainerTooLong);
+    assert_eq!(kind_of(&format!("/{}/b", "c".repeat(89))), Kind::ContainerTooLong);
     assert_eq!(kind_of(&format!("/c/{}", "b".repeat(1025))), Kind::BlobTooLong);
-    assert_eq!(kind_of(&format!("/c/{}", "%F0%9F%98%80".repeat(1001))), Kind::BlobTooLong);
+    assert_eq!(kind_of(&format!("/c/{}", "%F0%9F%98%80".repeat(996))), Kind::BlobTooLong);
     assert_eq!(kind_of(&format!("/c/{}", "b".repeat(10_240))), Kind::BlobTooLong);
 }
 
@@ -51,8 +51,21 @@ fn a_path_is_decoded_once() {
 
 #[test]
 fn the_longest_names_are_names() {
-    assert!(ContainerName::new(&"c".repeat(63)).is_ok());
+    assert!(ContainerName::new(&"c".repeat(88)).is_ok());
     assert!(BlobName::new(&"ü".repeat(1024)).is_ok());
+    assert!(BlobName::new(&"😀".repeat(995)).is_ok());
+}
+
+#[test]
+fn no_text_is_the_name_of_an_internal_container() {
+    let name = ContainerName::internal("blocks").expect("valid");
+    assert_eq!((name.as_str(), name.is_internal()), ("-blocks", true));
+    assert_eq!(ContainerName::new(name.as_str()).expect_err("refused").kind(), Kind::Container);
+    assert!(!ContainerName::new("blocks").expect("valid").is_internal());
+    for (text, kind) in [("", Kind::Container), ("a/b", Kind::Container), ("ü", Kind::Container)] {
+        assert_eq!(ContainerName::internal(text).expect_err(text).kind(), kind);
+    }
+    assert_eq!(ContainerName::internal(&"c".repeat(88)).expect_err("too long").kind(), Kind::ContainerTooLong);
 }
 
 proptest! {

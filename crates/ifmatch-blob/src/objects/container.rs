@@ -65,7 +65,8 @@ impl Shared {
             .into_iter()
             .take(query.limit)
             .map(|(name, last_modified)| {
-                let info = ContainerInfo { tag: None, last_modified, headers: BlobHeaders::default(), lease: None };
+                let headers = BlobHeaders::default();
+                let info = ContainerInfo { tag: None, last_modified, headers, created: None, lease: None };
                 ContainerEntry { name, info }
             })
             .collect();

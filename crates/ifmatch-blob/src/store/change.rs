@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ifmatch_core::EntityTag;
-use ifmatch_core::date::HttpDate;
+use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::lease::{Lease, LeaseAction, LeaseReceipt, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 
@@ -85,6 +85,8 @@ pub struct ContainerInfo {
     pub last_modified: Option<HttpDate>,
     /// The user's own fields, in [`BlobHeaders::metadata`]; the others are empty.
     pub headers: BlobHeaders,
+    /// When it was created, where the store knows it: no two containers of one name are created at the same time.
+    pub created: Option<Timestamp>,
     /// The lease, which protects the container from deletion only.
     pub lease: Option<Lease>,
 }

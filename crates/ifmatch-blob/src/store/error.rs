@@ -85,6 +85,15 @@ impl StoreError {
     pub fn kind(&self) -> &StoreErrorKind {
         &self.kind
     }
+
+    /// The same of a container, where it is said of the record of one.
+    #[cfg(any(feature = "embedded", feature = "objects"))]
+    pub(crate) fn of_container(self) -> Self {
+        match self.kind {
+            StoreErrorKind::NotFound => Self { kind: StoreErrorKind::ContainerNotFound, ..self },
+            _ => self,
+        }
+    }
 }
 
 impl From<StoreErrorKind> for StoreError {
