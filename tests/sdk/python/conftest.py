@@ -1,0 +1,74 @@
+"""The clients, a fresh container, blob and table for each test, and the cases that the server under test is known to get wrong."""
+
+import json
+import os
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from azure.data.tables import TableServiceClient
+from azure.storage.blob import BlobServiceClient
+
+from support import OPTIONS
+
+DEVELOPMENT = "UseDevelopmentStorage=true"
+
+
+def title(item):
+    """The case as azurite.json calls it: `test_lease_operation[renew-a broken]` is `lease operation: renew-a broken`."""
+    name = item.originalname.removeprefix("test_").replace("_", " ")
+    return f"{name}: {item.callspec.id}" if hasattr(item, "callspec") else name
+
+
+def pytest_collection_modifyitems(items):
+    known = known_errors()
+    titles = Counter(map(title, items))
+    if twice := [case for case, times in titles.items() if times > 1]:
+        raise pytest.UsageError(f"two cases have the same name: {twice}")
+    if unknown := known.keys() - titles.keys():
+        raise pytest.UsageError(f"known errors of cases that do not exist: {sorted(unknown)}")
+    for item in items:
+        if reason := known.get(title(item)):
+            # Strict: a case that passes after all is an error, so that the list stays true.
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+    # Those that wait come first, so that the others run meanwhile.
+    items.sort(key=lambda item: item.get_closest_marker("waits") is None)
+
+
+def known_errors():
+    """The cases that the server under test gets wrong, each with a reason."""
+    if not (path := os.environ.get("IFMATCH_SDK_KNOWN_ERRORS")):
+        return {}
+    known = json.loads(Path(path).read_text())
+    return {case: error["reason"] for error in known for case in error.get("cases", []) + error.get("python", [])}
+
+
+@pytest.fixture(scope="session")
+def blobs():
+    with BlobServiceClient.from_connection_string(os.environ.get("IFMATCH_SDK_BLOB", DEVELOPMENT), **OPTIONS) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def tables():
+    with TableServiceClient.from_connection_string(os.environ.get("IFMATCH_SDK_TABLE", DEVELOPMENT), **OPTIONS) as service:
+        yield service
+
+
+@pytest.fixture
+def container(blobs):
+    return blobs.create_container(f"python-{uuid.uuid4()}")
+
+
+@pytest.fixture
+def blob(container):
+    """A blob that exists."""
+    blob = container.get_blob_client("blob")
+    blob.upload_blob(b"first")
+    return blob
+
+
+@pytest.fixture
+def table(tables):
+    return tables.create_table(f"python{uuid.uuid4().hex}")

@@ -1,0 +1,52 @@
+"""Blobs and containers in every state of a lease that A holds, or held."""
+
+import uuid
+
+from azure.storage.blob import BlobLeaseClient
+from support import again
+
+A = "a0000000-0000-4000-8000-00000000000a"
+B = "b0000000-0000-4000-8000-00000000000b"
+C = "c0000000-0000-4000-8000-00000000000c"
+IDS = {"a": A, "b": B, "c": C}
+
+
+def properties(client):
+    return client.get_blob_properties() if is_blob(client) else client.get_container_properties()
+
+
+def is_blob(client):
+    return hasattr(client, "blob_name")
+
+
+def new(blobs, kind):
+    """A new container, or a new blob in one."""
+    container = blobs.create_container(f"python-{uuid.uuid4()}")
+    if kind == "container":
+        return container
+    blob = container.get_blob_client("blob")
+    blob.upload_blob(b"first")
+    return blob
+
+
+def in_state(blobs, kind, state):
+    """A new resource in a state that is reached without waiting."""
+    client = new(blobs, kind)
+    if state != "available":
+        BlobLeaseClient(client, A).acquire(60)
+    if state == "breaking":
+        BlobLeaseClient(client, A).break_lease(50)
+    if state == "broken":
+        BlobLeaseClient(client, A).break_lease(0)
+    assert properties(client).lease.state == state
+    return client
+
+
+def expired(blobs, cases):
+    """A new resource with an expired lease for each case, given as `(kind, name)`: all expire at the same time."""
+    clients = {case: new(blobs, case[0]) for case in cases}
+    for client in clients.values():
+        BlobLeaseClient(client, A).acquire(15)
+    for client in clients.values():
+        again(lambda client=client: properties(client).lease.state == "expired" or None)
+    return clients

@@ -1,0 +1,102 @@
+"""Requests that no client sends: each gets its documented code, and changes nothing. ../cases/bad-requests.json."""
+
+import json
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from lease_states import properties
+from raw import Raw
+from support import outcome, parametrize
+
+CASES = json.loads((Path(__file__).parent.parent / "cases" / "bad-requests.json").read_text())
+
+
+@contextmanager
+def untouched(blob):
+    """What is done to the blob inside must leave it as it was, with its lease and its staged block."""
+    blob.stage_block("0001", b"staged")
+    before = state(blob)
+    yield
+    assert state(blob) == before
+
+
+def state(blob):
+    known = properties(blob)
+    staged = [block.id for block in blob.get_block_list("uncommitted")[1]]
+    return known.etag, known.last_modified, known.metadata, known.lease.state, staged, blob.download_blob().readall()
+
+
+@parametrize(CASES, lambda row: row["case"])
+def test_bad_request(row, blob, container):
+    to = Raw(container if row.get("on") == "container" else blob)
+    with untouched(blob):
+        answer = to.send(row.get("method", "PUT"), row.get("query", {}), row.get("headers", {}), row.get("body", ""))
+        answer.check(row["status"], *filter(None, [row.get("code")]))
+    assert properties(container).lease.state == "available"
+
+
+WRITE = {"x-ms-blob-type": "BlockBlob"}
+
+
+@pytest.mark.parametrize("skew", [timedelta(minutes=-16), timedelta(minutes=16)], ids=["early", "late"])
+def test_clock_skew(blob, skew):
+    with untouched(blob):
+        Raw(blob).send("PUT", headers=WRITE, body="changed", skew=skew).check(403, "AuthenticationFailed")
+
+
+def test_a_little_clock_skew_is_no_harm(blob):
+    Raw(blob).send("PUT", headers=WRITE, body="changed", skew=timedelta(minutes=-14)).check(201)
+
+
+def tampered(signature):
+    return signature[:-8] + ("A" if signature[-8] != "A" else "B") + signature[-7:]
+
+
+SIGNATURES = {
+    "one character changed": tampered,
+    "cut off": lambda signature: signature[:-4],
+    "empty": lambda signature: signature.partition(":")[0] + ":",
+    "no base64": lambda signature: signature.partition(":")[0] + ":!!!",
+    "of another account": lambda signature: signature.replace("SharedKey ", "SharedKey another"),
+    "of an unknown scheme": lambda signature: signature.replace("SharedKey", "SharedKeyHeavy"),
+}
+
+
+@pytest.mark.parametrize("change", SIGNATURES)
+def test_signature(blob, change):
+    with untouched(blob):
+        answer = Raw(blob).send("PUT", headers=WRITE, body="changed", sign=SIGNATURES[change])
+    refusals = [(400, "InvalidAuthenticationInfo"), (403, "AuthenticationFailed")]
+    assert (answer.status, answer.code) in refusals, f"{answer.status} {answer.code}"
+
+
+def test_without_a_signature(blob):
+    with untouched(blob):
+        answer = Raw(blob).send("PUT", headers=WRITE, body="changed", sign=lambda _: None)
+    assert answer.status in (401, 403, 404), answer.status
+
+
+def test_a_signature_serves_no_other_request(blob, container):
+    """Each of these bears the signature of a request of the same second that was right."""
+    ranged, raw = {"x-ms-range": "bytes=0-0"}, Raw(blob)
+    other = Raw(container.get_blob_client("other"))
+    for to, method, query, headers, body in (
+        (raw, "PUT", {}, WRITE, "changed"),
+        (raw, "DELETE", {}, ranged, ""),
+        (raw, "GET", {}, {"x-ms-range": "bytes=0-1"}, ""),
+        (raw, "GET", {"comp": "metadata"}, ranged, ""),
+        (other, "GET", {}, ranged, ""),
+    ):
+        right = raw.signed("GET", {}, ranged, b"")
+        wrong = to.signed(method, query, headers, body.encode(), like=right)
+        raw.exchange("GET", {}, right, b"").check(206)
+        with untouched(blob):
+            to.exchange(method, query, wrong, body.encode()).check(403, "AuthenticationFailed")
+
+
+def test_container_names_follow_their_rules(blobs):
+    for name in ("ab", "Upper", "under_score", "double--hyphen", "-begins", "x" * 64):
+        status, code = outcome(lambda: blobs.create_container(name))
+        assert status == 400 and code in ("InvalidResourceName", "OutOfRangeInput", "InvalidUri"), f"{name}: {status} {code}"

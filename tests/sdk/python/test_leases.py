@@ -1,0 +1,160 @@
+"""What leases are for, beyond the tables: time, ids, and protection."""
+
+import time
+
+import pytest
+from azure.storage.blob import BlobLeaseClient
+from lease_states import A, B, properties
+from support import again, guid, outcome, refused
+
+
+def acquired(client, duration, id=None):
+    lease = BlobLeaseClient(client, id or guid())
+    lease.acquire(duration)
+    return lease
+
+
+@pytest.mark.waits
+def test_a_lease_lasts_its_time_and_no_longer(blob):
+    before = time.monotonic()
+    acquired(blob, 15)
+    refused(lambda: acquired(blob, 15), 409, "LeaseAlreadyPresent")
+    again(lambda: outcome(lambda: acquired(blob, 15))[0] == "ok" or None)
+    # Counted from before the lease began: it cannot have been free earlier. Some servers count whole seconds.
+    assert time.monotonic() - before >= 14
+
+
+@pytest.mark.waits
+def test_a_renewed_lease_lasts_longer(blob):
+    lease = acquired(blob, 15)
+    time.sleep(8)
+    renewed = time.monotonic()
+    lease.renew()
+    again(lambda: properties(blob).lease.state == "expired" or None)
+    assert time.monotonic() - renewed >= 14
+
+
+@pytest.mark.waits
+def test_an_expired_lease_comes_back_only_if_nobody_wrote(container):
+    touched, left, changed = (container.get_blob_client(name) for name in ("touched", "left", "changed"))
+    leases = {}
+    for blob in (touched, left, changed):
+        blob.upload_blob(b"first")
+        leases[blob] = acquired(blob, 15)
+    for blob in leases:
+        again(lambda blob=blob: properties(blob).lease.state == "expired" or None)
+    touched.upload_blob(b"second", overwrite=True)
+    changed.set_blob_metadata({"by": "another"})
+    leases[left].renew()
+    assert properties(left).lease.state == "leased"
+    for blob in (touched, changed):
+        refused(leases[blob].renew, 409, "LeaseIdMismatchWithLeaseOperation")
+        assert properties(blob).lease.state == "available"
+
+
+@pytest.mark.waits
+def test_a_break_without_a_period_waits_for_the_rest_of_the_lease(blob):
+    acquired(blob, 15, A)
+    left = BlobLeaseClient(blob).break_lease()
+    assert 0 < left <= 15
+    lease = properties(blob).lease
+    assert (lease.state, lease.status) == ("breaking", "locked")
+    refused(lambda: blob.upload_blob(b"x", overwrite=True), 412, "LeaseIdMissing")
+    blob.upload_blob(b"the holder's last words", overwrite=True, lease=A)
+    again(lambda: properties(blob).lease.state == "broken" or None)
+    blob.upload_blob(b"free", overwrite=True)
+    assert properties(blob).lease.state == "available"
+
+
+def test_an_infinite_lease_lasts_until_it_is_released_or_broken(blob):
+    lease = acquired(blob, -1)
+    assert properties(blob).lease.duration == "infinite"
+    refused(lambda: blob.delete_blob(), 412, "LeaseIdMissing")
+    lease.release()
+    acquired(blob, -1)
+    assert BlobLeaseClient(blob).break_lease() == 0, "without a period, an infinite lease breaks at once"
+    assert properties(blob).lease.state == "broken"
+
+
+def test_a_break_may_be_shortened_but_not_lengthened(blob):
+    acquired(blob, -1)
+    admin = BlobLeaseClient(blob)
+    assert 0 < admin.break_lease(30) <= 30
+    assert 0 < admin.break_lease(60) <= 30
+    assert 0 < admin.break_lease(10) <= 10
+    assert 0 < admin.break_lease() <= 10
+    assert admin.break_lease(0) == 0
+    assert properties(blob).lease.state == "broken"
+
+
+def test_a_break_is_no_longer_than_the_lease(blob):
+    acquired(blob, 20)
+    assert 0 < BlobLeaseClient(blob).break_lease(60) <= 20
+
+
+def test_a_lease_shows_in_properties_and_in_lists(container, blob):
+    acquired(blob, 60)
+    listed = next(container.list_blobs())
+    for lease in (properties(blob).lease, listed.lease):
+        assert (lease.status, lease.state, lease.duration) == ("locked", "leased", "fixed")
+
+
+def test_ids_are_compared_as_guids(blob):
+    acquired(blob, 60, A)
+    for same in (A.upper(), "{" + A + "}", A.replace("-", ""), f"({A})"):
+        BlobLeaseClient(blob, same).renew()
+        blob.set_blob_metadata({"by": "holder"}, lease=same)
+
+
+def test_a_changed_id_fences_the_old_one(blob):
+    lease = acquired(blob, 60, A)
+    lease.change(B)
+    assert lease.id == B
+    refused(lambda: blob.upload_blob(b"x", overwrite=True, lease=A), 412, "LeaseIdMismatchWithBlobOperation")
+    blob.upload_blob(b"x", overwrite=True, lease=B)
+
+
+def test_acquiring_again_with_the_same_id_changes_the_duration(blob):
+    acquired(blob, 15, A)
+    acquired(blob, -1, A)
+    assert properties(blob).lease.duration == "infinite"
+
+
+def test_a_lease_on_nothing_is_refused(container):
+    refused(lambda: acquired(container.get_blob_client("absent"), 15), 404, "BlobNotFound")
+
+
+def test_a_deleted_blob_takes_its_lease_with_it(blob):
+    lease = acquired(blob, -1)
+    blob.delete_blob(lease=lease)
+    blob.upload_blob(b"another")
+    assert properties(blob).lease.state == "available"
+    refused(lambda: blob.upload_blob(b"x", overwrite=True, lease=lease), 412, "LeaseNotPresentWithBlobOperation")
+
+
+def test_every_kind_of_write_needs_the_lease(blob):
+    blob.stage_block("MDAwMQ==", b"staged")
+    lease = acquired(blob, 60)
+    for write in (
+        lambda **how: blob.stage_block("MDAwMg==", b"staged", **how),
+        lambda **how: blob.commit_block_list(["MDAwMg=="], **how),
+        lambda **how: blob.set_http_headers(**how),
+        lambda **how: blob.set_blob_metadata({}, **how),
+        lambda **how: blob.upload_blob(b"x", overwrite=True, **how),
+    ):
+        refused(write, 412, "LeaseIdMissing")
+        refused(lambda: write(lease=guid()), 412, "LeaseIdMismatchWithBlobOperation")
+        write(lease=lease)
+
+
+def test_a_container_lease_protects_from_deletion_only(container):
+    lease = acquired(container, 60)
+    blob = container.upload_blob("inside", b"x")
+    blob.upload_blob(b"y", overwrite=True)
+    blob.delete_blob()
+    assert [item.name for item in container.list_blobs()] == []
+    container.set_container_metadata({"colour": "red"})
+    refused(lambda: container.delete_container(), 412, "LeaseIdMissing")
+    refused(lambda: container.delete_container(lease=guid()), 412, "LeaseIdMismatchWithContainerOperation")
+    container.delete_container(lease=lease)
+    refused(container.get_container_properties, 404, "ContainerNotFound")
