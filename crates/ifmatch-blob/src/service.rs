@@ -16,8 +16,9 @@ use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_store::{Clock, SystemClock};
 use tower_service::Service;
 
+use crate::accounts::Accounts;
 use crate::body::BlobBody;
-use crate::dialect::plain;
+use crate::dialect::{azure, plain};
 use crate::store::{BlobStore, BoxError};
 
 /// The longest body that a blob may have unless set otherwise: 5 GiB.
@@ -37,6 +38,9 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 /// all fields `x-meta-*`, 8 KiB together. It checks `Repr-Digest` and `Content-Digest` (RFC 9530). With an
 /// `Idempotency-Key`, a request that is sent again gets the answer of the first time; it is then always
 /// read to its end. All errors are problem details (RFC 9457).
+///
+/// A request with `x-ms-version` is one of the Azure dialect, which the Azure SDKs speak: see [`accounts`](Self::accounts).
+/// Both dialects see the same blobs: `/{container}/{blob…}` here is `/{account}/{container}/{blob…}` there.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -67,6 +71,7 @@ pub(crate) struct Shared<S, C> {
     pub(crate) clock: C,
     pub(crate) max_body: u64,
     pub(crate) required: RequirePreconditions,
+    pub(crate) accounts: Accounts,
 }
 
 impl<S: BlobStore> BlobService<S> {
@@ -80,7 +85,8 @@ impl<S: BlobStore, C: Clock> BlobService<S, C> {
     /// Puts a store behind HTTP, with a clock of your own: the one that the store uses.
     pub fn with_clock(store: S, clock: C) -> Self {
         let required = RequirePreconditions::none();
-        Self { shared: Arc::new(Shared { store, clock, max_body: DEFAULT_MAX_BODY, required }) }
+        let accounts = Accounts::default();
+        Self { shared: Arc::new(Shared { store, clock, max_body: DEFAULT_MAX_BODY, required, accounts }) }
     }
 }
 
@@ -111,6 +117,27 @@ impl<S: Clone, C: Clone> BlobService<S, C> {
     #[must_use]
     pub fn require_preconditions(mut self, required: RequirePreconditions) -> Self {
         Arc::make_mut(&mut self.shared).required = required;
+        self
+    }
+
+    /// Sets the accounts whose keys sign the requests of the Azure dialect; none if not set, so that all of those are
+    /// refused. The plain dialect knows no accounts: who may use it is up to what stands before this service.
+    ///
+    /// ```
+    /// use ifmatch_blob::accounts::Accounts;
+    /// use ifmatch_blob::{BlobService, EmbeddedStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// let service = BlobService::new(store).accounts(Accounts::development());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn accounts(mut self, accounts: Accounts) -> Self {
+        Arc::make_mut(&mut self.shared).accounts = accounts;
         self
     }
 }
@@ -155,6 +182,10 @@ where
         let shared = Arc::clone(&self.shared);
         let (head, body) = request.into_parts();
         let upload = || body.map_err(Into::into).boxed_unsync();
+        if azure::speaks(&head) {
+            let answer = azure::answer(shared, head, upload);
+            return Box::pin(async move { Ok(answer.await) });
+        }
         let answer = plain::answer(shared, head, upload);
         Box::pin(async move { Ok(answer.await) })
     }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use id::{InvalidLeaseId, LeaseId};
-pub use machine::state;
-pub(crate) use machine::{apply, check};
+pub(crate) use machine::apply;
+pub use machine::{check, state};
 
 use crate::date::Timestamp;
 use crate::record::Revision;

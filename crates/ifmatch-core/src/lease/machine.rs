@@ -84,11 +84,22 @@ fn broken(lease: &Lease, period: Option<BreakPeriod>, now: Timestamp) -> Lease {
     Lease { phase: Phase::Breaking(end), ..*lease }
 }
 
-/// Whether a resource may be used in this way.
+/// Whether a resource under a lease, or under none, may be used in this way.
 ///
 /// # Errors
 /// The resource is leased to somebody else, or not to this one any more.
-pub(crate) fn check(lease: Option<&Lease>, r#use: LeaseUse, now: Timestamp) -> Result<(), LeaseFailure> {
+///
+/// ```
+/// use ifmatch_core::date::Timestamp;
+/// use ifmatch_core::lease::{LeaseFailure, LeaseUse, check};
+///
+/// let id = "936da01f-9abd-4d9d-80c7-02af85c822a8".parse()?;
+/// let now = Timestamp::default();
+/// assert_eq!(check(None, LeaseUse::Write(None), now), Ok(()));
+/// assert_eq!(check(None, LeaseUse::Write(Some(id)), now), Err(LeaseFailure::NotPresent));
+/// # Ok::<(), ifmatch_core::lease::InvalidLeaseId>(())
+/// ```
+pub fn check(lease: Option<&Lease>, r#use: LeaseUse, now: Timestamp) -> Result<(), LeaseFailure> {
     match r#use {
         LeaseUse::Write(Some(id)) | LeaseUse::Read(Some(id)) => check_id(lease, id, now),
         LeaseUse::Write(None) if state(lease, now).is_locked() => Err(LeaseFailure::IdMissing),

@@ -1,0 +1,72 @@
+//! What every answer has: the ids and the version of its request.
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::HttpDate;
+
+use super::error::AzureError;
+use super::{fields, xml};
+use crate::body::BlobBody;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
+/// The longest id of the client's, in bytes.
+const MAX_ID: usize = 1024;
+
+/// Refuses a request whose version is no date, or whose id is too long.
+pub(super) fn check(head: &Parts) -> Result<(), AzureError> {
+    let version = fields::one(&head.headers, fields::VERSION)?;
+    if !version.is_some_and(is_version) {
+        return Err(AzureError::invalid_field(fields::VERSION, "a version is a date such as 2026-02-06"));
+    }
+    match fields::one(&head.headers, fields::CLIENT_REQUEST_ID)? {
+        Some(id) if id.len() > MAX_ID => {
+            Err(AzureError::invalid_field(fields::CLIENT_REQUEST_ID, "it has at most 1,024 characters"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A version is a date: no newest one is known, so that new SDKs work.
+fn is_version(text: &str) -> bool {
+    let digit = |byte: u8| byte.is_ascii_digit();
+    text.len() == 10
+        && text.bytes().enumerate().all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { digit(byte) })
+}
+
+/// Adds what ties an answer to its request.
+pub(super) fn identified(mut response: Response<BlobBody>, head: &Parts) -> Response<BlobBody> {
+    let headers = response.headers_mut();
+    if let Some(version) = head.headers.get(fields::VERSION) {
+        headers.insert(HeaderName::from_static(fields::VERSION), version.clone());
+    }
+    if let Some(id) = head.headers.get(fields::CLIENT_REQUEST_ID).filter(|id| id.len() <= MAX_ID) {
+        headers.insert(HeaderName::from_static(fields::CLIENT_REQUEST_ID), id.clone());
+    }
+    if let Some(id) = fields::guid().and_then(|id| HeaderValue::try_from(id.to_string()).ok()) {
+        headers.insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// An answer without a body that tells the version of what was used.
+pub(super) fn empty(status: StatusCode, tag: Option<&EntityTag>, date: Option<HttpDate>) -> Response<BlobBody> {
+    let mut response = Response::new(BlobBody::empty());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.extend(tag.map(|tag| (ETAG, tag.to_header())));
+    headers.extend(date.map(|date| (LAST_MODIFIED, date.to_header())));
+    headers.insert(CONTENT_LENGTH, 0.into());
+    response
+}
+
+/// An answer with a document.
+pub(super) fn document(text: String) -> Response<BlobBody> {
+    let mut response = Response::new(BlobBody::empty());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(xml::MEDIA_TYPE));
+    headers.insert(CONTENT_LENGTH, text.len().into());
+    *response.body_mut() = text.into();
+    response
+}
