@@ -1,6 +1,7 @@
 //! Dates as HTTP writes them, and moments as this project counts them.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -134,23 +135,25 @@ impl HttpDate {
     /// assert_eq!(HttpDate::from_unix(-1).to_header(), "Wed, 31 Dec 1969 23:59:59 GMT");
     /// ```
     pub fn to_header(self) -> HeaderValue {
-        header_value(self.to_string())
+        header_value(self.text())
+    }
+
+    fn text(self) -> String {
+        if self.0 >= 0 {
+            return httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(self.0.unsigned_abs()));
+        }
+        let mut text = Self(self.0 + LIFT * CYCLE).text();
+        if let Ok(year) = text[YEAR].parse::<i64>() {
+            text.replace_range(YEAR, &format!("{:04}", year - LIFT * YEARS));
+        }
+        text
     }
 }
 
 /// The preferred format, as in `Sun, 06 Nov 1994 08:49:37 GMT`.
 impl fmt::Display for HttpDate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cycles = if self.0 < 0 { LIFT } else { 0 };
-        let elapsed = Duration::from_secs((self.0 + cycles * CYCLE).unsigned_abs());
-        let text = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + elapsed);
-        match (cycles, text[12..16].parse::<i64>()) {
-            (1.., Ok(year)) => {
-                let year = year - cycles * YEARS;
-                write!(f, "{}{year:04}{}", &text[..12], &text[16..])
-            }
-            _ => f.write_str(&text),
-        }
+        f.write_str(&self.text())
     }
 }
 
@@ -257,6 +260,8 @@ const YEARS: i64 = 400;
 const CYCLE: i64 = 146_097 * 86_400;
 /// How many times 400 years take every year before 1970 into the range of [`SystemTime`] on all platforms.
 const LIFT: i64 = 5;
+/// Where the year is in the preferred format.
+const YEAR: Range<usize> = 12..16;
 /// The length of the longest date: `Wednesday, 06-Nov-94 08:49:37 GMT`.
 const LONGEST: usize = 33;
 

@@ -27,12 +27,25 @@ use http::{HeaderMap, HeaderName};
 /// assert!(!headers.contains_key(header::CONTENT_LENGTH));
 /// ```
 pub fn retain_304_headers(headers: &mut HeaderMap) {
-    for name in REPRESENTATION {
+    let tagged = headers.contains_key(ETAG);
+    let dropped: Vec<HeaderName> = headers.keys().filter(|name| !is_retained_by_304(name, tagged)).cloned().collect();
+    for name in dropped {
         headers.remove(name);
     }
-    if headers.contains_key(ETAG) {
-        headers.remove(LAST_MODIFIED);
-    }
+}
+
+/// Whether a 304 has this field of the 200 in whose place it is; `tagged` says whether that has an `ETag`.
+///
+/// ```
+/// use http::header::{CONTENT_TYPE, LAST_MODIFIED, VARY};
+/// use ifmatch_core::not_modified::is_retained_by_304;
+///
+/// assert!(is_retained_by_304(&VARY, true));
+/// assert!(!is_retained_by_304(&CONTENT_TYPE, true));
+/// assert!(is_retained_by_304(&LAST_MODIFIED, false) && !is_retained_by_304(&LAST_MODIFIED, true));
+/// ```
+pub fn is_retained_by_304(name: &HeaderName, tagged: bool) -> bool {
+    !(REPRESENTATION.contains(name) || tagged && *name == LAST_MODIFIED)
 }
 
 const REPRESENTATION: [HeaderName; 14] = [

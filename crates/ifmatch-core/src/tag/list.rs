@@ -41,9 +41,10 @@ impl TagList {
     /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
     /// ```
     pub fn from_headers(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
-        let mut lines = headers.get_all(name).iter().peekable();
-        lines.peek()?;
-        let mut reader = Reader::default();
+        let mut lines = headers.get_all(name).iter();
+        let first = lines.next()?;
+        let mut reader = Reader { tags: Vec::with_capacity(1), ..Reader::default() };
+        reader.read(first);
         lines.for_each(|line| reader.read(line));
         Some(reader.finish())
     }
