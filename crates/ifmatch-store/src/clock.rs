@@ -20,27 +20,39 @@ pub trait Clock: Send + Sync + 'static {
 
 /// The system's clock; waits on the tokio runtime.
 ///
-/// It goes forward with the system's time and never back: when the system's time is set back, it goes on from where
-/// it is, at the pace of time.
+/// It goes forward with the system's time, at most a millisecond later, and never back: when the system's time is set back,
+/// it goes on from where it is, at the pace of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
+/// How long the system's time may have been set forward before [`SystemClock`] sees it.
+const LAG: Duration = Duration::from_millis(1);
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system for the time")]
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system for the time")]
     fn now(&self) -> Timestamp {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        /// By how much the system's time was ahead of the time since `START`, at the most, in microseconds.
         static AHEAD: AtomicU64 = AtomicU64::new(0);
+        /// When to look again, in microseconds since `START`.
+        static LOOK: AtomicU64 = AtomicU64::new(0);
 
-        let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let elapsed = micros(START.elapsed());
-        let system = micros(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-        let ahead = system.saturating_sub(elapsed);
-        let ahead = ahead.max(AHEAD.fetch_max(ahead, Ordering::AcqRel));
-        Timestamp::from_micros(ahead.saturating_add(elapsed))
+        if elapsed >= LOOK.load(Ordering::Acquire) {
+            let system = micros(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+            AHEAD.fetch_max(system.saturating_sub(elapsed), Ordering::AcqRel);
+            // Whoever sees this sees what is ahead, too.
+            LOOK.store(elapsed.saturating_add(micros(LAG)), Ordering::Release);
+        }
+        Timestamp::from_micros(AHEAD.load(Ordering::Acquire).saturating_add(elapsed))
     }
 
     // Asks for the runtime's timer only when it is waited for.
     async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000).saturating_add(duration.subsec_micros().into())
 }

@@ -119,6 +119,11 @@ impl<R: Register, C: Clock> Driver<R, C> {
         Ok(record.unwrap_or_else(|| self.initial.clone()))
     }
 
+    /// The revision of a resource's record, where the register can tell it without waiting.
+    pub fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        self.register.revision_at_once(key)
+    }
+
     /// Carries out a command.
     ///
     /// # Errors

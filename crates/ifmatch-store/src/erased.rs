@@ -36,6 +36,7 @@ type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegisterError>> + Sen
 
 trait Erased: Send + Sync + 'static {
     fn load<'a>(&'a self, key: &'a Key) -> Answer<'a, Option<Record>>;
+    fn revision_at_once(&self, key: &Key) -> Option<Revision>;
     fn compare_and_swap<'a>(&'a self, key: &'a Key, expected: Revision, next: Option<&'a Record>) -> Answer<'a, Swap>;
     fn scan<'a>(&'a self, scan: &'a Scan<'a>) -> Answer<'a, Vec<(Key, Record)>>;
 }
@@ -43,6 +44,10 @@ trait Erased: Send + Sync + 'static {
 impl<R: Register> Erased for R {
     fn load<'a>(&'a self, key: &'a Key) -> Answer<'a, Option<Record>> {
         Box::pin(Register::load(self, key))
+    }
+
+    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        Register::revision_at_once(self, key)
     }
 
     fn compare_and_swap<'a>(&'a self, key: &'a Key, expected: Revision, next: Option<&'a Record>) -> Answer<'a, Swap> {
@@ -58,6 +63,10 @@ impl<R: Register> Erased for R {
 impl Register for AnyRegister {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         Erased::load(&*self.0, key).await
+    }
+
+    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        Erased::revision_at_once(&*self.0, key)
     }
 
     async fn compare_and_swap(
@@ -78,6 +87,10 @@ impl Register for AnyRegister {
 impl<R: Register> Register for Arc<R> {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         R::load(self, key).await
+    }
+
+    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        R::revision_at_once(self, key)
     }
 
     async fn compare_and_swap(

@@ -95,6 +95,10 @@ impl Register for MemoryRegister {
         ready(Ok(self.shard(key).find(key)))
     }
 
+    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        Some(self.shard(key).revision(key))
+    }
+
     fn compare_and_swap(
         &self,
         key: &Key,
@@ -115,9 +119,16 @@ impl Shard {
     }
 
     fn find(&self, key: &Key) -> Option<Record> {
-        let forgotten = self.forgotten[self.slot(key)];
-        let forgotten = || (forgotten > Revision::NONE).then(|| Record::forgotten(forgotten));
+        let forgotten = || Some(self.forgotten(key)).filter(|at| *at > Revision::NONE).map(Record::forgotten);
         self.records.get(key).cloned().or_else(forgotten)
+    }
+
+    fn revision(&self, key: &Key) -> Revision {
+        self.records.get(key).map_or_else(|| self.forgotten(key), Record::revision)
+    }
+
+    fn forgotten(&self, key: &Key) -> Revision {
+        self.forgotten[self.slot(key)]
     }
 
     fn slot(&self, key: &Key) -> usize {

@@ -31,6 +31,14 @@ pub trait Register: Send + Sync + 'static {
     /// The current record, none if there is none.
     fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send;
 
+    /// The revision of the current record, [`Revision::NONE`] if there is none, where the register can tell it without
+    /// waiting for anything. None: it takes a [`load`](Self::load).
+    ///
+    /// It is held to what a load is held to, and spares what has a record's content in memory the loading.
+    fn revision_at_once(&self, _key: &Key) -> Option<Revision> {
+        None
+    }
+
     /// Replaces the record with `next`, or forgets it if that is none, if its revision is still `expected`
     /// ([`Revision::NONE`]: there is no record).
     fn compare_and_swap(
@@ -46,6 +54,7 @@ pub trait Register: Send + Sync + 'static {
 }
 
 /// What came of a swap.
+#[allow(clippy::large_enum_variant, reason = "the one with a record is looked at, and gone")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swap {
     /// The record is the new one.

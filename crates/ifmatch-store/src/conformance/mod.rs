@@ -73,6 +73,7 @@ pub async fn run(register: impl Register, traits: Traits) {
     race::one_creator(&register, traits).await;
     race::increments_are_exact(&register, traits).await;
     race::permits_exclude_each_other(&register, traits).await;
+    race::reads_never_go_back(&register, traits).await;
 }
 
 /// A key that no other check, and no earlier run, uses.

@@ -1,7 +1,7 @@
 //! What racing callers may rely on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, header};
@@ -99,6 +99,46 @@ pub(super) async fn permits_exclude_each_other<R: Register>(register: &Arc<R>, t
         }
     })
     .await;
+}
+
+/// Who wrote or read a record tells all others its revision: whoever looks afterwards finds that one, or a later one, in
+/// whatever way it looks. A cache that an older record slips into fails here.
+pub(super) async fn reads_never_go_back<R: Register>(register: &Arc<R>, traits: Traits) {
+    let key = fresh_key("reads");
+    let known = Arc::new(AtomicU64::new(0));
+    let writing = Arc::new(AtomicUsize::new(traits.racers.div_ceil(4)));
+    race(traits.racers, |racer| {
+        let driver = Driver::new(Arc::clone(register)).assume_absent();
+        let (key, known, writing) = (key.clone(), Arc::clone(&known), Arc::clone(&writing));
+        async move {
+            if racer % 4 == 0 {
+                let none = Preconditions::default();
+                for _ in 0..traits.rounds {
+                    let write = Command::Write(put(&racer.to_le_bytes(), &none));
+                    let applied = driver.apply(&key, &write).await.expect("apply");
+                    known.fetch_max(applied.after.revision().get(), Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                }
+                writing.fetch_sub(1, Ordering::SeqCst);
+            }
+            while writing.load(Ordering::SeqCst) > 0 {
+                look(&driver, &key, &known).await;
+                tokio::task::yield_now().await;
+            }
+            look(&driver, &key, &known).await;
+        }
+    })
+    .await;
+}
+
+async fn look<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key, known: &AtomicU64) {
+    let before = known.load(Ordering::SeqCst);
+    let found = driver.load(key).await.expect("load").revision().get();
+    assert!(found >= before, "a load finds revision {found} after somebody knew of {before}");
+    let before = known.fetch_max(found, Ordering::SeqCst).max(found);
+    let Some(found) = driver.revision_at_once(key) else { return };
+    assert!(found.get() >= before, "the revision at once is {found} after somebody knew of {before}");
+    known.fetch_max(found.get(), Ordering::SeqCst);
 }
 
 async fn race<F>(racers: usize, racer: impl Fn(usize) -> F)
