@@ -2,7 +2,7 @@
 
 use http::header::{AUTHORIZATION, COOKIE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 use http::request::Parts;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderName, Request};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_store::Key;
 
@@ -20,8 +20,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn new(key: Key, head: &Parts) -> Self {
-        Self { key, head: copy(head), conditions: Preconditions::from_headers(&head.headers) }
+    pub(crate) fn new<B>(key: Key, conditions: Preconditions, request: &Request<B>) -> Self {
+        Self { key, head: head_of(request), conditions }
     }
 
     /// Whether what may be answered depends on what the client has.
@@ -37,17 +37,20 @@ pub(crate) fn is_anonymous(config: &Config, head: &Parts) -> bool {
 
 /// Takes the conditions out of a request: the inner service answers in full, with the tag of those very bytes.
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    for name in [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, IF_MODIFIED_SINCE, IF_RANGE] {
-        headers.remove(name);
+    const CONDITIONS: [HeaderName; 5] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, IF_MODIFIED_SINCE, IF_RANGE];
+    if headers.keys().any(|name| CONDITIONS.contains(name)) {
+        for name in CONDITIONS {
+            headers.remove(name);
+        }
     }
 }
 
 /// A head without extensions.
-fn copy(head: &Parts) -> Parts {
-    let (mut copy, ()) = Request::new(()).into_parts();
-    copy.method = head.method.clone();
-    copy.uri = head.uri.clone();
-    copy.version = head.version;
-    copy.headers = head.headers.clone();
-    copy
+fn head_of<B>(request: &Request<B>) -> Parts {
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.method = request.method().clone();
+    head.uri = request.uri().clone();
+    head.version = request.version();
+    head.headers = request.headers().clone();
+    head
 }

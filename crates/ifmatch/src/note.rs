@@ -2,16 +2,15 @@
 
 use std::sync::atomic::AtomicU64;
 
-use http::HeaderMap;
 use http::header::{AGE, ETAG, LAST_MODIFIED};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Command, Observation, Observed, Outcome};
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_core::not_modified::retain_304_headers;
+use ifmatch_core::not_modified::is_retained_by_304;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
 use ifmatch_store::{Clock, Register};
 
-use crate::coding;
 use crate::freshness::Allowed;
 use crate::memory::Known;
 use crate::read::Reading;
@@ -21,35 +20,37 @@ use crate::variant::Vary;
 pub(crate) struct Seen {
     pub(crate) last_modified: HttpDate,
     generation: Revision,
+    /// The revision of the record that has it, with no write in flight.
+    settled: Revision,
     variant: Variant,
     vary: Vary,
     tag: EntityTag,
 }
 
 /// Records the tag of a response, unless the record has it. None: it is not recorded, since a write was in flight, or
-/// took place meanwhile, or the response is not for everybody, or has no tag, or the register failed.
+/// took place meanwhile, or the response has no tag, or the register failed.
 pub(crate) async fn note<R: Register, C: Clock>(
     reading: &Reading<'_, R, C>,
     headers: &HeaderMap,
     tag: Option<&EntityTag>,
 ) -> Option<Seen> {
-    if !Allowed::by(headers).shared {
-        return None;
-    }
     let vary = Vary::of(headers)?;
     let variant = vary.select(&reading.asked.head)?;
     let record = reading.looked.record.as_ref()?;
     let known = record.settled(reading.looked.at);
-    let seen = |version: &Version, tag: &EntityTag| Seen {
+    let seen = |settled: Revision, version: &Version, tag: &EntityTag| Seen {
         last_modified: version.last_modified(),
         generation: version.generation(),
+        settled,
         variant: variant.clone(),
         vary: vary.clone(),
         tag: tag.clone(),
     };
     let recorded = known.and_then(|version| version.tag(&variant));
     let news = match (tag, known, recorded) {
-        (Some(tag), Some(version), Some(recorded)) if recorded == tag => return Some(seen(version, tag)),
+        (Some(tag), Some(version), Some(recorded)) if recorded == tag => {
+            return Some(seen(record.revision(), version, tag));
+        }
         (None, _, None) => return None,
         _ => Observation::Present {
             variant: variant.clone(),
@@ -59,7 +60,7 @@ pub(crate) async fn note<R: Register, C: Clock>(
     };
     let record = observe(reading, record, news).await?;
     let version = record.settled(reading.shared.now())?;
-    tag.filter(|tag| version.tag(&variant) == Some(tag)).map(|tag| seen(version, tag))
+    tag.filter(|tag| version.tag(&variant) == Some(tag)).map(|tag| seen(record.revision(), version, tag))
 }
 
 /// Corrects a record of something that is no longer there.
@@ -85,38 +86,55 @@ async fn observe<R: Register, C: Clock>(
 }
 
 /// Remembers what makes a 304 of the next request for the same.
-pub(crate) fn remember<R: Register, C: Clock>(reading: &Reading<'_, R, C>, headers: &HeaderMap, seen: &Seen) {
-    let allowed = Allowed::by(headers);
-    let shared = reading.shared;
+pub(crate) fn remember<R: Register, C: Clock>(
+    reading: &Reading<'_, R, C>,
+    headers: &HeaderMap,
+    allowed: &Allowed,
+    seen: &Seen,
+) {
+    let (shared, looked) = (reading.shared, &reading.looked);
     if !allowed.stored || (!shared.is_authoritative() && allowed.lifetime <= allowed.age) {
         return;
     }
-    let mut headers = headers.clone();
-    headers.insert(ETAG, seen.tag.to_header());
-    headers.remove(AGE);
-    if shared.config.behind_compression {
-        coding::add_vary(&mut headers);
+    let entry = shared.memory.get(&reading.asked.key);
+    let before = entry.as_deref().and_then(|entry| entry.find(&reading.asked.head));
+    // With the register's authority nothing else matters, not even the age.
+    if let Some(before) = before.filter(|before| shared.is_authoritative() && seen.is_answered_by(before, headers)) {
+        return before.confirm(looked.at, seen.settled);
     }
-    retain_304_headers(&mut headers);
     let age = u64::try_from(allowed.age.as_micros()).unwrap_or(u64::MAX);
-    let born = Timestamp::from_micros(reading.looked.at.micros().saturating_sub(age));
+    let born = Timestamp::from_micros(looked.at.micros().saturating_sub(age));
+    let mut fields = HeaderMap::new();
+    for (name, value) in fields_of_304(headers) {
+        fields.append(name, value.clone());
+    }
+    fields.insert(ETAG, seen.tag.to_header());
     let known = Known {
         variant: seen.variant.clone(),
         generation: seen.generation,
         tag: seen.tag.clone(),
         last_modified: seen.last_modified,
-        headers,
+        headers: fields,
         born,
         fresh_until: born.saturating_add(allowed.lifetime),
-        checked: AtomicU64::new(reading.looked.at.micros()),
+        checked: AtomicU64::new(looked.at.micros()),
+        settled: AtomicU64::new(seen.settled.get()),
     };
-    let before = shared.memory.get(&reading.asked.key);
-    let before = before.as_deref().and_then(|entry| entry.find(&reading.asked.head));
-    match before {
-        // With the register's authority nothing else matters, not even the age.
-        Some(before) if shared.is_authoritative() && before.answers_like(&known) => {
-            before.confirm(reading.looked.at);
-        }
-        _ => shared.memory.remember(&reading.asked.key, seen.vary.clone(), known),
+    shared.memory.remember(&reading.asked.key, seen.vary.clone(), known);
+}
+
+impl Seen {
+    /// Whether what is remembered makes the same 304 as a response with these header fields.
+    fn is_answered_by(&self, known: &Known, headers: &HeaderMap) -> bool {
+        self.generation == known.generation
+            && self.variant == known.variant
+            && self.tag == known.tag
+            && self.last_modified == known.last_modified
+            && fields_of_304(headers).eq(known.headers.iter().filter(|(name, _)| **name != ETAG))
     }
+}
+
+/// The fields of a 304 in the place of a response with these fields, but for the tag: always in the same order.
+fn fields_of_304(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+    headers.iter().filter(|(name, _)| is_retained_by_304(name, true) && ![ETAG, AGE].contains(name))
 }

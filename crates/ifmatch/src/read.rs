@@ -11,9 +11,11 @@ use ifmatch_store::{Clock, Register};
 use crate::answer;
 use crate::asked::{self, Asked, is_anonymous};
 use crate::body::ResponseBody;
+use crate::coding;
+use crate::freshness::Allowed;
 use crate::note::{note, note_absence, remember};
 use crate::partial::{self, Partial};
-use crate::recall::recall;
+use crate::recall::Sought;
 use crate::selected::{Selected, is_over};
 use crate::shared::{Inner, Shared};
 use crate::tagged::Tagged;
@@ -24,6 +26,7 @@ use crate::tagged::Tagged;
 pub(crate) async fn read<S, B, R, C>(
     shared: Arc<Shared<R, C>>,
     inner: S,
+    sought: Sought,
     request: Request<B>,
 ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
 where
@@ -32,14 +35,12 @@ where
     R: Register,
     C: Clock,
 {
-    let (head, body) = request.into_parts();
-    let Ok(key) = shared.config.keys.key(&head) else { return Ok(answer::no_such_key()) };
-    let looked = match recall(&shared, &key, &head).await {
+    let looked = match sought.answer(&shared).await {
         Ok(response) => return Ok(response),
         Err(looked) => looked,
     };
-    let reading = Reading { shared: &shared, asked: Asked::new(key, &head), looked };
-    let response = reading.run(inner, Request::from_parts(head, body)).await?;
+    let reading = Reading { shared: &shared, asked: Asked::new(sought.key, sought.conditions, &request), looked };
+    let response = reading.run(inner, request).await?;
     let is_head = reading.asked.head.method == Method::HEAD;
     Ok(if is_head { answer::without_body(response) } else { response })
 }
@@ -123,12 +124,16 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
             }
             _ => return self.passed(response),
         }
-        let tagged = Tagged::of(self.shared, response).await;
-        let seen = note(self, &tagged.head.headers, tagged.tag.as_ref()).await;
+        let mut tagged = Tagged::of(self.shared, response).await;
+        let allowed = Allowed::by(&tagged.head.headers);
+        let seen = if allowed.shared { note(self, &tagged.head.headers, tagged.tag.as_ref()).await } else { None };
+        if self.shared.config.behind_compression {
+            coding::add_vary(&mut tagged.head.headers);
+        }
         if let Some(seen) = &seen
             && is_anonymous(&self.shared.config, &self.asked.head)
         {
-            remember(self, &tagged.head.headers, seen);
+            remember(self, &tagged.head.headers, &allowed, seen);
         }
         Selected::new(self, tagged, seen.map(|seen| seen.last_modified)).answer()
     }

@@ -1,5 +1,6 @@
 //! Answering 304 from memory, without running the inner service.
 
+use std::slice;
 use std::sync::Arc;
 
 use http::header::{AGE, ETAG};
@@ -9,7 +10,6 @@ use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
-use ifmatch_core::record::Version;
 use ifmatch_store::{Clock, Key, Register};
 
 use crate::answer;
@@ -21,57 +21,94 @@ use crate::memory::Known;
 use crate::read::Looked;
 use crate::shared::Shared;
 
-/// Answers 304 if the client has the current representation, and this is known for certain: the register has the same
-/// version, and either all changes go through it or the response itself said that it stays fresh.
+/// A read at its beginning.
 ///
-/// # Errors
-/// The inner service must run; this is what was found in the register.
-pub(crate) async fn recall<T: Body, R: Register, C: Clock>(
-    shared: &Shared<R, C>,
-    key: &Key,
-    head: &Parts,
-) -> Result<Response<ResponseBody<T>>, Looked> {
-    let at = shared.now();
-    let candidate = shared.candidate(key, head, at);
-    if let Some((known, shown)) = &candidate
-        && known.confirmed().saturating_add(shared.config.staleness) > at
-    {
-        return Ok(shared.not_modified(known, shown, at));
+/// It is answered 304 if the client has the current representation, and this is known for certain: the register has the
+/// same version, and either all changes go through it or the response itself said that it stays fresh.
+#[derive(Debug)]
+pub(crate) struct Sought {
+    /// The resource.
+    pub(crate) key: Key,
+    /// The conditions of the request.
+    pub(crate) conditions: Preconditions,
+    at: Timestamp,
+    remembered: Option<Remembered>,
+}
+
+/// What is remembered of the representation that a request selects, if it makes a 304 of the request.
+#[derive(Debug)]
+struct Remembered {
+    known: Arc<Known>,
+    /// The tag that the client is to see, where it is another one.
+    shown: Option<EntityTag>,
+}
+
+impl Sought {
+    pub(crate) fn new<R: Register, C: Clock>(shared: &Shared<R, C>, key: Key, head: &Parts) -> Self {
+        let at = shared.now();
+        let conditions = Preconditions::from_headers(&head.headers);
+        let remembered = shared.remembered(&key, head, &conditions, at);
+        Self { key, conditions, at, remembered }
     }
-    let record = shared.answer(shared.driver.load(key)).await;
-    let generation = record.as_ref().and_then(|record| record.settled(at)).map(Version::generation);
-    match candidate {
-        Some((known, shown)) if generation == Some(known.generation) => {
-            known.confirm(at);
-            Ok(shared.not_modified(&known, &shown, at))
+
+    /// The 304, where it is certain and nothing needs to be waited for.
+    pub(crate) fn answer_at_once<T: Body, R: Register, C: Clock>(
+        &self,
+        shared: &Shared<R, C>,
+    ) -> Option<Response<ResponseBody<T>>> {
+        let remembered = self.remembered.as_ref()?;
+        let known = &remembered.known;
+        if known.confirmed().saturating_add(shared.config.staleness) <= self.at {
+            let revision = shared.driver.revision_at_once(&self.key)?;
+            if !known.is_settled_at(revision) {
+                return None;
+            }
+            known.confirm(self.at, revision);
         }
-        _ => Err(Looked { at, record }),
+        Some(shared.not_modified(remembered, self.at))
+    }
+
+    /// The 304, where the register's record makes it certain.
+    ///
+    /// # Errors
+    /// The inner service must run; this is what was found in the register.
+    pub(crate) async fn answer<T: Body, R: Register, C: Clock>(
+        &self,
+        shared: &Shared<R, C>,
+    ) -> Result<Response<ResponseBody<T>>, Looked> {
+        let record = shared.answer(shared.driver.load(&self.key)).await;
+        let settled =
+            record.as_ref().and_then(|record| Some((record.settled(self.at)?.generation(), record.revision())));
+        match (&self.remembered, settled) {
+            (Some(remembered), Some((generation, revision))) if generation == remembered.known.generation => {
+                remembered.known.confirm(self.at, revision);
+                Ok(shared.not_modified(remembered, self.at))
+            }
+            _ => Err(Looked { at: self.at, record }),
+        }
     }
 }
 
 impl<R: Register, C: Clock> Shared<R, C> {
-    /// What is remembered of the representation that this request selects, if it makes a 304 of the request; and its
-    /// tag as the client is to see it.
-    fn candidate(&self, key: &Key, head: &Parts, at: Timestamp) -> Option<(Arc<Known>, EntityTag)> {
-        let conditions = Preconditions::from_headers(&head.headers);
+    fn remembered(&self, key: &Key, head: &Parts, conditions: &Preconditions, at: Timestamp) -> Option<Remembered> {
         if conditions.is_empty() || !is_anonymous(&self.config, head) {
             return None;
         }
         let known = self.memory.get(key)?.find(head).cloned()?;
         let usable = self.is_authoritative() || (at < known.fresh_until && !wants_origin(&head.headers));
-        let shown =
-            if self.config.behind_compression { coding::shown(&known.tag, &head.headers) } else { known.tag.clone() };
+        let shown = self.config.behind_compression.then(|| coding::shown(&known.tag, &head.headers));
         let validators = Validators {
-            tags: std::slice::from_ref(&shown),
+            tags: slice::from_ref(shown.as_ref().unwrap_or(&known.tag)),
             last_modified: Some(known.last_modified).filter(|date| date.has_come(at)),
         };
         let verdict = conditions.evaluate(&Method::GET, Some(&validators));
-        (usable && verdict == Verdict::NotModified).then_some((known, shown))
+        (usable && verdict == Verdict::NotModified).then_some(Remembered { known, shown })
     }
 
-    fn not_modified<T: Body>(&self, known: &Known, shown: &EntityTag, at: Timestamp) -> Response<ResponseBody<T>> {
+    fn not_modified<T: Body>(&self, remembered: &Remembered, at: Timestamp) -> Response<ResponseBody<T>> {
+        let Remembered { known, shown } = remembered;
         let mut headers = known.headers.clone();
-        if self.config.behind_compression {
+        if let Some(shown) = shown {
             headers.insert(ETAG, shown.to_header());
         }
         if !self.is_authoritative() {

@@ -40,17 +40,16 @@ impl<'a, T: Body> Selected<'a, T> {
         let behind_compression = reading.shared.config.behind_compression;
         let headers = &mut tagged.head.headers;
         let now = reading.shared.now();
-        let own = HttpDate::from_headers(headers, LAST_MODIFIED).filter(|date| is_over(*date, now));
+        let own = |headers| HttpDate::from_headers(headers, LAST_MODIFIED).filter(|date| is_over(*date, now));
         // The dates of one resource must all be of one kind. Without a tag there is nothing in the record.
-        let date = if tagged.tag.is_some() { recorded } else { own };
+        let date = if tagged.tag.is_some() { recorded } else { own(headers) };
         let last_modified = date.filter(|date| date.has_come(now));
-        headers.remove(LAST_MODIFIED);
-        if let Some(date) = last_modified {
-            headers.insert(LAST_MODIFIED, date.to_header());
-        }
+        match last_modified {
+            Some(date) => headers.insert(LAST_MODIFIED, date.to_header()),
+            None => headers.remove(LAST_MODIFIED),
+        };
         let mut shown = tagged.tag.clone();
         if behind_compression {
-            coding::add_vary(headers);
             shown = shown.map(|tag| coding::shown(&tag, &reading.asked.head.headers));
         }
         if let Some(tag) = &shown {

@@ -1,12 +1,13 @@
 //! The service that the layer makes of another one: reads here, writes there, the rest passes.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, Ready, ready};
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_util::future::Either;
 use http::{Method, Request, Response};
 use http_body::Body;
 use ifmatch_store::{Clock, MemoryRegister, Register, SystemClock};
@@ -14,6 +15,7 @@ use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::detach::detach;
+use crate::recall::Sought;
 use crate::shared::{Inner, Shared};
 use crate::{answer, read, write};
 
@@ -50,8 +52,10 @@ impl<S: fmt::Debug, R, C> fmt::Debug for ConditionalService<S, R, C> {
     }
 }
 
-/// The response to come.
-type ResponseFuture<T, E> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<T>>, E>> + Send>>;
+/// The response: there already, or to come.
+type ResponseFuture<T, E> = Either<Ready<Answer<T, E>>, Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>>;
+
+type Answer<T, E> = Result<Response<ResponseBody<T>>, E>;
 
 impl<S, B, T, R, C> Service<Request<B>> for ConditionalService<S, R, C>
 where
@@ -70,21 +74,38 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        // Whoever does not run the inner service must not keep the place that it has in it, either.
         let later = self.inner.clone();
-        let mut ready = mem::replace(&mut self.inner, later);
-        let shared = Arc::clone(&self.shared);
+        let mut inner = mem::replace(&mut self.inner, later);
+        let shared = &self.shared;
         match Kind::of(request.method()) {
-            Kind::Read => Box::pin(read::read(shared, ready, request)),
-            Kind::Write => {
-                // A write may wait for others: meanwhile it must not hold a place in the inner service.
-                let inner = ready.clone();
-                drop(ready);
-                let written = detach(write::write(shared, inner, request));
-                Box::pin(async { written.result().await.unwrap_or_else(|| Ok(answer::interrupted())) })
+            Kind::Read => {
+                let (head, body) = request.into_parts();
+                let Ok(key) = shared.config.keys.key(&head) else { return at_once(answer::no_such_key()) };
+                let sought = Sought::new(shared, key, &head);
+                match sought.answer_at_once(shared) {
+                    Some(response) => at_once(response),
+                    None => in_time(read::read(Arc::clone(shared), inner, sought, Request::from_parts(head, body))),
+                }
             }
-            Kind::Other => Box::pin(async move { Ok(ready.run(request).await?.map(ResponseBody::inner)) }),
+            Kind::Write => {
+                // A write may wait for others: meanwhile it must not keep it, too.
+                drop(inner);
+                let inner = self.inner.clone();
+                let written = detach(write::write(Arc::clone(shared), inner, request));
+                in_time(async { written.result().await.unwrap_or_else(|| Ok(answer::interrupted())) })
+            }
+            Kind::Other => in_time(async move { Ok(inner.run(request).await?.map(ResponseBody::inner)) }),
         }
     }
+}
+
+fn at_once<T: Body, E>(response: Response<ResponseBody<T>>) -> ResponseFuture<T, E> {
+    Either::Left(ready(Ok(response)))
+}
+
+fn in_time<T: Body, E>(answer: impl Future<Output = Answer<T, E>> + Send + 'static) -> ResponseFuture<T, E> {
+    Either::Right(Box::pin(answer))
 }
 
 enum Kind {

@@ -8,18 +8,59 @@ use http::request::Parts;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
-
-pub(crate) use native::Memory;
+use ifmatch_store::Key;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
 use crate::variant::Vary;
 
-mod native;
+/// What an entry has, more or less, in bytes: the memory's own tables are made for as many of these as fit.
+const USUAL_SIZE: u64 = 1_024;
+
+/// The memory.
+#[derive(Debug)]
+pub(crate) struct Memory(Cache<Key, Arc<Entry>, BySize>);
+
+impl Memory {
+    /// A memory of about so many bytes.
+    pub(crate) fn with_capacity(bytes: u64) -> Self {
+        let entries = usize::try_from(bytes / USUAL_SIZE).unwrap_or(usize::MAX);
+        Self(Cache::with_weighter(entries, bytes, BySize))
+    }
+
+    /// What is remembered of a resource.
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.0.get(key)
+    }
+
+    /// Remembers a representation. Of two at the same time one may be lost.
+    pub(crate) fn remember(&self, key: &Key, vary: Vary, known: Known) {
+        let before = self.0.get(key).unwrap_or_default();
+        self.0.insert(key.clone(), Arc::new(before.with(vary, known)));
+    }
+
+    /// Forgets a resource.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.0.remove(key);
+    }
+}
+
+#[derive(Clone, Debug)]
+struct BySize;
+
+impl Weighter<Key, Arc<Entry>> for BySize {
+    fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
+        (size_of::<Key>() + key.as_str().len() + entry.size) as u64
+    }
+}
 
 /// The representations of one resource.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     vary: Vary,
     known: Vec<Arc<Known>>,
+    /// In bytes.
+    size: usize,
 }
 
 /// One representation.
@@ -33,7 +74,7 @@ pub(crate) struct Known {
     pub(crate) tag: EntityTag,
     /// Its version's modification date.
     pub(crate) last_modified: HttpDate,
-    /// The header fields of a 304, the tag and the date left out.
+    /// The header fields of a 304.
     pub(crate) headers: HeaderMap,
     /// When its response was made, its age then taken off.
     pub(crate) born: Timestamp,
@@ -41,26 +82,26 @@ pub(crate) struct Known {
     pub(crate) fresh_until: Timestamp,
     /// When the register was last asked whether this is the current version.
     pub(crate) checked: AtomicU64,
+    /// A revision of the record at which this was the version, and no write in flight.
+    pub(crate) settled: AtomicU64,
 }
 
 impl Known {
-    /// Notes that the register has confirmed the version by a question asked at `now`.
-    pub(crate) fn confirm(&self, now: Timestamp) {
+    /// Notes what the register said when it was asked at `now`: the record has this revision, in which this is the
+    /// version, and no write is in flight.
+    pub(crate) fn confirm(&self, now: Timestamp, settled: Revision) {
         self.checked.fetch_max(now.micros(), Ordering::AcqRel);
+        self.settled.store(settled.get(), Ordering::Release);
+    }
+
+    /// Whether this is the current version as long as the record has this revision. False: the record will tell.
+    pub(crate) fn is_settled_at(&self, revision: Revision) -> bool {
+        self.settled.load(Ordering::Acquire) == revision.get()
     }
 
     /// When the register was last asked.
     pub(crate) fn confirmed(&self) -> Timestamp {
         Timestamp::from_micros(self.checked.load(Ordering::Acquire))
-    }
-
-    /// Whether the same requests get the same 304 from both.
-    pub(crate) fn answers_like(&self, other: &Self) -> bool {
-        self.generation == other.generation
-            && self.variant == other.variant
-            && self.tag == other.tag
-            && self.last_modified == other.last_modified
-            && self.headers == other.headers
     }
 
     fn size(&self) -> usize {
@@ -87,10 +128,7 @@ impl Entry {
             known.remove(0);
         }
         known.push(Arc::new(new));
-        Self { vary, known }
-    }
-
-    fn size(&self) -> usize {
-        size_of::<Self>() + self.known.iter().map(|known| known.size()).sum::<usize>()
+        let size = size_of::<Self>() + known.iter().map(|known| known.size()).sum::<usize>();
+        Self { vary, known, size }
     }
 }
