@@ -44,12 +44,13 @@ impl Gateway {
     }
 
     /// The bare command, for tests that set the environment or the working directory; the settings of whoever runs the
-    /// test do not reach it.
+    /// test do not reach it. No tables are served unless the arguments say so: their port is the same for all.
     pub fn command() -> Command {
         let mut command = Command::new(binary::path());
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("IFMATCH_")) {
             command.env_remove(name);
         }
+        command.env("IFMATCH_LISTEN_TABLES", "off");
         command
     }
 

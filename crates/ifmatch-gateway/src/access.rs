@@ -9,7 +9,8 @@ use subtle::{Choice, ConstantTimeEq};
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// The tokens that open the gateway; with none at all, everything is allowed.
+/// The tokens that open the gateway; with none at all, everything is allowed, unless it is [never
+/// open](Self::never_open).
 ///
 /// Only SHA-256 digests are kept and compared, each in constant time, so that neither the time of an answer nor a
 /// dump of this value tells a token.
@@ -29,6 +30,7 @@ use crate::settings::Settings;
 pub struct Access {
     read: Vec<TokenDigest>,
     write: Vec<TokenDigest>,
+    never_open: bool,
 }
 
 /// Why a request was not let in.
@@ -51,7 +53,21 @@ impl Access {
     /// A token is empty or holds characters that a header cannot carry.
     pub fn new<T: AsRef<str>>(read: &[T], write: &[T]) -> Result<Self, Error> {
         let digests = |tokens: &[T]| tokens.iter().map(|token| digest(token.as_ref())).collect::<Result<_, _>>();
-        Ok(Self { read: digests(read)?, write: digests(write)? })
+        Ok(Self { read: digests(read)?, write: digests(write)?, never_open: false })
+    }
+
+    /// Lets nobody in without a token, not even where there are none.
+    ///
+    /// ```
+    /// use http::{HeaderMap, Method};
+    /// use ifmatch_gateway::access::{Access, Denied};
+    ///
+    /// let access = Access::default().never_open();
+    /// assert_eq!(access.check(&Method::GET, &HeaderMap::new()), Err(Denied::NoToken));
+    /// ```
+    #[must_use]
+    pub fn never_open(self) -> Self {
+        Self { never_open: true, ..self }
     }
 
     /// Access by the tokens in `settings` and in the files it names.
@@ -72,6 +88,11 @@ impl Access {
 
     /// Whether no token is needed.
     pub fn is_open(&self) -> bool {
+        !self.never_open && self.has_no_tokens()
+    }
+
+    /// Whether there is no token at all.
+    pub(crate) fn has_no_tokens(&self) -> bool {
         self.read.is_empty() && self.write.is_empty()
     }
 

@@ -3,31 +3,72 @@
 use std::io::{self, IsTerminal, Write, stdout};
 use std::net::SocketAddr;
 
+use ifmatch_blob::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT};
+
 use crate::config::{Config, Place};
 
+/// Where the gateway listens.
+pub(crate) struct Addresses {
+    /// For blobs.
+    pub(crate) blobs: SocketAddr,
+    /// For tables, if there are any.
+    pub(crate) tables: Option<SocketAddr>,
+}
+
 /// Prints the banner; in colour only on a terminal. A closed stdout is no reason to stop.
-pub(crate) fn print(config: &Config, address: SocketAddr) {
+pub(crate) fn print(config: &Config, addresses: &Addresses) {
     let out = stdout();
     let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let written = write(&mut out.lock(), config, address, colours);
+    let written = write(&mut out.lock(), config, addresses, colours);
     if let Err(error) = written {
         tracing::debug!(%error, "the banner could not be printed");
     }
 }
 
-fn write(out: &mut impl Write, config: &Config, address: SocketAddr, colours: bool) -> io::Result<()> {
+fn write(out: &mut impl Write, config: &Config, addresses: &Addresses, colours: bool) -> io::Result<()> {
     let (bold, dim, plain) = if colours { ("\u{1b}[1m", "\u{1b}[2m", "\u{1b}[0m") } else { ("", "", "") };
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{address}");
+    let url = format!("{scheme}://{}", addresses.blobs);
     writeln!(out, "{bold}ifmatch{plain} {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "{dim}blobs in{plain} {}", place(&config.place))?;
     if config.access.is_open() {
         writeln!(out, "{dim}open to every program on this machine; set --write-token-file to ask for a token{plain}")?;
+    } else if config.access.has_no_tokens() {
+        writeln!(
+            out,
+            "{dim}open to signed requests only; set --write-token-file to use it without an Azure SDK{plain}"
+        )?;
     }
     writeln!(out, "listening on {url}")?;
+    if let Some(tables) = addresses.tables {
+        writeln!(out, "tables on {scheme}://{tables}")?;
+    }
+    if let Some(accounts) = &config.accounts {
+        writeln!(out, "{dim}Azure SDKs{plain}  {}", connection(accounts, addresses, scheme))?;
+    }
     writeln!(out)?;
-    writeln!(out, "{dim}try{plain}  {}", example(config, address, &url))?;
+    writeln!(out, "{dim}try{plain}  {}", example(config, addresses.blobs, scheme))?;
     out.flush()
+}
+
+/// The connection string for the default account. The key in it is one that everybody knows, or left out.
+fn connection(accounts: &Accounts, addresses: &Addresses, scheme: &str) -> String {
+    let name = accounts.iter().next().map_or(DEVELOPMENT_ACCOUNT, Account::name);
+    let ports = (addresses.blobs.port(), addresses.tables.map(|tables| tables.port()));
+    if name == DEVELOPMENT_ACCOUNT && ports == (10_000, Some(10_002)) && scheme == "http" {
+        return "UseDevelopmentStorage=true".to_owned();
+    }
+    let tables = addresses.tables.map(|tables| format!("TableEndpoint={scheme}://{}/{name};", reachable(tables)));
+    format!(
+        "AccountName={name};AccountKey=KEY;BlobEndpoint={scheme}://{}/{name};{}",
+        reachable(addresses.blobs),
+        tables.unwrap_or_default()
+    )
+}
+
+/// An address that stands for all of this machine's is no address to connect to.
+fn reachable(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() }
 }
 
 fn place(place: &Place) -> String {
@@ -38,13 +79,9 @@ fn place(place: &Place) -> String {
     }
 }
 
-/// A line to paste into a shell. An address that stands for all of this machine's is no address to connect to.
-fn example(config: &Config, address: SocketAddr, url: &str) -> String {
-    let url = if address.ip().is_unspecified() {
-        url.replace(&address.ip().to_string(), "localhost")
-    } else {
-        url.to_owned()
-    };
+/// A line to paste into a shell.
+fn example(config: &Config, address: SocketAddr, scheme: &str) -> String {
+    let url = format!("{scheme}://{}", reachable(address));
     let token = if config.access.is_open() { "" } else { " -H 'Authorization: Bearer TOKEN'" };
     let insecure = if config.tls.is_some() { " -k" } else { "" };
     format!("curl -i{insecure}{token} -T README.md {url}/docs/readme.md")
@@ -58,8 +95,13 @@ mod tests {
     fn banner(settings: Settings, colours: bool) -> String {
         let config = Config::from_settings(settings).unwrap();
         let mut out = Vec::new();
-        write(&mut out, &config, SocketAddr::from(([127, 0, 0, 1], 4321)), colours).unwrap();
+        let addresses = Addresses { blobs: local(4321), tables: config.listen_tables };
+        write(&mut out, &config, &addresses, colours).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    fn local(port: u16) -> SocketAddr {
+        ([127, 0, 0, 1], port).into()
     }
 
     #[test]
@@ -78,5 +120,22 @@ mod tests {
         let settings = Settings { data: Some("./data".into()), write_token, ..Settings::default() };
         let text = banner(settings, false);
         assert!(text.contains("Bearer TOKEN") && !text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn azure_clients_are_told_how_to_connect() {
+        let connect = |accounts: &Accounts, blobs, tables| connection(accounts, &Addresses { blobs, tables }, "http");
+        let ours = Accounts::development();
+        assert_eq!(connect(&ours, local(10_000), Some(local(10_002))), "UseDevelopmentStorage=true");
+        let other = connect(&ours, local(1), Some(local(10_002)));
+        assert!(other.contains("BlobEndpoint=http://127.0.0.1:1/devstoreaccount1;"), "{other}");
+        assert!(other.contains("TableEndpoint=http://127.0.0.1:10002/devstoreaccount1;"), "{other}");
+        let all = connect(&ours, ([0, 0, 0, 0], 10_000).into(), None);
+        assert!(all.contains("http://localhost:10000/") && !all.contains("Table"), "{all}");
+
+        let accounts = vec!["photos:aHVudGVyMg==".parse().unwrap()];
+        let text = banner(Settings { data: Some("./data".into()), accounts, ..Settings::default() }, false);
+        assert!(text.contains("AccountName=photos;AccountKey=KEY;"), "{text}");
+        assert!(text.contains("signed requests only") && !text.contains("aHVudGVyMg"), "{text}");
     }
 }

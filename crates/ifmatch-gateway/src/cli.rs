@@ -8,8 +8,8 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::serve;
 use crate::settings::Settings;
+use crate::{operator, serve};
 
 /// A blob service whose conditional writes lose no update.
 #[derive(Parser)]
@@ -23,7 +23,9 @@ struct Cli {
 enum Command {
     /// Serve blobs from a folder or an object store.
     #[command(after_help = SERVE_EXAMPLES)]
-    Serve(Serve),
+    Serve(Box<Serve>),
+    /// List, show and break the leases of a running gateway.
+    Lease(operator::Lease),
 }
 
 #[derive(Args)]
@@ -47,6 +49,9 @@ Examples:
     ifmatch serve --data ./data --listen 0.0.0.0:443 --write-token-file write.token \\
         --tls-cert cert.pem --tls-key key.pem
 
+  For Azure SDKs with UseDevelopmentStorage=true, blobs and tables, nothing to set:
+    ifmatch serve --data ./data
+
   In front of an S3 bucket, with what is known of its objects kept in a folder:
     AWS_REGION=eu-west-1 ifmatch serve --store s3://my-bucket/prefix --data ./known
 
@@ -69,8 +74,11 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let Command::Serve(serve) = cli.command;
-    match configure(serve).and_then(|config| serve::run(&config)) {
+    let done = match cli.command {
+        Command::Serve(serve) => configure(*serve).and_then(|config| serve::run(&config)),
+        Command::Lease(lease) => operator::run(&lease),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&error);
@@ -115,7 +123,13 @@ mod tests {
         let mut command = command();
         command.clone().debug_assert();
         let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
-        for default in ["[default: 127.0.0.1:10000]", "[default: 5GiB]", "[default: 15s]", "[default: text]"] {
+        for default in [
+            "[default: 127.0.0.1:10000]",
+            "[default: 127.0.0.1:10002]",
+            "[default: 5GiB]",
+            "[default: 15s]",
+            "[default: text]",
+        ] {
             assert!(help.contains(default), "{default} is missing in\n{help}");
         }
     }
@@ -140,8 +154,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ifmatch-cli-{}", std::process::id()));
         std::fs::write(&folder, "threads = 2\nlisten = '127.0.0.1:1'\ndata = 'd'").unwrap();
         let args = ["ifmatch", "serve", "--threads", "4", "--config", folder.to_str().unwrap()];
-        let Command::Serve(serve) = parse(args.iter().map(OsString::from)).unwrap().command;
-        let config = configure(serve);
+        let Command::Serve(serve) = parse(args.iter().map(OsString::from)).unwrap().command else { panic!() };
+        let config = configure(*serve);
         std::fs::remove_file(&folder).unwrap();
         let config = config.unwrap();
         assert_eq!((config.threads, config.listen.port()), (Some(4), 1));

@@ -4,9 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ifmatch_blob::accounts::Accounts;
+
 use crate::access::Access;
+use crate::accounts::{self, Reach};
 use crate::error::Error;
 use crate::settings::{LogFormat, Settings};
+use crate::switch::Switch;
 
 /// What `ifmatch serve` runs with. Made by [`Config::from_settings`] only, so it is always sound.
 #[derive(Clone, Debug)]
@@ -17,10 +21,14 @@ pub struct Config {
     pub require_conditions: bool,
     /// Address to listen on.
     pub listen: SocketAddr,
+    /// Address to serve tables on, if they are served.
+    pub listen_tables: Option<SocketAddr>,
     /// Certificate and key, if the gateway speaks TLS.
     pub tls: Option<TlsFiles>,
     /// Who may do what.
     pub access: Access,
+    /// Who may sign requests; without any, signed requests are refused.
+    pub accounts: Option<Accounts>,
     /// What one client may ask of the machine.
     pub limits: Limits,
     /// How long `/-/health` says 503 before the port is closed.
@@ -107,12 +115,21 @@ impl Config {
     /// assert!(Config::from_settings(exposed).unwrap_err().to_string().contains("--write-token"));
     /// ```
     pub fn from_settings(settings: Settings) -> Result<Self, Error> {
+        let tables_asked_for = matches!(settings.listen_tables, Some(Switch::On(_)));
         let settings = settings.or(Settings::defaults());
         let limits = limits(&settings)?;
-        let access = Access::from_settings(&settings)?;
         let listen = needed(settings.listen, "--listen")?;
+        let tables = match needed(settings.listen_tables, "--listen-tables")? {
+            Switch::Off => None,
+            Switch::On(address) => Some(address),
+        };
+        let reach = Reach::of([Some(listen), tables].into_iter().flatten());
+        let (access, accounts) = credentials(&settings, reach)?;
         if !listen.ip().is_loopback() && access.is_open() {
             return Err(exposed(listen));
+        }
+        if tables_asked_for && accounts.is_none() {
+            return Err(Error::usage("tables are for accounts only: set --accounts NAME:KEY, or --listen-tables off"));
         }
         if settings.threads == Some(0) {
             return Err(Error::usage("--threads must be at least 1"));
@@ -121,8 +138,10 @@ impl Config {
             place: place(settings.data, settings.store)?,
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen,
+            listen_tables: tables.filter(|_| accounts.is_some()),
             tls: tls_files(settings.tls_cert, settings.tls_key)?,
             access,
+            accounts,
             limits,
             shutdown_delay: needed(settings.shutdown_delay, "--shutdown-delay")?.duration(),
             shutdown_grace: needed(settings.shutdown_grace, "--shutdown-grace")?.duration(),
@@ -134,6 +153,19 @@ impl Config {
             },
         })
     }
+}
+
+/// The tokens and the accounts. Accounts with secrets close the plain dialect, in which nothing is signed, to everybody
+/// without a token: it sees the same blobs.
+fn credentials(settings: &Settings, reach: Reach) -> Result<(Access, Option<Accounts>), Error> {
+    let access = Access::from_settings(settings)?;
+    if settings.accounts.is_empty() {
+        let is_ours = access.is_open() && reach == Reach::ThisMachine;
+        return Ok((access, is_ours.then(Accounts::development)));
+    }
+    let accounts = accounts::resolve(&settings.accounts, reach)?;
+    let access = if accounts::have_secrets(&settings.accounts) { access.never_open() } else { access };
+    Ok((access, Some(accounts)))
 }
 
 fn place(data: Option<PathBuf>, store: Option<String>) -> Result<Place, Error> {
@@ -157,8 +189,8 @@ fn tls_files(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<TlsFi
 
 fn exposed(listen: SocketAddr) -> Error {
     Error::usage(format!(
-        "{listen} can be reached from other machines, so it needs tokens: set --write-token-file (and --read-token-file), \
-         or listen on 127.0.0.1 only.\nA good token: openssl rand -hex 32"
+        "{listen} can be reached from other machines, so it needs credentials: set --write-token-file (and \
+         --read-token-file), or [[accounts]] in the file, or listen on 127.0.0.1 only.\nA good token: openssl rand -hex 32"
     ))
 }
 

@@ -6,20 +6,30 @@ use ifmatch_core::problem::Problem;
 
 use crate::access::Denied;
 use crate::gateway::Desk;
+use crate::leases::api;
+use crate::request_body::RequestBody;
 
 /// Whether a path is one of the gateway's own, rather than a container's.
 pub(crate) fn is_own(path: &str) -> bool {
     path.strip_prefix("/-").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Answers a request to `/-/…`. Health is open to all; metrics need a token if there are any; the rest is 404.
-pub(crate) fn answer<B>(desk: &Desk, request: &Request<B>) -> Response<Bytes> {
-    let answer = match request.uri().path() {
+/// Answers a request to `/-/…`. Health is open to all; metrics and leases need a token if there are any; the rest
+/// is 404.
+pub(crate) async fn answer(desk: &Desk, request: Request<RequestBody>) -> Response<Bytes> {
+    let path = request.uri().path();
+    if path == api::ROOT || path.strip_prefix(api::ROOT).is_some_and(|rest| rest.starts_with('/')) {
+        return match desk.access.check(request.method(), request.headers()) {
+            Ok(()) => api::answer(&desk.blobs, request).await,
+            Err(why) => denied(why),
+        };
+    }
+    let answer = match path {
         "/-/health" => health,
         "/-/metrics" => metrics,
         _ => {
             return Problem::not_found()
-                .detail("the gateway's own endpoints are /-/health and /-/metrics")
+                .detail("the gateway's own endpoints are /-/health, /-/metrics and /-/leases")
                 .to_response();
         }
     };
@@ -29,7 +39,12 @@ pub(crate) fn answer<B>(desk: &Desk, request: &Request<B>) -> Response<Bytes> {
             .header(header::ALLOW, HeaderValue::from_static("GET, HEAD"))
             .to_response();
     }
-    answer(desk, request)
+    answer(desk, &request)
+}
+
+/// A JSON answer that no cache keeps.
+pub(crate) fn json(value: &serde_json::Value) -> Response<Bytes> {
+    text(StatusCode::OK, "application/json", value.to_string().into())
 }
 
 /// The answer to a request without the right token (RFC 6750 §3).
@@ -65,7 +80,10 @@ fn health<B>(desk: &Desk, _: &Request<B>) -> Response<Bytes> {
 
 fn metrics<B>(desk: &Desk, request: &Request<B>) -> Response<Bytes> {
     match desk.access.check(request.method(), request.headers()) {
-        Ok(()) => text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", desk.metrics.render().into()),
+        Ok(()) => {
+            desk.blobs.look_through();
+            text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", desk.metrics.render().into())
+        }
         Err(why) => denied(why),
     }
 }

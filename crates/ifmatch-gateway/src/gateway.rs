@@ -9,14 +9,16 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use hyper::body::Incoming;
+use ifmatch_blob::AnyStore;
 use ifmatch_core::problem::Problem;
 use tower_service::Service;
 
-use crate::access::Access;
+use crate::access::{Access, Denied};
 use crate::activity::Activity;
 use crate::config::Limits;
 use crate::endpoints;
 use crate::framing;
+use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
 use crate::request_body::{Fate, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
@@ -33,6 +35,8 @@ pub(crate) struct Desk {
     pub(crate) limits: Limits,
     /// What is counted.
     pub(crate) metrics: Metrics,
+    /// The blobs, for the operator's questions.
+    pub(crate) blobs: Observed<AnyStore>,
     ids: RequestIds,
     requests: AtomicU32,
     stopping: AtomicBool,
@@ -43,15 +47,17 @@ pub(crate) struct Gateway<S> {
     /// What all requests share.
     pub(crate) desk: Arc<Desk>,
     inner: S,
+    signed: fn(&HeaderMap) -> bool,
 }
 
 impl Desk {
     /// A desk with nothing to do yet.
-    pub(crate) fn new(access: Access, limits: Limits, metrics: Metrics) -> Self {
+    pub(crate) fn new(access: Access, limits: Limits, metrics: Metrics, blobs: Observed<AnyStore>) -> Self {
         Self {
             access,
             limits,
             metrics,
+            blobs,
             ids: RequestIds::new(),
             requests: AtomicU32::new(0),
             stopping: AtomicBool::new(false),
@@ -88,9 +94,10 @@ where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    /// Puts a desk in front of `inner`.
-    pub(crate) fn new(desk: Arc<Desk>, inner: S) -> Self {
-        Self { desk, inner }
+    /// Puts a desk in front of `inner`, which itself checks the signatures of the requests that `signed` names: they
+    /// need no token. It must let none of those pass without a signature.
+    pub(crate) fn new(desk: Arc<Desk>, inner: S, signed: fn(&HeaderMap) -> bool) -> Self {
+        Self { desk, inner, signed }
     }
 
     /// Answers one request of a connection.
@@ -107,10 +114,10 @@ where
         ticket.expect_body(fate.clone());
         let request = Request::from_parts(head, body);
         let mut response = if endpoints::is_own(request.uri().path()) {
-            own(endpoints::answer(desk, &request), ticket)
+            own(Box::pin(endpoints::answer(desk, request)).await, ticket)
         } else if let Some(refused) = framing::refuse(&request) {
             own(refused, ticket)
-        } else if let Err(why) = desk.access.check(request.method(), request.headers()) {
+        } else if let Err(why) = self.check(&request) {
             own(endpoints::denied(why), ticket)
         } else if ticket.enter() {
             self.ask(request, fate, ticket).await
@@ -121,6 +128,11 @@ where
         headers.insert(X_REQUEST_ID, id);
         headers.insert(header::SERVER, SERVER);
         Ok(response)
+    }
+
+    fn check(&self, request: &Request<RequestBody>) -> Result<(), Denied> {
+        let (method, headers) = (request.method(), request.headers());
+        if (self.signed)(headers) { Ok(()) } else { self.desk.access.check(method, headers) }
     }
 
     async fn ask(

@@ -4,14 +4,16 @@
 //! checked against each other they are a [`config::Config`], with which the gateway runs.
 //!
 //! A request passes, in this order: the limits on its head (by hyper), its request id, the gateway's own endpoints
-//! (`/-/health`, `/-/metrics`), its token, the limit on requests at a time, and then the blob service. Its body is
+//! (`/-/health`, `/-/metrics`, `/-/leases`), its token, the limit on requests at a time, and then the blob service. Its body is
 //! watched for progress on the way in, and the answer on the way out.
 
 pub mod access;
+pub mod accounts;
 pub mod cli;
 pub mod config;
 pub mod error;
 pub mod settings;
+pub mod switch;
 pub mod units;
 
 mod activity;
@@ -20,9 +22,11 @@ mod connection;
 mod endpoints;
 mod framing;
 mod gateway;
+mod leases;
 mod listen;
 mod log;
 mod metrics;
+mod operator;
 mod request_body;
 mod request_id;
 mod response_body;

@@ -1,20 +1,25 @@
 //! `ifmatch serve`: puts the parts together, in an order that finds trouble early.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use ifmatch_blob::BlobService;
+use ifmatch_blob::{AnyStore, BlobService};
 use ifmatch_core::policy::RequirePreconditions;
+use ifmatch_store::{Clock, SystemClock};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::config::Config;
+use crate::banner::Addresses;
+use crate::config::{Config, Place};
 use crate::error::Error;
-use crate::gateway::Desk;
+use crate::gateway::{Desk, Gateway};
+use crate::leases::book::Book;
+use crate::leases::observed::Observed;
 use crate::listen::Reserved;
 use crate::metrics::Metrics;
 use crate::server::{End, Server};
 use crate::signals::Signals;
-use crate::{banner, log, store};
+use crate::{banner, leases, listen, log, store};
 
 /// How long work on files that nobody waits for any more may take after the last request.
 const LAST_WORK: Duration = Duration::from_secs(2);
@@ -36,18 +41,33 @@ pub(crate) fn run(config: &Config) -> Result<(), Error> {
 
 async fn serve(config: &Config) -> Result<End, Error> {
     let signals = Signals::listen()?;
-    let reserved = Reserved::take(config.listen)?;
+    let reserved = Reserved::take(config.listen, listen::BLOBS)?;
+    let _tables = config.listen_tables.map(|at| Reserved::take(at, listen::TABLES)).transpose()?;
     let (metrics, recorder) = Metrics::new()?;
     ::metrics::set_global_recorder(recorder)
         .map_err(|error| Error::runtime(format!("metrics cannot be set up: {error}")))?;
-    let service = BlobService::new(store::open(&config.place).await?)
-        .max_body(config.limits.body_size)
-        .require_preconditions(required(config));
-    let server = Server::new(config, Desk::new(config.access.clone(), config.limits, metrics), service)?;
-    let listener = reserved.listen()?;
-    let address = listener.local_addr().map_err(|error| Error::runtime(format!("no address: {error}")))?;
-    banner::print(config, address);
-    Ok(server.run(listener, signals).await)
+    let book = Arc::new(Book::new());
+    let blobs = Observed::new(store::open(&config.place).await?, Arc::clone(&book));
+    if matches!(config.place, Place::Folder(_)) {
+        tokio::spawn(fill(book, blobs.clone()));
+    }
+    let service =
+        BlobService::new(blobs.clone()).max_body(config.limits.body_size).require_preconditions(required(config));
+    let desk = Arc::new(Desk::new(config.access.clone(), config.limits, metrics, blobs));
+    let mut server = Server::new(config, Arc::clone(&desk))?;
+    let (listener, address) = reserved.listen()?;
+    server.open(listener, Gateway::new(desk, service, |_| false));
+    banner::print(config, &Addresses { blobs: address, tables: None });
+    Ok(server.run(signals).await)
+}
+
+/// Enters the leases of the time before. Those of the time since are entered by whoever uses them.
+async fn fill(book: Arc<Book>, blobs: Observed<AnyStore>) {
+    book.begin_filling();
+    if let Err(error) = leases::list::each(&blobs, |entry| book.add(entry, SystemClock.now())).await {
+        tracing::warn!(%error, "the metrics do not know all leases");
+    }
+    book.end_filling();
 }
 
 /// The methods that need a condition.

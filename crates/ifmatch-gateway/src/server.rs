@@ -11,7 +11,9 @@ use http_body::Body;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 use tracing::{info, warn};
 
@@ -39,70 +41,72 @@ pub(crate) enum End {
     Cut,
 }
 
-/// A server that is ready to run.
-pub(crate) struct Server<S> {
-    host: Arc<Host<S>>,
+/// A server with its listeners.
+pub(crate) struct Server {
     desk: Arc<Desk>,
+    tls: Option<TlsAcceptor>,
+    slots: Arc<Semaphore>,
+    stop: Sender<bool>,
+    accepting: JoinSet<()>,
     connections: u32,
     shutdown_delay: Duration,
     shutdown_grace: Duration,
 }
 
-impl<S, B> Server<S>
-where
-    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    /// Puts the gateway in front of `inner`.
+impl Server {
+    /// A server that listens nowhere yet.
     ///
     /// # Errors
     /// The TLS files are of no use.
-    pub(crate) fn new(config: &Config, desk: Desk, inner: S) -> Result<Self, Error> {
-        let desk = Arc::new(desk);
-        let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
+    pub(crate) fn new(config: &Config, desk: Arc<Desk>) -> Result<Self, Error> {
+        let connections = config.limits.connections;
         Ok(Self {
-            host: Arc::new(Host::new(Arc::new(Gateway::new(Arc::clone(&desk), inner)), tls)),
             desk,
-            connections: config.limits.connections,
+            tls: config.tls.as_ref().map(tls::acceptor).transpose()?,
+            slots: Arc::new(Semaphore::new(connections as usize)),
+            stop: Sender::new(false),
+            accepting: JoinSet::new(),
+            connections,
             shutdown_delay: config.shutdown_delay,
             shutdown_grace: config.shutdown_grace,
         })
     }
 
+    /// Lets clients in at `listener`, to be answered by `gateway`. All listeners share the slots for connections.
+    pub(crate) fn open<S, B>(&mut self, listener: TcpListener, gateway: Gateway<S>)
+    where
+        S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let host = Arc::new(Host::new(Arc::new(gateway), self.tls.clone()));
+        let slots = Arc::clone(&self.slots);
+        self.accepting.spawn(accept(listener, host, Arc::clone(&self.desk), slots, self.stop.subscribe()));
+    }
+
     /// Serves until a signal says stop, then lets the requests in flight finish. A second signal ends it at once.
-    pub(crate) async fn run(self, listener: TcpListener, mut signals: Signals) -> End {
-        let slots = Arc::new(Semaphore::new(self.connections as usize));
-        let stop = Sender::new(false);
-        let stopping = stop.subscribe();
-        let mut accepting =
-            tokio::spawn(accept(listener, self.host, Arc::clone(&self.desk), Arc::clone(&slots), stopping));
+    pub(crate) async fn run(mut self, mut signals: Signals) -> End {
         let upkeep = tokio::spawn(upkeep(Arc::clone(&self.desk)));
         let signal = signals.next().await;
         info!(signal, grace = ?self.shutdown_grace, "stopping: requests in flight may finish, a second signal stops at once");
         self.desk.stop();
         let stopped = async {
             sleep(self.shutdown_delay).await;
-            stop.send_replace(true);
-            // The port closes first: no connection may come while the last ones are waited for.
-            drop((&mut accepting).await);
-            let all_gone = slots.acquire_many(self.connections);
+            self.stop.send_replace(true);
+            // The ports close first: no connection may come while the last ones are waited for.
+            while self.accepting.join_next().await.is_some() {}
+            let all_gone = self.slots.acquire_many(self.connections);
             drop(timeout(self.shutdown_grace, all_gone).await);
         };
         tokio::select! {
             () = stopped => {}
-            _ = signals.next() => {
-                if !accepting.is_finished() {
-                    accepting.abort();
-                    drop(accepting.await);
-                }
-            }
+            _ = signals.next() => self.accepting.shutdown().await,
         }
         upkeep.abort();
-        match self.connections as usize - slots.available_permits() {
+        match self.connections as usize - self.slots.available_permits() {
             0 => {
                 info!("stopped");
                 End::Finished

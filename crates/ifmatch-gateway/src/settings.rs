@@ -7,7 +7,9 @@ use clap::{Args, ValueEnum};
 use ifmatch_blob::service::DEFAULT_MAX_BODY;
 use serde::Deserialize;
 
+use crate::accounts::AccountSetting;
 use crate::error::Error;
+use crate::switch::Switch;
 use crate::units::{ByteSize, Span};
 
 /// Everything that can be set for `ifmatch serve`; what is `None` or empty was not set.
@@ -44,9 +46,13 @@ pub struct Settings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub require_conditions: Option<bool>,
 
-    /// Address to listen on; port 0 takes a free one. Beyond loopback it needs tokens.
+    /// Address to listen on; port 0 takes a free one. Beyond loopback it needs tokens or accounts.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
     pub listen: Option<SocketAddr>,
+
+    /// Address to serve tables on, or `off`. Without accounts there are no tables.
+    #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_TABLES", help_heading = "Listening")]
+    pub listen_tables: Option<Switch>,
 
     /// Certificate chain, PEM; turns TLS on, with HTTP/2 and HTTP/1.1.
     #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_CERT", help_heading = "Listening")]
@@ -85,6 +91,20 @@ pub struct Settings {
     /// File with tokens that may read and write, one a line.
     #[arg(long, value_name = "FILE", env = "IFMATCH_WRITE_TOKEN_FILE", help_heading = "Access")]
     pub write_token_file: Option<PathBuf>,
+
+    /// Account that Azure SDKs may use, with one or two keys in base64; can be given several times. The containers of the
+    /// first one are those at /CONTAINER, those of another one are at /NAME.CONTAINER. In the file: `[[accounts]]` with
+    /// `name`, `key` and `key2`. With neither accounts nor tokens, and on this machine only, there is the
+    /// development account that `UseDevelopmentStorage=true` stands for.
+    #[arg(
+        long,
+        value_name = "NAME:KEY[:KEY2]",
+        env = "IFMATCH_ACCOUNTS",
+        hide_env_values = true,
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
+    pub accounts: Vec<AccountSetting>,
 
     /// Largest body of a PUT; more gets 413.
     #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_BODY_SIZE", help_heading = "Limits")]
@@ -162,6 +182,7 @@ impl Settings {
         Self {
             require_conditions: Some(false),
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 10_000))),
+            listen_tables: Some(Switch::On(SocketAddr::from(([127, 0, 0, 1], 10_002)))),
             max_body_size: Some(ByteSize::from_bytes(DEFAULT_MAX_BODY)),
             max_header_size: Some(ByteSize::from_bytes(32 << 10)),
             max_connections: Some(1_000),
@@ -204,12 +225,14 @@ impl Settings {
             store: self.store.or(weaker.store),
             require_conditions: self.require_conditions.or(weaker.require_conditions),
             listen: self.listen.or(weaker.listen),
+            listen_tables: self.listen_tables.or(weaker.listen_tables),
             tls_cert: self.tls_cert.or(weaker.tls_cert),
             tls_key: self.tls_key.or(weaker.tls_key),
             read_token: first_set(self.read_token, weaker.read_token),
             write_token: first_set(self.write_token, weaker.write_token),
             read_token_file: self.read_token_file.or(weaker.read_token_file),
             write_token_file: self.write_token_file.or(weaker.write_token_file),
+            accounts: first_set(self.accounts, weaker.accounts),
             max_body_size: self.max_body_size.or(weaker.max_body_size),
             max_header_size: self.max_header_size.or(weaker.max_header_size),
             max_connections: self.max_connections.or(weaker.max_connections),
@@ -232,6 +255,7 @@ impl Settings {
         let defaults = Self::defaults();
         let shown = [
             ("listen", defaults.listen.map(|listen| listen.to_string())),
+            ("listen_tables", defaults.listen_tables.map(|listen| listen.to_string())),
             ("max_body_size", defaults.max_body_size.map(|size| size.to_string())),
             ("max_header_size", defaults.max_header_size.map(|size| size.to_string())),
             ("max_connections", defaults.max_connections.map(|count| count.to_string())),
@@ -251,6 +275,6 @@ impl Settings {
     }
 }
 
-fn first_set(stronger: Vec<String>, weaker: Vec<String>) -> Vec<String> {
+fn first_set<T>(stronger: Vec<T>, weaker: Vec<T>) -> Vec<T> {
     if stronger.is_empty() { weaker } else { stronger }
 }

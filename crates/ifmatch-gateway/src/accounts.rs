@@ -1,0 +1,173 @@
+//! The accounts that Azure SDKs may use, as they are set, and which of them are safe where.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use ifmatch_blob::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use serde::Deserialize;
+
+use crate::error::Error;
+
+/// An account as it is set: `NAME:KEY` or `NAME:KEY:KEY2` as a flag, a table in the file.
+///
+/// Its debug text holds no key.
+///
+/// ```
+/// use ifmatch_gateway::accounts::AccountSetting;
+///
+/// let account: AccountSetting = "backup:c2VjcmV0".parse().unwrap();
+/// assert_eq!((account.name.as_str(), account.key2), ("backup", None));
+/// ```
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccountSetting {
+    /// Its name, the first segment of its addresses.
+    pub name: String,
+    /// Its key in base64. Only the development account has one that need not be set.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// A second key, so that clients can change from one to the other.
+    #[serde(default)]
+    pub key2: Option<String>,
+}
+
+/// Never fails, so that no message about the text shows a key. [`resolve`] looks at the parts.
+impl FromStr for AccountSetting {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let mut parts = text.splitn(3, ':').map(str::to_owned);
+        let name = parts.next().unwrap_or_default();
+        Ok(Self { name, key: parts.next(), key2: parts.next() })
+    }
+}
+
+impl fmt::Debug for AccountSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccountSetting").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// From where a gateway can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// From this machine only.
+    ThisMachine,
+    /// From others too, at this address.
+    Others(SocketAddr),
+}
+
+impl Reach {
+    /// The reach of a gateway that listens there.
+    pub(crate) fn of(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let mut addresses = addresses.into_iter();
+        addresses.find(|address| !address.ip().is_loopback()).map_or(Self::ThisMachine, Self::Others)
+    }
+}
+
+/// The accounts that are set.
+///
+/// # Errors
+/// A name or a key is none, a name comes twice, or a key that everybody knows would be valid for other machines.
+pub(crate) fn resolve(set: &[AccountSetting], reach: Reach) -> Result<Accounts, Error> {
+    if let (Reach::Others(address), true) = (reach, set.iter().any(AccountSetting::is_published)) {
+        return Err(Error::usage(format!(
+            "everybody knows the key of {DEVELOPMENT_ACCOUNT}, and {address} can be reached from other machines: give the \
+             account a key of its own (openssl rand -base64 64), or listen on 127.0.0.1 only"
+        )));
+    }
+    let accounts = set.iter().map(AccountSetting::account).collect::<Result<Vec<_>, _>>()?;
+    Accounts::new(accounts).map_err(|error| Error::usage(error.to_string()))
+}
+
+/// Whether there is an account whose key not everybody knows.
+pub(crate) fn have_secrets(set: &[AccountSetting]) -> bool {
+    !set.iter().all(AccountSetting::is_published)
+}
+
+impl AccountSetting {
+    /// Whether one of its keys is the one that everybody knows.
+    fn is_published(&self) -> bool {
+        let mut keys = [self.key.as_deref(), self.key2.as_deref()].into_iter().flatten();
+        (self.key.is_none() && self.name == DEVELOPMENT_ACCOUNT) || keys.any(|key| key.trim() == DEVELOPMENT_KEY)
+    }
+
+    fn account(&self) -> Result<Account, Error> {
+        let key = match &self.key {
+            Some(key) => key,
+            None if self.name == DEVELOPMENT_ACCOUNT => DEVELOPMENT_KEY,
+            None => {
+                return Err(Error::usage(format!(
+                    "the account {:?} has no key: write NAME:KEY, the key in base64 (openssl rand -base64 64)",
+                    self.name
+                )));
+            }
+        };
+        let account = Account::new(&self.name, key);
+        let account = match &self.key2 {
+            Some(key2) => account.and_then(|account| account.and_key(key2)),
+            None => account,
+        };
+        account.map_err(|error| Error::usage(format!("the account {:?}: {error}", self.name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Reach = Reach::ThisMachine;
+
+    fn others() -> Reach {
+        Reach::of(["127.0.0.1:1", "0.0.0.0:2"].map(|address| address.parse().unwrap()))
+    }
+
+    fn set(texts: &[&str]) -> Vec<AccountSetting> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_first_account_is_the_default_one() {
+        let accounts = resolve(&set(&["one:c2VjcmV0", "two:c2VjcmV0:YW5vdGhlcg=="]), others()).unwrap();
+        assert!(accounts.is_default(accounts.get("one").unwrap()));
+        assert!(accounts.get("two").is_some());
+    }
+
+    #[test]
+    fn a_key_that_everybody_knows_is_for_this_machine_only() {
+        let published = format!("other:{DEVELOPMENT_KEY}");
+        for texts in [&[DEVELOPMENT_ACCOUNT][..], &[&published], &["one:c2VjcmV0", DEVELOPMENT_ACCOUNT]] {
+            assert!(resolve(&set(texts), HERE).is_ok(), "{texts:?}");
+            let error = resolve(&set(texts), others()).unwrap_err().to_string();
+            assert!(error.contains("0.0.0.0:2") && error.contains("openssl"), "{error}");
+        }
+        let own = format!("{DEVELOPMENT_ACCOUNT}:c2VjcmV0");
+        assert!(resolve(&set(&[&own]), others()).is_ok());
+        let second = format!("one:c2VjcmV0:{DEVELOPMENT_KEY}");
+        assert!(resolve(&set(&[&second]), others()).is_err());
+    }
+
+    #[test]
+    fn only_accounts_with_a_secret_close_what_needs_none() {
+        assert!(!have_secrets(&set(&[DEVELOPMENT_ACCOUNT])));
+        assert!(have_secrets(&set(&[DEVELOPMENT_ACCOUNT, "one:c2VjcmV0"])));
+    }
+
+    #[test]
+    fn what_is_no_account_is_named_and_no_key_is_shown() {
+        for (texts, says) in [
+            (&["one"][..], "no key"),
+            (&["One:c2VjcmV0"], "a-z"),
+            (&["one:hunter2!"], "base64"),
+            (&["one:c2VjcmV0:hunter2!"], "base64"),
+            (&["one:c2VjcmV0:c2VjcmV0:hunter2"], "base64"),
+            (&["one:c2VjcmV0", "one:c2VjcmV0"], "one name"),
+        ] {
+            let error = resolve(&set(texts), HERE).unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains("hunter2"), "{error}");
+        }
+        assert!(!format!("{:?}", set(&["one:c2VjcmV0"])).contains("c2VjcmV0"));
+    }
+}

@@ -1,0 +1,179 @@
+//! What the metrics know of leases.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ifmatch_blob::name::ContainerName;
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::{Lease, LeaseAction, LeaseReceipt, LeaseState};
+use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+
+use super::list::{Entry, Place};
+
+const HELD: &str = "ifmatch_leases_held";
+const OPERATIONS: &str = "ifmatch_lease_operations_total";
+
+/// The leases that lock something, and counters of what became of leases.
+///
+/// An expiry is nobody's operation: it is counted when the book is looked through after it.
+pub(crate) struct Book {
+    locking: Mutex<Locking>,
+    held: Gauge,
+    acquired: Counter,
+    renewed: Counter,
+    changed: Counter,
+    released: Counter,
+    broken: Counter,
+    expired: Counter,
+    refused: Counter,
+}
+
+#[derive(Default)]
+struct Locking {
+    /// With the time of the operation that each came from.
+    leases: BTreeMap<Place, (Lease, Timestamp)>,
+    filling: Option<Filling>,
+}
+
+/// What happened since the filling began, while it goes on: what it finds there may be from before.
+#[derive(Default)]
+struct Filling {
+    used: BTreeSet<Place>,
+    deleted: BTreeSet<ContainerName>,
+}
+
+impl Book {
+    /// Registers everything with the recorder at hand.
+    pub(crate) fn new() -> Self {
+        describe_gauge!(
+            HELD,
+            "Leases that lock a blob or a container now; in front of an object store, of those used since the start."
+        );
+        describe_counter!(
+            OPERATIONS,
+            "What became of leases: acquired, renewed, changed, released, broken, expired; refused: an operation, or a \
+             write, that a lease did not allow."
+        );
+        let operation = |outcome: &'static str| counter!(OPERATIONS, "outcome" => outcome);
+        Self {
+            locking: Mutex::default(),
+            held: gauge!(HELD),
+            acquired: operation("acquired"),
+            renewed: operation("renewed"),
+            changed: operation("changed"),
+            released: operation("released"),
+            broken: operation("broken"),
+            expired: operation("expired"),
+            refused: operation("refused"),
+        }
+    }
+
+    /// Notes an operation that was carried out.
+    ///
+    /// Two that came shortly after each other may be noted in the other order: the later one stays.
+    pub(crate) fn operated(&self, place: Place, action: LeaseAction, receipt: &LeaseReceipt, now: Timestamp) {
+        let counter = match action {
+            LeaseAction::Acquire { .. } => &self.acquired,
+            LeaseAction::Renew(_) => &self.renewed,
+            LeaseAction::Change { .. } => &self.changed,
+            LeaseAction::Release(_) => &self.released,
+            LeaseAction::Break(_) => &self.broken,
+        };
+        counter.increment(1);
+        let mut locking = self.locking();
+        if locking.leases.get(&place).is_none_or(|(_, at)| *at <= receipt.at) {
+            self.remove(&mut locking, &place, now);
+            if let Some(filling) = &mut locking.filling {
+                filling.used.insert(place.clone());
+            }
+            let lease = receipt.lease.filter(|lease| lease.state(now).is_locked());
+            locking.leases.extend(lease.map(|lease| (place, (lease, receipt.at))));
+        }
+        self.held.set(locking.count());
+    }
+
+    /// Notes that a lease did not allow something.
+    pub(crate) fn refused(&self) {
+        self.refused.increment(1);
+    }
+
+    /// Notes that something is deleted; with a container, all that was in it.
+    pub(crate) fn deleted(&self, place: &Place, now: Timestamp) {
+        let mut locking = self.locking();
+        let gone = if place.blob.is_some() { vec![place.clone()] } else { locking.within(&place.container) };
+        for place in &gone {
+            self.remove(&mut locking, place, now);
+        }
+        if let Some(filling) = &mut locking.filling {
+            match place.blob {
+                Some(_) => drop(filling.used.insert(place.clone())),
+                None => drop(filling.deleted.insert(place.container.clone())),
+            }
+        }
+        self.held.set(locking.count());
+    }
+
+    /// Says that leases which the store has from before are about to be [added](Self::add).
+    pub(crate) fn begin_filling(&self) {
+        self.locking().filling = Some(Filling::default());
+    }
+
+    /// Adds a lease that was found in the store, unless something happened there since the filling began.
+    pub(crate) fn add(&self, Entry { place, lease }: Entry, now: Timestamp) {
+        let mut locking = self.locking();
+        let is_current = locking.filling.as_ref().is_some_and(|filling| !filling.saw(&place));
+        if is_current && lease.state(now).is_locked() {
+            locking.leases.insert(place, (lease, Timestamp::from_micros(0)));
+            self.held.set(locking.count());
+        }
+    }
+
+    /// Says that all were added.
+    pub(crate) fn end_filling(&self) {
+        self.locking().filling = None;
+    }
+
+    /// Takes out and counts what has ended by itself.
+    pub(crate) fn look_through(&self, now: Timestamp) {
+        let mut locking = self.locking();
+        let is_over = |lease: &Lease| !lease.state(now).is_locked();
+        let over: Vec<Place> =
+            locking.leases.iter().filter(|(_, (lease, _))| is_over(lease)).map(|(place, _)| place.clone()).collect();
+        for place in &over {
+            self.remove(&mut locking, place, now);
+        }
+        self.held.set(locking.count());
+    }
+
+    fn remove(&self, locking: &mut Locking, place: &Place, now: Timestamp) {
+        let removed = locking.leases.remove(place);
+        if removed.is_some_and(|(lease, _)| lease.state(now) == LeaseState::Expired) {
+            self.expired.increment(1);
+        }
+    }
+
+    fn locking(&self) -> MutexGuard<'_, Locking> {
+        // Whoever panicked left whole entries behind.
+        self.locking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Locking {
+    /// What is leased of a container and of what is in it.
+    fn within(&self, container: &ContainerName) -> Vec<Place> {
+        let from = Place { container: container.clone(), blob: None };
+        let places = self.leases.range(from..).map(|(place, _)| place);
+        places.take_while(|place| place.container == *container).cloned().collect()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float, exact up to 2^53")]
+    fn count(&self) -> f64 {
+        self.leases.len() as f64
+    }
+}
+
+impl Filling {
+    fn saw(&self, place: &Place) -> bool {
+        self.used.contains(place) || self.deleted.contains(&place.container)
+    }
+}

@@ -1,0 +1,123 @@
+//! A store whose leases are counted.
+
+use std::sync::Arc;
+
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{
+    BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put, Reading,
+    SetHeaders, StoreError, StoreErrorKind, Written,
+};
+use ifmatch_store::{Clock, SystemClock};
+
+use super::book::Book;
+use super::list::Place;
+
+/// A store whose leases are counted in a book. Does what the store does.
+#[derive(Clone)]
+pub(crate) struct Observed<S> {
+    store: S,
+    book: Arc<Book>,
+}
+
+impl<S: BlobStore> Observed<S> {
+    /// Counts what becomes of the leases of `store`.
+    pub(crate) fn new(store: S, book: Arc<Book>) -> Self {
+        Self { store, book }
+    }
+
+    /// Brings the book up to date with the clock.
+    pub(crate) fn look_through(&self) {
+        self.book.look_through(SystemClock.now());
+    }
+
+    fn used<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        let refused = |error: &StoreError| {
+            matches!(error.kind(), StoreErrorKind::LeaseFailed(_) | StoreErrorKind::LeaseConflict(_))
+        };
+        result.inspect_err(|error| {
+            if refused(error) {
+                self.book.refused();
+            }
+        })
+    }
+
+    fn operated(
+        &self,
+        place: Place,
+        request: &LeaseRequest,
+        result: Result<Leased, StoreError>,
+    ) -> Result<Leased, StoreError> {
+        let leased = self.used(result)?;
+        self.book.operated(place, request.action, &leased.receipt, SystemClock.now());
+        Ok(leased)
+    }
+
+    fn deleted(&self, place: &Place, result: Result<(), StoreError>) -> Result<(), StoreError> {
+        self.used(result)?;
+        self.book.deleted(place, SystemClock.now());
+        Ok(())
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: BlobStore> BlobStore for Observed<S> {
+    async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        self.store.open(blob, reading).await
+    }
+
+    async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
+        self.used(self.store.put(blob, put).await)
+    }
+
+    async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+        self.deleted(&place(blob), self.store.delete(blob, delete).await)
+    }
+
+    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        self.store.list(container, query).await
+    }
+
+    async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
+        self.used(self.store.set_headers(blob, set).await)
+    }
+
+    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.operated(place(blob), &request.clone(), self.store.lease(blob, request).await)
+    }
+
+    async fn create_container(
+        &self,
+        container: &ContainerName,
+        headers: BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        self.store.create_container(container, headers).await
+    }
+
+    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        self.store.container(container).await
+    }
+
+    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+        self.used(self.store.set_container(container, set).await)
+    }
+
+    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+        let result = self.store.lease_container(container, request.clone()).await;
+        self.operated(Place { container: container.clone(), blob: None }, &request, result)
+    }
+
+    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        let place = Place { container: container.clone(), blob: None };
+        self.deleted(&place, self.store.delete_container(container, delete).await)
+    }
+
+    async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+        self.store.containers(query).await
+    }
+}
+
+fn place(blob: &BlobPath) -> Place {
+    Place { container: blob.container.clone(), blob: Some(blob.name.clone()) }
+}

@@ -1,0 +1,55 @@
+//! An address to listen on, or the word that says not to.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, de};
+
+/// An address to listen on, or `off`.
+///
+/// ```
+/// use ifmatch_gateway::switch::Switch;
+///
+/// assert_eq!("off".parse(), Ok(Switch::Off));
+/// assert_eq!("127.0.0.1:10002".parse(), Ok(Switch::On(([127, 0, 0, 1], 10_002).into())));
+/// assert!("10002".parse::<Switch>().unwrap_err().to_string().contains("IP:PORT"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Do not listen.
+    Off,
+    /// Listen there; port 0 takes a free one.
+    On(SocketAddr),
+}
+
+/// The text is neither an address nor `off`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no address: write IP:PORT, or off")]
+pub struct InvalidSwitch(String);
+
+impl FromStr for Switch {
+    type Err = InvalidSwitch;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.eq_ignore_ascii_case("off") {
+            return Ok(Self::Off);
+        }
+        text.parse().map(Self::On).map_err(|_| InvalidSwitch(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::On(address) => address.fmt(f),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Switch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
