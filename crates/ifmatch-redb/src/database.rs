@@ -10,6 +10,7 @@ use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::error::{OpenError, unavailable};
+use crate::recent::Stored;
 
 /// Key, revision and encoded record.
 pub(crate) const RECORDS: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("records");
@@ -53,7 +54,7 @@ impl Shared {
         work(slot.insert(database))
     }
 
-    pub(crate) fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+    pub(crate) fn load(&self, key: &Key) -> Result<Option<Stored>, RegisterError> {
         self.with(|database| {
             let transaction = database.begin_read().map_err(unavailable)?;
             let table = transaction.open_table(RECORDS).map_err(unavailable)?;
@@ -95,11 +96,10 @@ impl fmt::Debug for Shared {
 pub(crate) fn read<'a>(
     table: &impl ReadableTable<&'static str, (u64, &'static [u8])>,
     key: impl std::borrow::Borrow<&'a str>,
-) -> Result<Option<Record>, RegisterError> {
-    match table.get(*key.borrow()).map_err(unavailable)? {
-        Some(value) => Ok(Some(Record::decode(value.value().1)?)),
-        None => Ok(None),
-    }
+) -> Result<Option<Stored>, RegisterError> {
+    let Some(value) = table.get(*key.borrow()).map_err(unavailable)? else { return Ok(None) };
+    let (_, bytes) = value.value();
+    Ok(Some(Stored { record: Record::decode(bytes)?, size: bytes.len() }))
 }
 
 fn open(opener: &Opener) -> Result<Database, OpenError> {

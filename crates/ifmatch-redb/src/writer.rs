@@ -1,5 +1,6 @@
 //! The one thread that writes: it commits all the swaps that wait in one transaction, with one sync of the disk.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -11,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::database::{RECORDS, Shared, read};
 use crate::error::{OpenError, unavailable};
+use crate::recent::{Recent, Stored};
 
 /// The most swaps in one transaction, and the most that wait for one.
 const GROUP: usize = 256;
@@ -28,23 +30,23 @@ pub(crate) struct Writer {
 struct Job {
     key: Key,
     expected: Revision,
-    /// The new revision and encoded record; none to forget.
-    next: Option<(Revision, Vec<u8>)>,
+    /// The new record, and its encoding; none to forget.
+    next: Option<(Record, Vec<u8>)>,
     answer: oneshot::Sender<Answer>,
 }
 
 impl Writer {
-    pub(crate) fn start(shared: Arc<Shared>) -> Result<Self, OpenError> {
+    pub(crate) fn start(shared: Arc<Shared>, recent: Arc<Recent>) -> Result<Self, OpenError> {
         let (jobs, waiting) = mpsc::channel(GROUP);
         let thread = std::thread::Builder::new()
             .name("ifmatch-redb".into())
-            .spawn(move || write_groups(&shared, waiting))
+            .spawn(move || write_groups(&shared, &recent, waiting))
             .map_err(OpenError::other)?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
     pub(crate) async fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Answer {
-        let next = next.map(|record| (record.revision(), record.encode()));
+        let next = next.map(|record| (record.clone(), record.encode()));
         let (answer, answered) = oneshot::channel();
         let job = Job { key: key.clone(), expected, next, answer };
         let jobs = self.jobs.as_ref().ok_or(RegisterErrorKind::Unavailable)?;
@@ -63,10 +65,14 @@ impl Drop for Writer {
     }
 }
 
-fn write_groups(shared: &Shared, mut waiting: mpsc::Receiver<Job>) {
+fn write_groups(shared: &Shared, recent: &Recent, mut waiting: mpsc::Receiver<Job>) {
     let mut group = Vec::with_capacity(GROUP);
     while waiting.blocking_recv_many(&mut group, GROUP) > 0 {
+        for job in &group {
+            recent.begin(&job.key);
+        }
         let result = shared.with(|database| commit(database, &group));
+        remember(recent, &mut group, result.as_deref().unwrap_or_default());
         let failed = match result {
             Ok(swaps) => {
                 for (job, swap) in group.drain(..).zip(swaps) {
@@ -80,6 +86,20 @@ fn write_groups(shared: &Shared, mut waiting: mpsc::Receiver<Job>) {
         for job in group.drain(..) {
             let _ = job.answer.send(Err(RegisterError::new(failed.kind(), failed.to_string())));
         }
+    }
+}
+
+/// Shows what the group has left to readers: of each key the last record at once, never one before it.
+fn remember(recent: &Recent, group: &mut [Job], swaps: &[Swap]) {
+    let mut left: HashMap<Key, Option<Stored>> = HashMap::with_capacity(group.len());
+    for (at, job) in group.iter_mut().enumerate() {
+        let left = left.entry(job.key.clone()).or_default();
+        if swaps.get(at) == Some(&Swap::Done) {
+            *left = job.next.take().map(|(record, bytes)| Stored { record, size: bytes.len() });
+        }
+    }
+    for (key, record) in left {
+        recent.end(&key, record);
     }
 }
 
@@ -104,11 +124,11 @@ fn swap(table: &mut Table<'_, &'static str, (u64, &'static [u8])>, job: &Job) ->
     let key = job.key.as_str();
     let found = table.get(key).map_err(unavailable)?.map_or(Revision::NONE.get(), |value| value.value().0);
     if found != job.expected.get() {
-        return Ok(Swap::Conflict(read(table, key)?));
+        return Ok(Swap::Conflict(read(table, key)?.map(|stored| stored.record)));
     }
     match &job.next {
-        Some((revision, bytes)) => {
-            table.insert(key, (revision.get(), bytes.as_slice())).map_err(unavailable)?;
+        Some((record, bytes)) => {
+            table.insert(key, (record.revision().get(), bytes.as_slice())).map_err(unavailable)?;
         }
         None => {
             table.remove(key).map_err(unavailable)?;
