@@ -22,6 +22,12 @@ pub enum Task {
     Overwrite,
     /// Reads, and reads once more when it is done, from memory where that is allowed.
     Read,
+    /// Acquires the lease, writes under it, and gives it back.
+    Hold,
+    /// Acquires the lease, renews it, perhaps late, and writes under it.
+    Return,
+    /// Breaks the lease.
+    Break,
 }
 
 /// How far an actor is.
@@ -47,6 +53,12 @@ pub enum Step {
     LoadToEnd(Grant, End),
     /// About to swap in the end of its write.
     End(Box<Record>, Grant, End),
+    /// About to load the record, for a lease operation.
+    LoadToLease(Operation, Option<Seen>),
+    /// About to swap in a lease operation.
+    Lease(Box<Record>, Operation, Option<Seen>),
+    /// About to probe the resource before a lease operation.
+    ProbeToLease(Operation, Option<Snapshot>),
     /// Done, or refused.
     Done,
     /// Gone.
@@ -69,6 +81,32 @@ pub struct Grant {
     pub token: Token,
     /// Its end.
     pub deadline: Timestamp,
+    /// The end of the lease that it was given under, as its holder knew it.
+    pub lease_end: Option<Timestamp>,
+}
+
+/// A lease operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// For one tick, under the actor's own id.
+    Acquire,
+    /// For another tick.
+    Renew,
+    /// Gives it back.
+    Release,
+    /// At once.
+    Break,
+}
+
+/// The lease as its holder knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// Its end, as it was told.
+    pub end: Timestamp,
+    /// What the resource held when the actor last came to know that the lease is its own, or wrote.
+    pub bytes: Bytes,
+    /// Whether somebody has broken it, which the holder is not told.
+    pub broken: bool,
 }
 
 /// How a write ended.
@@ -93,6 +131,8 @@ pub struct Actor {
     pub base: Bytes,
     /// The version that its memory holds, as a reader's.
     pub memory: Option<(Revision, Bytes)>,
+    /// The lease that it believes to have, as a holder.
+    pub held: Option<Held>,
 }
 
 impl Actor {
@@ -101,8 +141,10 @@ impl Actor {
         let step = match task {
             Task::Edit | Task::Read => Step::LoadForRead,
             Task::Create | Task::Overwrite => Step::LoadToBegin(None),
+            Task::Hold | Task::Return => Step::LoadToLease(Operation::Acquire, None),
+            Task::Break => Step::LoadToLease(Operation::Break, None),
         };
-        Self { task, step, base: None, memory: None }
+        Self { task, step, base: None, memory: None, held: None }
     }
 
     /// The conditions of its write.
@@ -111,7 +153,7 @@ impl Actor {
         match (self.task, self.base) {
             (Task::Edit, Some(writer)) => headers.insert(IF_MATCH, tag(writer).to_header()),
             (Task::Edit, None) | (Task::Create, _) => headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*")),
-            (Task::Overwrite | Task::Read, _) => None,
+            _ => None,
         };
         Preconditions::from_headers(&headers)
     }
@@ -121,8 +163,8 @@ impl Actor {
         match self.task {
             Task::Edit => bytes == self.base,
             Task::Create => bytes.is_none(),
-            Task::Overwrite => true,
-            Task::Read => false,
+            Task::Overwrite | Task::Hold | Task::Return => true,
+            Task::Read | Task::Break => false,
         }
     }
 }

@@ -6,4 +6,5 @@
 //! prevents.
 
 pub mod actor;
+mod lease;
 pub mod protocol;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::{Record, Variant};
 use stateright::{Model, Property};
 
 use crate::actor::{Actor, Bytes, End, Grant, METHOD, Seen, Step, Task, observed, tag};
+use crate::lease::{Fault, Leases, lease_use};
 
 /// A check that the model leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,16 @@ pub enum Sabotage {
     AssumeNotDone,
     /// Writers do not probe a resource in doubt: what they saw before counts.
     TrustOldProbes,
+    /// A lease is given while a write is in flight.
+    LockInFlight,
+    /// A permit under a lease lasts as long as any other.
+    OutliveLease,
+    /// Writers need no lease.
+    IgnoreLease,
+    /// A lease operation leaves a permit that ran out.
+    KeepExpiredPermit,
+    /// A lease that is over is renewed although a write in doubt may have changed the resource since.
+    RenewAfterDoubt,
 }
 
 /// The model.
@@ -40,8 +50,10 @@ pub struct Protocol {
     pub authority: Authority,
     /// How many actors may crash.
     pub crashes: u8,
-    /// How often the clock may tick. A permit lasts one tick.
+    /// How often the clock may tick. A lease lasts one tick.
     pub ticks: u8,
+    /// How many ticks a permit lasts.
+    pub permit: u8,
     /// The check that is left out.
     pub sabotage: Sabotage,
 }
@@ -49,15 +61,16 @@ pub struct Protocol {
 /// The state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
-    register: Record,
-    bytes: Bytes,
-    actors: Vec<Actor>,
+    pub(crate) register: Record,
+    pub(crate) bytes: Bytes,
+    pub(crate) actors: Vec<Actor>,
     tick: u8,
     crashes: u8,
     lost_update: bool,
     wrong_tag: bool,
     created: u8,
     committed: u8,
+    pub(crate) leases: Leases,
 }
 
 /// What can happen next.
@@ -75,17 +88,17 @@ pub enum Event {
     Tick,
 }
 
-/// A tick is longer than any number of changes at one microsecond each.
-const TICK: u64 = 1_000_000;
+/// A tick is the shortest lease, and longer than any number of changes at one microsecond each.
+pub(crate) const TICK: u64 = 15_000_000;
 
 impl World {
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_micros(u64::from(self.tick + 1) * TICK)
     }
 }
 
 impl Protocol {
-    fn swap(&self, world: &mut World, loaded: &Record, next: Option<Record>) -> bool {
+    pub(crate) fn swap(&self, world: &mut World, loaded: &Record, next: Option<Record>) -> bool {
         let Some(next) = next else { return true };
         let expected = world.register.revision() == loaded.revision();
         if expected || self.sabotage == Sabotage::SwapBlindly {
@@ -118,6 +131,12 @@ impl Protocol {
             }
             Step::LoadToEnd(grant, end) => Step::End(Box::new(world.register.clone()), grant, end),
             Step::End(loaded, grant, end) => self.end(world, at, &loaded, grant, end),
+            Step::LoadToLease(operation, seen) => Step::Lease(Box::new(world.register.clone()), operation, seen),
+            Step::Lease(loaded, operation, seen) => self.lease(world, at, &loaded, operation, seen)?,
+            Step::ProbeToLease(operation, snapshot) => {
+                let seen = snapshot.map(|snapshot| Seen { snapshot, bytes: world.bytes });
+                Step::LoadToLease(operation, seen)
+            }
             Step::Done | Step::Crashed => return None,
         };
         world.actors[at].step = next;
@@ -175,11 +194,11 @@ impl Protocol {
         let begin = Command::Begin(Begin {
             method: &METHOD,
             preconditions: &preconditions,
-            lease: LeaseUse::default(),
+            lease: lease_use(&world.actors[at], at, self.sabotage),
             observed: seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority)),
             authority: self.authority,
             nonce: at as u64,
-            ttl: Duration::from_micros(TICK),
+            ttl: Duration::from_micros(TICK) * u32::from(self.permit),
         });
         let blind = (self.sabotage == Sabotage::IgnorePermits).then(|| without_permit(loaded, now)).flatten();
         let transition = blind.as_ref().unwrap_or(loaded).apply(&begin, now);
@@ -188,7 +207,8 @@ impl Protocol {
                 if !self.swap(world, loaded, transition.next) {
                     return Some(Step::LoadToBegin(seen));
                 }
-                Step::Write(Grant { token: grant.token, deadline: grant.deadline })
+                let lease_end = world.actors[at].held.map(|held| held.end);
+                Step::Write(Grant { token: grant.token, deadline: grant.deadline, lease_end })
             }
             Outcome::Refused(Refusal::ProbeFirst) => Step::Probe(loaded.snapshot(now)),
             // Waits: nothing happens until another one's step or the clock changes the record.
@@ -202,6 +222,7 @@ impl Protocol {
         if grant.deadline <= world.now() && self.sabotage != Sabotage::NeverCancel {
             return None;
         }
+        world.takes_effect(at, grant);
         let actor = &world.actors[at];
         world.lost_update |= !actor.may_follow(world.bytes);
         world.created += u8::from(actor.task == Task::Create);
@@ -226,13 +247,17 @@ impl Protocol {
         if !self.swap(world, loaded, transition.next) {
             return Step::LoadToEnd(grant, end);
         }
-        world.committed += u8::from(matches!(transition.outcome, Outcome::Written(_)));
-        Step::Done
+        let recorded = matches!(transition.outcome, Outcome::Written(_));
+        world.committed += u8::from(recorded);
+        if recorded {
+            world.is_recorded(at, grant);
+        }
+        world.actors[at].after_write()
     }
 }
 
-/// The record as a writer sees it that does not know permits.
-fn without_permit(record: &Record, now: Timestamp) -> Option<Record> {
+/// The record as one sees it who does not know permits.
+pub(crate) fn without_permit(record: &Record, now: Timestamp) -> Option<Record> {
     let token = record.permit(now)?.token;
     record.apply(&Command::Abort(token), now).next
 }
@@ -252,6 +277,7 @@ impl Model for Protocol {
             wrong_tag: false,
             created: 0,
             committed: 0,
+            leases: Leases::default(),
         }]
     }
 
@@ -307,6 +333,20 @@ impl Model for Protocol {
                 };
                 !world.wrong_tag && relied_on.is_none_or(right)
             }),
+            Property::always("no two holders", |_, world: &World| world.holders().count() <= 1),
+            Property::always("no write beside a holder", |_, world: &World| {
+                world.leases.are_free_of(Fault::BesideHolder)
+            }),
+            Property::always("no write outlives its lease", |_, world: &World| {
+                world.leases.are_free_of(Fault::OutlivedLease)
+            }),
+            Property::always("no write recorded beside a holder", |_, world: &World| {
+                world.leases.are_free_of(Fault::RecordedLate)
+            }),
+            Property::always("who renews missed no write", |_, world: &World| {
+                world.leases.are_free_of(Fault::MissedWrite)
+            }),
+            Property::always("fencing tokens grow", |_, world: &World| world.leases.are_free_of(Fault::TokenFell)),
             Property::sometimes("a write is committed", |_, world: &World| world.committed > 0),
             Property::sometimes("all end", |_, world: &World| {
                 world.actors.iter().all(|actor| matches!(actor.step, Step::Done | Step::Crashed))

@@ -19,6 +19,7 @@ fn protocol(tasks: &[Task], bytes: Option<u8>) -> Protocol {
         authority: Authority::Register,
         crashes: 1,
         ticks: 1,
+        permit: 1,
         sabotage: Sabotage::Nothing,
     }
 }

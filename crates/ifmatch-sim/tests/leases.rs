@@ -1,0 +1,99 @@
+//! Leases, checked over every interleaving; and the checker, checked by breaking the protocol.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test speaks by panicking, and tells its size"
+)]
+
+use ifmatch_core::command::Authority;
+use ifmatch_sim::actor::Task::{self, Break, Hold, Overwrite, Return};
+use ifmatch_sim::protocol::{Protocol, Sabotage};
+use stateright::{Checker, Model};
+
+/// Permits last longer than leases, so that only the lease ends a write in time.
+fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
+    Protocol {
+        tasks: tasks.to_vec(),
+        bytes: Some(99),
+        authority: Authority::Register,
+        crashes: 1,
+        ticks,
+        permit: 2,
+        sabotage: Sabotage::Nothing,
+    }
+}
+
+fn holds(protocol: &Protocol) {
+    holds_for(&[Authority::Register, Authority::Resource], protocol);
+}
+
+fn holds_for(authorities: &[Authority], protocol: &Protocol) {
+    for &authority in authorities {
+        let model = Protocol { authority, ..protocol.clone() };
+        let checker = model.checker().threads(2).spawn_bfs().join();
+        println!("{:?} {authority:?}: {} states", protocol.tasks, checker.unique_state_count());
+        checker.assert_properties();
+    }
+}
+
+/// Leaves out a check, and expects the checker to find what it guards against.
+fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
+    model.clone().checker().spawn_bfs().join().assert_no_discovery(property);
+    let checker = Protocol { sabotage, ..model }.checker().spawn_bfs().join();
+    let path = checker.discovery(property);
+    assert!(path.is_some(), "with {sabotage:?}, {property:?} must fail");
+}
+
+#[test]
+fn a_holder_and_a_thief_whose_lease_ends_in_the_middle_of_a_write() {
+    holds(&protocol(&[Hold, Hold], 3));
+}
+
+#[test]
+fn a_holder_a_thief_and_a_breaker() {
+    holds(&protocol(&[Hold, Hold, Break], 1));
+}
+
+#[test]
+fn a_holder_a_thief_a_breaker_and_a_writer_without_an_id() {
+    let all = protocol(&[Hold, Hold, Break, Overwrite], 1);
+    holds_for(&[Authority::Register], &Protocol { crashes: 0, ..all });
+}
+
+#[test]
+fn a_holder_a_breaker_and_a_writer_without_an_id() {
+    holds(&protocol(&[Hold, Break, Overwrite], 1));
+}
+
+#[test]
+fn a_holder_who_comes_back_late_and_a_writer_without_an_id() {
+    holds(&protocol(&[Return, Overwrite], 3));
+}
+
+#[test]
+fn a_lease_beside_a_write_in_flight_is_found() {
+    breaks(Sabotage::LockInFlight, "no write beside a holder", protocol(&[Hold, Overwrite], 1));
+    breaks(Sabotage::LockInFlight, "no write beside a holder", protocol(&[Hold, Hold, Break], 0));
+}
+
+#[test]
+fn a_write_that_outlives_its_lease_is_found() {
+    breaks(Sabotage::OutliveLease, "no write outlives its lease", protocol(&[Hold], 1));
+}
+
+#[test]
+fn writers_who_ignore_the_lease_are_found() {
+    breaks(Sabotage::IgnoreLease, "no write beside a holder", protocol(&[Hold, Overwrite], 0));
+}
+
+#[test]
+fn a_late_commit_beside_the_next_holder_is_found() {
+    breaks(Sabotage::KeepExpiredPermit, "no write recorded beside a holder", protocol(&[Hold, Hold], 1));
+}
+
+#[test]
+fn a_renewal_after_a_write_in_doubt_is_found() {
+    breaks(Sabotage::RenewAfterDoubt, "who renews missed no write", protocol(&[Return, Overwrite], 3));
+}
