@@ -1,0 +1,124 @@
+// What the cases share: their register, the tables in ../cases, the clients, outcomes, waiting.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { subscribe } from "node:diagnostics_channel";
+import { readFileSync } from "node:fs";
+import { setTimeout as pause } from "node:timers/promises";
+import { TableClient } from "@azure/data-tables";
+import { BlobServiceClient } from "@azure/storage-blob";
+
+const DEVELOPMENT = "UseDevelopmentStorage=true";
+
+// Longer than any lease in the suite lasts: a wait that takes as long has failed.
+const PATIENCE = 90_000;
+
+/** Every case by its title. */
+export const cases = new Map();
+
+/** Registers a case; `waits` if it waits for a lease to expire. */
+export function test(title, body, { waits = false } = {}) {
+  assert(!cases.has(title), `two cases have the same name: ${title}`);
+  cases.set(title, { body, waits });
+}
+
+/** The rows of a table in ../cases as objects by the column heads. */
+export function rows(file) {
+  const text = readFileSync(new URL(`../cases/${file}`, import.meta.url), "utf8");
+  const lines = text.split("\n").filter((line) => line && !line.startsWith("#"));
+  const [head, ...rest] = lines.map((line) => line.split(/\s+/));
+  return rest.map((line) => Object.fromEntries(head.map((name, at) => [name, line[at]])));
+}
+
+// One retry, since the server may close an idle connection at any time; wrong answers are counted below.
+export const blobs = BlobServiceClient.fromConnectionString(process.env.IFMATCH_SDK_BLOB ?? DEVELOPMENT, {
+  retryOptions: { maxTries: 2, retryDelayInMs: 10 },
+});
+
+/** The answers that say that the server is broken, which a retry could hide. */
+export const serverErrors = [];
+subscribe("http.client.response.finish", ({ request, response }) => {
+  if (response.statusCode >= 500) serverErrors.push(`${response.statusCode}: ${request.method} ${request.path}`);
+});
+
+export async function newContainer() {
+  const container = blobs.getContainerClient(`javascript-${randomUUID()}`);
+  await container.create();
+  return container;
+}
+
+/** A blob that exists. */
+export async function newBlob(container) {
+  const blob = (container ?? (await newContainer())).getBlockBlobClient("blob");
+  await put(blob, "first");
+  return blob;
+}
+
+export function tableClient(name) {
+  return TableClient.fromConnectionString(process.env.IFMATCH_SDK_TABLE ?? DEVELOPMENT, name, {
+    allowInsecureConnection: true,
+    retryOptions: { maxRetries: 1, retryDelayInMs: 10 },
+  });
+}
+
+export async function newTable() {
+  const table = tableClient(`javascript${randomUUID().replaceAll("-", "")}`);
+  await table.createTable();
+  return table;
+}
+
+/** Writes text, or bytes. */
+export function put(blob, content, options) {
+  return blob.upload(content, Buffer.byteLength(content), options);
+}
+
+export async function text(blob, options) {
+  return (await blob.downloadToBuffer(0, undefined, options)).toString();
+}
+
+/** `ok`, or the status and the error code of a refusal. */
+export async function outcome(call) {
+  try {
+    await call();
+    return "ok";
+  } catch (error) {
+    if (!error.statusCode) throw error;
+    return `${error.statusCode} ${error.response?.headers.get("x-ms-error-code") ?? error.code}`;
+  }
+}
+
+/** The call must fail with this status, and with this code if one is given. */
+export async function refused(call, status, code) {
+  const answer = await outcome(call);
+  assert(code ? answer === `${status} ${code}` : answer.startsWith(`${status} `), `${answer} instead of ${status} ${code}`);
+}
+
+/** The outcome must be the one of the row: `ok` or a status, and a code, which `any` leaves open. */
+export async function check(call, { status, code }) {
+  if (status === "ok") return assert.equal(await outcome(call), "ok");
+  await refused(call, status, code === "any" ? undefined : code);
+}
+
+/** Runs `work(number)` so many times at once; the results by number. */
+export function race(count, work) {
+  return Promise.all(Array.from({ length: count }, (_, number) => work(number)));
+}
+
+/** Repeats `attempt` until it returns something, with pauses that grow. */
+export async function again(attempt, wait = 10) {
+  const deadline = Date.now() + PATIENCE;
+  for (;;) {
+    const result = await attempt();
+    if (result) return result;
+    assert(Date.now() < deadline, "waited in vain");
+    await pause(wait * (0.5 + Math.random()));
+    wait = Math.min(wait * 1.5, 500);
+  }
+}
+
+/** What an asynchronous iteration yields, as a list. */
+export async function collected(iteration) {
+  const all = [];
+  for await (const item of iteration) all.push(item);
+  return all;
+}

@@ -1,0 +1,174 @@
+// What leases are for, beyond the tables: time, ids, and protection.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { setTimeout as pause } from "node:timers/promises";
+import { again, newBlob, newContainer, outcome, put, refused, test } from "./cases.js";
+
+const A = "a0000000-0000-4000-8000-00000000000a";
+const B = "b0000000-0000-4000-8000-00000000000b";
+const slow = { waits: true };
+
+async function acquired(client, duration, id = randomUUID()) {
+  const lease = client.getBlobLeaseClient(id);
+  await lease.acquireLease(duration);
+  return lease;
+}
+
+async function state(client) {
+  return (await client.getProperties()).leaseState;
+}
+
+function reached(client, wanted) {
+  return again(async () => (await state(client)) === wanted, 200);
+}
+
+async function broken(client, period) {
+  return (await client.getBlobLeaseClient().breakLease(period)).leaseTime;
+}
+
+test("a lease lasts its time and no longer", async () => {
+  const blob = await newBlob();
+  const before = Date.now();
+  await acquired(blob, 15);
+  await refused(() => acquired(blob, 15), 409, "LeaseAlreadyPresent");
+  await again(async () => (await outcome(() => acquired(blob, 15))) === "ok", 200);
+  // Counted from before the lease began: it cannot have been free earlier. Some servers count whole seconds.
+  assert(Date.now() - before >= 14_000);
+}, slow);
+
+test("a renewed lease lasts longer", async () => {
+  const blob = await newBlob();
+  const lease = await acquired(blob, 15);
+  await pause(8_000);
+  const renewed = Date.now();
+  await lease.renewLease();
+  await reached(blob, "expired");
+  assert(Date.now() - renewed >= 14_000);
+}, slow);
+
+test("an expired lease comes back only if nobody wrote", async () => {
+  const [touched, left, changed] = await Promise.all([newBlob(), newBlob(), newBlob()]);
+  const leases = await Promise.all([touched, left, changed].map((blob) => acquired(blob, 15)));
+  for (const blob of [touched, left, changed]) await reached(blob, "expired");
+  await put(touched, "second");
+  await changed.setMetadata({ by: "another" });
+  await leases[1].renewLease();
+  assert.equal(await state(left), "leased");
+  for (const lease of [leases[0], leases[2]]) {
+    await refused(() => lease.renewLease(), 409, "LeaseIdMismatchWithLeaseOperation");
+  }
+  assert.deepEqual([await state(touched), await state(changed)], ["available", "available"]);
+}, slow);
+
+test("an infinite lease lasts until it is released or broken", async () => {
+  const blob = await newBlob();
+  const lease = await acquired(blob, -1);
+  assert.equal((await blob.getProperties()).leaseDuration, "infinite");
+  await refused(() => blob.delete(), 412, "LeaseIdMissing");
+  await lease.releaseLease();
+  await acquired(blob, -1);
+  assert.equal(await broken(blob, 0), 0);
+  assert.equal(await state(blob), "broken");
+});
+
+test("a break ends after its period", async () => {
+  const blob = await newBlob();
+  await acquired(blob, -1, A);
+  const before = Date.now();
+  assert.equal(await broken(blob, 3), 3);
+  await refused(() => put(blob, "x"), 412, "LeaseIdMissing");
+  await put(blob, "the holder's last words", { conditions: { leaseId: A } });
+  await reached(blob, "broken");
+  assert(Date.now() - before >= 2_000);
+  await put(blob, "free");
+  assert.equal(await state(blob), "available");
+}, slow);
+
+test("a break may be shortened but not lengthened", async () => {
+  const blob = await newBlob();
+  await acquired(blob, -1);
+  for (const [period, most] of [[30, 30], [60, 30], [10, 10]]) {
+    const left = await broken(blob, period);
+    assert(left > 0 && left <= most, `${left} s after ${period}`);
+  }
+  assert.equal(await broken(blob, 0), 0);
+  assert.equal(await state(blob), "broken");
+});
+
+test("a break is no longer than the lease", async () => {
+  const blob = await newBlob();
+  await acquired(blob, 20);
+  const left = await broken(blob, 60);
+  assert(left > 0 && left <= 20, `${left} s`);
+});
+
+test("a lease shows in properties and in lists", async () => {
+  const container = await newContainer();
+  const blob = await newBlob(container);
+  await acquired(blob, 60);
+  const { value: listed } = await container.listBlobsFlat().next();
+  for (const { leaseStatus, leaseState, leaseDuration } of [listed.properties, await blob.getProperties()]) {
+    assert.deepEqual([leaseStatus, leaseState, leaseDuration], ["locked", "leased", "fixed"]);
+  }
+});
+
+test("ids are compared as guids", async () => {
+  const blob = await newBlob();
+  await acquired(blob, 60, A);
+  for (const same of [A.toUpperCase(), `{${A}}`, A.replaceAll("-", ""), `(${A})`]) {
+    await blob.getBlobLeaseClient(same).renewLease();
+    await blob.setMetadata({ by: "holder" }, { conditions: { leaseId: same } });
+  }
+});
+
+test("a changed id fences the old one", async () => {
+  const blob = await newBlob();
+  const lease = await acquired(blob, 60, A);
+  await lease.changeLease(B);
+  assert.equal(lease.leaseId, B);
+  await refused(() => put(blob, "x", { conditions: { leaseId: A } }), 412, "LeaseIdMismatchWithBlobOperation");
+  await put(blob, "x", { conditions: { leaseId: B } });
+});
+
+test("acquiring again with the same id changes the duration", async () => {
+  const blob = await newBlob();
+  await acquired(blob, 15, A);
+  await acquired(blob, -1, A);
+  assert.equal((await blob.getProperties()).leaseDuration, "infinite");
+});
+
+test("a lease on nothing is refused", async () => {
+  const absent = (await newContainer()).getBlockBlobClient("absent");
+  await refused(() => acquired(absent, 15), 404, "BlobNotFound");
+});
+
+test("every kind of write needs the lease", async () => {
+  const blob = await newBlob();
+  const { leaseId } = await acquired(blob, 60);
+  for (const write of [
+    (conditions) => blob.stageBlock("MDAwMg==", "x", 1, { conditions }),
+    (conditions) => blob.commitBlockList(["MDAwMg=="], { conditions }),
+    (conditions) => blob.setHTTPHeaders({}, { conditions }),
+    (conditions) => blob.setMetadata({}, { conditions }),
+    (conditions) => put(blob, "x", { conditions }),
+  ]) {
+    await refused(() => write({}), 412, "LeaseIdMissing");
+    await refused(() => write({ leaseId: randomUUID() }), 412, "LeaseIdMismatchWithBlobOperation");
+    await write({ leaseId });
+  }
+});
+
+test("a container lease protects from deletion only", async () => {
+  const container = await newContainer();
+  const { leaseId } = await acquired(container, 60);
+  const blob = await newBlob(container);
+  await put(blob, "y");
+  await blob.delete();
+  await container.setMetadata({ colour: "red" });
+  await refused(() => container.delete(), 412, "LeaseIdMissing");
+  const other = { leaseId: randomUUID() };
+  await refused(() => container.delete({ conditions: other }), 412, "LeaseIdMismatchWithContainerOperation");
+  await container.delete({ conditions: { leaseId } });
+  await refused(() => container.getProperties(), 404, "ContainerNotFound");
+});

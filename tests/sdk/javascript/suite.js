@@ -1,0 +1,38 @@
+// All cases of the suite, many at a time. A case that the server under test is known to get wrong must fail.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, describe, it } from "node:test";
+import { cases, serverErrors } from "./cases.js";
+import "./lease-tables.js";
+import "./leases.js";
+import "./lease-patterns.js";
+import "./conditions.js";
+import "./updates.js";
+import "./blobs.js";
+import "./tables.js";
+
+const known = knownErrors(process.env.IFMATCH_SDK_KNOWN_ERRORS);
+const unknown = [...known.keys()].filter((title) => !cases.has(title));
+assert.deepEqual(unknown, [], "known errors of cases that do not exist");
+
+// Those that wait come first, so that the others run meanwhile.
+const ordered = [...cases].sort(([, a], [, b]) => Number(b.waits) - Number(a.waits));
+
+describe("the clients for JavaScript", { concurrency: 48 }, () => {
+  after(() => assert.deepEqual(serverErrors, [], "the server failed"));
+  for (const [title, { body }] of ordered) {
+    if (!known.has(title)) {
+      it(title, body);
+      continue;
+    }
+    it(`${title} (known error: ${known.get(title)})`, () =>
+      assert.rejects(body, undefined, "passes after all: take it out of the list of known errors"));
+  }
+});
+
+function knownErrors(path) {
+  const errors = path ? JSON.parse(readFileSync(path, "utf8")) : [];
+  const titles = ({ cases = [], javascript = [] }) => [...cases, ...javascript];
+  return new Map(errors.flatMap((error) => titles(error).map((title) => [title, error.reason])));
+}
