@@ -72,7 +72,7 @@ impl Accounts {
 
 /// An account: its name, and the keys that sign requests to it.
 ///
-/// There are two keys at most, so that one can be replaced while the other is in use.
+/// There are two keys at most, so that one can be replaced while the other is in use. Cheap to clone.
 ///
 /// ```
 /// use ifmatch_blob::accounts::Account;
@@ -85,8 +85,8 @@ impl Accounts {
 /// ```
 #[derive(Clone)]
 pub struct Account {
-    name: Box<str>,
-    keys: Vec<Box<[u8]>>,
+    name: Arc<str>,
+    keys: Vec<Arc<[u8]>>,
 }
 
 impl Account {

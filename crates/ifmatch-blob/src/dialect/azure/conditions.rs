@@ -17,9 +17,9 @@ use crate::store::BlobInfo;
 pub(super) fn of_read(headers: &HeaderMap) -> Result<Preconditions, AzureError> {
     Ok(Preconditions {
         if_match: tags(headers, IF_MATCH, Many::Allowed)?,
-        if_unmodified_since: date(headers, IF_UNMODIFIED_SINCE)?,
+        if_unmodified_since: date(headers, &IF_UNMODIFIED_SINCE)?,
         if_none_match: tags(headers, IF_NONE_MATCH, Many::Allowed)?,
-        if_modified_since: date(headers, IF_MODIFIED_SINCE)?,
+        if_modified_since: date(headers, &IF_MODIFIED_SINCE)?,
     })
 }
 
@@ -64,8 +64,8 @@ pub(super) struct WriteConditions {
 pub(super) fn of_write(headers: &HeaderMap) -> Result<WriteConditions, AzureError> {
     let if_match = tags(headers, IF_MATCH, Many::Refused)?;
     let if_none_match = tags(headers, IF_NONE_MATCH, Many::Refused)?;
-    let unmodified_since = date(headers, IF_UNMODIFIED_SINCE)?;
-    let modified_since = date(headers, IF_MODIFIED_SINCE)?;
+    let unmodified_since = date(headers, &IF_UNMODIFIED_SINCE)?;
+    let modified_since = date(headers, &IF_MODIFIED_SINCE)?;
     let keeps = if_match.is_some() || unmodified_since.is_some();
     let changes = if_none_match.is_some() || modified_since.is_some();
     if keeps && changes {
@@ -147,7 +147,7 @@ fn tags(headers: &HeaderMap, name: HeaderName, many: Many) -> Result<Option<TagL
 }
 
 /// A date. One that cannot be read is refused: a condition that somebody meant must not be ignored.
-fn date(headers: &HeaderMap, name: HeaderName) -> Result<Option<HttpDate>, AzureError> {
+fn date(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HttpDate>, AzureError> {
     let Some(text) = fields::one(headers, name.as_str())? else { return Ok(None) };
     let invalid = || AzureError::invalid_field(name.as_str(), "it is a date such as Sun, 06 Nov 1994 08:49:37 GMT");
     HttpDate::parse(text.as_bytes()).map(Some).ok_or_else(invalid)

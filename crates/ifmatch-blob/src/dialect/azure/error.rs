@@ -72,7 +72,7 @@ impl AzureError {
     }
 
     pub(super) fn busy() -> Self {
-        let message = "another write is in flight: try again";
+        let message = "the service cannot do it at the moment, or another write is in flight: try again";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message).with(RETRY_AFTER, 1.into())
     }
 
@@ -82,33 +82,35 @@ impl AzureError {
     }
 
     /// What a store's error is, where a blob was used.
-    pub(super) fn of_blob(error: StoreError) -> Self {
+    pub(super) fn of_blob(error: impl Into<StoreError>) -> Self {
+        let error = error.into();
         match error.kind() {
             StoreErrorKind::LeaseFailed(failure) => {
                 Self::new(StatusCode::PRECONDITION_FAILED, failure.blob_code(), failure.to_string())
             }
-            _ => Self::of_store(error),
+            _ => Self::of_store(&error),
         }
     }
 
     /// What a store's error is, where a container was used.
-    pub(super) fn of_container(error: StoreError) -> Self {
+    pub(super) fn of_container(error: impl Into<StoreError>) -> Self {
+        let error = error.into();
         match error.kind() {
             StoreErrorKind::LeaseFailed(failure) => {
                 Self::new(StatusCode::PRECONDITION_FAILED, failure.container_code(), failure.to_string())
             }
-            _ => Self::of_store(error),
+            _ => Self::of_store(&error),
         }
     }
 
-    fn of_store(error: StoreError) -> Self {
+    fn of_store(error: &StoreError) -> Self {
         let text = || error.to_string();
         let answer = match error.kind() {
             StoreErrorKind::PreconditionFailed { current, .. } => match current {
                 Some(tag) => Self::condition_not_met().with(ETAG, tag.to_header()),
                 None => Self::condition_not_met(),
             },
-            StoreErrorKind::InFlight { .. } => Self::busy(),
+            StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::busy(),
             StoreErrorKind::NotFound => Self::blob_not_found(),
             StoreErrorKind::ContainerNotFound => Self::container_not_found(),
             StoreErrorKind::ContainerExists => Self::new(StatusCode::CONFLICT, "ContainerAlreadyExists", text()),
@@ -120,7 +122,6 @@ impl AzureError {
             StoreErrorKind::Full => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", "no room is left")
             }
-            StoreErrorKind::Unavailable => Self::busy(),
             StoreErrorKind::OutcomeUnknown => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "OperationTimedOut",

@@ -43,12 +43,13 @@ enum Conditions {
     All,
 }
 
+/// The methods, and the parameters `restype` and `comp`.
+type Request = (&'static str, &'static str, &'static str);
+
 struct Rule {
     operation: Operation,
     kind: Kind,
-    methods: &'static str,
-    restype: &'static str,
-    comp: &'static str,
+    request: Request,
     parameters: &'static [&'static str],
     fields: &'static [&'static str],
     conditions: Conditions,
@@ -63,6 +64,23 @@ const LEASING: &[&str] =
 const META: &[&str] = &[METADATA];
 const LEASE_META: &[&str] = &["x-ms-lease-id", METADATA];
 const GET: &[&str] = &["x-ms-lease-id", "x-ms-range", "x-ms-range-get-content-md5"];
+const PROPERTIES: &[&str] = &[
+    "x-ms-lease-id",
+    "x-ms-blob-content-type",
+    "x-ms-blob-content-encoding",
+    "x-ms-blob-content-language",
+    "x-ms-blob-content-disposition",
+    "x-ms-blob-cache-control",
+];
+const PUT_LIST: &[&str] = &[
+    "x-ms-lease-id",
+    METADATA,
+    "x-ms-blob-content-type",
+    "x-ms-blob-content-encoding",
+    "x-ms-blob-content-language",
+    "x-ms-blob-content-disposition",
+    "x-ms-blob-cache-control",
+];
 const PUT: &[&str] = &[
     "x-ms-lease-id",
     METADATA,
@@ -82,48 +100,48 @@ const RULES: [Rule; 23] = {
     use Conditions::{All, Dates, None};
     use Operation as O;
     const fn rule(
-        operation: Operation, kind: Kind, methods: &'static str, restype: &'static str, comp: &'static str,
+        operation: Operation, kind: Kind, request: Request,
         parameters: &'static [&'static str], fields: &'static [&'static str], conditions: Conditions,
     ) -> Rule {
-        Rule { operation, kind, methods, restype, comp, parameters, fields, conditions }
+        Rule { operation, kind, request, parameters, fields, conditions }
     }
     [
-        rule(O::ListContainers, Kind::Service, "GET", "", "list", LISTING, &[], None),
-        rule(O::ServiceProperties, Kind::Service, "GET", "service", "properties", &[], &[], None),
-        rule(O::AccountInformation, Kind::Service, "GET HEAD", "account", "properties", &[], &[], None),
-        rule(O::AccountInformation, Kind::Container, "GET HEAD", "account", "properties", &[], &[], None),
-        rule(O::AccountInformation, Kind::Blob, "GET HEAD", "account", "properties", &[], &[], None),
-        rule(O::CreateContainer, Kind::Container, "PUT", "container", "", &[], META, None),
-        rule(O::ContainerProperties, Kind::Container, "GET HEAD", "container", "", &[], LEASE, None),
-        rule(O::ContainerProperties, Kind::Container, "GET HEAD", "container", "metadata", &[], LEASE, None),
-        rule(O::SetContainerMetadata, Kind::Container, "PUT", "container", "metadata", &[], LEASE_META, Dates),
-        rule(O::LeaseContainer, Kind::Container, "PUT", "container", "lease", &[], LEASING, Dates),
-        rule(O::DeleteContainer, Kind::Container, "DELETE", "container", "", &[], LEASE, Dates),
-        rule(O::ListBlobs, Kind::Container, "GET", "container", "list", LISTING_BLOBS, &[], None),
-        rule(O::GetBlob, Kind::Blob, "GET", "", "", &[], GET, All),
-        rule(O::BlobProperties, Kind::Blob, "HEAD", "", "", &[], LEASE, All),
-        rule(O::BlobProperties, Kind::Blob, "GET HEAD", "", "metadata", &[], LEASE, All),
-        rule(O::PutBlob, Kind::Blob, "PUT", "", "", &[], PUT, All),
-        rule(O::PutBlock, Kind::Blob, "PUT", "", "block", &["blockid"], LEASE, None),
-        rule(O::PutBlockList, Kind::Blob, "PUT", "", "blocklist", &[], PUT, All),
-        rule(O::GetBlockList, Kind::Blob, "GET", "", "blocklist", &["blocklisttype"], LEASE, None),
-        rule(O::SetMetadata, Kind::Blob, "PUT", "", "metadata", &[], LEASE_META, All),
-        rule(O::SetProperties, Kind::Blob, "PUT", "", "properties", &[], PUT, All),
-        rule(O::LeaseBlob, Kind::Blob, "PUT", "", "lease", &[], LEASING, All),
-        rule(O::DeleteBlob, Kind::Blob, "DELETE", "", "", &[], DELETE, All),
+        rule(O::ListContainers, Kind::Service, ("GET", "", "list"), LISTING, &[], None),
+        rule(O::ServiceProperties, Kind::Service, ("GET", "service", "properties"), &[], &[], None),
+        rule(O::AccountInformation, Kind::Service, ("GET HEAD", "account", "properties"), &[], &[], None),
+        rule(O::AccountInformation, Kind::Container, ("GET HEAD", "account", "properties"), &[], &[], None),
+        rule(O::AccountInformation, Kind::Blob, ("GET HEAD", "account", "properties"), &[], &[], None),
+        rule(O::CreateContainer, Kind::Container, ("PUT", "container", ""), &[], META, None),
+        rule(O::ContainerProperties, Kind::Container, ("GET HEAD", "container", ""), &[], LEASE, None),
+        rule(O::ContainerProperties, Kind::Container, ("GET HEAD", "container", "metadata"), &[], LEASE, None),
+        rule(O::SetContainerMetadata, Kind::Container, ("PUT", "container", "metadata"), &[], LEASE_META, Dates),
+        rule(O::LeaseContainer, Kind::Container, ("PUT", "container", "lease"), &[], LEASING, Dates),
+        rule(O::DeleteContainer, Kind::Container, ("DELETE", "container", ""), &[], LEASE, Dates),
+        rule(O::ListBlobs, Kind::Container, ("GET", "container", "list"), LISTING_BLOBS, &[], None),
+        rule(O::GetBlob, Kind::Blob, ("GET", "", ""), &[], GET, All),
+        rule(O::BlobProperties, Kind::Blob, ("HEAD", "", ""), &[], LEASE, All),
+        rule(O::BlobProperties, Kind::Blob, ("GET HEAD", "", "metadata"), &[], LEASE, All),
+        rule(O::PutBlob, Kind::Blob, ("PUT", "", ""), &[], PUT, All),
+        rule(O::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], LEASE, None),
+        rule(O::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], PUT_LIST, All),
+        rule(O::GetBlockList, Kind::Blob, ("GET", "", "blocklist"), &["blocklisttype"], LEASE, None),
+        rule(O::SetMetadata, Kind::Blob, ("PUT", "", "metadata"), &[], LEASE_META, All),
+        rule(O::SetProperties, Kind::Blob, ("PUT", "", "properties"), &[], PROPERTIES, All),
+        rule(O::LeaseBlob, Kind::Blob, ("PUT", "", "lease"), &[], LEASING, All),
+        rule(O::DeleteBlob, Kind::Blob, ("DELETE", "", ""), &[], DELETE, All),
     ]
 };
 
 /// The operation that a request asks for, all of which is understood.
 pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderMap) -> Result<Operation, AzureError> {
     let part = |name| query.get(name).unwrap_or_default();
-    let same = |rule: &&Rule| rule.kind == kind && rule.restype == part("restype") && rule.comp == part("comp");
+    let same = |rule: &&Rule| rule.kind == kind && (rule.request.1, rule.request.2) == (part("restype"), part("comp"));
     let candidates: Vec<&Rule> = RULES.iter().filter(same).collect();
     if candidates.is_empty() {
         let rule = "this combination is not supported here";
         return Err(AzureError::invalid_parameter("restype, comp", rule));
     }
-    let mut of_method = candidates.iter().filter(|rule| rule.methods.split(' ').any(|name| name == method.as_str()));
+    let mut of_method = candidates.iter().filter(|rule| rule.request.0.split(' ').any(|name| name == method.as_str()));
     let rule = of_method.next().ok_or_else(|| wrong_method(&candidates))?;
     rule.check_parameters(query)?;
     rule.check_fields(headers)?;
@@ -132,7 +150,7 @@ pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderM
 }
 
 fn wrong_method(candidates: &[&Rule]) -> AzureError {
-    let allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.methods.split(' ')).collect();
+    let allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.request.0.split(' ')).collect();
     let allowed = HeaderValue::from_str(&allowed.join(", ")).unwrap_or(HeaderValue::from_static("GET"));
     let message = "the method cannot be used here: see Allow";
     AzureError::new(StatusCode::METHOD_NOT_ALLOWED, "UnsupportedHttpVerb", message).with(ALLOW, allowed)

@@ -10,6 +10,8 @@ use super::error::AzureError;
 use super::{fields, xml};
 use crate::body::BlobBody;
 
+const VERSION: HeaderName = HeaderName::from_static(fields::VERSION);
+const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static(fields::CLIENT_REQUEST_ID);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 /// The longest id of the client's, in bytes.
 const MAX_ID: usize = 1024;
@@ -35,19 +37,26 @@ fn is_version(text: &str) -> bool {
         && text.bytes().enumerate().all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { digit(byte) })
 }
 
-/// Adds what ties an answer to its request.
-pub(super) fn identified(mut response: Response<BlobBody>, head: &Parts) -> Response<BlobBody> {
-    let headers = response.headers_mut();
-    if let Some(version) = head.headers.get(fields::VERSION) {
-        headers.insert(HeaderName::from_static(fields::VERSION), version.clone());
+/// What ties an answer to its request.
+pub(super) struct Identity {
+    version: Option<HeaderValue>,
+    client_request_id: Option<HeaderValue>,
+}
+
+impl Identity {
+    /// What the request says of itself.
+    pub(super) fn of(head: &Parts) -> Self {
+        let field = |name| head.headers.get(name).filter(|value| value.len() <= MAX_ID).cloned();
+        Self { version: field(fields::VERSION), client_request_id: field(fields::CLIENT_REQUEST_ID) }
     }
-    if let Some(id) = head.headers.get(fields::CLIENT_REQUEST_ID).filter(|id| id.len() <= MAX_ID) {
-        headers.insert(HeaderName::from_static(fields::CLIENT_REQUEST_ID), id.clone());
+
+    /// Adds it to the answer, with an id of the server's own.
+    pub(super) fn mark(self, mut response: Response<BlobBody>) -> Response<BlobBody> {
+        let id = fields::guid().and_then(|id| HeaderValue::try_from(id.to_string()).ok());
+        let own = [(VERSION, self.version), (CLIENT_REQUEST_ID, self.client_request_id), (REQUEST_ID, id)];
+        response.headers_mut().extend(own.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        response
     }
-    if let Some(id) = fields::guid().and_then(|id| HeaderValue::try_from(id.to_string()).ok()) {
-        headers.insert(REQUEST_ID, id);
-    }
-    response
 }
 
 /// An answer without a body that tells the version of what was used.

@@ -19,7 +19,7 @@ use super::string_to_sign;
 use crate::accounts::{Account, Accounts};
 
 /// How far a request's date may be from now, either way.
-const MAX_SKEW: Duration = Duration::from_secs(15 * 60);
+const MAX_SKEW: Duration = Duration::from_mins(15);
 /// What stands before an account and its signature.
 const SHARED_KEY: &str = "SharedKey";
 const SHARED_KEY_LITE: &str = "SharedKeyLite";

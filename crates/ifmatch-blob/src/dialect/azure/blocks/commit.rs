@@ -1,0 +1,175 @@
+//! Making a blob of blocks.
+
+use std::ops::Range;
+
+use http::{Method, Response};
+use http_body_util::BodyExt;
+use ifmatch_core::lease;
+use ifmatch_core::precondition::{Precondition, Preconditions, Verdict};
+use ifmatch_core::tag::TagList;
+use ifmatch_store::Clock;
+
+use super::super::error::AzureError;
+use super::super::write::{self, Head};
+use super::super::{Call, fields, md5};
+use super::committed::CommittedList;
+use super::document::{self, From};
+use super::reader::{self, Moved, Segment};
+use super::shelf::{self, StagedBlocks};
+use super::{BlockId, Shelf};
+use crate::body::BlobBody;
+use crate::headers::BlobHeaders;
+use crate::name::BlobPath;
+use crate::store::{BlobStore, Opened, Put, Reading, StoreErrorKind, Upload};
+
+/// The longest document, in bytes: 50,000 blocks with the longest ids fit in.
+const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
+/// How often a list is carried out anew because its blocks, or the blob that has them, changed meanwhile.
+const TRIES: usize = 5;
+
+/// The interleavings that matter:
+/// - a block that is replaced or removed between the look and its turn to be read: the whole list is carried out anew;
+/// - a blob that is replaced while its blocks are read: what was read belongs to the version before, so that the write
+///   carries `If-Match` of that version, and the list is carried out anew;
+/// - a block that is staged again after the list was written: it is not removed, since it is another version.
+pub(in crate::dialect::azure) async fn put_list<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    blob: &BlobPath,
+    upload: impl FnOnce() -> Upload,
+) -> Result<Response<BlobBody>, AzureError> {
+    let fields = &call.head.headers;
+    let head = Head::of(call)?;
+    let headers = BlobHeaders { metadata: fields::metadata(fields)?, ..fields::kept(fields, false)? };
+    let wanted = document::parse(&document(call, upload).await?)?;
+    write::look(call, blob, &head.conditions, head.lease).await?;
+    for _ in 0..TRIES {
+        if let Some(response) = attempt(call, blob, &head, &headers, &wanted).await? {
+            return Ok(response);
+        }
+    }
+    Err(AzureError::busy())
+}
+
+async fn document<S, C>(call: &Call<S, C>, upload: impl FnOnce() -> Upload) -> Result<Vec<u8>, AzureError> {
+    let promise = md5::Promise::from_headers(&call.head.headers)?;
+    let length = fields::length(&call.head.headers)?;
+    if length > MAX_DOCUMENT {
+        return Err(AzureError::too_large(MAX_DOCUMENT));
+    }
+    let incomplete = |why: String| AzureError::bad_request("IncompleteBody", why);
+    let (mut body, mut bytes) = (upload(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| incomplete(error.to_string()))?;
+        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        if bytes.len() as u64 > length {
+            break;
+        }
+    }
+    if bytes.len() as u64 != length {
+        return Err(incomplete("the body has not the length of Content-Length".to_owned()));
+    }
+    match promise {
+        Some(promise) if md5::of(&bytes) != promise.to_header() => Err(md5::mismatch()),
+        _ => Ok(bytes),
+    }
+}
+
+/// Carries the list out. None: something changed meanwhile, and it is to be carried out anew.
+async fn attempt<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    blob: &BlobPath,
+    head: &Head,
+    headers: &BlobHeaders,
+    wanted: &[(From, BlockId)],
+) -> Result<Option<Response<BlobBody>>, AzureError> {
+    let store = &call.shared.store;
+    let shelf = Shelf::of(call, blob).await?;
+    let staged = shelf.staged(store).await?;
+    let is_staged = |(from, id): &(From, BlockId)| *from != From::Committed && staged.contains_key(id);
+    let current = if wanted.iter().all(is_staged) { None } else { Current::find(call, blob, &shelf, head).await? };
+    let (segments, blocks) = resolve(wanted, &staged, current.as_ref())?;
+    let length = blocks.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
+    let limit = call.shared.max_body;
+    let length = length.filter(|length| *length <= limit).ok_or_else(|| AzureError::too_large(limit))?;
+    let pinned = current.as_ref().map(|current| current.preconditions.clone());
+    let moved = Moved::default();
+    let body = reader::body(&call.shared, segments, current.map(|current| current.opened.source), &moved);
+    let put = Put { headers: headers.clone(), length: Some(length), ..head.put(body, limit) };
+    let is_pinned = pinned.is_some();
+    let put = Put { preconditions: pinned.unwrap_or(put.preconditions), ..put };
+    match store.put(blob, put).await {
+        Ok(written) => {
+            if let Err(error) = CommittedList::of(blob, &written, blocks).save(store, shelf.list()).await {
+                tracing::warn!(%error, "the list of a blob's blocks is not kept: its blocks cannot be used again");
+            }
+            shelf::discard(store, staged).await;
+            Ok(Some(write::stored(&written)))
+        }
+        Err(error) => match error.kind() {
+            StoreErrorKind::PreconditionFailed { precondition: Precondition::IfMatch, .. } if is_pinned => Ok(None),
+            _ if moved.happened() => Ok(None),
+            _ => Err(head.refused(error)),
+        },
+    }
+}
+
+/// The blob as it is, of whose blocks some are to be used again.
+struct Current {
+    opened: Opened,
+    list: CommittedList,
+    /// The write must replace this very version.
+    preconditions: Preconditions,
+}
+
+impl Current {
+    /// The blob, if it was made of blocks. The request's conditions are evaluated of this version here, since the write is then
+    /// tied to it.
+    async fn find<S: BlobStore, C: Clock>(
+        call: &Call<S, C>,
+        blob: &BlobPath,
+        shelf: &Shelf,
+        head: &Head,
+    ) -> Result<Option<Self>, AzureError> {
+        let store = &call.shared.store;
+        let Some(opened) = store.open(blob, Reading::Ranges).await.map_err(AzureError::of_blob)? else {
+            return Ok(None);
+        };
+        let (info, now) = (&opened.info, call.shared.now());
+        lease::check(info.lease.as_ref(), head.lease, now)
+            .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+        let conditions = &head.conditions.preconditions;
+        if let Verdict::Failed(precondition) = conditions.evaluate(&Method::PUT, Some(&info.validators())) {
+            let current = info.tag.clone();
+            return Err(head.refused(StoreErrorKind::PreconditionFailed { precondition, current }.into()));
+        }
+        let list = CommittedList::load(store, shelf.list()).await.map_err(AzureError::of_blob)?;
+        let Some(list) = list.filter(|list| list.belongs_to(info)) else { return Ok(None) };
+        let if_match = Some(TagList::Tags(info.tag.iter().cloned().collect()));
+        let preconditions = Preconditions { if_match, ..Preconditions::default() };
+        Ok(Some(Self { opened, list, preconditions }))
+    }
+}
+
+type Resolved = (Vec<Segment>, Vec<(BlockId, u64)>);
+
+/// Where the bytes of each block are, and how many.
+fn resolve(
+    wanted: &[(From, BlockId)],
+    staged: &StagedBlocks,
+    current: Option<&Current>,
+) -> Result<Resolved, AzureError> {
+    let ranges = current.map(|current| current.list.ranges()).unwrap_or_default();
+    let (mut segments, mut blocks) = (Vec::new(), Vec::new());
+    for (from, id) in wanted {
+        let staged = staged.get(id).filter(|_| *from != From::Committed);
+        let committed = ranges.get(id).filter(|_| *from != From::Uncommitted);
+        let (segment, length) = match (staged, committed) {
+            (Some(block), _) => (Segment::Staged(block.clone()), block.length),
+            (None, Some(range)) => (Segment::Current(Range::clone(range)), range.end - range.start),
+            (None, None) => return Err(document::not_a_list("a block of the list was not staged, or was used up")),
+        };
+        segments.push(segment);
+        blocks.push((id.clone(), length));
+    }
+    Ok((segments, blocks))
+}

@@ -1,0 +1,105 @@
+//! The document of a block list: which blocks, in which order, and where to look for each.
+
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
+use super::super::error::AzureError;
+use super::BlockId;
+
+/// The most blocks in a list.
+const MAX_BLOCKS: usize = 50_000;
+
+/// Where to look for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// Among the blocks of the blob as it is.
+    Committed,
+    /// Among the staged ones.
+    Uncommitted,
+    /// Among the staged ones, then among those of the blob as it is.
+    Latest,
+}
+
+/// Reads a list. There are no entities and no document types, so that a document is never larger than it looks.
+pub(super) fn parse(bytes: &[u8]) -> Result<Vec<(From, BlockId)>, AzureError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| invalid("it is not UTF-8"))?;
+    let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}').trim());
+    let mut state = State::default();
+    loop {
+        match reader.read_event().map_err(|error| invalid(&error.to_string()))? {
+            Event::Start(tag) => state.open(tag.name().as_ref(), tag.attributes_raw())?,
+            Event::Empty(tag) => {
+                state.open(tag.name().as_ref(), tag.attributes_raw())?;
+                state.close()?;
+            }
+            Event::End(_) => state.close()?,
+            Event::Text(text) => state.text(&text.decode().map_err(|error| invalid(&error.to_string()))?)?,
+            Event::Decl(_) | Event::Comment(_) => {}
+            Event::Eof => return state.end(),
+            Event::CData(_) | Event::PI(_) | Event::DocType(_) | Event::GeneralRef(_) => {
+                return Err(invalid("it has a document type, an entity, or an instruction"));
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    depth: usize,
+    began: bool,
+    from: Option<From>,
+    id: String,
+    blocks: Vec<(From, BlockId)>,
+}
+
+impl State {
+    fn open(&mut self, name: &[u8], attributes: &[u8]) -> Result<(), AzureError> {
+        if !attributes.trim_ascii().is_empty() {
+            return Err(invalid("an element has attributes"));
+        }
+        match (self.depth, name) {
+            (0, b"BlockList") if !self.began => self.began = true,
+            (1, b"Committed") => self.from = Some(From::Committed),
+            (1, b"Uncommitted") => self.from = Some(From::Uncommitted),
+            (1, b"Latest") => self.from = Some(From::Latest),
+            _ => return Err(invalid("it is a BlockList of Committed, Uncommitted and Latest elements")),
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), AzureError> {
+        match self.depth {
+            2 => self.id.push_str(text),
+            _ if !text.trim().is_empty() => return Err(invalid("there is text between the elements")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), AzureError> {
+        self.depth = self.depth.checked_sub(1).ok_or_else(|| invalid("an element is closed twice"))?;
+        let Some(from) = self.from.take() else { return Ok(()) };
+        let id = BlockId::from_base64(std::mem::take(&mut self.id).trim());
+        let id = id.ok_or_else(|| not_a_list("a block's id is the base64 of 1 to 64 bytes"))?;
+        if self.blocks.len() == MAX_BLOCKS {
+            let message = format!("a list has at most {MAX_BLOCKS} blocks");
+            return Err(AzureError::bad_request("BlockListTooLong", message));
+        }
+        self.blocks.push((from, id));
+        Ok(())
+    }
+
+    fn end(self) -> Result<Vec<(From, BlockId)>, AzureError> {
+        if self.began && self.depth == 0 { Ok(self.blocks) } else { Err(invalid("it ends early")) }
+    }
+}
+
+fn invalid(why: &str) -> AzureError {
+    AzureError::bad_request("InvalidXmlDocument", format!("the block list cannot be read: {why}"))
+}
+
+/// What a list is told that names blocks which are not there.
+pub(super) fn not_a_list(why: &'static str) -> AzureError {
+    AzureError::bad_request("InvalidBlockList", why)
+}

@@ -1,0 +1,86 @@
+//! The bytes of the blocks of a list, one block after the other, as one body.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use ifmatch_store::Clock;
+
+use super::shelf::Staged;
+use crate::body::BlobBody;
+use crate::service::Shared;
+use crate::store::{BlobStore, BoxError, Reading, Source, Upload};
+
+/// Where the bytes of a block are.
+pub(super) enum Segment {
+    /// In a staged block.
+    Staged(Staged),
+    /// In the blob as it is.
+    Current(Range<u64>),
+}
+
+/// Says whether a staged block was replaced or removed while it was to be read.
+#[derive(Clone, Default)]
+pub(super) struct Moved(Arc<AtomicBool>);
+
+impl Moved {
+    pub(super) fn happened(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The body that consists of these segments.
+pub(super) fn body<S: BlobStore, C: Clock>(
+    shared: &Arc<Shared<S, C>>,
+    segments: Vec<Segment>,
+    current: Option<Box<dyn Source>>,
+    moved: &Moved,
+) -> Upload {
+    let segments = segments.into_iter();
+    let reader = Reader { shared: Arc::clone(shared), segments, current, body: None, moved: moved.clone() };
+    StreamBody::new(stream::try_unfold(reader, Reader::next)).boxed_unsync()
+}
+
+struct Reader<S, C> {
+    shared: Arc<Shared<S, C>>,
+    segments: std::vec::IntoIter<Segment>,
+    current: Option<Box<dyn Source>>,
+    body: Option<BlobBody>,
+    moved: Moved,
+}
+
+impl<S: BlobStore, C: Clock> Reader<S, C> {
+    async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
+        loop {
+            if let Some(body) = &mut self.body {
+                match body.frame().await {
+                    Some(frame) => return Ok(Some((frame?, self))),
+                    None => self.body = None,
+                }
+            }
+            match self.segments.next() {
+                Some(segment) => self.body = Some(self.open(segment).await?),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    async fn open(&mut self, segment: Segment) -> Result<BlobBody, BoxError> {
+        match (segment, &mut self.current) {
+            (Segment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),
+            (Segment::Current(_), None) => Err("the blob is not opened".into()),
+            (Segment::Staged(block), _) => {
+                let opened = self.shared.store.open(&block.path, Reading::Whole).await?;
+                if let Some(mut opened) = opened.filter(|opened| opened.info.tag == block.tag) {
+                    return Ok(opened.source.read(None).await?);
+                }
+                self.moved.0.store(true, Ordering::Release);
+                Err("a staged block was replaced or removed".into())
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Staging a block.
+
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use ifmatch_core::lease::{self, LeaseUse};
+use ifmatch_store::Clock;
+
+use super::super::error::AzureError;
+use super::super::{Call, fields, md5, response};
+use super::{BlockId, MAX_ID, Shelf};
+use crate::body::BlobBody;
+use crate::name::BlobPath;
+use crate::store::{BlobStore, Put, Reading, StoreErrorKind, Upload};
+
+const BLOCK_ID: &str = "blockid";
+/// The longest block, in bytes: 4,000 MiB.
+const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
+
+pub(in crate::dialect::azure) async fn put_block<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    blob: &BlobPath,
+    upload: impl FnOnce() -> Upload,
+) -> Result<Response<BlobBody>, AzureError> {
+    let headers = &call.head.headers;
+    let id = id(call)?;
+    let lease = LeaseUse::Write(fields::lease_id(headers, fields::LEASE_ID)?);
+    let promise = md5::Promise::from_headers(headers)?;
+    let (length, limit) = (fields::length(headers)?, call.shared.max_body.min(MAX_BLOCK));
+    if length == 0 {
+        return Err(AzureError::invalid_field("content-length", "a block has one byte at least"));
+    }
+    if length > limit {
+        return Err(AzureError::too_large(limit));
+    }
+    let shelf = Shelf::of(call, blob).await?;
+    check_lease(call, blob, lease).await?;
+    let store = &call.shared.store;
+    if shelf.any(store).await?.is_some_and(|other| other.0.len() != id.0.len()) {
+        let message = "all blocks of a blob have ids of one length";
+        return Err(AzureError::bad_request("InvalidBlobOrBlock", message));
+    }
+    let body = upload();
+    let body = match &promise {
+        Some(promise) => promise.check(body),
+        None => body,
+    };
+    match store.put(&shelf.block(&id)?, Put { length: Some(length), limit, ..Put::new(body) }).await {
+        Ok(_) => Ok(answer(promise.as_ref())),
+        Err(_) if promise.as_ref().is_some_and(md5::Promise::is_broken) => Err(md5::mismatch()),
+        Err(error) => Err(AzureError::of_blob(error)),
+    }
+}
+
+fn id<S, C>(call: &Call<S, C>) -> Result<BlockId, AzureError> {
+    let missing = || AzureError::bad_request("MissingRequiredQueryParameter", "blockid is required");
+    let text = call.query.get(BLOCK_ID).filter(|text| !text.is_empty()).ok_or_else(missing)?;
+    let rule = format!("it is the base64 of 1 to {MAX_ID} bytes");
+    BlockId::from_base64(text).ok_or_else(|| AzureError::invalid_parameter(BLOCK_ID, &rule))
+}
+
+/// The lease of the blob that the block is for, which may not exist yet. The list that commits the block checks it again, in the
+/// step that writes.
+async fn check_lease<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    blob: &BlobPath,
+    r#use: LeaseUse,
+) -> Result<(), AzureError> {
+    let opened = call.shared.store.open(blob, Reading::Head).await.map_err(AzureError::of_blob)?;
+    let held = opened.and_then(|opened| opened.info.lease);
+    lease::check(held.as_ref(), r#use, call.shared.now())
+        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))
+}
+
+fn answer(promise: Option<&md5::Promise>) -> Response<BlobBody> {
+    let mut response = response::empty(StatusCode::CREATED, None, None);
+    let headers = response.headers_mut();
+    headers.extend(promise.map(|promise| (md5::CONTENT_MD5, promise.to_header())));
+    let encrypted = HeaderName::from_static("x-ms-request-server-encrypted");
+    headers.insert(encrypted, HeaderValue::from_static("false"));
+    response
+}

@@ -1,0 +1,187 @@
+//! Writing, changing and deleting a blob.
+
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Precondition;
+use ifmatch_core::tag::TagList;
+use ifmatch_store::Clock;
+
+use super::blocks::{self, Shelf, StagedBlocks};
+use super::conditions::{self, WriteConditions};
+use super::error::AzureError;
+use super::operation::Operation;
+use super::{Call, container, fields, md5, response, retry};
+use crate::body::BlobBody;
+use crate::headers::BlobHeaders;
+use crate::name::BlobPath;
+use crate::store::{
+    BlobStore, Delete, HeaderChange, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
+    Written,
+};
+
+const BLOB_TYPE: &str = "x-ms-blob-type";
+const REQUEST_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-request-server-encrypted");
+const DELETE_SNAPSHOTS: &str = "x-ms-delete-snapshots";
+
+pub(super) async fn put<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    blob: &BlobPath,
+    upload: impl FnOnce() -> Upload,
+) -> Result<Response<BlobBody>, AzureError> {
+    let fields = &call.head.headers;
+    if fields::required(fields, BLOB_TYPE)? != "BlockBlob" {
+        return Err(AzureError::invalid_field(BLOB_TYPE, "BlockBlob is the one type that is supported"));
+    }
+    let head = Head::of(call)?;
+    let length = fields::length(fields)?;
+    if length > call.shared.max_body {
+        return Err(AzureError::too_large(call.shared.max_body));
+    }
+    let headers = BlobHeaders { metadata: fields::metadata(fields)?, ..fields::kept(fields, true)? };
+    let promise = md5::Promise::from_headers(fields)?;
+    look(call, blob, &head.conditions, head.lease).await?;
+    let staged = staged(call, blob).await?;
+    let body = upload();
+    let body = match &promise {
+        Some(promise) => promise.check(body),
+        None => body,
+    };
+    let put = Put { headers, length: Some(length), ..head.put(body, call.shared.max_body) };
+    let written = match call.shared.store.put(blob, put).await {
+        Ok(written) => written,
+        Err(_) if promise.as_ref().is_some_and(md5::Promise::is_broken) => return Err(md5::mismatch()),
+        Err(error) => return Err(head.refused(error)),
+    };
+    blocks::discard(&call.shared.store, staged).await;
+    let mut response = stored(&written);
+    response.headers_mut().extend(promise.map(|promise| (md5::CONTENT_MD5, promise.to_header())));
+    Ok(response)
+}
+
+pub(super) async fn set_headers<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    operation: Operation,
+    blob: &BlobPath,
+) -> Result<Response<BlobBody>, AzureError> {
+    let head = Head::of(call)?;
+    let fields = &call.head.headers;
+    let change = match operation {
+        Operation::SetMetadata => HeaderChange::Metadata(fields::metadata(fields)?),
+        _ => HeaderChange::Fields(fields::kept(fields, false)?),
+    };
+    look(call, blob, &head.conditions, head.lease).await?;
+    let Head { conditions, lease, request } = head;
+    let set = SetHeaders { preconditions: conditions.preconditions, lease, change, request };
+    match call.shared.store.set_headers(blob, set).await {
+        Ok(written) => Ok(response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified))),
+        Err(error) => Err(explain(call, blob, error).await),
+    }
+}
+
+pub(super) async fn delete<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    blob: &BlobPath,
+) -> Result<Response<BlobBody>, AzureError> {
+    let head = Head::of(call)?;
+    if fields::one(&call.head.headers, DELETE_SNAPSHOTS)?.is_some_and(|text| text != "include") {
+        return Err(AzureError::invalid_field(DELETE_SNAPSHOTS, "there are no snapshots: only 'include' is supported"));
+    }
+    look(call, blob, &head.conditions, head.lease).await?;
+    let staged = staged(call, blob).await?;
+    let Head { conditions, lease, request } = head;
+    let delete = Delete { preconditions: conditions.preconditions, lease, request };
+    match call.shared.store.delete(blob, delete).await {
+        Ok(()) => {
+            blocks::discard(&call.shared.store, staged).await;
+            Ok(response::empty(StatusCode::ACCEPTED, None, None))
+        }
+        Err(error) => Err(explain(call, blob, error).await),
+    }
+}
+
+/// What the heads of all writes say.
+pub(super) struct Head {
+    pub(super) conditions: WriteConditions,
+    pub(super) lease: LeaseUse,
+    request: Option<crate::store::RequestKey>,
+}
+
+impl Head {
+    pub(super) fn of<S, C>(call: &Call<S, C>) -> Result<Self, AzureError> {
+        let headers = &call.head.headers;
+        let conditions = conditions::of_write(headers)?;
+        let lease = LeaseUse::Write(fields::lease_id(headers, fields::LEASE_ID)?);
+        conditions.check_policy(&call.shared, &call.head.method)?;
+        let request = retry::key(&call.head).filter(|_| conditions.have_tag());
+        Ok(Self { conditions, lease, request })
+    }
+
+    /// A write into a container that exists.
+    pub(super) fn put(&self, body: Upload, limit: u64) -> Put {
+        Put {
+            preconditions: self.conditions.preconditions.clone(),
+            lease: self.lease,
+            container: MissingContainer::Refuse,
+            request: self.request.clone(),
+            limit,
+            ..Put::new(body)
+        }
+    }
+
+    /// What a refused write of a whole blob is told: to create what is there already is a conflict.
+    pub(super) fn refused(&self, error: StoreError) -> AzureError {
+        let creates = self.conditions.preconditions.if_none_match == Some(TagList::Any);
+        match error.kind() {
+            StoreErrorKind::PreconditionFailed { precondition: Precondition::IfNoneMatch, .. } if creates => {
+                AzureError::new(StatusCode::CONFLICT, "BlobAlreadyExists", "there is such a blob already")
+            }
+            _ => AzureError::of_blob(error),
+        }
+    }
+}
+
+/// The blocks that are staged before a write: once it took place, nothing is to be made of them.
+async fn staged<S: BlobStore, C: Clock>(call: &Call<S, C>, blob: &BlobPath) -> Result<StagedBlocks, AzureError> {
+    Shelf::of(call, blob).await?.staged(&call.shared.store).await
+}
+
+/// Evaluates what the store does not.
+pub(super) async fn look<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    blob: &BlobPath,
+    conditions: &WriteConditions,
+    lease: LeaseUse,
+) -> Result<(), AzureError> {
+    if !conditions.need_look() {
+        return Ok(());
+    }
+    match call.shared.store.open(blob, Reading::Head).await.map_err(AzureError::of_blob)? {
+        Some(opened) => {
+            let info = &opened.info;
+            conditions.look(Some(info.last_modified), info.lease.as_ref(), lease, call.shared.now())
+        }
+        None => Ok(()),
+    }
+}
+
+/// What a store's error is; what is not found may be the container.
+pub(super) async fn explain<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    blob: &BlobPath,
+    error: StoreError,
+) -> AzureError {
+    match error.kind() {
+        StoreErrorKind::NotFound => match container::find(call, &blob.container).await {
+            Ok(_) => AzureError::blob_not_found(),
+            Err(missing) => missing,
+        },
+        _ => AzureError::of_blob(error),
+    }
+}
+
+/// The answer to a write of a whole blob.
+pub(super) fn stored(written: &Written) -> Response<BlobBody> {
+    let mut response = response::empty(StatusCode::CREATED, written.tag.as_ref(), Some(written.last_modified));
+    response.headers_mut().insert(REQUEST_ENCRYPTED, HeaderValue::from_static("false"));
+    response
+}
