@@ -45,7 +45,8 @@ impl Record {
         Known::of(&state, begin.authority, observed).check(begin.method, begin.preconditions)?;
         let token = Token { revision, nonce: begin.nonce };
         let permit = Permit { token, deadline: self.deadline(begin, now) };
-        let grant = Grant { token, deadline: permit.deadline, current: state.clone() };
+        let lease = self.lease.filter(|_| matches!(begin.lease, LeaseUse::Write(Some(_))));
+        let grant = Grant { token, deadline: permit.deadline, current: state.clone(), lease };
         let state = if observed.is_some() { unless_absent(state) } else { state };
         let next = self.with(revision, begin.nonce, state, Some(permit), now);
         Ok((Some(next), Outcome::Granted(grant)))

@@ -7,7 +7,7 @@ use http::Method;
 
 use crate::date::{HttpDate, Timestamp};
 use crate::digest::ContentHash;
-use crate::lease::{LeaseAction, LeaseConflict, LeaseFailure, LeaseReceipt, LeaseUse};
+use crate::lease::{Lease, LeaseAction, LeaseConflict, LeaseFailure, LeaseReceipt, LeaseUse};
 use crate::precondition::{Precondition, Preconditions};
 use crate::record::{Receipt, Record, RequestId, Revision, Snapshot, State, Token, Variant};
 use crate::tag::EntityTag;
@@ -195,6 +195,8 @@ pub struct Grant {
     pub deadline: Timestamp,
     /// The state that the conditions were evaluated against.
     pub current: State,
+    /// The lease that the write came with.
+    pub lease: Option<Lease>,
 }
 
 /// Why a command was not carried out.
@@ -212,7 +214,7 @@ pub enum Refusal {
         /// When that write's permit ends by itself.
         deadline: Timestamp,
     },
-    /// The conditions cannot be evaluated before a probe has told the current state.
+    /// The conditions cannot be evaluated, or nothing leased, before a probe has told the current state.
     ProbeFirst,
     /// There is nothing to delete, or to lease: 404.
     NotFound,

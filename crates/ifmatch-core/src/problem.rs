@@ -15,6 +15,8 @@ use crate::tag::EntityTag;
 /// The media type of a problem.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
+const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
+
 /// What went wrong with a request, for people and for programs, and the header fields that go with it.
 ///
 /// The type is `urn:ifmatch:problem:` and a name that stays the same. The title is the status's reason phrase, the
@@ -152,6 +154,18 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "bad-request").detail(detail)
     }
 
+    /// Adds Azure's error code, for clients that look for it: as the member `code`, and in `x-ms-error-code`.
+    ///
+    /// ```
+    /// # use ifmatch_core::problem::Problem;
+    /// let response = Problem::not_found().code("ResourceNotFound").to_response();
+    /// assert_eq!(response.headers()["x-ms-error-code"], "ResourceNotFound");
+    /// ```
+    #[must_use]
+    pub fn code(self, code: &'static str) -> Self {
+        self.member("code", code).header(ERROR_CODE, HeaderValue::from_static(code))
+    }
+
     /// 404: there is nothing here.
     ///
     /// ```
@@ -203,18 +217,18 @@ impl Problem {
         problem
     }
 
-    /// 412: the resource's lease does not allow it. Not to be tried again like a stale tag: the member `code` tells them
-    /// apart.
+    /// 412: the resource's lease does not allow it. Not to be tried again like a stale tag: the member `code`, and the
+    /// header field `x-ms-error-code`, tell them apart.
     ///
     /// ```
     /// # use ifmatch_core::lease::LeaseFailure;
     /// # use ifmatch_core::problem::Problem;
-    /// assert_eq!(Problem::lease_failed(LeaseFailure::IdMissing).status(), 412);
+    /// let response = Problem::lease_failed(LeaseFailure::IdMissing).to_response();
+    /// assert_eq!(response.status(), 412);
+    /// assert_eq!(response.headers()["x-ms-error-code"], "LeaseIdMissing");
     /// ```
     pub fn lease_failed(failure: LeaseFailure) -> Self {
-        Self::new(StatusCode::PRECONDITION_FAILED, "lease-failed")
-            .detail(failure.to_string())
-            .member("code", failure.blob_code())
+        Self::new(StatusCode::PRECONDITION_FAILED, "lease-failed").detail(failure.to_string()).code(failure.blob_code())
     }
 
     /// 409: the lease operation is not possible in the lease's state.
@@ -225,7 +239,7 @@ impl Problem {
     /// assert_eq!(Problem::lease_conflict(LeaseConflict::AlreadyPresent).status(), 409);
     /// ```
     pub fn lease_conflict(conflict: LeaseConflict) -> Self {
-        Self::new(StatusCode::CONFLICT, "lease-conflict").detail(conflict.to_string()).member("code", conflict.code())
+        Self::new(StatusCode::CONFLICT, "lease-conflict").detail(conflict.to_string()).code(conflict.code())
     }
 
     /// 413: the body is longer than `limit` bytes.

@@ -11,7 +11,7 @@ use ifmatch_core::problem::Problem;
 use crate::body::ResponseBody;
 
 /// When to try again after a failure whose end nobody knows.
-const LATER: Duration = Duration::from_secs(1);
+pub(crate) const LATER: Duration = Duration::from_secs(1);
 
 pub(crate) fn problem<T: Body>(problem: &Problem) -> Response<ResponseBody<T>> {
     problem.to_response().map(ResponseBody::read)

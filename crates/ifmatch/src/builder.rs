@@ -166,6 +166,39 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
+    /// Gives resources leases, in the form of Azure Blob Storage: the layer itself answers `PUT …?comp=lease`, and checks
+    /// `x-ms-lease-id` on reads and guarded writes. See [leases](crate#leases).
+    ///
+    /// Whoever may send a PUT may also lease a resource, for ever, and break the leases of others. So put the layer behind
+    /// authentication, or say by [`lease_where`](Self::lease_where) which requests are entitled to it.
+    ///
+    /// ```
+    /// # use ifmatch::ConditionalLayer;
+    /// let layer = ConditionalLayer::builder().leases().build();
+    /// ```
+    #[must_use]
+    pub fn leases(mut self) -> Self {
+        self.config.leases = true;
+        self
+    }
+
+    /// Gives leases ([`leases`](Self::leases)) to the requests for which this is true. The others reach the inner service
+    /// as they are.
+    ///
+    /// ```
+    /// use ifmatch::ConditionalLayer;
+    ///
+    /// let layer = ConditionalLayer::builder()
+    ///     .lease_where(|head| head.uri.path().starts_with("/jobs/") && head.headers.contains_key("authorization"))
+    ///     .build();
+    /// ```
+    #[must_use]
+    pub fn lease_where(mut self, predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.config.leases = true;
+        self.config.lease_where = Some(Arc::new(predicate));
+        self
+    }
+
     /// Sets how long a write may take, 30 seconds by default. Its handler is cancelled a little earlier: by a tenth,
     /// at the most a second. So long a process that crashed in a write can hold up the next one.
     ///

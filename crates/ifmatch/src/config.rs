@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) require: RequirePreconditions,
     pub(crate) require_where: Option<Predicate>,
     pub(crate) guard_where: Option<Predicate>,
+    pub(crate) leases: bool,
+    pub(crate) lease_where: Option<Predicate>,
     pub(crate) write_timeout: Duration,
     pub(crate) patience: Duration,
     pub(crate) grace: Duration,
@@ -47,6 +49,8 @@ impl Default for Config {
             require: RequirePreconditions::none(),
             require_where: None,
             guard_where: None,
+            leases: false,
+            lease_where: None,
             write_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(10),
             grace: Duration::from_secs(1),
@@ -63,6 +67,11 @@ impl Config {
         self.guard_where.as_ref().is_none_or(|asked| asked(head))
     }
 
+    /// Whether this resource has leases. What is not guarded has none: they would protect nothing.
+    pub(crate) fn leases(&self, head: &Parts) -> bool {
+        self.leases && self.lease_where.as_ref().is_none_or(|asked| asked(head)) && self.guards(head)
+    }
+
     /// Whether to answer 428.
     pub(crate) fn refuses(&self, head: &Parts, conditions: &Preconditions) -> bool {
         self.require.refuses(&head.method, conditions) && self.require_where.as_ref().is_none_or(|asked| asked(head))
@@ -76,6 +85,7 @@ impl fmt::Debug for Config {
             .field("hash_limit", &self.hash_limit)
             .field("tag_format", &self.tag_format)
             .field("require", &self.require)
+            .field("leases", &self.leases)
             .field("write_timeout", &self.write_timeout)
             .field("patience", &self.patience)
             .field("grace", &self.grace)

@@ -36,6 +36,29 @@
 //! | 503 `outcome-unknown`, 500 `handler-failed` | the write may have taken effect: read before trying again |
 //! | any other 4xx | the question for the current version was answered so |
 //!
+//! # Leases
+//!
+//! With [`Builder::leases`] a client can have a resource to itself for a while, in the form of Azure Blob Storage. The layer
+//! itself answers `PUT …?comp=lease`, with `x-ms-lease-action` and no body:
+//!
+//! | `x-ms-lease-action` | with | is answered |
+//! |---|---|---|
+//! | `acquire` | `x-ms-lease-duration`: 15 to 60 seconds, or -1; `x-ms-proposed-lease-id`: a GUID, or the layer draws one | 201 with `x-ms-lease-id` |
+//! | `renew` | `x-ms-lease-id` | 200 with `x-ms-lease-id` |
+//! | `change` | `x-ms-lease-id`, `x-ms-proposed-lease-id` | 200 with the new `x-ms-lease-id` |
+//! | `release` | `x-ms-lease-id` | 200 |
+//! | `break` | `x-ms-lease-break-period`: 0 to 60 seconds, or none | 202 with `x-ms-lease-time`: the seconds left |
+//!
+//! What is not possible in the lease's state is 409; a missing or malformed field 400; a resource that is not there 404.
+//! Conditions are evaluated as for a write. As long as the lease lasts, a guarded write without its `x-ms-lease-id` is 412, a
+//! read needs none. Refusals have Azure's code in `x-ms-error-code`, so that a client can tell a lost lease from a stale tag.
+//! `x-ms-client-request-id` is the identity of a request: a retry with the same one hears of no false conflict, so two
+//! clients must not use the same.
+//!
+//! No two hold a lease, and no write takes effect beside one: it is not given while a write is in flight, and the handler of
+//! a write under a lease is cancelled before that ends. [`Permit::lease_token`] is the fencing token for what else the
+//! lease protects. A handler that deletes the resource leaves its lease, until it is given back or ends.
+//!
 //! # Where to put the layer
 //!
 //! Around the service that answers **all** methods of a resource, since that is the one asked for the current version; not
@@ -77,6 +100,7 @@ mod detach;
 mod freshness;
 mod gates;
 mod layer;
+mod lease;
 mod memory;
 mod note;
 mod partial;

@@ -24,16 +24,35 @@ pub struct Permit {
     fencing_token: u64,
     deadline: Timestamp,
     current: State,
+    lease_token: Option<u64>,
 }
 
 impl Permit {
     pub(crate) fn new(grant: &Grant, deadline: Timestamp) -> Self {
-        Self { fencing_token: grant.token.revision.get(), deadline, current: grant.current.clone() }
+        let lease_token = grant.lease.map(|lease| lease.token().get());
+        Self { fencing_token: grant.token.revision.get(), deadline, current: grant.current.clone(), lease_token }
     }
 
     /// A number larger than that of every earlier permit for this resource.
     pub fn fencing_token(&self) -> u64 {
         self.fencing_token
+    }
+
+    /// The fencing token of the lease that the request came with, none if it came with none. It is the same for all writes
+    /// of one holder, and larger than that of every earlier one: where the lease protects other things than this
+    /// resource, hand it to the store of those.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use ifmatch::Permit;
+    ///
+    /// fn holder(request: &Request<()>) -> Option<u64> {
+    ///     request.extensions().get::<Permit>().and_then(Permit::lease_token)
+    /// }
+    /// # assert_eq!(holder(&Request::new(())), None);
+    /// ```
+    pub fn lease_token(&self) -> Option<u64> {
+        self.lease_token
     }
 
     /// When the handler will be cancelled.

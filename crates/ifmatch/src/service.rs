@@ -17,7 +17,7 @@ use crate::body::ResponseBody;
 use crate::detach::detach;
 use crate::recall::Sought;
 use crate::shared::{Inner, Shared};
-use crate::{answer, read, write};
+use crate::{answer, lease, read, write};
 
 /// A service with strong entity tags, conditional requests and race-free conditional writes. Made by
 /// [`ConditionalLayer`](crate::ConditionalLayer).
@@ -83,6 +83,10 @@ where
                 let (head, body) = request.into_parts();
                 let Ok(key) = shared.config.keys.key(&head) else { return at_once(answer::no_such_key()) };
                 let sought = Sought::new(shared, key, &head);
+                if lease::is_named(&shared.config, &head) {
+                    let request = Request::from_parts(head, body);
+                    return in_time(lease::read(Arc::clone(shared), inner, sought, request));
+                }
                 match sought.answer_at_once(shared) {
                     Some(response) => at_once(response),
                     None => in_time(read::read(Arc::clone(shared), inner, sought, Request::from_parts(head, body))),
@@ -92,6 +96,11 @@ where
                 // A write may wait for others: meanwhile it must not keep it, too.
                 drop(inner);
                 let inner = self.inner.clone();
+                let (head, body) = request.into_parts();
+                if let Some(operating) = lease::Operating::of(shared, &head) {
+                    return in_time(operating.run(inner));
+                }
+                let request = Request::from_parts(head, body);
                 let written = detach(write::write(Arc::clone(shared), inner, request));
                 in_time(async { written.result().await.unwrap_or_else(|| Ok(answer::interrupted())) })
             }

@@ -4,21 +4,23 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Request, Response};
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 use ifmatch_store::{Clock, Key, Register};
 
 use crate::body::ResponseBody;
 use crate::shared::{Inner, Shared};
-use crate::{answer, coding};
+use crate::{answer, coding, lease};
 
 mod begin;
 mod outcome;
-mod probe;
+pub(crate) mod probe;
 mod run;
 mod settle;
 mod target;
 
+pub(crate) use begin::MAX_PROBES;
 pub use target::AlsoChanged;
 
 /// What a write is answered with.
@@ -36,6 +38,10 @@ where
     if !shared.config.guards(&head) {
         return unguarded(&shared, inner, head, body).await;
     }
+    let lease = match lease::of_write(&shared.config, &head) {
+        Ok(lease) => lease,
+        Err(problem) => return Ok(answer::problem(&problem)),
+    };
     let mut conditions = Preconditions::from_headers(&head.headers);
     if shared.config.refuses(&head, &conditions) {
         return Ok(answer::problem(&Problem::precondition_required(&head.method)));
@@ -44,7 +50,7 @@ where
     if shared.config.behind_compression {
         conditions = coding::strip(conditions);
     }
-    let writing = Writing { shared, key, head, conditions };
+    let writing = Writing { shared, key, head, conditions, lease };
     let grant = match writing.begin(&mut inner).await {
         Ok(grant) => grant,
         Err(answer) => return answer,
@@ -76,4 +82,6 @@ pub(crate) struct Writing<R, C> {
     pub(crate) head: Parts,
     /// Its conditions, as they are to be evaluated.
     pub(crate) conditions: Preconditions,
+    /// The lease that it came with.
+    pub(crate) lease: LeaseUse,
 }

@@ -4,7 +4,6 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use ifmatch_core::command::{Begin, Command, Grant, Observed, Outcome, Refusal};
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::problem::Problem;
 use ifmatch_store::driver::{Applied, DriverError};
 use ifmatch_store::{Clock, Register};
@@ -15,7 +14,7 @@ use crate::answer;
 use crate::shared::Inner;
 
 /// How often a probe may prove out of date before the write is refused.
-const MAX_PROBES: u32 = 32;
+pub(crate) const MAX_PROBES: u32 = 32;
 
 impl<R: Register, C: Clock> Writing<R, C> {
     /// Waits for its turn and gets the permit.
@@ -57,7 +56,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
         let begin = Begin {
             method: &self.head.method,
             preconditions: &self.conditions,
-            lease: LeaseUse::default(),
+            lease: self.lease,
             observed,
             authority: self.shared.config.authority,
             nonce: ifmatch_store::nonce()?,
@@ -66,7 +65,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
         self.shared.driver.apply_in_turn(&self.key, &Command::Begin(begin)).await
     }
 
-    fn problem(&self, refusal: &Refusal) -> Problem {
+    pub(crate) fn problem(&self, refusal: &Refusal) -> Problem {
         match refusal {
             Refusal::PreconditionFailed { precondition, current } => {
                 Problem::precondition_failed(*precondition, current.as_ref())
@@ -74,9 +73,8 @@ impl<R: Register, C: Clock> Writing<R, C> {
             Refusal::InFlight { deadline } => Problem::write_in_flight(self.shared.now().until(*deadline)),
             Refusal::Lease(failure) => Problem::lease_failed(*failure),
             Refusal::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
-            Refusal::ProbeFirst | Refusal::Stale | Refusal::NotFound => {
-                Problem::write_in_flight(self.shared.config.patience)
-            }
+            Refusal::NotFound => Problem::not_found().code("ResourceNotFound"),
+            Refusal::ProbeFirst | Refusal::Stale => Problem::write_in_flight(self.shared.config.patience),
         }
     }
 }

@@ -124,7 +124,8 @@ impl<R: Register, C: Clock> Shared<R, C> {
         let begin = Begin {
             method: &Method::POST,
             preconditions: &Preconditions::default(),
-            lease: LeaseUse::default(),
+            // It has changed already, whoever holds its lease.
+            lease: LeaseUse::Read(None),
             observed: None,
             authority: self.config.authority,
             nonce,
