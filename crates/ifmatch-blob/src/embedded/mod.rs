@@ -22,12 +22,13 @@ use ifmatch_store::{Clock, Driver, Register, SystemClock};
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{
-    BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
-    Reading, SetHeaders, StoreError, Written,
+    AtHand, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
+    Put, Reading, SetHeaders, StoreError, Written,
 };
 
 pub use error::{OpenError, OpenErrorKind};
 use folder::{Folder, create_folder};
+use known::KnownBlobs;
 use recent::RecentBodies;
 
 mod collect;
@@ -35,6 +36,7 @@ mod container;
 mod error;
 mod folder;
 mod key;
+mod known;
 mod lease;
 mod list;
 mod payload;
@@ -66,6 +68,7 @@ struct Inner<R, C> {
     driver: Driver<R, C>,
     folder: Arc<Folder>,
     recent: RecentBodies,
+    known: KnownBlobs,
 }
 
 impl EmbeddedStore {
@@ -102,7 +105,7 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
         let create = move || Folder::create(&path).map_err(|error| OpenError::folder(&path, error));
         let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
         let driver = driver.assume_absent();
-        let inner = Inner { driver, folder: Arc::new(folder), recent: RecentBodies::new() };
+        let inner = Inner { driver, folder: Arc::new(folder), recent: RecentBodies::new(), known: KnownBlobs::new() };
         let store = Self { inner: Arc::new(inner) };
         store.inner.collect().await?;
         Ok(store)
@@ -135,6 +138,10 @@ impl<R, C> fmt::Debug for EmbeddedStore<R, C> {
 impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         self.inner.open(blob, reading).await
+    }
+
+    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
+        self.inner.at_hand(blob)
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {

@@ -6,6 +6,7 @@ use ifmatch_store::{Clock, Register};
 use super::Inner;
 use super::error::index;
 use super::key;
+use super::known::Found;
 use super::payload::{Payload, Place};
 use super::source::{self, Memory};
 use super::swap::payload_of;
@@ -17,12 +18,15 @@ const ATTEMPTS: usize = 32;
 
 impl<R: Register, C: Clock> Inner<R, C> {
     pub(super) async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        let container = key::of_container(&blob.container)?;
+        let container_at = self.driver.revision_at_once(&container);
         let Some(incarnation) = self.find(&blob.container).await? else { return Ok(None) };
         let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
         let mut missing = Revision::NONE;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(index)?;
-            let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
+            let now = self.driver.now();
+            let Some(version) = record.state(now).version() else { return Ok(None) };
             let payload = payload_of(version)?;
             let Some(source) = self.source(&payload, reading).await? else {
                 // A file goes after its record: if the record is still the same, the file was lost.
@@ -32,7 +36,12 @@ impl<R: Register, C: Clock> Inner<R, C> {
                 missing = version.generation();
                 continue;
             };
-            return Ok(Some(Opened { info: info(&record, version)?, source }));
+            let info = info(&record, version)?;
+            if let Some(revision) = container_at.filter(|_| record.settled(now).is_some()) {
+                let container = Found { key: container, revision };
+                self.known.keep(blob, container, Found { key, revision: record.revision() }, &payload, &info);
+            }
+            return Ok(Some(Opened { info, source }));
         }
         Err(StoreError::new(StoreErrorKind::Unavailable, "the blob is replaced faster than it can be opened"))
     }

@@ -1,22 +1,36 @@
 //! Short bodies that were read a while ago, in memory. A body never changes under its name, so that none of them is ever
 //! out of date; and whoever reads one needs no thread that may wait for the disk.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use moka::sync::Cache;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
 use super::folder::BodyName;
 
 /// The most that is kept, in bytes.
 const CAPACITY: u64 = 16 * 1024 * 1024;
+/// What a body has, more or less.
+const USUAL_SIZE: u64 = 64 * 1024;
 
 /// Bodies in memory. Cheap to clone; all clones are the same memory.
 #[derive(Clone, Debug)]
-pub(super) struct RecentBodies(Cache<BodyName, Bytes>);
+pub(super) struct RecentBodies(Arc<Cache<BodyName, Bytes, BySize>>);
+
+#[derive(Clone, Debug)]
+struct BySize;
+
+impl Weighter<BodyName, Bytes> for BySize {
+    fn weight(&self, _: &BodyName, body: &Bytes) -> u64 {
+        (size_of::<BodyName>() + body.len()) as u64
+    }
+}
 
 impl RecentBodies {
     pub(super) fn new() -> Self {
-        let weigh = |_: &BodyName, body: &Bytes| u32::try_from(size_of::<BodyName>() + body.len()).unwrap_or(u32::MAX);
-        Self(Cache::builder().max_capacity(CAPACITY).weigher(weigh).build())
+        let bodies = usize::try_from(CAPACITY / USUAL_SIZE).unwrap_or(usize::MAX);
+        Self(Arc::new(Cache::with_weighter(bodies, CAPACITY, BySize)))
     }
 
     pub(super) fn get(&self, name: &BodyName) -> Option<Bytes> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::Method;
 use ifmatch_core::command::{Command, Content, Outcome};
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::record::{Receipt, Record, Version};
+use ifmatch_core::record::{Receipt, Record, Revision, Version};
 use ifmatch_store::{Clock, Register};
 
 use super::error::{index, refused};
@@ -28,15 +28,17 @@ pub(super) async fn put<R: Register, C: Clock>(
 ) -> Result<Written, StoreError> {
     let (method, nonce) = (Method::PUT, random()?);
     let change = Change { method, preconditions: put.preconditions, lease: put.lease, request: None, nonce };
+    let container = inner.find(&blob.container).await?;
     if put.request.is_none() {
         // A retry has its answer in the record, whatever the conditions say by now; but which request it
         // repeats is known only from the whole body.
-        inner.check(blob, put.container, &change).await?;
+        inner.check(blob, container, put.container, &change).await?;
     }
     let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
     let received = receive(&inner.folder, random()?, put.body, &expected).await?;
     let request = put.request.map(|key| key.request(Some(&received.hash)));
-    let job = Job { blob: blob.clone(), missing: put.container, change: Change { request, ..change } };
+    let change = Change { request, ..change };
+    let job = Job { blob: blob.clone(), container, missing: put.container, change };
     let inner = Arc::clone(inner);
     in_the_background(async move { job.commit(&inner, received, put.headers).await }).await
 }
@@ -84,26 +86,35 @@ pub(super) async fn in_the_background<T: Send + 'static>(
 /// A write whose body has arrived.
 struct Job {
     blob: BlobPath,
+    /// The incarnation that the write found when it began.
+    container: Option<Revision>,
     missing: MissingContainer,
     change: Change,
 }
 
 impl Job {
+    /// The incarnation to write to. A write that creates no container belongs to the one that it found.
+    async fn incarnation<R: Register, C: Clock>(&self, inner: &Inner<R, C>) -> Result<Revision, StoreError> {
+        match (self.missing, inner.find(&self.blob.container).await?) {
+            (MissingContainer::Create, None) => {
+                // A write that is refused leaves no container behind.
+                inner.check(&self.blob, None, self.missing, &self.change).await?;
+                inner.ensure(&self.blob.container).await
+            }
+            (MissingContainer::Create, Some(now)) => Ok(now),
+            (MissingContainer::Refuse, Some(now)) if self.container == Some(now) => Ok(now),
+            (MissingContainer::Refuse, _) => Err(StoreErrorKind::ContainerNotFound.into()),
+        }
+    }
+
     async fn commit<R: Register, C: Clock>(
         &self,
         inner: &Inner<R, C>,
         received: Received,
         headers: BlobHeaders,
     ) -> Result<Written, StoreError> {
-        let container = &self.blob.container;
-        let incarnation = if let Some(incarnation) = inner.find(container).await? {
-            incarnation
-        } else {
-            // A write that is refused leaves no container behind.
-            inner.check(&self.blob, self.missing, &self.change).await?;
-            inner.ensure(container).await?
-        };
-        let key = key::of_blob(container, incarnation, &self.blob.name)?;
+        let incarnation = self.incarnation(inner).await?;
+        let key = key::of_blob(&self.blob.container, incarnation, &self.blob.name)?;
         let (hash, length) = (received.hash, received.length);
         // If this task ends without an outcome, the file must stay: a record may point to it.
         let (place, staged) = received.keep();
@@ -124,8 +135,14 @@ impl Job {
 
 impl<R: Register, C: Clock> Inner<R, C> {
     /// Refuses a write that would be refused now.
-    async fn check(&self, blob: &BlobPath, missing: MissingContainer, change: &Change) -> Result<(), StoreError> {
-        let record = match self.find(&blob.container).await? {
+    async fn check(
+        &self,
+        blob: &BlobPath,
+        container: Option<Revision>,
+        missing: MissingContainer,
+        change: &Change,
+    ) -> Result<(), StoreError> {
+        let record = match container {
             Some(incarnation) => {
                 let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
                 self.driver.load(&key).await.map_err(index)?

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{
-    BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
-    Reading, Reply, SetHeaders, StoreError, Written,
+    AtHand, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
+    Put, Reading, Reply, SetHeaders, StoreError, Written,
 };
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
@@ -42,6 +42,7 @@ impl fmt::Debug for AnyStore {
 
 trait Erased: Send + Sync + 'static {
     fn open<'a>(&'a self, blob: &'a BlobPath, reading: Reading) -> Reply<'a, Option<Opened>>;
+    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand>;
     fn put<'a>(&'a self, blob: &'a BlobPath, put: Put) -> Reply<'a, Written>;
     fn delete<'a>(&'a self, blob: &'a BlobPath, delete: Delete) -> Reply<'a, ()>;
     fn list<'a>(&'a self, container: &'a ContainerName, query: &'a ListQuery) -> Reply<'a, Option<Page<BlobEntry>>>;
@@ -58,6 +59,10 @@ trait Erased: Send + Sync + 'static {
 impl<S: BlobStore> Erased for S {
     fn open<'a>(&'a self, blob: &'a BlobPath, reading: Reading) -> Reply<'a, Option<Opened>> {
         Box::pin(BlobStore::open(self, blob, reading))
+    }
+
+    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
+        BlobStore::at_hand(self, blob)
     }
 
     fn put<'a>(&'a self, blob: &'a BlobPath, put: Put) -> Reply<'a, Written> {
@@ -109,6 +114,10 @@ impl<S: BlobStore> Erased for S {
 impl BlobStore for AnyStore {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         Erased::open(&*self.0, blob, reading).await
+    }
+
+    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
+        Erased::at_hand(&*self.0, blob)
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
@@ -164,6 +173,10 @@ impl BlobStore for AnyStore {
 impl<S: BlobStore> BlobStore for Arc<S> {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         S::open(self, blob, reading).await
+    }
+
+    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
+        S::at_hand(self, blob)
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {

@@ -17,9 +17,11 @@ use crate::body::BlobBody;
 use crate::headers::BlobHeaders;
 use crate::name::{BlobName, BlobPath, ContainerName};
 
+pub use at_hand::{AtHand, Known};
 pub use change::{ContainerInfo, HeaderChange, LeaseRequest, Leased, SetHeaders};
 pub use error::{BoxError, StoreError, StoreErrorKind};
 
+mod at_hand;
 mod change;
 pub(crate) mod erased;
 mod error;
@@ -73,6 +75,12 @@ pub trait BlobStore: Send + Sync + 'static {
         blob: &BlobPath,
         reading: Reading,
     ) -> impl Future<Output = Result<Option<Opened>, StoreError>> + Send;
+
+    /// The current version of a blob, where the store can tell it without waiting for anything. None: it takes an
+    /// [`open`](Self::open), whose contract holds here as well.
+    fn at_hand(&self, _blob: &BlobPath) -> Option<AtHand> {
+        None
+    }
 
     /// Writes a blob, and creates its container if need be.
     fn put(&self, blob: &BlobPath, put: Put) -> impl Future<Output = Result<Written, StoreError>> + Send;
@@ -254,7 +262,8 @@ impl Put {
 pub enum MissingContainer {
     /// It creates it.
     Create,
-    /// It is refused: [`StoreErrorKind::ContainerNotFound`].
+    /// It is refused: [`StoreErrorKind::ContainerNotFound`]. So it is if the container is deleted before the body has
+    /// arrived, even where another one has its name by then.
     Refuse,
 }
 

@@ -15,17 +15,25 @@ use ifmatch_core::tag::TagList;
 
 mod bodies;
 mod conditions;
+mod containers;
+pub(crate) mod headers;
+pub(crate) mod leases;
 mod listing;
 mod races;
 mod reading;
 
 /// The store under test, and what it need not do.
+#[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is tested")]
 pub(crate) struct Subject {
     pub(crate) store: AnyStore,
     /// Whether header fields come back.
     pub(crate) keeps_headers: bool,
     /// Whether the retry of a request gets the first answer again.
     pub(crate) knows_retries: bool,
+    /// Whether there are changes other than those of bytes.
+    pub(crate) changes: bool,
+    /// Whether blobs and containers have leases.
+    pub(crate) leases: bool,
     /// Whether there can be the blobs `a` and `a/b`.
     pub(crate) nests: bool,
     /// How many writers race: fewer where each write is slow.
@@ -38,6 +46,11 @@ pub(crate) async fn check(subject: &Subject) {
     conditions::check(subject).await;
     bodies::check(subject).await;
     listing::check(subject).await;
+    if subject.changes {
+        headers::check(subject).await;
+        containers::check(subject).await;
+        leases::check(subject).await;
+    }
     races::check(subject).await;
 }
 
@@ -106,6 +119,11 @@ impl Subject {
     pub(crate) async fn tag(&self, blob: &BlobPath) -> EntityTag {
         self.head(blob).await.expect("there is a blob").tag.expect("it has a tag")
     }
+}
+
+/// Why something was refused.
+pub(crate) fn kind<T: std::fmt::Debug>(result: Result<T, StoreError>) -> StoreErrorKind {
+    result.expect_err("refused").kind().clone()
 }
 
 /// The condition that a refusal names, and the tag that it tells.

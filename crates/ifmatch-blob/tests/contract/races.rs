@@ -13,6 +13,7 @@ const ROUNDS: usize = 8;
 
 pub(crate) async fn check(subject: &Subject) {
     one_creator_wins(subject).await;
+    every_unconditional_writer_succeeds(subject).await;
     no_increment_is_lost(subject).await;
     one_deletion_succeeds(subject).await;
     bytes_come_with_their_own_tag(subject).await;
@@ -28,6 +29,16 @@ async fn one_creator_wins(subject: &Subject) {
     for error in results.iter().filter_map(|result| result.as_ref().err()) {
         assert!(matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. }), "{error}");
     }
+}
+
+async fn every_unconditional_writer_succeeds(subject: &Subject) {
+    let blob = blob("races-new", "new");
+    let written = join_all((0..subject.writers).map(|writer| subject.write(&blob, format!("{writer}")))).await;
+    assert_eq!(written.iter().filter(|written| written.created).count(), 1);
+    let tags: HashMap<_, _> = written.iter().enumerate().map(|(writer, written)| (&written.tag, writer)).collect();
+    assert_eq!(tags.len(), subject.writers, "no two versions share a tag");
+    let (info, bytes) = subject.read(&blob).await.unwrap();
+    assert_eq!(bytes, tags[&info.tag].to_string());
 }
 
 async fn no_increment_is_lost(subject: &Subject) {

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
 
+mod collected;
 #[path = "../contract/mod.rs"]
 mod contract;
+mod times;
 
 use contract::Subject;
 use ifmatch_blob::{AnyStore, EmbeddedStore};
@@ -12,5 +14,14 @@ use ifmatch_blob::{AnyStore, EmbeddedStore};
 async fn the_embedded_store_keeps_the_contract() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = AnyStore::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
-    contract::check(&Subject { store, keeps_headers: true, knows_retries: true, nests: true, writers: 16 }).await;
+    let subject = Subject {
+        store,
+        keeps_headers: true,
+        knows_retries: true,
+        changes: true,
+        leases: true,
+        nests: true,
+        writers: 16,
+    };
+    contract::check(&subject).await;
 }

@@ -23,7 +23,15 @@ async fn open(backing: Backing) -> ObjectBlobs {
 }
 
 fn subject(store: impl BlobStore) -> contract::Subject {
-    contract::Subject { store: AnyStore::new(store), keeps_headers: true, knows_retries: true, nests: true, writers: 8 }
+    contract::Subject {
+        store: AnyStore::new(store),
+        keeps_headers: true,
+        knows_retries: true,
+        changes: false,
+        leases: false,
+        nests: true,
+        writers: 8,
+    }
 }
 
 fn memory() -> Backing {

@@ -31,6 +31,8 @@ async fn check(url: &str, settings: Settings, nests: bool) {
         store: AnyStore::new(blobs),
         keeps_headers: true,
         knows_retries: true,
+        changes: false,
+        leases: false,
         nests,
         writers: 4,
     };

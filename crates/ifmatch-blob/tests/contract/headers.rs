@@ -1,0 +1,172 @@
+//! Header fields change without the bytes, and each change is a version.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::store::{HeaderChange, Put, RequestKey, SetHeaders, StoreErrorKind, Written};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::{Precondition, Preconditions};
+
+use super::{Subject, blob, if_match, kind, pattern, put, refusal};
+
+pub(crate) async fn check(subject: &Subject) {
+    if !subject.keeps_headers {
+        refused_where_none_are_kept(subject).await;
+        return;
+    }
+    for (name, length) in [("small", 5), ("large", 100_000)] {
+        a_change_leaves_the_bytes(subject, name, length).await;
+    }
+    a_change_is_conditional(subject).await;
+    a_retry_changes_nothing_again(subject).await;
+    no_change_is_lost(subject).await;
+    no_bytes_are_lost(subject).await;
+}
+
+fn text(value: &str) -> FieldText {
+    FieldText::new(value).expect("a valid value")
+}
+
+fn metadata(value: &str) -> HeaderChange {
+    HeaderChange::Metadata([("owner".into(), text(value))].into())
+}
+
+pub(crate) fn set(change: HeaderChange) -> SetHeaders {
+    SetHeaders { preconditions: Preconditions::default(), lease: LeaseUse::default(), change, request: None }
+}
+
+async fn refused_where_none_are_kept(subject: &Subject) {
+    let blob = blob("headers", "unsupported");
+    subject.write(&blob, "bytes").await;
+    let refused = subject.store.set_headers(&blob, set(metadata("me"))).await;
+    assert_eq!(kind(refused), StoreErrorKind::Unsupported);
+    assert_eq!(subject.read(&blob).await.unwrap().1, "bytes");
+}
+
+async fn a_change_leaves_the_bytes(subject: &Subject, name: &str, length: usize) {
+    let blob = blob("headers", name);
+    let kept = BlobHeaders { content_type: Some(text("text/plain")), ..BlobHeaders::default() };
+    let first = subject.store.put(&blob, Put { headers: kept, ..put(pattern(length)) }).await.unwrap();
+    let before = subject.head(&blob).await.unwrap();
+
+    let second = subject.store.set_headers(&blob, set(metadata("me"))).await.unwrap();
+    let (info, bytes) = subject.read(&blob).await.unwrap();
+    assert_eq!(bytes, pattern(length));
+    assert_eq!((info.length, info.hash, info.created), (before.length, before.hash, before.created));
+    assert_eq!(info.tag, second.tag);
+    assert_ne!(second.tag, first.tag);
+    assert!(!second.created && info.last_modified >= before.last_modified);
+    assert!(info.generation >= before.generation && info.generation == second.generation);
+    assert_eq!(info.headers.content_type, Some(text("text/plain")));
+    assert_eq!(info.headers.metadata, BTreeMap::from([("owner".into(), text("me"))]));
+
+    let fields = BlobHeaders { cache_control: Some(text("no-cache")), ..BlobHeaders::default() };
+    let third = subject.store.set_headers(&blob, set(HeaderChange::Fields(fields))).await.unwrap();
+    let (info, bytes) = subject.read(&blob).await.unwrap();
+    assert_eq!((bytes, info.tag), (pattern(length), third.tag.clone()));
+    assert_ne!(third.tag, second.tag);
+    assert_eq!((info.headers.content_type, info.headers.cache_control), (None, Some(text("no-cache"))));
+    assert_eq!(info.headers.metadata, BTreeMap::from([("owner".into(), text("me"))]));
+
+    let last = subject.write_if(&blob, if_match(&third.tag.unwrap()), "other bytes").await.unwrap();
+    let (info, bytes) = subject.read(&blob).await.unwrap();
+    assert_eq!((info.tag, bytes, info.headers), (last.tag, "other bytes".into(), BlobHeaders::default()));
+    assert_eq!(info.created, before.created, "an overwritten blob stays the same blob");
+}
+
+async fn a_change_is_conditional(subject: &Subject) {
+    let absent = blob("headers", "absent");
+    assert_eq!(kind(subject.store.set_headers(&absent, set(metadata("x"))).await), StoreErrorKind::NotFound);
+    let nowhere = blob("headers-nowhere", "absent");
+    let refused = subject.store.set_headers(&nowhere, set(metadata("x"))).await;
+    assert_eq!(kind(refused), StoreErrorKind::ContainerNotFound);
+
+    let blob = blob("headers", "conditional");
+    let old = subject.write(&blob, "1").await.tag.unwrap();
+    let current = subject.store.set_headers(&blob, set(metadata("a"))).await.unwrap().tag.unwrap();
+    let stale = SetHeaders { preconditions: if_match(&old), ..set(metadata("b")) };
+    let refused = refusal(subject.store.set_headers(&blob, stale).await);
+    assert_eq!(refused, (Precondition::IfMatch, Some(current.clone())));
+    assert_eq!(subject.head(&blob).await.unwrap().headers.metadata["owner"], text("a"));
+    let fresh = SetHeaders { preconditions: if_match(&current), ..set(metadata("b")) };
+    subject.store.set_headers(&blob, fresh).await.unwrap();
+    assert_eq!(subject.head(&blob).await.unwrap().headers.metadata["owner"], text("b"));
+}
+
+async fn a_retry_changes_nothing_again(subject: &Subject) {
+    if !subject.knows_retries {
+        return;
+    }
+    let blob = blob("headers", "retry");
+    let tag = subject.write(&blob, "1").await.tag.unwrap();
+    let request =
+        || SetHeaders { preconditions: if_match(&tag), request: Some(RequestKey::of(&[b"set"])), ..set(metadata("a")) };
+    let first = subject.store.set_headers(&blob, request()).await.unwrap();
+    let again = subject.store.set_headers(&blob, request()).await.unwrap();
+    assert_eq!((&again.tag, again.hash), (&first.tag, Some(ContentHash::of(b"1"))));
+    assert_eq!(subject.tag(&blob).await, first.tag.unwrap());
+}
+
+/// Each racer adds one to a counter in the metadata.
+async fn no_change_is_lost(subject: &Subject) {
+    let blob = blob("headers", "counter");
+    subject.write(&blob, pattern(5_000)).await;
+    subject.store.set_headers(&blob, set(metadata("0"))).await.unwrap();
+    let increment = async || loop {
+        let info = subject.head(&blob).await.unwrap();
+        let count: usize = info.headers.metadata["owner"].as_str().parse().unwrap();
+        let change = metadata(&(count + 1).to_string());
+        let attempt = SetHeaders { preconditions: if_match(&info.tag.unwrap()), ..set(change) };
+        match subject.store.set_headers(&blob, attempt).await {
+            Ok(_) => break,
+            Err(error) => match error.kind() {
+                StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::InFlight { .. } => {}
+                _ => panic!("{error}"),
+            },
+        }
+    };
+    join_all((0..subject.writers).map(|_| increment())).await;
+    let (info, bytes) = subject.read(&blob).await.unwrap();
+    assert_eq!(info.headers.metadata["owner"].as_str(), subject.writers.to_string());
+    assert_eq!(bytes, pattern(5_000));
+}
+
+/// Writes replace the bytes while others change the fields of whatever is there, and readers read.
+async fn no_bytes_are_lost(subject: &Subject) {
+    let blob = blob("headers", "overwritten");
+    let version = |filler: u8| vec![filler; 10_000 + usize::from(filler)];
+    subject.write(&blob, version(0)).await;
+    let rounds = u8::try_from(subject.writers).expect("few");
+    let in_time = |result: Result<Written, ifmatch_blob::store::StoreError>| match result {
+        Ok(written) => written.tag,
+        Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. }) => None,
+        Err(error) => panic!("{error}"),
+    };
+    let writing = join_all((1..=rounds).map(|filler| {
+        let blob = &blob;
+        async move { in_time(subject.store.put(blob, put(version(filler))).await) }
+    }));
+    let changing = join_all((1..=rounds).map(|value| {
+        let blob = &blob;
+        async move { in_time(subject.store.set_headers(blob, set(metadata(&value.to_string()))).await) }
+    }));
+    let reading = async {
+        for _ in 0..20 {
+            let (info, bytes) = subject.read(&blob).await.unwrap();
+            assert_eq!(bytes, version(bytes[0]), "a mixture");
+            assert!(info.hash.is_none_or(|hash| hash == ContentHash::of(&bytes)), "another version's hash");
+        }
+    };
+    let (written, changed, ()) = futures_util::join!(writing, changing, reading);
+    let mut tags: Vec<_> = written.into_iter().chain(changed).flatten().map(|tag| tag.to_string()).collect();
+    let all = tags.len();
+    tags.sort();
+    tags.dedup();
+    assert_eq!(tags.len(), all, "no two versions share a tag");
+    let (info, bytes) = subject.read(&blob).await.unwrap();
+    assert_eq!(bytes, version(bytes[0]));
+    assert!(tags.contains(&info.tag.unwrap().to_string()));
+}

@@ -1,0 +1,177 @@
+//! One request is held just before its write; another one is carried out; then the first goes on.
+
+use serde_json::{Value, json};
+
+use crate::interposed::Moment;
+use crate::support::{Answer, ENTITY, fixture};
+
+/// What the first request is, and what the other one.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Insert,
+    /// Without a condition, with `*`, or with the tag of the entity before.
+    Merge(If),
+    Replace(If),
+    Delete(If),
+    /// A deletion and an insertion of what was there.
+    Renew,
+    /// The table, with all that is in it.
+    DropTable,
+    RenewTable,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum If {
+    Free,
+    Any,
+    Tag,
+}
+
+async fn perform<S: ifmatch_blob::BlobStore + Clone>(
+    client: &crate::support::Client<S>,
+    act: Act,
+    tag: &str,
+    name: &str,
+) -> Answer {
+    let condition = |condition| match condition {
+        If::Free => None,
+        If::Any => Some("*"),
+        If::Tag => Some(tag),
+    };
+    match act {
+        Act::Insert => client.insert(json!({ name: 1 })).await,
+        Act::Merge(guard) => client.write("MERGE", condition(guard), json!({ name: 1 })).await,
+        Act::Replace(guard) => client.write("PUT", condition(guard), json!({ name: 1 })).await,
+        Act::Delete(guard) => client.delete(condition(guard).expect("a deletion has a condition")).await,
+        Act::Renew => {
+            client.delete("*").await.is(204);
+            client.insert(json!({ "old": 1 })).await
+        }
+        Act::DropTable => client.send("DELETE", "/Tables('tab')", &[], "").await,
+        Act::RenewTable => {
+            client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
+            client.create("tab").await;
+            client.insert(json!({ "young": 1 })).await
+        }
+    }
+}
+
+/// Whether there is an entity before, the first request, the other one in between, the answer to the first, and what is
+/// there at the end.
+#[tokio::test]
+async fn the_first_goes_on_after_the_other() {
+    let both = || json!({ "old": 1, "first": 1, "other": 1 });
+    let first = || json!({ "first": 1 });
+    let other = || json!({ "old": 1, "other": 1 });
+    let old = || json!({ "old": 1 });
+    let young = || json!({ "young": 1 });
+    let rows: Vec<(bool, Act, Act, (u16, &str), Value)> = vec![
+        (true, Act::Merge(If::Free), Act::Merge(If::Free), (204, ""), both()),
+        (true, Act::Merge(If::Any), Act::Merge(If::Tag), (204, ""), both()),
+        (true, Act::Merge(If::Tag), Act::Merge(If::Any), (412, "UpdateConditionNotSatisfied"), other()),
+        (true, Act::Merge(If::Free), Act::Delete(If::Any), (204, ""), first()),
+        (true, Act::Merge(If::Any), Act::Delete(If::Any), (404, "ResourceNotFound"), Value::Null),
+        (true, Act::Merge(If::Tag), Act::Delete(If::Tag), (404, "ResourceNotFound"), Value::Null),
+        (true, Act::Merge(If::Tag), Act::Renew, (412, "UpdateConditionNotSatisfied"), old()),
+        (true, Act::Merge(If::Any), Act::Renew, (204, ""), json!({ "old": 1, "first": 1 })),
+        (false, Act::Merge(If::Free), Act::Insert, (204, ""), json!({ "first": 1, "other": 1 })),
+        (true, Act::Replace(If::Free), Act::Merge(If::Free), (204, ""), first()),
+        (true, Act::Replace(If::Any), Act::Merge(If::Free), (204, ""), first()),
+        (true, Act::Replace(If::Tag), Act::Merge(If::Free), (412, "UpdateConditionNotSatisfied"), other()),
+        (true, Act::Replace(If::Any), Act::Delete(If::Tag), (404, "ResourceNotFound"), Value::Null),
+        (true, Act::Replace(If::Tag), Act::Delete(If::Any), (404, "ResourceNotFound"), Value::Null),
+        (true, Act::Replace(If::Tag), Act::Renew, (412, "UpdateConditionNotSatisfied"), old()),
+        (true, Act::Replace(If::Free), Act::Delete(If::Any), (204, ""), first()),
+        (true, Act::Delete(If::Any), Act::Merge(If::Free), (204, ""), Value::Null),
+        (true, Act::Delete(If::Tag), Act::Merge(If::Free), (412, "UpdateConditionNotSatisfied"), other()),
+        (true, Act::Delete(If::Tag), Act::Delete(If::Tag), (404, "ResourceNotFound"), Value::Null),
+        (true, Act::Delete(If::Any), Act::Delete(If::Any), (404, "ResourceNotFound"), Value::Null),
+        (true, Act::Delete(If::Tag), Act::Renew, (412, "UpdateConditionNotSatisfied"), old()),
+        (false, Act::Insert, Act::Insert, (409, "EntityAlreadyExists"), json!({ "other": 1 })),
+        (false, Act::Insert, Act::Merge(If::Free), (409, "EntityAlreadyExists"), json!({ "other": 1 })),
+        // As if the first had come before the table went.
+        (false, Act::Insert, Act::DropTable, (204, ""), Value::Null),
+        (false, Act::Insert, Act::RenewTable, (204, ""), young()),
+        (true, Act::Merge(If::Free), Act::RenewTable, (204, ""), young()),
+        (true, Act::Replace(If::Tag), Act::RenewTable, (204, ""), young()),
+        (true, Act::Delete(If::Any), Act::RenewTable, (204, ""), young()),
+    ];
+    for (there, first, other, (status, code), end) in rows {
+        let case = format!("{first:?}, {other:?} in between");
+        let fixture = fixture().await;
+        let tag = if there { fixture.client.insert(json!({ "old": 1 })).await.tag() } else { String::new() };
+        let held = tag.clone();
+        let interrupted = fixture.interrupted(Moment::Write, 1, move |client| {
+            let tag = held.clone();
+            async move {
+                perform(&client, other, &tag, "other").await.is(204);
+            }
+        });
+        let answer = perform(&interrupted, first, &tag, "first").await;
+        assert_eq!(answer.status.as_u16(), status, "{case}: {answer:?}");
+        assert!(code.is_empty() || answer.error().1 == code, "{case}: {answer:?}");
+        assert_eq!(fixture.client.properties().await, end, "{case}");
+        if let (204, Some(tag), false) =
+            (status, answer.headers.get("etag"), matches!(other, Act::DropTable | Act::RenewTable))
+        {
+            assert_eq!(tag, fixture.client.get(ENTITY).await.field("etag"), "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_two_creators_of_a_table_one_does() {
+    let fixture = fixture().await;
+    let interrupted = fixture.interrupted(Moment::Table, 1, |client| async move { client.create("Other").await });
+    let late = interrupted.send("POST", "/Tables", &[], r#"{"TableName":"other"}"#).await;
+    late.refused(409, "TableAlreadyExists");
+    assert_eq!(fixture.client.get("/Tables('OTHER')").await.json()["TableName"], "Other");
+}
+
+#[tokio::test]
+async fn a_query_of_a_table_that_goes_meanwhile_finds_no_half_of_it() {
+    let fixture = fixture().await;
+    for row in ["a", "b", "c"] {
+        fixture.client.insert_as("p", row, json!({})).await.is(204);
+    }
+    for renew in [false, true] {
+        let interrupted = fixture.interrupted(Moment::Open, 1, move |client| async move {
+            client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
+            if renew {
+                client.create("tab").await;
+            }
+            client.service().collect().await.expect("the store works");
+        });
+        interrupted.get("/tab()").await.refused(404, "TableNotFound");
+        if !renew {
+            fixture.client.create("tab").await;
+            fixture.client.insert(json!({})).await.is(204);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_query_beside_a_deletion_leaves_the_deleted_out() {
+    let fixture = fixture().await;
+    fixture.client.insert(json!({})).await.is(204);
+    fixture.client.insert_as("p", "s", json!({})).await.is(204);
+    let interrupted = fixture.interrupted(Moment::Open, 1, |client| async move {
+        client.delete("*").await.is(204);
+    });
+    let found = interrupted.get("/tab()").await.json();
+    assert_eq!(found["value"].as_array().map(Vec::len), Some(1), "{found}");
+}
+
+/// Whoever never gets a turn is told so, and has changed nothing.
+#[tokio::test(start_paused = true)]
+async fn a_merge_that_others_always_overtake_ends() {
+    let fixture = fixture().await;
+    fixture.client.insert(json!({ "old": 1 })).await.is(204);
+    let interrupted = fixture.interrupted(Moment::Write, usize::MAX, |client| async move {
+        client.write("MERGE", None, json!({ "other": 1 })).await.is(204);
+    });
+    let answer = interrupted.write("MERGE", None, json!({ "first": 1 })).await;
+    answer.refused(503, "ServerBusy");
+    assert_eq!(answer.field("retry-after"), "1");
+    assert_eq!(fixture.client.properties().await, json!({ "old": 1, "other": 1 }));
+}
