@@ -1,0 +1,182 @@
+//! Answers made of stored responses: whole, in part, or 304.
+
+use std::sync::Arc;
+
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::not_modified::retain_304_headers;
+use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
+use ifmatch_core::problem::Problem;
+use ifmatch_core::range::multipart::Multipart;
+use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
+
+use crate::asked::Asked;
+use crate::body::ResponseBody;
+use crate::content::{Content, Part};
+use crate::policy::cache_status::CacheStatus;
+use crate::stored::{Body, Meta, Stored};
+
+/// An answer from the cache, and how many bytes of its body come from there.
+pub(crate) struct Answer<T> {
+    pub(crate) response: Response<ResponseBody<T>>,
+    pub(crate) bytes: u64,
+}
+
+/// Answers a request by a stored response, the client's own conditions and ranges evaluated. None: it does not have what
+/// is asked for.
+pub(crate) fn answer<T>(asked: &Asked, stored: &Stored, now: Timestamp, status: CacheStatus) -> Option<Answer<T>> {
+    let meta = &*stored.meta;
+    let status = status.with_ttl(meta.terms.lifetime, meta.age(now));
+    let reply = Reply { asked, meta, now, status };
+    if reply.is_unmodified() {
+        return Some(reply.not_modified());
+    }
+    match &stored.body {
+        Body::Whole(content) => Some(reply.whole(content)),
+        Body::Part(part) => reply.part(part),
+        Body::Flow(flow) if asked.is_head() => Some(reply.empty(flow.declared)),
+        Body::Flow(flow) => {
+            let reader = flow.join()?;
+            let headers = reply.headers(flow.declared);
+            Some(Answer { response: reply.with(headers, ResponseBody::flow(reader)), bytes: 0 })
+        }
+    }
+}
+
+/// Whether the client has this very response already, by its own conditions. They count for a successful one only.
+pub(crate) fn is_unmodified(asked: &Asked, meta: &Meta) -> bool {
+    if !asked.is_conditional() || !meta.status.is_success() {
+        return false;
+    }
+    let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date() };
+    let conditions = Preconditions::from_headers(&asked.head.headers);
+    conditions.evaluate(&Method::GET, Some(&validators)) == Verdict::NotModified
+}
+
+/// 304 in the place of a response with these header fields.
+pub(crate) fn not_modified<T>(mut headers: HeaderMap) -> Response<ResponseBody<T>> {
+    retain_304_headers(&mut headers);
+    response(StatusCode::NOT_MODIFIED, headers, ResponseBody::empty())
+}
+
+/// A response that the cache makes itself.
+pub(crate) fn problem<T>(problem: &Problem, status: CacheStatus) -> Response<ResponseBody<T>> {
+    let mut response = problem.to_response().map(ResponseBody::from);
+    status.append_to(response.headers_mut());
+    response
+}
+
+struct Reply<'a> {
+    asked: &'a Asked,
+    meta: &'a Meta,
+    now: Timestamp,
+    status: CacheStatus,
+}
+
+impl Reply<'_> {
+    fn is_unmodified(&self) -> bool {
+        is_unmodified(self.asked, self.meta)
+    }
+
+    fn not_modified<T>(&self) -> Answer<T> {
+        Answer { response: not_modified(self.headers(None)), bytes: 0 }
+    }
+
+    fn whole<T>(&self, content: &Arc<Content>) -> Answer<T> {
+        if self.asked.is_head() {
+            return self.empty(Some(content.len));
+        }
+        let cut = match self.selection(content.len) {
+            Selection::Whole => None,
+            Selection::Unsatisfiable => return self.unsatisfiable(content.len),
+            Selection::Parts(ranges) => self.ranges(&ranges, content.len, |range| Some(content.cut(range))),
+        };
+        // Without random numbers for a boundary the whole is an answer too.
+        cut.unwrap_or_else(|| {
+            let body = ResponseBody::content(Arc::clone(content));
+            Answer { response: self.with(self.headers(Some(content.len)), body), bytes: content.len }
+        })
+    }
+
+    fn part<T>(&self, part: &Part) -> Option<Answer<T>> {
+        if self.asked.is_head() {
+            return None;
+        }
+        match self.selection(part.total) {
+            Selection::Whole => None,
+            Selection::Unsatisfiable => Some(self.unsatisfiable(part.total)),
+            Selection::Parts(ranges) => self.ranges(&ranges, part.total, |range| part.cut(range)),
+        }
+    }
+
+    /// What of the representation is asked for.
+    fn selection(&self, len: u64) -> Selection {
+        if self.meta.status != StatusCode::OK || !self.asked.head.headers.contains_key(RANGE) {
+            return Selection::Whole;
+        }
+        let sent = Representation { tag: self.meta.tag.as_ref(), last_modified: self.meta.last_modified, len };
+        select(&self.asked.head.headers, &sent, self.now, Limits::default())
+    }
+
+    fn unsatisfiable<T>(&self, len: u64) -> Answer<T> {
+        Answer { response: problem(&Problem::range_not_satisfiable(len), self.status), bytes: 0 }
+    }
+
+    fn empty<T>(&self, len: Option<u64>) -> Answer<T> {
+        Answer { response: self.with(self.headers(len), ResponseBody::empty()), bytes: 0 }
+    }
+
+    /// 206 with these ranges. None: some bytes are not there, or no boundary could be drawn.
+    fn ranges<T>(
+        &self,
+        ranges: &[ByteRange],
+        total: u64,
+        cut: impl Fn(ByteRange) -> Option<std::collections::VecDeque<bytes::Bytes>>,
+    ) -> Option<Answer<T>> {
+        let mut headers = self.headers(None);
+        // It is the digest of all the content.
+        headers.remove("content-digest");
+        let mut chunks = std::collections::VecDeque::new();
+        if let [range] = ranges {
+            headers.insert(CONTENT_RANGE, range.content_range(total));
+            chunks.extend(cut(*range)?);
+        } else {
+            let boundary = format!("{:016x}{:016x}", ifmatch_store::nonce().ok()?, ifmatch_store::nonce().ok()?);
+            let part_type = headers.get(CONTENT_TYPE).cloned();
+            let multipart = Multipart::new(&boundary, part_type, ranges.to_vec(), total).ok()?;
+            headers.insert(CONTENT_TYPE, multipart.content_type());
+            for (header, range) in multipart.parts() {
+                chunks.push_back(header);
+                chunks.extend(cut(range)?);
+            }
+            chunks.push_back(multipart.end());
+        }
+        let len = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        let response = response(StatusCode::PARTIAL_CONTENT, headers, ResponseBody::chunks(chunks));
+        Some(Answer { response, bytes: len })
+    }
+
+    /// The stored header fields, with the age now and what this cache did.
+    fn headers(&self, len: Option<u64>) -> HeaderMap {
+        let mut headers = self.meta.headers.clone();
+        headers.insert(AGE, HeaderValue::from(self.meta.age(self.now).as_secs()));
+        if let Some(len) = len.filter(|_| self.meta.status != StatusCode::NO_CONTENT) {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        }
+        self.status.append_to(&mut headers);
+        headers
+    }
+
+    fn with<T>(&self, headers: HeaderMap, body: ResponseBody<T>) -> Response<ResponseBody<T>> {
+        response(self.meta.status, headers, body)
+    }
+}
+
+fn response<T>(status: StatusCode, headers: HeaderMap, body: ResponseBody<T>) -> Response<ResponseBody<T>> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}

@@ -1,0 +1,119 @@
+//! A request that the cache may answer, as far as it must be read for that.
+
+use http::header::{AUTHORIZATION, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use http_body::Body;
+
+use crate::config::Config;
+use crate::key::Key;
+use crate::policy::cache_control::RequestDirectives;
+use crate::policy::invalidate::is_unsafe;
+
+/// A GET or HEAD.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) head: Parts,
+    pub(crate) key: Key,
+    pub(crate) directives: RequestDirectives,
+    pub(crate) implicit: Box<str>,
+}
+
+/// What to do with a request.
+pub(crate) enum Kind {
+    /// Answer it from the cache if possible.
+    Read(Key),
+    /// Pass it on, and see what it makes invalid.
+    Write(Key),
+    /// Pass it on: the method is a safe one that is not cached.
+    Method,
+    /// Pass it on: it is not of a kind that can be answered from a cache.
+    Bypass,
+}
+
+impl Kind {
+    pub(crate) fn of(head: &Parts, body: &impl Body, config: &Config) -> Self {
+        let key = || Key::of(head, config.scheme.as_deref());
+        if head.method == Method::CONNECT || head.headers.contains_key(UPGRADE) {
+            return Self::Bypass;
+        }
+        if is_unsafe(&head.method) {
+            return key().map_or(Self::Bypass, Self::Write);
+        }
+        if !matches!(head.method, Method::GET | Method::HEAD) {
+            return Self::Method;
+        }
+        // §4.3.2: these conditions are for the origin. A body might select what the key does not tell apart.
+        let for_origin = head.headers.contains_key(IF_MATCH) || head.headers.contains_key(IF_UNMODIFIED_SINCE);
+        if for_origin || has_content(&head.headers) || !body.is_end_stream() {
+            return Self::Bypass;
+        }
+        key().map_or(Self::Bypass, Self::Read)
+    }
+}
+
+impl Asked {
+    pub(crate) fn new(head: Parts, key: Key, config: &Config) -> Self {
+        let directives = if config.obey_requests {
+            RequestDirectives::from_headers(&head.headers)
+        } else {
+            RequestDirectives::default()
+        };
+        Self { implicit: implicit(&head.headers), head, key, directives }
+    }
+
+    pub(crate) fn is_head(&self) -> bool {
+        self.head.method == Method::HEAD
+    }
+
+    pub(crate) fn is_conditional(&self) -> bool {
+        self.head.headers.contains_key(IF_NONE_MATCH) || self.head.headers.contains_key(IF_MODIFIED_SINCE)
+    }
+
+    pub(crate) fn has_range(&self) -> bool {
+        self.head.headers.contains_key(RANGE)
+    }
+
+    /// Whether the origin's response may do for others who wait for it, and that of another request for this one.
+    pub(crate) fn is_sharable(&self) -> bool {
+        let directives = &self.directives;
+        let forced = directives.no_cache || directives.no_store || directives.max_age.is_some();
+        let own = self.is_conditional() || self.has_range() || self.head.headers.contains_key(AUTHORIZATION);
+        !(forced || own || self.is_head())
+    }
+}
+
+fn has_content(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0") || headers.contains_key(TRANSFER_ENCODING)
+}
+
+/// Fields that many origins obey without naming them in `Vary`: requests that differ in them never share a response.
+const IMPLICIT: [&str; 10] = [
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-host",
+    "x-http-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// What the request says in these fields.
+fn implicit(headers: &HeaderMap) -> Box<str> {
+    let mut said = String::new();
+    if headers.keys().any(|name| name.as_str().starts_with("x-")) {
+        for name in IMPLICIT {
+            for line in headers.get_all(name) {
+                said.push_str(name);
+                said.push(':');
+                said.extend(line.as_bytes().iter().map(|byte| char::from(*byte)));
+                said.push('\n');
+            }
+        }
+    }
+    said.into()
+}

@@ -1,0 +1,142 @@
+//! The customised cache.
+
+use std::time::Duration;
+
+use ifmatch_store::{Clock, SystemClock};
+
+use crate::config::Config;
+use crate::layer::CacheLayer;
+use crate::policy::freshness::Heuristic;
+use crate::shared::Shared;
+
+/// Makes a [`CacheLayer`] to measure. Begin with [`CacheLayer::builder`].
+///
+/// ```
+/// use ifmatch_cache::CacheLayer;
+///
+/// let layer = CacheLayer::builder().capacity(64 * 1024 * 1024).entry_limit(1024 * 1024).scheme("https").build();
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Builder<C = SystemClock> {
+    clock: C,
+    config: Config,
+}
+
+impl<C: Clock> Builder<C> {
+    /// Takes the time from this clock instead of the system's.
+    pub fn clock<N: Clock>(self, clock: N) -> Builder<N> {
+        Builder { clock, config: self.config }
+    }
+
+    /// Sets how many bytes stored responses may take, 256 MiB by default. Bodies on their way may take a quarter as much
+    /// besides.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().capacity(1 << 30).build();
+    /// ```
+    #[must_use]
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.config.capacity = bytes;
+        self.config.entry_limit = self.config.entry_limit.min(bytes / 16);
+        self
+    }
+
+    /// Sets the length of the longest body that is stored, 16 MiB by default and at most a quarter of the
+    /// [capacity](Self::capacity). Longer ones are passed on.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().entry_limit(1024 * 1024).build();
+    /// ```
+    #[must_use]
+    pub fn entry_limit(mut self, bytes: u64) -> Self {
+        self.config.entry_limit = bytes;
+        self
+    }
+
+    /// Sets how a lifetime is guessed for responses that state none (RFC 9111 §4.2.2), or that it is not.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().heuristic(None).build();
+    /// ```
+    #[must_use]
+    pub fn heuristic(mut self, heuristic: impl Into<Option<Heuristic>>) -> Self {
+        self.config.heuristic = heuristic.into();
+        self
+    }
+
+    /// Takes all requests for this scheme's, `http` or `https`. By default the URI says it, or else it is `http`.
+    ///
+    /// Set it wherever clients use several versions of HTTP: requests by HTTP/1.1 do not say the scheme, those by HTTP/2 do.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().scheme("https").build();
+    /// ```
+    #[must_use]
+    pub fn scheme(mut self, scheme: &str) -> Self {
+        self.config.scheme = Some(scheme.to_ascii_lowercase().into());
+        self
+    }
+
+    /// Ignores the `Cache-Control` of requests: clients cannot make the cache ask the origin. A `no-store` still keeps the
+    /// response to its request from being stored.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().ignore_request_directives().build();
+    /// ```
+    #[must_use]
+    pub fn ignore_request_directives(mut self) -> Self {
+        self.config.obey_requests = false;
+        self
+    }
+
+    /// Stores no response that sets a cookie. By default those are stored that state a lifetime (RFC 9111 §7.3).
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().never_share_cookies().build();
+    /// ```
+    #[must_use]
+    pub fn never_share_cookies(mut self) -> Self {
+        self.config.share_cookies = false;
+        self
+    }
+
+    /// Sets how long after its lifetime a response may be used while the inner service fails with an error instead of a
+    /// response, unless the response forbids it (RFC 9111 §4.2.4). An hour by default; zero switches it off.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().stale_if_unreachable(Duration::ZERO).build();
+    /// ```
+    #[must_use]
+    pub fn stale_if_unreachable(mut self, window: Duration) -> Self {
+        self.config.stale_if_unreachable = window;
+        self
+    }
+
+    /// Sets how long a request waits for the response to another one before it asks the origin itself, 10 seconds by
+    /// default. So long, too, a reader may hold up others of a body that is too long to be stored.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().patience(Duration::from_secs(2)).build();
+    /// ```
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.config.patience = patience;
+        self
+    }
+
+    /// The layer.
+    pub fn build(mut self) -> CacheLayer<C> {
+        self.config.entry_limit = self.config.entry_limit.min(self.config.capacity / 4);
+        CacheLayer::from(Shared::new(self.clock, self.config))
+    }
+}

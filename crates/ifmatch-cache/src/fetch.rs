@@ -1,0 +1,352 @@
+//! One request to the origin, and what its response means for what is stored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CONTENT_LENGTH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE, SET_COOKIE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, response};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::range::ByteRange;
+use ifmatch_store::Clock;
+
+use crate::asked::Asked;
+use crate::body::BodyError;
+use crate::content::Part;
+use crate::detach::detach;
+use crate::fill::{Fill, collect};
+use crate::flight::{Outcome, Pilot};
+use crate::flow::{Flow, Reader};
+use crate::key::Key;
+use crate::policy::cache_control::RequestDirectives;
+use crate::policy::cdn_cache_control::Governing;
+use crate::policy::content_range::ContentRange;
+use crate::policy::reuse::is_failure;
+use crate::policy::storable::{Exchange, Refusal};
+use crate::policy::update::{ask_whether_changed, is_about};
+use crate::read::Plan;
+use crate::shared::{Inner, Shared};
+use crate::stored::{Body, Came, Meta, Stored};
+use crate::table::{Course, Role};
+
+/// How long nobody waits for another's response after one that could not be stored.
+const UNSHARED: Duration = Duration::from_secs(30);
+
+/// A request to the origin. It never has a body.
+pub(crate) struct Fetch<C> {
+    shared: Arc<Shared<C>>,
+    key: Key,
+    client: Parts,
+    implicit: Box<str>,
+    /// The stored response that the client's request selects.
+    stored: Option<Stored>,
+    question: Question,
+    course: Course,
+    pilot: Option<Pilot>,
+}
+
+/// What the origin is asked.
+enum Question {
+    /// What the client asked.
+    Client,
+    /// Whether the stored response is still the current one.
+    Changed(Stored),
+    /// The range that is missing.
+    Missing(Stored, ByteRange),
+}
+
+/// What came.
+pub(crate) enum Fetched<T> {
+    /// What is stored is current, as this status of the origin says.
+    Stored(Stored, StatusCode),
+    /// A response that is being stored, and a reader of its body.
+    Fresh(response::Parts, Stored, Reader),
+    /// A response that is not stored.
+    Passed(Response<T>),
+    /// The origin answers 304, and nobody has asked for that.
+    Unusable,
+}
+
+impl<C: Clock> Fetch<C> {
+    /// Asks on behalf of a client. What is stored is validated, or completed, where that is possible.
+    pub(crate) fn new(shared: &Arc<Shared<C>>, asked: &Asked, plan: Plan, pilot: Option<Pilot>) -> Self {
+        let Plan { stored, course, .. } = plan;
+        let question = match &stored {
+            Some(stored) => Question::about(stored, asked),
+            None => Question::Client,
+        };
+        Self {
+            shared: Arc::clone(shared),
+            key: asked.key.clone(),
+            client: asked.head.clone(),
+            implicit: asked.implicit.clone(),
+            stored,
+            question,
+            course,
+            pilot,
+        }
+    }
+
+    /// Asks on behalf of nobody: the client's own conditions do not count.
+    pub(crate) fn unconditional(mut self) -> Self {
+        for name in [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE, IF_RANGE] {
+            self.client.headers.remove(name);
+        }
+        self
+    }
+
+    /// Asks.
+    pub(crate) async fn run<B, S>(mut self, mut inner: S) -> Result<Fetched<S::Body>, S::Error>
+    where
+        S: Inner<B>,
+        B: Default,
+    {
+        for _ in 0..2 {
+            let (began, requested) = (self.shared.table.begin(), self.shared.now());
+            let response = match inner.run(self.request()).await {
+                Ok(response) => response,
+                Err(error) => {
+                    self.tell(Outcome::Failed);
+                    return Err(error);
+                }
+            };
+            let moment = Moment { began, requested, received: self.shared.now() };
+            match &self.question {
+                Question::Changed(stored) if response.status() == StatusCode::NOT_MODIFIED => {
+                    let stored = stored.clone();
+                    if is_about(response.headers(), &stored.meta.headers) {
+                        return Ok(self.confirmed(&stored, response.headers(), moment));
+                    }
+                    self.shared.table.discard(&self.key, &stored);
+                }
+                Question::Missing(stored, range) if response.status() == StatusCode::PARTIAL_CONTENT => {
+                    let (stored, range) = (stored.clone(), *range);
+                    if let Some(whole) = self.completed(&stored, range, response, moment).await {
+                        return Ok(whole);
+                    }
+                }
+                Question::Missing(..) if !response.status().is_success() && !is_failure(response.status()) => {}
+                Question::Client if response.status() == StatusCode::NOT_MODIFIED && !self.client_asked() => {
+                    return Ok(Fetched::Unusable);
+                }
+                _ => return Ok(self.response(response, moment)),
+            }
+            self.question = Question::Client;
+        }
+        Ok(Fetched::Unusable)
+    }
+
+    fn request<B: Default>(&self) -> Request<B> {
+        let mut head = self.client.clone();
+        self.question.put(&mut head.headers);
+        Request::from_parts(head, B::default())
+    }
+
+    /// Whether the client's own request may be answered by 304.
+    fn client_asked(&self) -> bool {
+        self.client.headers.contains_key(IF_NONE_MATCH) || self.client.headers.contains_key(IF_MODIFIED_SINCE)
+    }
+
+    /// The origin has said that the stored response is the current one.
+    fn confirmed<T>(&self, stored: &Stored, newer: &HeaderMap, moment: Moment) -> Fetched<T> {
+        self.shared.counters.revalidated.add(1);
+        let meta = stored.meta.freshened(newer, &self.came(moment));
+        let stored = Stored { meta: Arc::new(meta), body: stored.body.clone() };
+        self.keep(&stored);
+        Fetched::Stored(stored, StatusCode::NOT_MODIFIED)
+    }
+
+    /// Stores what was updated, if it still may be stored, and tells the others.
+    fn keep(&self, stored: &Stored) {
+        let governing = Governing::of(&stored.meta.headers);
+        match self.refusal(stored.meta.status, &stored.meta.headers, &governing) {
+            None => {
+                self.shared.table.store(&self.key, stored.clone(), |_, new| new);
+                self.tell(Outcome::Ready(stored.clone()));
+            }
+            Some(refusal) if self.is_personal(refusal) => {}
+            Some(_) => self.supersede(),
+        }
+    }
+
+    /// The missing range has come. None: it is not what was asked for.
+    async fn completed<T>(
+        &self,
+        stored: &Stored,
+        range: ByteRange,
+        response: Response<T>,
+        moment: Moment,
+    ) -> Option<Fetched<T>>
+    where
+        T: http_body::Body<Error: Into<BodyError>>,
+    {
+        let (head, body) = response.into_parts();
+        let (Body::Part(part), Some(came)) = (&stored.body, ContentRange::of(&head.headers)) else { return None };
+        let meta = stored.meta.freshened(&head.headers, &self.came(moment));
+        let same = meta.strong_tag().is_some() && meta.tag == stored.meta.tag && came.bytes == range;
+        if !same || came.total != part.total {
+            return None;
+        }
+        let content = collect(body, self.shared.budget.reserve(self.shared.config.entry_limit), range.len()).await?;
+        let whole = part.join(&Part::new(came, content))?.whole()?;
+        let stored = Stored { meta: Arc::new(meta), body: Body::Whole(whole) };
+        self.keep(&stored);
+        Some(Fetched::Stored(stored, StatusCode::PARTIAL_CONTENT))
+    }
+
+    /// A response in its own right: it is stored on its way, if it may be.
+    fn response<T>(mut self, response: Response<T>, moment: Moment) -> Fetched<T>
+    where
+        T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
+    {
+        let (head, body) = response.into_parts();
+        let governing = Governing::of(&head.headers);
+        let refusal = self.refusal(head.status, &head.headers, &governing);
+        let meta = Meta::new(head.status, &head.headers, &self.came(moment));
+        let range = ContentRange::of(&head.headers);
+        let declared = declared(&head.headers, body.size_hint().exact());
+        let length = declared.ok().flatten();
+        let fits = declared.is_ok() && length.is_none_or(|length| length <= self.shared.config.entry_limit);
+        let cut = head.status == StatusCode::PARTIAL_CONTENT;
+        let asked = self.client.headers.contains_key(RANGE);
+        let sound = !cut || asked && range.is_some_and(|range| length.is_none_or(|length| length == range.bytes.len()));
+        if refusal.is_some() || !fits || !sound || !meta.is_useful() {
+            if is_failure(head.status) {
+                self.tell(Outcome::Failed);
+            }
+            self.not_stored(head.status, refusal, moment.received);
+            return Fetched::Passed(Response::from_parts(head, body));
+        }
+        let reserved = self.shared.budget.reserve(self.shared.config.entry_limit);
+        let flow = Arc::new(Flow::new(length, reserved));
+        let stored = Stored { meta: Arc::new(meta), body: Body::Flow(Arc::clone(&flow)) };
+        let Some(reader) = flow.join() else { return Fetched::Passed(Response::from_parts(head, body)) };
+        let range = range.filter(|_| cut);
+        if range.is_none() {
+            self.share(&stored);
+        }
+        let fill = Fill {
+            shared: Arc::clone(&self.shared),
+            key: self.key.clone(),
+            meta: Arc::clone(&stored.meta),
+            flow,
+            range,
+            pilot: self.pilot.take(),
+        };
+        drop(detach(fill.run(body)));
+        Fetched::Fresh(head, stored, reader)
+    }
+
+    /// What was stored is replaced by a response that must not be.
+    fn not_stored(&self, status: StatusCode, refusal: Option<Refusal>, now: Timestamp) {
+        let personal = refusal.is_some_and(|refusal| self.is_personal(refusal));
+        let says_nothing = personal || is_failure(status) || status == StatusCode::NOT_MODIFIED;
+        if says_nothing || self.client.headers.contains_key(RANGE) {
+            return;
+        }
+        self.supersede();
+        if self.pilot.is_some() {
+            self.shared.table.expect_unshared(&self.key, now.saturating_add(UNSHARED));
+        }
+    }
+
+    /// Removes what is stored for the client's request: a newer response must not be stored.
+    fn supersede(&self) {
+        if let Some(stored) = &self.stored {
+            self.shared.table.discard(&self.key, stored);
+        }
+    }
+
+    /// Whether it is the request that keeps the response from being stored: this says nothing about what is stored.
+    fn is_personal(&self, refusal: Refusal) -> bool {
+        refusal == Refusal::Authorization || RequestDirectives::from_headers(&self.client.headers).no_store
+    }
+
+    fn refusal(&self, status: StatusCode, response: &HeaderMap, governing: &Governing) -> Option<Refusal> {
+        let exchange = Exchange { method: &Method::GET, request: &self.client.headers, status, response, governing };
+        let cookie = !self.shared.config.share_cookies && response.contains_key(SET_COOKIE);
+        exchange.refusal().or(cookie.then_some(Refusal::Cookie))
+    }
+
+    /// Lets others have the response, also those who come while its body is still coming.
+    fn share(&mut self, stored: &Stored) {
+        if self.pilot.is_none()
+            && let Role::Pilot(pilot) = self.shared.table.board(&self.key, &self.course)
+        {
+            self.pilot = Some(pilot);
+        }
+        self.tell(Outcome::Ready(stored.clone()));
+    }
+
+    fn tell(&self, outcome: Outcome) {
+        if let Some(pilot) = &self.pilot {
+            pilot.tell(outcome);
+        }
+    }
+
+    fn came(&self, moment: Moment) -> Came<'_> {
+        Came {
+            request: &self.client.headers,
+            implicit: &self.implicit,
+            began: moment.began,
+            requested: moment.requested,
+            received: moment.received,
+            heuristic: self.shared.config.heuristic,
+        }
+    }
+}
+
+/// When the origin was asked, and when it answered.
+#[derive(Clone, Copy)]
+struct Moment {
+    began: u64,
+    requested: Timestamp,
+    received: Timestamp,
+}
+
+impl Question {
+    fn about(stored: &Stored, asked: &Asked) -> Self {
+        match &stored.body {
+            Body::Whole(_) if ask_whether_changed(&mut HeaderMap::new(), &stored.meta.headers) => {
+                Self::Changed(stored.clone())
+            }
+            Body::Part(part) if !asked.has_range() && stored.meta.strong_tag().is_some() => match part.missing() {
+                Some(range) => Self::Missing(stored.clone(), range),
+                None => Self::Client,
+            },
+            _ => Self::Client,
+        }
+    }
+
+    /// Puts the question into the header fields of the client's request.
+    fn put(&self, headers: &mut HeaderMap) {
+        match self {
+            Self::Client => {}
+            Self::Changed(stored) => drop(ask_whether_changed(headers, &stored.meta.headers)),
+            Self::Missing(stored, range) => {
+                headers.remove(IF_NONE_MATCH);
+                headers.remove(IF_MODIFIED_SINCE);
+                let value = HeaderValue::try_from(format!("bytes={}-{}", range.start(), range.end()));
+                if let (Ok(value), Some(tag)) = (value, &stored.meta.tag) {
+                    headers.insert(RANGE, value);
+                    headers.insert(IF_RANGE, tag.to_header());
+                }
+            }
+        }
+    }
+}
+
+/// The length that a response promises, if it does. An error: it contradicts itself.
+fn declared(headers: &HeaderMap, exact: Option<u64>) -> Result<Option<u64>, Contradiction> {
+    let mut lines = headers.get_all(CONTENT_LENGTH).iter();
+    let told = match (lines.next(), lines.next()) {
+        (None, _) => return Ok(exact),
+        (Some(line), None) => line.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())),
+        (Some(_), Some(_)) => None,
+    };
+    let told = told.and_then(|digits| digits.parse().ok()).ok_or(Contradiction)?;
+    if exact.is_some_and(|exact| exact != told) { Err(Contradiction) } else { Ok(Some(told)) }
+}
+
+#[derive(Clone, Copy)]
+struct Contradiction;

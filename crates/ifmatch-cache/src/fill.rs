@@ -1,0 +1,169 @@
+//! Moving a body from the origin to those who wait for it, and into the store once it is complete.
+
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use ifmatch_store::Clock;
+
+use crate::body::{BodyError, as_bytes};
+use crate::budget::Reserved;
+use crate::content::{Content, Part};
+use crate::flight::Pilot;
+use crate::flow::{Broken, Flow};
+use crate::key::Key;
+use crate::policy::content_range::ContentRange;
+use crate::shared::Shared;
+use crate::stored::{self, Meta, Stored};
+
+/// How long the origin may pause while nobody reads, before the rest is given up.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A response whose head has come.
+pub(crate) struct Fill<C> {
+    pub(crate) shared: Arc<Shared<C>>,
+    pub(crate) key: Key,
+    pub(crate) meta: Arc<Meta>,
+    pub(crate) flow: Arc<Flow>,
+    /// Which part the body is, if it is not the whole.
+    pub(crate) range: Option<ContentRange>,
+    pub(crate) pilot: Option<Pilot>,
+}
+
+impl<C: Clock> Fill<C> {
+    /// Reads the body to its end.
+    pub(crate) async fn run<T>(mut self, body: T)
+    where
+        T: Body<Error: Into<BodyError>>,
+    {
+        let mut body = pin!(body);
+        let (mut len, mut kept, mut stored) = (0_u64, true, false);
+        let mut trailers = None;
+        loop {
+            let frame = match self.frame(body.as_mut()).await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(why) => return self.flow.fail(why),
+            };
+            match frame.into_data() {
+                Ok(chunk) => {
+                    len += chunk.len() as u64;
+                    // The one who gets the last bytes may ask again at once, and then finds the response stored.
+                    stored = kept && body.is_end_stream() && self.is_sound(len) && self.store(Some(&chunk), len, None);
+                    kept &= self.deliver(chunk).await;
+                }
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+        }
+        if !self.is_sound(len) {
+            return self.flow.fail(broken("the body is not as long as was promised"));
+        }
+        if kept && !stored {
+            self.store(None, len, trailers.clone());
+        }
+        self.flow.complete(trailers);
+    }
+
+    /// The next frame.
+    async fn frame<T>(&self, mut body: Pin<&mut T>) -> Result<Option<Frame<Bytes>>, Broken>
+    where
+        T: Body<Error: Into<BodyError>>,
+    {
+        loop {
+            let next = poll_fn(|cx| body.as_mut().poll_frame(cx));
+            match self.shared.within(IDLE, next).await {
+                Some(frame) => return as_bytes(frame).transpose().map_err(Broken::from),
+                None if self.flow.has_readers() => {}
+                None => return Err(broken("nobody reads the body, and the origin pauses")),
+            }
+        }
+    }
+
+    /// Passes bytes on. False: they are too many to be kept; then they go at the pace of the readers.
+    async fn deliver(&mut self, chunk: Bytes) -> bool {
+        let kept = self.flow.push(chunk);
+        if !kept {
+            // Who comes now asks for itself.
+            self.pilot = None;
+            while self.shared.within(self.shared.config.patience, poll_fn(|cx| self.flow.poll_room(cx))).await.is_none()
+            {
+                self.flow.lose_slowest();
+            }
+        }
+        kept
+    }
+
+    /// Whether the body is as long as was promised.
+    fn is_sound(&self, len: u64) -> bool {
+        let promised = self.flow.declared.or(self.range.map(|range| range.bytes.len()));
+        promised.is_none_or(|promised| promised == len)
+    }
+
+    /// Stores the response.
+    fn store(&self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> bool {
+        let mut chunks = self.flow.chunks();
+        chunks.extend(last.cloned());
+        if len > self.shared.config.entry_limit {
+            return false;
+        }
+        let content = Content::compact(&chunks, trailers);
+        let body = match self.range {
+            None => stored::Body::Whole(Arc::new(content)),
+            Some(range) => part(Part::new(range, content)),
+        };
+        let new = Stored { meta: Arc::clone(&self.meta), body };
+        if self.shared.table.store(&self.key, new, merged) {
+            self.shared.counters.stored.add(1);
+        }
+        true
+    }
+}
+
+/// A new response together with the stored one in whose place it comes: parts of the same representation are joined
+/// (RFC 9111 §3.4).
+fn merged(old: &Stored, new: Stored) -> Stored {
+    let same = new.meta.strong_tag().is_some() && new.meta.tag == old.meta.tag;
+    let body = match (&old.body, &new.body) {
+        (stored::Body::Part(old), stored::Body::Part(new)) if same => old.join(new).map(part),
+        (stored::Body::Whole(whole), stored::Body::Part(new)) if same && whole.len == new.total => {
+            Some(old.body.clone())
+        }
+        _ => None,
+    };
+    Stored { body: body.unwrap_or(new.body), meta: new.meta }
+}
+
+fn part(part: Part) -> stored::Body {
+    part.whole().map_or_else(|| stored::Body::Part(Arc::new(part)), stored::Body::Whole)
+}
+
+/// Reads a body of a known length. None: it has another one, fails, or there is no memory for it.
+pub(crate) async fn collect<T>(body: T, mut reserved: Reserved, len: u64) -> Option<Content>
+where
+    T: Body<Error: Into<BodyError>>,
+{
+    let mut body = pin!(body);
+    let mut chunks = std::collections::VecDeque::new();
+    let mut read = 0;
+    while let Some(frame) = as_bytes(body.frame().await) {
+        if let Ok(chunk) = frame.ok()?.into_data() {
+            read += chunk.len() as u64;
+            if read > len || !reserved.grow(chunk.len() as u64) {
+                return None;
+            }
+            chunks.push_back(chunk);
+        }
+    }
+    (read == len).then(|| Content::compact(&chunks, None))
+}
+
+fn broken(why: &'static str) -> Broken {
+    let error: Box<dyn Error + Send + Sync> = why.into();
+    error.into()
+}

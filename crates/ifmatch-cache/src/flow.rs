@@ -1,0 +1,262 @@
+//! A body on its way from the origin to those who wait for it: one writes, many read, each at its own pace.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
+
+use crate::budget::Reserved;
+
+/// How many bytes a body that is not kept may be ahead of its slowest reader.
+const WINDOW: usize = 256 * 1024;
+
+/// The body. While it is kept, all of it stays for readers who come late; once it [grows](Flow::push) too long for that,
+/// chunks go as soon as all readers have them.
+pub(crate) struct Flow {
+    /// The length that the origin promised.
+    pub(crate) declared: Option<u64>,
+    state: Mutex<State>,
+}
+
+struct State {
+    chunks: VecDeque<Bytes>,
+    /// How many chunks were there before these.
+    gone: usize,
+    /// The bytes in `chunks`.
+    buffered: usize,
+    reserved: Reserved,
+    kept: bool,
+    end: Option<End>,
+    readers: Vec<Option<Place>>,
+    writer: Option<Waker>,
+}
+
+#[derive(Clone)]
+enum End {
+    Complete(Option<HeaderMap>),
+    Broken(Broken),
+}
+
+/// Where a reader is.
+struct Place {
+    next: usize,
+    waker: Option<Waker>,
+    lost: bool,
+}
+
+/// Why a body ended early.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken(Arc<dyn Error + Send + Sync>);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl Error for Broken {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+impl From<Box<dyn Error + Send + Sync>> for Broken {
+    fn from(error: Box<dyn Error + Send + Sync>) -> Self {
+        Self(error.into())
+    }
+}
+
+impl Flow {
+    pub(crate) fn new(declared: Option<u64>, reserved: Reserved) -> Self {
+        let state = State {
+            chunks: VecDeque::new(),
+            gone: 0,
+            buffered: 0,
+            reserved,
+            kept: true,
+            end: None,
+            readers: Vec::new(),
+            writer: None,
+        };
+        Self { declared, state: Mutex::new(state) }
+    }
+
+    /// A reader from the beginning. None: the beginning is gone.
+    pub(crate) fn join(self: &Arc<Self>) -> Option<Reader> {
+        let mut state = self.lock();
+        if state.gone > 0 || !state.kept && state.end.is_none() {
+            return None;
+        }
+        let place = Place { next: 0, waker: None, lost: false };
+        let free = state.readers.iter().position(Option::is_none);
+        let at = free.unwrap_or(state.readers.len());
+        match state.readers.get_mut(at) {
+            Some(slot) => *slot = Some(place),
+            None => state.readers.push(Some(place)),
+        }
+        Some(Reader { flow: Arc::clone(self), at, read: 0, done: false })
+    }
+
+    /// Adds bytes. False: they are more than may be kept, so that nothing is kept from now on.
+    pub(crate) fn push(&self, chunk: Bytes) -> bool {
+        let mut state = self.lock();
+        let fits = state.kept && state.reserved.grow(chunk.len() as u64);
+        state.kept &= fits;
+        state.buffered += chunk.len();
+        state.chunks.push_back(chunk);
+        state.trim();
+        state.wake_readers();
+        fits
+    }
+
+    /// What is there of the body.
+    pub(crate) fn chunks(&self) -> VecDeque<Bytes> {
+        self.lock().chunks.clone()
+    }
+
+    pub(crate) fn complete(&self, trailers: Option<HeaderMap>) {
+        self.finish(End::Complete(trailers));
+    }
+
+    pub(crate) fn fail(&self, why: Broken) {
+        self.finish(End::Broken(why));
+    }
+
+    pub(crate) fn has_readers(&self) -> bool {
+        self.lock().readers.iter().any(Option::is_some)
+    }
+
+    /// Ready once the slowest reader has caught up, or nobody reads.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.kept || state.buffered <= WINDOW {
+            return Poll::Ready(());
+        }
+        state.writer = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Gives up those readers who hold up the others.
+    pub(crate) fn lose_slowest(&self) {
+        let mut state = self.lock();
+        let slowest = state.slowest();
+        for place in state.readers.iter_mut().flatten().filter(|place| place.next == slowest) {
+            place.lost = true;
+            place.next = usize::MAX;
+        }
+        state.trim();
+        state.wake_readers();
+    }
+
+    fn finish(&self, end: End) {
+        let mut state = self.lock();
+        state.end = Some(end);
+        state.wake_readers();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow").field("declared", &self.declared).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn slowest(&self) -> usize {
+        let end = self.gone + self.chunks.len();
+        self.readers.iter().flatten().map(|place| place.next).min().unwrap_or(end).min(end)
+    }
+
+    /// Drops what nobody will read.
+    fn trim(&mut self) {
+        if self.kept {
+            return;
+        }
+        for chunk in self.chunks.drain(..self.slowest() - self.gone) {
+            self.gone += 1;
+            self.buffered -= chunk.len();
+        }
+        if self.buffered <= WINDOW
+            && let Some(writer) = self.writer.take()
+        {
+            writer.wake();
+        }
+    }
+
+    fn wake_readers(&mut self) {
+        self.readers.iter_mut().flatten().filter_map(|place| place.waker.take()).for_each(Waker::wake);
+    }
+
+    fn poll(&mut self, at: usize, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let Some(Some(place)) = self.readers.get_mut(at) else { return Poll::Ready(None) };
+        if place.lost {
+            let why: Box<dyn Error + Send + Sync> = "the reader was too slow".into();
+            return Poll::Ready(Some(Err(why.into())));
+        }
+        if let Some(chunk) = self.chunks.get(place.next - self.gone) {
+            let chunk = chunk.clone();
+            place.next += 1;
+            self.trim();
+            return Poll::Ready(Some(Ok(Frame::data(chunk))));
+        }
+        match &self.end {
+            None => {
+                place.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            Some(End::Broken(why)) => Poll::Ready(Some(Err(why.clone()))),
+            Some(End::Complete(trailers)) => Poll::Ready(trailers.clone().map(Frame::trailers).map(Ok)),
+        }
+    }
+}
+
+/// One who reads the body from its beginning.
+pub(crate) struct Reader {
+    flow: Arc<Flow>,
+    at: usize,
+    /// How many bytes were read.
+    read: u64,
+    done: bool,
+}
+
+impl Reader {
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        let polled = self.flow.lock().poll(self.at, cx);
+        self.done = match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.read += frame.data_ref().map_or(0, |data| data.len() as u64);
+                frame.is_trailers()
+            }
+            Poll::Ready(_) => true,
+            Poll::Pending => false,
+        };
+        polled
+    }
+
+    /// How many bytes are to come, if the origin has said so.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.flow.declared.map(|declared| declared.saturating_sub(self.read))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.flow.lock();
+        if let Some(slot) = state.readers.get_mut(self.at) {
+            *slot = None;
+        }
+        state.trim();
+    }
+}

@@ -1,0 +1,87 @@
+//! The operator's side of the cache: purging and counters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ifmatch_store::{Clock, SystemClock};
+
+use crate::key::Key;
+use crate::metrics::Metrics;
+use crate::shared::Shared;
+
+/// What to remove from the cache.
+///
+/// ```
+/// use ifmatch_cache::{CacheLayer, Purge};
+///
+/// let cache = CacheLayer::new().handle();
+/// assert_eq!(cache.purge(&Purge::Url("http://example.org/news".to_owned())), 0);
+/// cache.purge(&Purge::Group { origin: "http://example.org".to_owned(), name: "scripts".to_owned() });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purge {
+    /// All responses stored for a URL, whatever they vary by.
+    Url(String),
+    /// All responses stored for URLs that begin so: `http://example.org/docs/`. The host is in lower case, without the
+    /// scheme's default port. The empty prefix is everything.
+    Prefix(String),
+    /// All responses of an origin in a group (RFC 9875).
+    Group {
+        /// Scheme and host.
+        origin: String,
+        /// The group's name.
+        name: String,
+    },
+}
+
+/// Reads counters and purges what is stored. Cheap to clone; made by [`CacheLayer::handle`](crate::CacheLayer::handle).
+pub struct CacheHandle<C = SystemClock>(pub(crate) Arc<Shared<C>>);
+
+impl<C: Clock> CacheHandle<C> {
+    /// Removes stored responses. What is on its way from the origin is not stored either. Returns how many URLs had
+    /// responses stored; zero for a group, whose responses are found out one by one.
+    pub fn purge(&self, what: &Purge) -> usize {
+        let table = &self.0.table;
+        let purged = match what {
+            Purge::Url(url) => Key::parse(url).is_some_and(|key| table.invalidate(&key)).into(),
+            Purge::Prefix(prefix) => table.invalidate_prefix(prefix),
+            Purge::Group { origin, name } => {
+                let origin = Key::parse(origin).map_or_else(|| origin.clone(), |key| key.origin().to_owned());
+                table.invalidate_group(&origin, name);
+                0
+            }
+        };
+        self.0.counters.invalidated.add(purged as u64);
+        purged
+    }
+
+    /// The counters now.
+    pub fn metrics(&self) -> Metrics {
+        let counters = &self.0.counters;
+        Metrics {
+            hits: counters.hits.get(),
+            misses: counters.misses.get(),
+            stale: counters.stale.get(),
+            revalidated: counters.revalidated.get(),
+            coalesced: counters.coalesced.get(),
+            passed: counters.passed.get(),
+            stored: counters.stored.get(),
+            invalidated: counters.invalidated.get(),
+            bytes: counters.bytes.get(),
+            evictions: self.0.table.memory.evictions(),
+            stored_bytes: self.0.table.memory.weight(),
+        }
+    }
+}
+
+impl<C> Clone for CacheHandle<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C> fmt::Debug for CacheHandle<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheHandle").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}

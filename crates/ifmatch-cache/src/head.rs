@@ -1,0 +1,60 @@
+//! What a response to HEAD says about the stored response to GET (RFC 9111 §4.3.5).
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use ifmatch_core::date::Timestamp;
+use ifmatch_store::Clock;
+
+use crate::asked::Asked;
+use crate::policy::cdn_cache_control::Governing;
+use crate::policy::reuse::is_failure;
+use crate::policy::storable::Exchange;
+use crate::policy::update::head_agrees;
+use crate::shared::Shared;
+use crate::stored::{Body, Came, Stored};
+
+/// Updates the stored response if the two agree. If not, it is outdated: it stays for its validators only.
+pub(crate) fn learn<C: Clock, T>(
+    shared: &Shared<C>,
+    asked: &Asked,
+    stored: &Stored,
+    head: &Response<T>,
+    began: u64,
+    requested: Timestamp,
+) {
+    let status = head.status();
+    // 304 is about what the client has.
+    if is_failure(status) || status == StatusCode::NOT_MODIFIED {
+        return;
+    }
+    let len = match &stored.body {
+        Body::Whole(content) => content.len,
+        Body::Part(part) => part.total,
+        Body::Flow(_) => return,
+    };
+    let came = Came {
+        request: &asked.head.headers,
+        implicit: &asked.implicit,
+        began,
+        requested,
+        received: shared.now(),
+        heuristic: shared.config.heuristic,
+    };
+    let agrees = status == stored.meta.status && head_agrees(head.headers(), &stored.meta.headers, len);
+    let meta = if agrees { stored.meta.freshened(head.headers(), &came) } else { stored.meta.outdated() };
+    let updated = Stored { meta: Arc::new(meta), body: stored.body.clone() };
+    let governing = Governing::of(&updated.meta.headers);
+    let exchange = Exchange {
+        method: &http::Method::GET,
+        request: &asked.head.headers,
+        status,
+        response: &updated.meta.headers,
+        governing: &governing,
+    };
+    if agrees && exchange.refusal().is_some() {
+        shared.table.discard(&asked.key, stored);
+    } else {
+        shared.table.store(&asked.key, updated, |_, new| new);
+    }
+}

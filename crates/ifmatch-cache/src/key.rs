@@ -1,0 +1,141 @@
+//! Which stored responses a request is about: its URI, with the host it really goes to.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::HOST;
+use http::request::Parts;
+
+/// A URI: scheme, host in lower case without the default port, path, query.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key(Arc<str>);
+
+impl Key {
+    /// The URI of a request. None: it names no host, or two of them, and nobody can say which one the origin will take.
+    pub(crate) fn of(head: &Parts, fixed_scheme: Option<&str>) -> Option<Self> {
+        let scheme = fixed_scheme.or(head.uri.scheme_str()).unwrap_or("http");
+        let mut lines = head.headers.get_all(HOST).iter();
+        let host = match (lines.next(), lines.next()) {
+            (Some(line), None) => Some(line.to_str().ok()?),
+            (None, None) => None,
+            _ => return None,
+        };
+        let authority = head.uri.authority().map(http::uri::Authority::as_str);
+        let authority = match (authority, host) {
+            (Some(authority), Some(host)) if !same_host(authority, host, scheme) => return None,
+            (Some(authority), _) => authority,
+            (None, host) => host?,
+        };
+        let authority = portless(authority, scheme);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(&byte);
+        if authority.is_empty() || !authority.bytes().all(plain) {
+            return None;
+        }
+        let rest = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let mut text = String::with_capacity(scheme.len() + authority.len() + rest.len() + 4);
+        text.push_str(scheme);
+        text.push_str("://");
+        text.extend(authority.chars().map(|char| char.to_ascii_lowercase()));
+        if !rest.starts_with('/') {
+            text.push('/');
+        }
+        text.push_str(rest);
+        Some(Self(text.into()))
+    }
+
+    /// The same URI from a text, as `url` writes it.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut url = url::Url::parse(text).ok().filter(url::Url::has_host)?;
+        url.set_fragment(None);
+        Some(Self(url.as_str().into()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Scheme and host.
+    pub(crate) fn origin(&self) -> &str {
+        let start = self.0.find("://").map_or(0, |at| at + 3);
+        let end = self.0[start..].find('/').map_or(self.0.len(), |at| start + at);
+        &self.0[..end]
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn same_host(authority: &str, host: &str, scheme: &str) -> bool {
+    portless(authority, scheme).eq_ignore_ascii_case(portless(host, scheme))
+}
+
+fn portless<'a>(authority: &'a str, scheme: &str) -> &'a str {
+    let port = if scheme == "https" { ":443" } else { ":80" };
+    authority.strip_suffix(port).or(authority.strip_suffix(':')).unwrap_or(authority)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn key(uri: &str, hosts: &[&str]) -> Option<String> {
+        let mut request = Request::get(uri);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        let head = request.body(()).unwrap().into_parts().0;
+        Key::of(&head, None).map(|key| key.as_str().to_owned())
+    }
+
+    #[test]
+    fn one_resource_has_one_key() {
+        let expected = Some("http://a.example/x?y".to_owned());
+        for (uri, hosts) in [
+            ("/x?y", &["A.example:80"][..]),
+            ("http://a.EXAMPLE/x?y", &[]),
+            ("http://a.example:80/x?y", &["a.example"]),
+        ] {
+            assert_eq!(key(uri, hosts), expected, "{uri} {hosts:?}");
+        }
+        assert_eq!(key("http://a.example", &[]).as_deref(), Some("http://a.example/"));
+    }
+
+    #[test]
+    fn hosts_are_never_mixed_up() {
+        assert_ne!(key("/x", &["a.example"]), key("/x", &["b.example"]));
+        assert_ne!(key("/x", &["a.example"]), key("/x", &["a.example:8080"]));
+        for (uri, hosts) in [
+            ("/x", &[][..]),
+            ("/x", &["a.example", "b.example"]),
+            ("http://a.example/x", &["b.example"]),
+            ("/x", &["user@a.example"]),
+            ("/x", &["a.example/b"]),
+            ("/x", &[""]),
+        ] {
+            assert_eq!(key(uri, hosts), None, "{uri} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn the_origin_is_the_part_before_the_path() {
+        assert_eq!(Key::parse("HTTP://A.example:80/x/y#z").unwrap().origin(), "http://a.example");
+    }
+}

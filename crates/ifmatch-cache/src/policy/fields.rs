@@ -1,0 +1,89 @@
+//! Reading header fields that are lists, and numbers of seconds in them.
+
+use std::time::Duration;
+
+use http::HeaderValue;
+
+/// The largest number of seconds that is told apart from larger ones (RFC 9111 §1.2.2): 68 years.
+const MOST_SECONDS: u64 = 1 << 31;
+
+/// The members of the list that these lines are, without the white space around them. Empty members are left out.
+///
+/// A comma in quotes separates nothing. A line whose quotes are not closed is split at every comma: nobody can say what
+/// was meant, and a `no-store` in it must not be missed.
+pub(crate) fn members<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> impl Iterator<Item = &'a [u8]> {
+    lines.into_iter().flat_map(|line| split(line.as_bytes()))
+}
+
+/// The members of one line.
+pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let closed = !line.contains(&b'"') || quotes(line) == Quotes::Outside;
+    let mut quotes = Quotes::Outside;
+    let separates = move |byte: &u8| {
+        quotes = quotes.after(*byte);
+        *byte == b',' && (quotes == Quotes::Outside || !closed)
+    };
+    line.split(separates).map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+}
+
+/// Where a byte stands with regard to quoted strings (RFC 9110 §5.6.4).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    Outside,
+    Inside,
+    Escaped,
+}
+
+impl Quotes {
+    fn after(self, byte: u8) -> Self {
+        match (self, byte) {
+            (Self::Outside, b'"') | (Self::Escaped, _) => Self::Inside,
+            (Self::Inside, b'"') => Self::Outside,
+            (Self::Inside, b'\\') => Self::Escaped,
+            (same, _) => same,
+        }
+    }
+}
+
+fn quotes(line: &[u8]) -> Quotes {
+    line.iter().fold(Quotes::Outside, |quotes, byte| quotes.after(*byte))
+}
+
+/// The content of a quoted string, if it is one and has no escapes.
+pub(crate) fn unquote(value: &[u8]) -> Option<&[u8]> {
+    let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    (!inner.contains(&b'\\')).then_some(inner)
+}
+
+/// Reads `delta-seconds` (RFC 9111 §1.2.2): digits and nothing else.
+pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
+    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(*byte - b'0'));
+    let add = |sum: u64, digit: Option<u64>| Some((sum * 10 + digit?).min(MOST_SECONDS));
+    let sum = digits.iter().map(digit).try_fold(0, add)?;
+    (!digits.is_empty()).then_some(Duration::from_secs(sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(line: &str) -> Vec<&str> {
+        split(line.as_bytes()).map(|member| std::str::from_utf8(member).unwrap()).collect()
+    }
+
+    #[test]
+    fn commas_in_quotes_separate_nothing() {
+        assert_eq!(texts(r#"a, b="c,d" ,, e"#), ["a", r#"b="c,d""#, "e"]);
+        assert_eq!(texts(r#"a="\",", b"#), [r#"a="\",""#, "b"]);
+        assert_eq!(texts(r#"a="b, no-store"#), [r#"a="b"#, "no-store"]);
+    }
+
+    #[test]
+    fn seconds_are_digits() {
+        assert_eq!(seconds(b"0061"), Some(Duration::from_secs(61)));
+        assert_eq!(seconds(b"99999999999999999999999999"), Some(Duration::from_secs(MOST_SECONDS)));
+        for wrong in ["", "-1", "1.0", "1s", " 1", "+1"] {
+            assert_eq!(seconds(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}

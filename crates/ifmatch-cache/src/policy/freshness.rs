@@ -1,0 +1,104 @@
+//! How long a response may be used without asking the origin (RFC 9111 §4.2.1, §4.2.2).
+
+use std::time::Duration;
+
+use http::header::{COOKIE, DATE, EXPIRES, LAST_MODIFIED, SET_COOKIE};
+use http::{HeaderMap, StatusCode};
+use ifmatch_core::date::{HttpDate, Timestamp};
+
+use super::age::unix;
+use super::cache_control::Flag;
+use super::cdn_cache_control::Governing;
+use super::storable::is_heuristic_status;
+
+/// How to guess a lifetime where the origin says none: a share of the time since the last modification.
+///
+/// ```
+/// use ifmatch_cache::policy::freshness::Heuristic;
+/// assert_eq!(Heuristic::default().percent, 10);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heuristic {
+    /// The share, in percent.
+    pub percent: u32,
+    /// The longest lifetime guessed.
+    pub cap: Duration,
+}
+
+/// 10 %, as RFC 9111 §4.2.2 suggests, and at most a day.
+impl Default for Heuristic {
+    fn default() -> Self {
+        Self { percent: 10, cap: Duration::from_hours(24) }
+    }
+}
+
+/// The lifetime of a response that came at `received`, as an answer to a request with these header fields.
+///
+/// In this order: `s-maxage`, `max-age`, `Expires` minus `Date`, a guess. An `Expires` that is no date, or repeated, means
+/// that the response is stale. Nothing is guessed for a status that the RFCs do not allow it for unless the response is
+/// `public`, nor where cookies are involved: nobody has said that such a response is for all.
+///
+/// ```
+/// use std::time::Duration;
+/// use http::{header, HeaderMap, HeaderValue, StatusCode};
+/// use ifmatch_cache::policy::{cdn_cache_control::Governing, freshness::lifetime};
+/// use ifmatch_core::date::Timestamp;
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60, s-maxage=5"));
+/// let governing = Governing::of(&headers);
+/// let now = Timestamp::from_micros(0);
+/// let lifetime = lifetime(&HeaderMap::new(), StatusCode::OK, &headers, &governing, now, None);
+/// assert_eq!(lifetime, Duration::from_secs(5));
+/// ```
+pub fn lifetime(
+    request: &HeaderMap,
+    status: StatusCode,
+    response: &HeaderMap,
+    governing: &Governing,
+    received: Timestamp,
+    heuristic: Option<Heuristic>,
+) -> Duration {
+    let told = explicit(response, governing, received);
+    let shared = !request.contains_key(COOKIE) && !response.contains_key(SET_COOKIE);
+    let guessed = |heuristic| guess(response, received, heuristic);
+    let allowed = || shared && (is_heuristic_status(status) || governing.directives.has(Flag::Public));
+    told.or_else(|| heuristic.filter(|_| allowed()).map(guessed)).unwrap_or_default()
+}
+
+/// The lifetime that the origin states, if it states one.
+///
+/// ```
+/// use http::HeaderMap;
+/// use ifmatch_cache::policy::{cdn_cache_control::Governing, freshness::explicit};
+/// use ifmatch_core::date::Timestamp;
+///
+/// assert_eq!(explicit(&HeaderMap::new(), &Governing::default(), Timestamp::from_micros(0)), None);
+/// ```
+pub fn explicit(response: &HeaderMap, governing: &Governing, received: Timestamp) -> Option<Duration> {
+    let directives = &governing.directives;
+    directives.s_maxage.or(directives.max_age).or_else(|| {
+        let counts = !governing.targeted && response.contains_key(EXPIRES);
+        counts.then(|| expires(response, received))
+    })
+}
+
+fn expires(response: &HeaderMap, received: Timestamp) -> Duration {
+    let end = HttpDate::from_headers(response, EXPIRES).map(HttpDate::unix);
+    since(end.unwrap_or(i64::MIN), date(response, received))
+}
+
+fn guess(response: &HeaderMap, received: Timestamp, heuristic: Heuristic) -> Duration {
+    let Some(modified) = HttpDate::from_headers(response, LAST_MODIFIED) else { return Duration::ZERO };
+    let unchanged = since(date(response, received), modified.unix());
+    (unchanged.saturating_mul(heuristic.percent) / 100).min(heuristic.cap)
+}
+
+/// `Date`, or else when the response came.
+fn date(response: &HeaderMap, received: Timestamp) -> i64 {
+    HttpDate::from_headers(response, DATE).map_or_else(|| unix(received), HttpDate::unix)
+}
+
+fn since(end: i64, start: i64) -> Duration {
+    Duration::from_secs(u64::try_from(end.saturating_sub(start)).unwrap_or_default())
+}

@@ -1,0 +1,17 @@
+//! What a shared cache may do: every decision as a function of header fields and times, without I/O and without a clock.
+
+pub mod age;
+pub mod cache_control;
+pub mod cache_status;
+pub mod cdn_cache_control;
+pub mod content_range;
+pub mod freshness;
+pub mod groups;
+pub mod hop_by_hop;
+pub mod invalidate;
+pub mod reuse;
+pub mod storable;
+pub mod update;
+pub mod vary;
+
+mod fields;

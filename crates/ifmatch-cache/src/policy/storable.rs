@@ -1,0 +1,128 @@
+//! Whether a response may be stored (RFC 9111 §3).
+
+use http::header::{AUTHORIZATION, EXPIRES, SET_COOKIE};
+use http::{HeaderMap, Method, StatusCode};
+
+use super::cache_control::{Flag, RequestDirectives};
+use super::cdn_cache_control::Governing;
+
+/// A request and the head of its response.
+///
+/// ```
+/// use http::{HeaderMap, Method, StatusCode};
+/// use ifmatch_cache::policy::cdn_cache_control::Governing;
+/// use ifmatch_cache::policy::storable::{Exchange, Refusal};
+///
+/// let headers = HeaderMap::new();
+/// let exchange = Exchange {
+///     method: &Method::GET,
+///     request: &headers,
+///     status: StatusCode::CREATED,
+///     response: &headers,
+///     governing: &Governing::default(),
+/// };
+/// assert_eq!(exchange.refusal(), Some(Refusal::NotAllowed));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange<'a> {
+    /// The request's method.
+    pub method: &'a Method,
+    /// The request's header fields.
+    pub request: &'a HeaderMap,
+    /// The response's status.
+    pub status: StatusCode,
+    /// The response's header fields.
+    pub response: &'a HeaderMap,
+    /// What the response says about caching.
+    pub governing: &'a Governing,
+}
+
+/// Why a response must not be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The method is not GET.
+    Method,
+    /// The status is not final, is 304, or must be understood and is not.
+    Status,
+    /// `no-store` in the request or the response.
+    NoStore,
+    /// `private`.
+    Private,
+    /// The request has `Authorization`, and the response does not say that it may be shared (§3.5).
+    Authorization,
+    /// It sets a cookie, and nothing says how long it may be used.
+    Cookie,
+    /// `Vary` has `*`, or is malformed: no request could ever match.
+    Vary,
+    /// Nothing allows it: neither the status nor a directive nor `Expires`.
+    NotAllowed,
+}
+
+impl Exchange<'_> {
+    /// Why the response must not be stored. None: it may be.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let told = &self.governing.directives;
+        let understood = is_understood(self.status);
+        if *self.method != Method::GET {
+            return Some(Refusal::Method);
+        }
+        if self.status.is_informational() || self.status == StatusCode::NOT_MODIFIED {
+            return Some(Refusal::Status);
+        }
+        // §5.2.2.3: who understands the status ignores the no-store beside must-understand.
+        let must_understand = told.has(Flag::MustUnderstand);
+        if must_understand && !understood {
+            return Some(Refusal::Status);
+        }
+        let forbidden = told.has(Flag::NoStore) && !must_understand;
+        if forbidden || RequestDirectives::from_headers(self.request).no_store {
+            return Some(Refusal::NoStore);
+        }
+        if told.private.is_response() {
+            return Some(Refusal::Private);
+        }
+        let shared = told.has(Flag::Public) || told.has(Flag::MustRevalidate) || told.s_maxage.is_some();
+        if self.request.contains_key(AUTHORIZATION) && !shared {
+            return Some(Refusal::Authorization);
+        }
+        if super::vary::Vary::of(self.response).is_none() {
+            return Some(Refusal::Vary);
+        }
+        let explicit = self.is_explicit();
+        if self.response.contains_key(SET_COOKIE) && !explicit {
+            return Some(Refusal::Cookie);
+        }
+        let allowed = explicit || told.has(Flag::Public) || is_heuristic_status(self.status);
+        (!allowed).then_some(Refusal::NotAllowed)
+    }
+
+    /// Whether the origin states a lifetime.
+    fn is_explicit(&self) -> bool {
+        let told = &self.governing.directives;
+        let expires = !self.governing.targeted && self.response.contains_key(EXPIRES);
+        told.max_age.is_some() || told.s_maxage.is_some() || expires
+    }
+}
+
+/// Whether the lifetime of a response with this status may be guessed (RFC 9110 §15.1).
+///
+/// ```
+/// use http::StatusCode;
+/// use ifmatch_cache::policy::storable::is_heuristic_status;
+/// assert!(is_heuristic_status(StatusCode::NOT_FOUND));
+/// assert!(!is_heuristic_status(StatusCode::FOUND));
+/// ```
+pub fn is_heuristic_status(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+}
+
+/// Whether this cache knows what the status means for caching: those of RFC 9110 §15, and 428, 429, 431, 451, 511.
+///
+/// ```
+/// use http::StatusCode;
+/// use ifmatch_cache::policy::storable::is_understood;
+/// assert!(!is_understood(StatusCode::from_u16(599).unwrap()));
+/// ```
+pub fn is_understood(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200..=206 | 300..=305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 451 | 500..=505 | 511)
+}

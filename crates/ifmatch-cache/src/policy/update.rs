@@ -1,0 +1,121 @@
+//! What a 304 or a response to HEAD changes of a stored response (RFC 9111 §3.2, §4.3.4, §4.3.5).
+
+use http::header::{
+    AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, Entry, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+};
+use http::{HeaderMap, HeaderName};
+use ifmatch_core::EntityTag;
+
+use super::hop_by_hop;
+
+/// Adds the condition that validates a stored response to the header fields of a request, in the place of the client's
+/// own. False: the stored response has no validator.
+///
+/// The tag is sent as it came, whatever its form.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_cache::policy::update::ask_whether_changed;
+///
+/// let mut stored = HeaderMap::new();
+/// assert!(!ask_whether_changed(&mut HeaderMap::new(), &stored));
+/// stored.insert(header::ETAG, HeaderValue::from_static("W/\"1\""));
+/// let mut request = HeaderMap::new();
+/// assert!(ask_whether_changed(&mut request, &stored));
+/// assert_eq!(request[header::IF_NONE_MATCH], "W/\"1\"");
+/// ```
+pub fn ask_whether_changed(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
+    let (tag, date) = (stored.get(ETAG), stored.get(LAST_MODIFIED));
+    if tag.is_none() && date.is_none() {
+        return false;
+    }
+    request.remove(IF_NONE_MATCH);
+    request.remove(IF_MODIFIED_SINCE);
+    if let Some(tag) = tag {
+        request.insert(IF_NONE_MATCH, tag.clone());
+    }
+    if let Some(date) = date {
+        request.insert(IF_MODIFIED_SINCE, date.clone());
+    }
+    true
+}
+
+/// Whether a 304 is about this stored response, the only one that was asked about (§4.3.4).
+///
+/// A strong tag in the 304 must be that of the stored response, a weak one match it weakly. Without a tag the dates must
+/// agree. A 304 without validators is about what was asked.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_cache::policy::update::is_about;
+///
+/// let tagged = |tag| HeaderMap::from_iter([(header::ETAG, HeaderValue::from_static(tag))]);
+/// assert!(is_about(&tagged("\"1\""), &tagged("\"1\"")));
+/// assert!(!is_about(&tagged("\"2\""), &tagged("\"1\"")));
+/// assert!(is_about(&HeaderMap::new(), &tagged("\"1\"")));
+/// ```
+pub fn is_about(not_modified: &HeaderMap, stored: &HeaderMap) -> bool {
+    match (not_modified.get(ETAG), stored.get(ETAG)) {
+        (Some(new), Some(old)) => {
+            let tags = (EntityTag::from_header(new), EntityTag::from_header(old));
+            new == old || matches!(tags, (Ok(new), Ok(old)) if new.weak_eq(&old) && new.is_weak())
+        }
+        (Some(_), None) => false,
+        (None, _) => match (not_modified.get(LAST_MODIFIED), stored.get(LAST_MODIFIED)) {
+            (Some(new), Some(old)) => new == old,
+            (Some(_), None) | (None, _) => true,
+        },
+    }
+}
+
+/// Whether a response to HEAD describes the stored response (§4.3.5): what it says of tag, date and length agrees.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_cache::policy::update::head_agrees;
+///
+/// let length = |length| HeaderMap::from_iter([(header::CONTENT_LENGTH, HeaderValue::from_static(length))]);
+/// assert!(head_agrees(&length("5"), &HeaderMap::new(), 5));
+/// assert!(!head_agrees(&length("6"), &HeaderMap::new(), 5));
+/// ```
+pub fn head_agrees(head: &HeaderMap, stored: &HeaderMap, len: u64) -> bool {
+    let same = |name: HeaderName| head.get(&name).is_none_or(|value| stored.get(&name) == Some(value));
+    let length = head.get(CONTENT_LENGTH).is_none_or(|value| value.as_bytes() == len.to_string().as_bytes());
+    same(ETAG) && same(LAST_MODIFIED) && length
+}
+
+/// Updates stored header fields by those of a newer response (§3.2).
+///
+/// Each field of the newer response takes the place of the stored one. Left as they are: what describes how the stored
+/// bytes are framed, cut and coded, since these bytes stay; and what is never stored.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_cache::policy::update::freshen;
+///
+/// let mut stored = HeaderMap::from_iter([(header::CONTENT_LENGTH, HeaderValue::from_static("5"))]);
+/// let mut newer = HeaderMap::from_iter([(header::CONTENT_LENGTH, HeaderValue::from_static("0"))]);
+/// newer.insert("x-a", HeaderValue::from_static("b"));
+/// freshen(&mut stored, &newer);
+/// assert_eq!(stored[header::CONTENT_LENGTH], "5");
+/// assert_eq!(stored["x-a"], "b");
+/// ```
+pub fn freshen(stored: &mut HeaderMap, newer: &HeaderMap) {
+    let mut newer = newer.clone();
+    hop_by_hop::remove(&mut newer);
+    for name in [AGE, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, HeaderName::from_static("content-digest")] {
+        newer.remove(name);
+    }
+    for name in newer.keys() {
+        let mut lines = newer.get_all(name).iter();
+        if let (Some(first), entry) = (lines.next(), stored.entry(name)) {
+            match entry {
+                Entry::Occupied(mut entry) => drop(entry.insert(first.clone())),
+                Entry::Vacant(entry) => drop(entry.insert(first.clone())),
+            }
+        }
+        for line in lines {
+            stored.append(name, line.clone());
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `Vary` (RFC 9111 §4.1): which of the stored responses for a URI a request selects.
+
+use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_LANGUAGE, VARY};
+use http::{HeaderMap, HeaderName};
+
+use super::fields::members;
+
+mod preference;
+
+/// The most header fields in a `Vary` that is followed. A response with more is not stored.
+const MAX_FIELDS: usize = 16;
+
+/// The header fields of the request that select the response, in alphabetical order.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_cache::policy::vary::Vary;
+///
+/// let mut headers = HeaderMap::new();
+/// headers.append(header::VARY, HeaderValue::from_static("Accept-Language , Accept-Encoding"));
+/// assert_eq!(Vary::of(&headers).unwrap().names().len(), 2);
+/// headers.append(header::VARY, HeaderValue::from_static("*"));
+/// assert_eq!(Vary::of(&headers), None);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vary(Box<[HeaderName]>);
+
+impl Vary {
+    /// Reads all lines of the field. None: one member is `*`, is no name, or there are too many: no request matches.
+    pub fn of(response: &HeaderMap) -> Option<Self> {
+        if !response.contains_key(VARY) {
+            return Some(Self::default());
+        }
+        let name = |member: &[u8]| HeaderName::from_bytes(member).ok().filter(|name| name.as_str() != "*");
+        let mut names = members(response.get_all(VARY)).map(name).collect::<Option<Vec<_>>>()?;
+        names.sort_unstable_by(|left, right| left.as_str().cmp(right.as_str()));
+        names.dedup();
+        (names.len() <= MAX_FIELDS).then(|| Self(names.into()))
+    }
+
+    /// The names.
+    pub fn names(&self) -> &[HeaderName] {
+        &self.0
+    }
+
+    /// What these fields of a request say, in a form that is the same for requests that mean the same.
+    ///
+    /// Several lines are one list; white space around commas does not count. Of `Accept`, `Accept-Encoding`,
+    /// `Accept-Language` and `Accept-Charset` neither do the order, the case and the spelling of weights.
+    ///
+    /// ```
+    /// use http::{header, HeaderMap, HeaderValue};
+    /// use ifmatch_cache::policy::vary::Vary;
+    ///
+    /// let vary = |line| HeaderMap::from_iter([(header::VARY, HeaderValue::from_static(line))]);
+    /// let accept = |line| HeaderMap::from_iter([(header::ACCEPT_ENCODING, HeaderValue::from_static(line))]);
+    /// let vary = Vary::of(&vary("accept-encoding")).unwrap();
+    /// assert_eq!(vary.select(&accept("gzip, br")), vary.select(&accept("BR,gzip;q=1.0")));
+    /// assert_ne!(vary.select(&accept("gzip, br")), vary.select(&accept("gzip;q=0, br")));
+    /// ```
+    pub fn select(&self, request: &HeaderMap) -> Selection {
+        Selection(self.0.iter().map(|name| normal(name, request)).collect())
+    }
+
+    /// Whether a request selects a response with these header fields: what it says is what the response's own request
+    /// said; or the response is in the one language, or coding, that the request likes best.
+    ///
+    /// ```
+    /// use http::{HeaderMap, HeaderValue};
+    /// use ifmatch_cache::policy::vary::Vary;
+    ///
+    /// let headers = |name, value| HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+    /// let vary = Vary::of(&headers(http::header::VARY, "accept-language")).unwrap();
+    /// let german = headers(http::header::CONTENT_LANGUAGE, "de");
+    /// let first = vary.select(&headers(http::header::ACCEPT_LANGUAGE, "de"));
+    /// let second = headers(http::header::ACCEPT_LANGUAGE, "fr;q=0.5, de");
+    /// assert!(vary.matches(&first, &german, &second));
+    /// ```
+    pub fn matches(&self, selection: &Selection, response: &HeaderMap, request: &HeaderMap) -> bool {
+        let stored = self.0.iter().zip(&selection.0);
+        stored.into_iter().all(|(name, said)| normal(name, request) == *said || is_liked_best(name, response, request))
+    }
+}
+
+/// What a request says in the fields that [`Vary`] names.
+///
+/// ```
+/// use http::HeaderMap;
+/// use ifmatch_cache::policy::vary::Vary;
+/// let vary = Vary::default();
+/// assert_eq!(vary.select(&HeaderMap::new()).size(), 0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Selection(Box<[Option<Box<[u8]>>]>);
+
+impl Selection {
+    /// The bytes of memory that its values take.
+    pub fn size(&self) -> usize {
+        self.0.iter().flatten().map(|value| value.len() + size_of::<Option<Box<[u8]>>>()).sum()
+    }
+}
+
+fn normal(name: &HeaderName, request: &HeaderMap) -> Option<Box<[u8]>> {
+    if !request.contains_key(name) {
+        return None;
+    }
+    let lines = request.get_all(name);
+    if preference::is_list(name) {
+        return Some(preference::normal(lines));
+    }
+    Some(members(lines).collect::<Vec<_>>().join(&b","[..]).into())
+}
+
+/// Whether the response is in the single language or coding that has the largest weight in the request.
+fn is_liked_best(name: &HeaderName, response: &HeaderMap, request: &HeaderMap) -> bool {
+    let property = match *name {
+        ACCEPT_LANGUAGE => CONTENT_LANGUAGE,
+        ACCEPT_ENCODING => CONTENT_ENCODING,
+        _ => return false,
+    };
+    let best = preference::best(request.get_all(name));
+    let mut own = members(response.get_all(property));
+    let (own, more) = (own.next(), own.next());
+    more.is_none() && best.is_some_and(|best| own.is_some_and(|own| own.eq_ignore_ascii_case(&best)))
+}

@@ -1,0 +1,67 @@
+//! Lists of what a client accepts, with weights (RFC 9110 §12.4.2).
+
+use std::cmp::Reverse;
+
+use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE};
+use http::{HeaderName, HeaderValue};
+
+use crate::policy::fields::members;
+
+/// Whether the field is such a list.
+pub(super) fn is_list(name: &HeaderName) -> bool {
+    [ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE].contains(name)
+}
+
+/// The list with the largest weight first, then in alphabetical order; weights in one spelling.
+pub(super) fn normal<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Box<[u8]> {
+    let mut list: Vec<Preference> = members(lines).map(Preference::parse).collect();
+    list.sort_unstable_by(|left, right| (Reverse(left.weight), &left.what).cmp(&(Reverse(right.weight), &right.what)));
+    list.dedup();
+    let spelled = |item: Preference| match item.weight {
+        1_000 => item.what,
+        weight => [&item.what[..], format!(";q={weight}").as_bytes()].concat(),
+    };
+    list.into_iter().map(spelled).collect::<Vec<_>>().join(&b","[..]).into()
+}
+
+/// What has the largest weight, if it is one thing, named outright.
+pub(super) fn best<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Option<Vec<u8>> {
+    let mut list: Vec<Preference> = members(lines).map(Preference::parse).collect();
+    list.sort_by_key(|item| Reverse(item.weight));
+    let alone = list.get(1).is_none_or(|second| list.first().is_some_and(|first| second.weight < first.weight));
+    let first = list.into_iter().next().filter(|first| alone && first.weight > 0)?;
+    (!first.what.contains(&b'*')).then_some(first.what)
+}
+
+#[derive(PartialEq, Eq)]
+struct Preference {
+    what: Vec<u8>,
+    /// In thousandths.
+    weight: u16,
+}
+
+impl Preference {
+    /// A member whose weight cannot be read is taken as it is.
+    fn parse(member: &[u8]) -> Self {
+        let parameter = member.iter().rposition(|byte| *byte == b';');
+        let weighed = parameter.and_then(|at| Some((&member[..at], weight(member[at + 1..].trim_ascii())?)));
+        let (what, weight) = weighed.unwrap_or((member, 1_000));
+        let spaceless = what.iter().filter(|byte| !byte.is_ascii_whitespace());
+        Self { what: spaceless.map(u8::to_ascii_lowercase).collect(), weight }
+    }
+}
+
+/// `q=0.5`, in thousandths.
+fn weight(parameter: &[u8]) -> Option<u16> {
+    let digits = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
+    let (whole, decimals) = match digits {
+        [whole @ (b'0' | b'1')] => (*whole, &[][..]),
+        [whole @ (b'0' | b'1'), b'.', decimals @ ..] if decimals.len() <= 3 => (*whole, decimals),
+        _ => return None,
+    };
+    let scale = [100, 10, 1];
+    let digit = |(byte, scale): (&u8, u16)| byte.is_ascii_digit().then(|| u16::from(*byte - b'0') * scale);
+    let thousandths = decimals.iter().zip(scale).map(digit).sum::<Option<u16>>()?;
+    let weight = u16::from(whole - b'0') * 1_000 + thousandths;
+    (weight <= 1_000).then_some(weight)
+}

@@ -1,0 +1,190 @@
+//! All that is stored or on its way, and the order of things: nothing that was asked for before an invalidation is
+//! found after it.
+//!
+//! Requests to the origin and invalidations draw ordinals from one counter. A URI's shard remembers the ordinal of the last
+//! invalidation of any of its URIs; a response to an earlier request is not stored any more. Comparing and storing are one
+//! step under the shard's lock, and so are remembering and removing.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::HeaderMap;
+use ifmatch_core::date::Timestamp;
+
+use crate::flight::{Flight, Pilot};
+use crate::group_stamps::GroupStamps;
+use crate::key::Key;
+use crate::memory::{Entry, Memory};
+use crate::policy::vary::{Selection, Vary};
+use crate::stored::Stored;
+
+const SHARDS: usize = 1 << 10;
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) memory: Memory,
+    groups: GroupStamps,
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+    ordinals: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    invalidated: u64,
+    flights: Vec<(Key, Course, Arc<Flight>)>,
+}
+
+/// What tells the requests for one URI apart, as far as that is known before the response has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Course {
+    vary: Vary,
+    by: Selection,
+    implicit: Box<str>,
+}
+
+impl Course {
+    pub(crate) fn new(vary: Vary, request: &HeaderMap, implicit: &str) -> Self {
+        Self { by: vary.select(request), vary, implicit: implicit.into() }
+    }
+}
+
+/// What is known of what a request asks for.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The stored response that it selects.
+    pub(crate) stored: Option<Stored>,
+    /// Whether there are others for the same URI.
+    pub(crate) others: bool,
+    /// Whether responses are expected not to be storable.
+    pub(crate) unshared: bool,
+    pub(crate) course: Course,
+}
+
+/// The part that a request plays.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// It asks the origin.
+    Pilot(Pilot),
+    /// It waits for another one.
+    Passenger(Arc<Flight>),
+}
+
+impl Table {
+    pub(crate) fn with_capacity(bytes: u64) -> Self {
+        Self {
+            memory: Memory::with_capacity(bytes),
+            groups: GroupStamps::default(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            ordinals: AtomicU64::new(1),
+        }
+    }
+
+    /// The ordinal of a request to the origin that begins now.
+    pub(crate) fn begin(&self) -> u64 {
+        self.ordinals.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Looks up what a request selects.
+    pub(crate) fn find(&self, key: &Key, request: &HeaderMap, implicit: &str, now: Timestamp) -> Found {
+        let entry = self.memory.get(key).unwrap_or_default();
+        let selected = |stored: &&Stored| stored.is_selected(request, implicit) && self.is_valid(key, stored);
+        let stored = entry.variants.iter().find(selected).cloned();
+        let vary = entry.variants.first().map(|stored| stored.meta.selected.vary.clone()).unwrap_or_default();
+        let course = Course::new(vary, request, implicit);
+        Found { others: !entry.variants.is_empty(), unshared: now < entry.unshared_until, stored, course }
+    }
+
+    /// Whether no group of the response was invalidated since it was asked for.
+    pub(crate) fn is_valid(&self, key: &Key, stored: &Stored) -> bool {
+        let meta = &stored.meta;
+        meta.groups.is_empty() || self.groups.last(key.origin(), &meta.groups) < meta.began
+    }
+
+    /// Joins those who want the same, or becomes the first of them.
+    pub(crate) fn board(self: &Arc<Self>, key: &Key, course: &Course) -> Role {
+        let mut shard = self.shard(key);
+        let same = |flight: &&(Key, Course, Arc<Flight>)| flight.0 == *key && flight.1 == *course;
+        if let Some((.., flight)) = shard.flights.iter().find(same) {
+            return Role::Passenger(Arc::clone(flight));
+        }
+        let flight = Flight::new();
+        shard.flights.push((key.clone(), course.clone(), Arc::clone(&flight)));
+        Role::Pilot(Pilot::new(self, key.clone(), flight))
+    }
+
+    /// The flight is over: who comes now does not join it.
+    pub(crate) fn land(&self, key: &Key, flight: &Arc<Flight>) {
+        self.shard(key).flights.retain(|(.., known)| !Arc::ptr_eq(known, flight));
+    }
+
+    /// Stores a response, unless the URI was invalidated since it was asked for. `merge` sees what is stored for the
+    /// same requests, and makes the response to store of it.
+    pub(crate) fn store(&self, key: &Key, new: Stored, merge: impl FnOnce(&Stored, Stored) -> Stored) -> bool {
+        let shard = self.shard(key);
+        if new.meta.began < shard.invalidated {
+            return false;
+        }
+        let entry = self.memory.get(key).unwrap_or_default();
+        let new = match entry.variants.iter().find(|old| old.is_for_the_same(&new)) {
+            Some(old) => merge(old, new),
+            None => new,
+        };
+        let next = entry.with(new);
+        if let Some(next) = &next {
+            self.memory.insert(key, Arc::clone(next));
+        }
+        drop(shard);
+        next.is_some()
+    }
+
+    /// Removes one stored response.
+    pub(crate) fn discard(&self, key: &Key, old: &Stored) {
+        let _shard = self.shard(key);
+        if let Some(next) = self.memory.get(key).and_then(|entry| entry.without(old)) {
+            self.memory.insert(key, next);
+        }
+    }
+
+    /// Notes that responses for the URI are expected not to be storable.
+    pub(crate) fn expect_unshared(&self, key: &Key, until: Timestamp) {
+        let _shard = self.shard(key);
+        let entry = self.memory.get(key).unwrap_or_default();
+        self.memory.insert(key, Arc::new(Entry { unshared_until: until, ..Entry::clone(&entry) }));
+    }
+
+    /// Removes all that is stored for a URI, and keeps what is on its way from being stored. Tells whether something was.
+    pub(crate) fn invalidate(&self, key: &Key) -> bool {
+        let mut shard = self.shard(key);
+        shard.invalidated = self.begin();
+        shard.flights.retain(|(known, ..)| known != key);
+        self.memory.remove(key)
+    }
+
+    /// The same for all URIs that begin so. Tells how many were stored.
+    pub(crate) fn invalidate_prefix(&self, prefix: &str) -> usize {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            shard.invalidated = self.begin();
+            shard.flights.retain(|(key, ..)| !key.as_str().starts_with(prefix));
+        }
+        self.memory.keys(prefix).iter().filter(|key| self.memory.remove(key)).count()
+    }
+
+    /// The same for all responses of an origin that are in a group.
+    pub(crate) fn invalidate_group(&self, origin: &str, name: &str) {
+        self.groups.invalidate(origin, name, || self.begin());
+    }
+
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        let hash = self.hasher.hash_one(key);
+        let at = usize::try_from(hash % SHARDS as u64).unwrap_or_default();
+        lock(&self.shards[at])
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

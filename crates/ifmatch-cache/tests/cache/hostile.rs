@@ -1,0 +1,196 @@
+//! Origins that lie and clients that attack: the answer is right or an error, and nothing false is ever stored.
+
+use http::{HeaderMap, HeaderValue};
+
+use crate::support::{Answer, TestBody, World, get, response};
+
+const FRESH: (&str, &str) = ("cache-control", "max-age=60");
+
+/// Asks twice; the first response must not have been stored.
+async fn not_stored(world: &World, path: &str) {
+    world.origin.will(200, &[], "asked again");
+    assert_eq!(world.get(path).await.text(), "asked again");
+}
+
+#[tokio::test]
+async fn a_body_shorter_or_longer_than_promised_is_not_stored() {
+    for (length, body) in [("6", "hello"), ("4", "hello"), ("1", ""), ("0", "hello")] {
+        let world = World::default();
+        world.origin.will(200, &[FRESH, ("content-length", length)], body);
+        let answer = world.get("/").await;
+        assert!(answer.body.is_err(), "{length}: the client learns of it");
+        not_stored(&world, "/").await;
+    }
+}
+
+#[tokio::test]
+async fn a_length_that_contradicts_itself_is_not_stored() {
+    let bad: [&[(&str, &str)]; 4] = [
+        &[FRESH, ("content-length", "5"), ("content-length", "6")],
+        &[FRESH, ("content-length", "5, 5")],
+        &[FRESH, ("content-length", "-5")],
+        &[FRESH, ("content-length", "99999999999999999999999")],
+    ];
+    for fields in bad {
+        let world = World::default();
+        world.origin.will(200, fields, "hello");
+        assert_eq!(world.get("/").await.text(), "hello");
+        not_stored(&world, "/").await;
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_never_served_as_complete() {
+    let world = World::default();
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &[FRESH], "").map(|_| body));
+    let first = world.try_send(get("/", &[])).await.unwrap();
+    let waiter = world.try_send(get("/", &[])).await.unwrap();
+    feed.send("hel");
+    feed.fail();
+    assert!(Answer::read(first).await.body.is_err());
+    assert!(Answer::read(waiter).await.body.is_err());
+    not_stored(&world, "/").await;
+    world.origin.will_answer(response(200, &[FRESH], "hel").map(TestBody::and_break));
+    assert!(world.get("/at-once").await.body.is_err());
+    not_stored(&world, "/at-once").await;
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_does_not_replace_a_stored_one() {
+    let world = World::default();
+    world.origin.will(200, &[FRESH, ("etag", "\"1\"")], "hello");
+    world.get("/").await;
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &[FRESH, ("etag", "\"2\"")], "").map(|_| body));
+    let reload = world.try_send(get("/", &[("cache-control", "no-cache")])).await.unwrap();
+    feed.send("new");
+    feed.fail();
+    assert!(Answer::read(reload).await.body.is_err());
+    assert_eq!(world.get("/").await.text(), "hello");
+    assert_eq!(world.origin.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_stops_coming_is_given_up_once_nobody_reads() {
+    let world = World::default();
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &[FRESH], "").map(|_| body));
+    let reader = world.try_send(get("/", &[])).await.unwrap();
+    feed.send("hel");
+    tokio::time::sleep(std::time::Duration::from_mins(5)).await;
+    assert!(feed.send("lo"), "a reader is there");
+    drop(reader);
+    tokio::time::sleep(std::time::Duration::from_mins(5)).await;
+    assert!(!feed.send("!"), "nobody is there");
+    not_stored(&world, "/").await;
+}
+
+#[tokio::test]
+async fn trailers_are_stored_and_passed_on() {
+    let world = World::default();
+    let trailers = HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), HeaderValue::from_static("7"))]);
+    world.origin.will_answer(response(200, &[FRESH], "hello").map(|body| body.and_trailers(trailers.clone())));
+    for _ in 0..2 {
+        let answer = world.get("/").await;
+        assert_eq!((answer.text(), &answer.trailers), ("hello", &Some(trailers.clone())));
+    }
+    assert_eq!(world.origin.count(), 1);
+}
+
+#[tokio::test]
+async fn hosts_are_kept_apart_and_doubtful_ones_are_not_cached() {
+    let world = World::default();
+    world.origin.will(200, &[FRESH], "a's");
+    world.get_with("/", &[("host", "a.example")]).await;
+    let doubtful: [(&str, &[(&str, &str)]); 4] = [
+        ("/", &[("host", "a.example"), ("host", "evil.example")]),
+        ("http://evil.example/", &[("host", "a.example")]),
+        ("/", &[("host", "evil@a.example")]),
+        ("/", &[("host", "a.example/x")]),
+    ];
+    for (path, fields) in doubtful {
+        world.origin.will(200, &[FRESH], "evil");
+        let answer = world.get_with(path, fields).await;
+        assert_eq!((answer.text(), answer.cache_status()), ("evil", "ifmatch; fwd=bypass"), "{path} {fields:?}");
+    }
+    assert_eq!(world.get_with("/", &[("host", "a.example")]).await.text(), "a's");
+}
+
+#[tokio::test]
+async fn fields_that_origins_obey_silently_do_not_poison() {
+    for name in ["x-forwarded-host", "x-forwarded-proto", "x-original-url", "x-rewrite-url", "x-http-method-override"] {
+        let world = World::default();
+        world.origin.will(200, &[FRESH], "evil");
+        world.get_with("/", &[(name, "evil.example")]).await;
+        world.origin.will(200, &[FRESH], "good");
+        assert_eq!(world.get("/").await.text(), "good", "{name}");
+        assert_eq!(world.get_with("/", &[(name, "evil.example")]).await.text(), "evil");
+        assert_eq!(world.get("/").await.text(), "good");
+        assert_eq!(world.origin.count(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_get_with_content_does_not_poison() {
+    for fields in [&[("content-length", "5")][..], &[("transfer-encoding", "chunked")]] {
+        let world = World::default();
+        world.origin.will(200, &[FRESH], "evil");
+        world.get_with("/", fields).await;
+        world.origin.will(200, &[FRESH], "good");
+        assert_eq!(world.get("/").await.text(), "good");
+    }
+    let world = World::default();
+    let fat = get("/", &[]).map(|_| TestBody::from("q=evil"));
+    world.origin.will(200, &[FRESH], "evil");
+    world.send(fat).await;
+    world.origin.will(200, &[FRESH], "good");
+    assert_eq!(world.get("/").await.text(), "good");
+}
+
+#[tokio::test]
+async fn upgrades_and_connect_pass_untouched() {
+    let world = World::default();
+    world.origin.will(200, &[FRESH], "hello");
+    world.get("/").await;
+    world.origin.will(101, &[], "");
+    let answer = world.get_with("/", &[("connection", "upgrade"), ("upgrade", "websocket")]).await;
+    assert_eq!(answer.status, 101);
+    assert_eq!(world.origin.seen()[1].headers["connection"], "upgrade");
+    assert!(world.get("/").await.is_hit());
+}
+
+#[tokio::test]
+async fn a_flood_of_ranges_gets_the_whole_once() {
+    let world = World::default();
+    world.origin.will(200, &[FRESH], &"x".repeat(1_000));
+    world.get("/").await;
+    for range in
+        [format!("bytes={}", "0-,".repeat(500)), format!("bytes={}", "0-0,".repeat(50)), "bytes=5-,0-9".to_owned()]
+    {
+        let answer = world.get_with("/", &[("range", &range)]).await;
+        assert_eq!((answer.status.as_u16(), answer.text().len()), (200, 1_000), "{range}");
+    }
+}
+
+#[tokio::test]
+async fn a_304_that_fits_nothing_is_not_passed_to_who_did_not_ask() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
+    world.origin.will(200, &fields, "hello");
+    world.get("/").await;
+    world.clock.advance(61);
+    world.origin.will(304, &[("etag", "\"2\"")], "");
+    world.origin.will(200, &[FRESH, ("etag", "\"2\"")], "new");
+    assert_eq!(world.get("/").await.text(), "new", "asked again without a condition");
+    assert!(!world.origin.seen()[2].headers.contains_key("if-none-match"));
+}
+
+#[tokio::test]
+async fn endless_header_fields_are_not_stored_beyond_the_capacity() {
+    let world = World::with(|builder| builder.capacity(100_000));
+    let huge = "x".repeat(200_000);
+    world.origin.will(200, &[FRESH, ("x-huge", &huge)], "hello");
+    assert_eq!(world.get("/").await.text(), "hello");
+    assert!(world.handle.metrics().stored_bytes <= 100_000);
+}

@@ -1,0 +1,146 @@
+//! Limits that hold: of the whole, of one body, and of what is on its way.
+
+use crate::support::{Answer, TestBody, World, get, response};
+
+const FRESH: [(&str, &str); 1] = [("cache-control", "max-age=60")];
+
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn the_store_stays_within_its_capacity() {
+    let capacity = 1 << 20;
+    let world = World::with(|builder| builder.capacity(capacity));
+    let body = "x".repeat(10_000);
+    for at in 0..500 {
+        world.origin.will(200, &FRESH, &body);
+        assert_eq!(world.get(&format!("/{at}")).await.text().len(), body.len());
+        let metrics = world.handle.metrics();
+        assert!(metrics.stored_bytes <= capacity, "{} after {at}", metrics.stored_bytes);
+    }
+    let metrics = world.handle.metrics();
+    assert!(metrics.evictions >= 390, "{metrics:?}");
+    assert!(metrics.stored_bytes >= capacity / 2, "{metrics:?}");
+}
+
+#[tokio::test]
+async fn header_fields_count() {
+    let capacity = 1 << 20;
+    let world = World::with(|builder| builder.capacity(capacity));
+    let field = "y".repeat(5_000);
+    for at in 0..300 {
+        world.origin.will(200, &[("cache-control", "max-age=60"), ("x-a", &field)], "");
+        world.get(&format!("/{at}")).await;
+    }
+    assert!(world.handle.metrics().evictions > 50);
+    assert!(world.handle.metrics().stored_bytes <= capacity);
+}
+
+#[tokio::test]
+async fn variants_count_and_the_oldest_go() {
+    let world = World::default();
+    for at in 0..100 {
+        world.origin.will(200, &[("cache-control", "max-age=60"), ("vary", "foo")], "hello");
+        world.get_with("/", &[("foo", &at.to_string())]).await;
+    }
+    assert!(world.get_with("/", &[("foo", "99")]).await.is_hit());
+    assert_eq!(world.get_with("/", &[("foo", "0")]).await.status, 599, "asked again");
+}
+
+#[tokio::test]
+async fn a_long_body_is_passed_on_and_not_stored() {
+    let world = World::with(|builder| builder.entry_limit(1_000));
+    let body = "x".repeat(1_001);
+    for _ in 0..2 {
+        world.origin.will(200, &[("cache-control", "max-age=60"), ("content-length", "1001")], &body);
+        assert_eq!(world.get("/told").await.text(), body);
+        world.origin.will(200, &FRESH, &body);
+        assert_eq!(world.get("/untold").await.text(), body);
+    }
+    assert_eq!(world.origin.count(), 4);
+    assert_eq!(world.handle.metrics().stored, 0);
+    world.origin.will(200, &FRESH, &body[1..]);
+    world.get("/fits").await;
+    assert!(world.get("/fits").await.is_hit());
+}
+
+#[tokio::test]
+async fn a_body_that_proves_too_long_goes_on_to_all_who_have_begun() {
+    let world = World::with(|builder| builder.entry_limit(100_000));
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
+    let first = world.try_send(get("/", &[])).await.unwrap();
+    let second = world.try_send(get("/", &[])).await.unwrap();
+    let readers = [first, second].map(|reader| tokio::spawn(Answer::read(reader)));
+    let chunk = "z".repeat(50_000);
+    for _ in 0..20 {
+        assert!(feed.send(chunk.clone()));
+        settle().await;
+    }
+    // Who comes now asks for itself.
+    world.origin.will(200, &FRESH, "short");
+    assert_eq!(world.get("/").await.text(), "short");
+    drop(feed);
+    for reader in readers {
+        assert_eq!(reader.await.unwrap().text().len(), 1_000_000);
+    }
+    assert_eq!(world.get("/").await.text(), "short");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_stalls_holds_up_others_for_the_patience_only() {
+    let world = World::with(|builder| builder.entry_limit(1_000));
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
+    let stalled = world.try_send(get("/", &[])).await.unwrap();
+    let reader = tokio::spawn(Answer::read(world.try_send(get("/", &[])).await.unwrap()));
+    for _ in 0..100 {
+        feed.send("z".repeat(50_000));
+    }
+    drop(feed);
+    assert_eq!(reader.await.unwrap().text().len(), 5_000_000);
+    assert!(Answer::read(stalled).await.body.is_err(), "its part is gone, and it is told so");
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_kept_waits_for_its_reader() {
+    let world = World::with(|builder| builder.entry_limit(1_000));
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
+    let reader = world.try_send(get("/", &[])).await.unwrap();
+    for _ in 0..100 {
+        feed.send("z".repeat(100_000));
+    }
+    settle().await;
+    let left = feed.waiting();
+    assert!(left >= 90, "only {left} of 100 pieces wait at the origin");
+    drop(feed);
+    assert_eq!(Answer::read(reader).await.text().len(), 10_000_000);
+}
+
+#[tokio::test]
+async fn bodies_on_their_way_share_a_budget() {
+    let world = World::with(|builder| builder.capacity(400_000).entry_limit(100_000));
+    // A quarter of the capacity: two unfinished bodies of 60,000 bytes are too much.
+    let feeds: Vec<_> = (0..2)
+        .map(|_| {
+            let (feed, body) = TestBody::live();
+            world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
+            feed
+        })
+        .collect();
+    let first = world.try_send(get("/a", &[])).await.unwrap();
+    let second = world.try_send(get("/b", &[])).await.unwrap();
+    for feed in &feeds {
+        feed.send("x".repeat(60_000));
+        settle().await;
+    }
+    drop(feeds);
+    assert_eq!(Answer::read(first).await.text().len(), 60_000);
+    assert_eq!(Answer::read(second).await.text().len(), 60_000);
+    assert_eq!(world.handle.metrics().stored, 1);
+    assert!(world.get("/a").await.is_hit());
+}

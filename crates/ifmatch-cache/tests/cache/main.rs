@@ -1,0 +1,10 @@
+//! The cache in front of a scripted origin: cases from the RFCs as data, races, limits, and hostile input.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+
+mod cases;
+mod hostile;
+mod limits;
+mod operators;
+mod races;
+mod support;
+mod tables;

@@ -1,0 +1,149 @@
+//! The operator's side: purging, counters, settings.
+
+use std::time::Duration;
+
+use ifmatch_cache::Purge;
+
+use crate::support::{World, get, response};
+
+const FRESH: [(&str, &str); 1] = [("cache-control", "max-age=60")];
+
+async fn fill(world: &World, paths: &[&str]) {
+    for path in paths {
+        world.origin.will(200, &[("cache-control", "max-age=60"), ("cache-groups", "\"g\"")], path);
+        world.get(path).await;
+    }
+}
+
+#[tokio::test]
+async fn a_url_is_purged() {
+    let world = World::default();
+    fill(&world, &["/a", "/b"]).await;
+    assert_eq!(world.handle.purge(&Purge::Url("HTTP://Origin.example:80/a#x".to_owned())), 1);
+    assert_eq!(world.handle.purge(&Purge::Url("http://origin.example/a".to_owned())), 0);
+    assert_eq!(world.handle.purge(&Purge::Url("no url".to_owned())), 0);
+    assert!(world.get("/b").await.is_hit());
+    assert!(!world.get("/a").await.is_hit());
+}
+
+#[tokio::test]
+async fn a_prefix_is_purged() {
+    let world = World::default();
+    fill(&world, &["/a/1", "/a/2", "/b"]).await;
+    assert_eq!(world.handle.purge(&Purge::Prefix("http://origin.example/a/".to_owned())), 2);
+    assert!(world.get("/b").await.is_hit());
+    assert!(!world.get("/a/1").await.is_hit());
+    assert_eq!(world.handle.purge(&Purge::Prefix(String::new())), 1);
+}
+
+#[tokio::test]
+async fn a_group_is_purged() {
+    let world = World::default();
+    fill(&world, &["/a", "/b"]).await;
+    let group = |name: &str| Purge::Group { origin: "http://origin.example".to_owned(), name: name.to_owned() };
+    world.handle.purge(&group("other"));
+    assert!(world.get("/a").await.is_hit());
+    world.handle.purge(&group("g"));
+    assert!(!world.get("/a").await.is_hit());
+    assert!(!world.get("/b").await.is_hit());
+}
+
+#[tokio::test]
+async fn what_is_on_its_way_is_purged_too() {
+    let purges = [
+        Purge::Url("http://origin.example/".to_owned()),
+        Purge::Prefix("http://origin".to_owned()),
+        Purge::Group { origin: "http://origin.example".to_owned(), name: "g".to_owned() },
+    ];
+    for purge in purges {
+        let world = World::default();
+        let held = world.origin.will_wait();
+        let reader = {
+            let world = world.clone();
+            tokio::spawn(async move { world.get("/").await })
+        };
+        world.origin.reached(1).await;
+        world.handle.purge(&purge);
+        held.send(response(200, &[("cache-control", "max-age=60"), ("cache-groups", "\"g\"")], "old")).unwrap();
+        assert_eq!(reader.await.unwrap().text(), "old");
+        world.origin.will(200, &FRESH, "new");
+        assert_eq!(world.get("/").await.text(), "new", "{purge:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_counters_count() {
+    let world = World::default();
+    world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], "hello");
+    world.get("/").await;
+    world.get("/").await;
+    world.clock.advance(61);
+    world.origin.will(304, &[], "");
+    world.get("/").await;
+    world.get_with("/", &[("cache-control", "max-stale")]).await;
+    world.origin.will(200, &[], "");
+    world.send(crate::support::request("OPTIONS", "/", &[])).await;
+    world.origin.will(200, &[], "");
+    world.send(crate::support::request("PUT", "/", &[])).await;
+    let metrics = world.handle.metrics();
+    assert_eq!((metrics.misses, metrics.hits, metrics.revalidated, metrics.stored), (1, 2, 1, 1));
+    assert_eq!((metrics.passed, metrics.invalidated, metrics.bytes), (1, 1, 10));
+    assert_eq!(metrics.stored_bytes, 0);
+}
+
+#[tokio::test]
+async fn request_directives_can_be_ignored() {
+    let world = World::with(ifmatch_cache::Builder::ignore_request_directives);
+    world.origin.will(200, &FRESH, "hello");
+    world.get("/").await;
+    assert!(world.get_with("/", &[("cache-control", "no-cache")]).await.is_hit());
+    world.origin.will(200, &FRESH, "hello");
+    world.get_with("/b", &[("cache-control", "no-store")]).await;
+    world.origin.will(200, &FRESH, "again");
+    assert_eq!(world.get("/b").await.text(), "again");
+}
+
+#[tokio::test]
+async fn cookies_can_be_kept_out() {
+    let world = World::with(ifmatch_cache::Builder::never_share_cookies);
+    world.origin.will(200, &[("cache-control", "max-age=60"), ("set-cookie", "a=b")], "hello");
+    world.get("/").await;
+    world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], "again");
+    assert_eq!(world.get("/").await.text(), "again");
+    // A confirmation that sets a cookie is not stored either.
+    world.clock.advance(61);
+    world.origin.will(304, &[("set-cookie", "c=d")], "");
+    world.get("/").await;
+    world.origin.will(200, &[], "once more");
+    assert_eq!(world.get("/").await.text(), "once more");
+}
+
+#[tokio::test]
+async fn lifetimes_need_not_be_guessed() {
+    let world = World::with(|builder| builder.heuristic(None));
+    let modified = world.clock.date(-6_000);
+    world.origin.will(200, &[("last-modified", &modified)], "hello");
+    world.get("/").await;
+    world.origin.will(200, &[], "again");
+    assert_eq!(world.get("/").await.text(), "again");
+}
+
+#[tokio::test]
+async fn one_scheme_can_be_fixed() {
+    let world = World::with(|builder| builder.scheme("https"));
+    world.origin.will(200, &FRESH, "hello");
+    world.get("/").await;
+    assert!(world.get("https://origin.example/").await.is_hit());
+    assert!(world.get("http://origin.example/").await.is_hit());
+    assert_eq!(world.handle.purge(&Purge::Url("https://origin.example/".to_owned())), 1);
+}
+
+#[tokio::test]
+async fn an_unreachable_origin_can_be_an_error_at_once() {
+    let world = World::with(|builder| builder.stale_if_unreachable(Duration::ZERO));
+    world.origin.will(200, &FRESH, "hello");
+    world.get("/").await;
+    world.clock.advance(61);
+    world.origin.will_fail();
+    assert!(world.try_send(get("/", &[])).await.is_err());
+}

@@ -1,0 +1,160 @@
+//! An origin that answers what a test says, a clock that a test moves, and the cache between them.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use ifmatch_cache::{Builder, Cache, CacheHandle, CacheLayer};
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_store::Clock;
+use tower::{Layer, ServiceExt};
+
+pub(crate) use body::TestBody;
+pub(crate) use origin::{Origin, Unreachable};
+
+mod body;
+mod origin;
+
+/// When tests begin: in 2025, so that dates before and after are plain.
+const START: i64 = 1_750_000_000;
+
+/// A clock that stands still until it is moved. Waiting takes the runtime's time.
+#[derive(Clone, Debug)]
+pub(crate) struct TestClock(Arc<AtomicU64>);
+
+impl Default for TestClock {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(START.unsigned_abs() * 1_000_000)))
+    }
+}
+
+impl TestClock {
+    pub(crate) fn advance(&self, seconds: u64) {
+        self.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+    }
+
+    /// The date so many seconds from now.
+    pub(crate) fn date(&self, offset: i64) -> String {
+        let now = (self.0.load(Ordering::SeqCst) / 1_000_000).cast_signed();
+        HttpDate::from_unix(now + offset).to_string()
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(duration)
+    }
+}
+
+/// The cache and the origin behind it.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) origin: Origin,
+    pub(crate) clock: TestClock,
+    pub(crate) cache: Cache<Origin, TestClock>,
+    pub(crate) handle: CacheHandle<TestClock>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::with(|builder| builder)
+    }
+}
+
+impl World {
+    pub(crate) fn with(set: impl FnOnce(Builder<TestClock>) -> Builder<TestClock>) -> Self {
+        let (origin, clock) = (Origin::default(), TestClock::default());
+        let layer = set(CacheLayer::builder().clock(clock.clone())).build();
+        Self { cache: layer.layer(origin.clone()), handle: layer.handle(), origin, clock }
+    }
+
+    pub(crate) async fn try_send(&self, request: Request<TestBody>) -> Result<Streaming, Unreachable> {
+        self.cache.clone().oneshot(request).await
+    }
+
+    /// Sends a request and reads the whole answer.
+    pub(crate) async fn send(&self, request: Request<TestBody>) -> Answer {
+        Answer::read(self.try_send(request).await.unwrap()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(get(path, &[])).await
+    }
+
+    pub(crate) async fn get_with(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        self.send(get(path, fields)).await
+    }
+}
+
+/// A response whose body was not read.
+pub(crate) type Streaming = Response<ifmatch_cache::ResponseBody<TestBody>>;
+
+pub(crate) fn get(path: &str, fields: &[(&str, &str)]) -> Request<TestBody> {
+    request("GET", path, fields)
+}
+
+pub(crate) fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Request<TestBody> {
+    let mut request = Request::builder().method(method).uri(path);
+    if !fields.iter().any(|(name, _)| *name == "host") {
+        request = request.header("host", "origin.example");
+    }
+    for (name, value) in fields {
+        request = request.header(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+    }
+    request.body(TestBody::default()).unwrap()
+}
+
+pub(crate) fn response(status: u16, fields: &[(&str, &str)], body: &str) -> Response<TestBody> {
+    let mut response = Response::new(TestBody::from(body));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    for (name, value) in fields {
+        let name = HeaderName::try_from(*name).unwrap();
+        response.headers_mut().append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+    }
+    response
+}
+
+/// An answer that was read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// An error: the body ended early.
+    pub(crate) body: Result<String, String>,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+impl Answer {
+    pub(crate) async fn read(response: Streaming) -> Self {
+        let (head, body) = response.into_parts();
+        let (body, trailers) = match body.collect().await {
+            Ok(body) => {
+                let trailers = body.trailers().cloned();
+                (Ok(String::from_utf8(body.to_bytes().into()).unwrap()), trailers)
+            }
+            Err(error) => (Err(error.to_string()), None),
+        };
+        Self { status: head.status, headers: head.headers, body, trailers }
+    }
+
+    /// The member of `Cache-Status` that this cache has added.
+    pub(crate) fn cache_status(&self) -> &str {
+        let mut lines = self.headers.get_all("cache-status").iter();
+        lines.next_back().unwrap().to_str().unwrap()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        self.body.as_deref().unwrap()
+    }
+
+    pub(crate) fn is_hit(&self) -> bool {
+        self.cache_status().starts_with("ifmatch; hit")
+    }
+}

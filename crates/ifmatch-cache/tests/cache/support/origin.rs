@@ -1,0 +1,113 @@
+//! The origin.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use http::request::Parts;
+use http::{Request, Response};
+use tokio::sync::oneshot;
+use tower::Service;
+
+use super::{TestBody, response};
+
+/// The origin could not be reached.
+#[derive(Debug)]
+pub(crate) struct Unreachable;
+
+/// Answers requests in their order by what was scripted, and by 599 when the script is over.
+#[derive(Clone, Default)]
+pub(crate) struct Origin(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    script: Mutex<VecDeque<Act>>,
+    seen: Mutex<Vec<Parts>>,
+    arrived: tokio::sync::Notify,
+}
+
+enum Act {
+    Answer(Response<TestBody>),
+    Fail,
+    Panic,
+    Held(oneshot::Receiver<Response<TestBody>>),
+}
+
+/// A response that the origin holds back. Dropped, the origin fails.
+pub(crate) type Held = oneshot::Sender<Response<TestBody>>;
+
+impl Origin {
+    pub(crate) fn will(&self, status: u16, fields: &[(&str, &str)], body: &str) {
+        self.will_answer(response(status, fields, body));
+    }
+
+    pub(crate) fn will_answer(&self, response: Response<TestBody>) {
+        self.add(Act::Answer(response));
+    }
+
+    pub(crate) fn will_fail(&self) {
+        self.add(Act::Fail);
+    }
+
+    pub(crate) fn will_panic(&self) {
+        self.add(Act::Panic);
+    }
+
+    /// The next request is answered when the test says so.
+    pub(crate) fn will_wait(&self) -> Held {
+        let (sender, receiver) = oneshot::channel();
+        self.add(Act::Held(receiver));
+        sender
+    }
+
+    fn add(&self, act: Act) {
+        self.0.script.lock().unwrap().push_back(act);
+    }
+
+    /// The requests that came.
+    pub(crate) fn seen(&self) -> Vec<Parts> {
+        self.0.seen.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.seen.lock().unwrap().len()
+    }
+
+    /// Waits until so many requests have come.
+    pub(crate) async fn reached(&self, count: usize) {
+        loop {
+            let arrived = self.0.arrived.notified();
+            if self.count() >= count {
+                return;
+            }
+            arrived.await;
+        }
+    }
+}
+
+impl Service<Request<TestBody>> for Origin {
+    type Response = Response<TestBody>;
+    type Error = Unreachable;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Unreachable>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Unreachable>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<TestBody>) -> Self::Future {
+        self.0.seen.lock().unwrap().push(request.into_parts().0);
+        self.0.arrived.notify_waiters();
+        let act = self.0.script.lock().unwrap().pop_front();
+        Box::pin(async move {
+            match act {
+                Some(Act::Answer(response)) => Ok(response),
+                Some(Act::Fail) => Err(Unreachable),
+                Some(Act::Panic) => panic!("the origin panics, as it was told"),
+                Some(Act::Held(held)) => held.await.map_err(|_| Unreachable),
+                None => Ok(response(599, &[], "unexpected request")),
+            }
+        })
+    }
+}
