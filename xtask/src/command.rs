@@ -1,7 +1,7 @@
 //! One external command: no standard input, bounded by a deadline, and taken down with all its children when that passes.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -49,6 +49,13 @@ impl Run {
             Some(status) => Err(format!("{status}: {}", self.shown()).into()),
             None => Err(format!("stopped at the step's time limit: {}", self.shown()).into()),
         }
+    }
+
+    /// Sends all output to a file instead of the terminal.
+    pub(crate) fn log_to(mut self, file: &Path) -> Result<Self> {
+        let file = File::create(file)?;
+        self.command.stdout(file.try_clone()?).stderr(file);
+        Ok(self)
     }
 
     /// Runs to the end and returns the standard output; an error if it fails. For commands that answer at once.

@@ -3,8 +3,10 @@
 
 mod bench;
 mod command;
+mod listening;
 mod npm;
 mod package;
+mod sdk;
 mod step;
 mod test;
 mod tree;

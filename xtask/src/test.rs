@@ -1,11 +1,14 @@
 //! `cargo xtask test`: every check that the repository has, as a list of steps.
 
+use std::fs;
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::command::Run;
 use crate::step::{Context, Step, Tool, run_all};
 use crate::workspace::{Package, Workspace};
-use crate::{Result, npm, package, tree};
+use crate::{Result, npm, package, sdk, tree};
 
 /// What `cargo xtask test` takes.
 #[derive(Args)]
@@ -23,6 +26,8 @@ const CLIPPY: Tool = Tool { probe: &["cargo", "clippy", "--version"], install: "
 const CXX: Tool = Tool { probe: &["c++", "--version"], install: "apt-get install g++" };
 const GIT: Tool = Tool { probe: &["git", "--version"], install: "apt-get install git" };
 const NPM: Tool = Tool { probe: &["npm", "--version"], install: "apt-get install npm" };
+const PYTHON: Tool =
+    Tool { probe: &["python3", "-c", "import ensurepip, venv"], install: "apt-get install python3-venv" };
 const TAR: Tool = Tool { probe: &["tar", "--version"], install: "apt-get install tar" };
 
 /// In the order they run: the quick ones first, and what others need before them.
@@ -40,8 +45,15 @@ const STEPS: &[Step] = &[
     },
     Step { name: "fuzz", about: "the fuzz targets build", minutes: 15, needs: &[CLIPPY, CXX], run: fuzz },
     Step { name: "doc", about: "the documentation builds, every link holds", minutes: 30, needs: &[], run: doc },
-    Step { name: "npm", about: "the servers from npm are installed", minutes: 15, needs: &[NPM], run: npm::install },
+    Step { name: "npm", about: "what tests need from npm is installed", minutes: 15, needs: &[NPM], run: npm::install },
     Step { name: "test", about: "unit and integration tests, examples built", minutes: 60, needs: &[], run: test },
+    Step {
+        name: "sdk",
+        about: "the Azure clients for Python and JavaScript",
+        minutes: 45,
+        needs: &[NPM, PYTHON],
+        run: sdk,
+    },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
     Step {
         name: "package",
@@ -112,17 +124,27 @@ fn doc(context: &Context<'_>) -> Result {
 }
 
 fn test(context: &Context<'_>) -> Result {
-    cargo(context, "build --locked --package ifmatch-gateway --bin ifmatch")?;
-    let binary = format!("ifmatch{}", std::env::consts::EXE_SUFFIX);
-    // Beside the one that cargo builds, which `cargo test` may write again while tests start it.
-    let kept = context.workspace.target().join("gateway-under-test");
-    std::fs::create_dir_all(&kept)?;
-    let kept = kept.join(&binary);
-    std::fs::copy(context.workspace.target().join("debug").join(&binary), &kept)?;
+    let gateway = gateway(context)?;
     Run::cargo("test --locked --workspace --lib --bins --tests --examples", context.workspace.root())
-        .env("IFMATCH_BIN", kept)
+        .env("IFMATCH_BIN", gateway)
         .passes(context.deadline)?;
     all_features_tests(context)
+}
+
+/// Builds the gateway and returns where a copy lies: the one that cargo builds may be written again while it is used.
+fn gateway(context: &Context<'_>) -> Result<PathBuf> {
+    cargo(context, "build --locked --package ifmatch-gateway --bin ifmatch")?;
+    let binary = format!("ifmatch{}", std::env::consts::EXE_SUFFIX);
+    let kept = context.workspace.target().join("gateway-under-test");
+    fs::create_dir_all(&kept)?;
+    let kept = kept.join(&binary);
+    fs::copy(context.workspace.target().join("debug").join(&binary), &kept)?;
+    Ok(kept)
+}
+
+/// The official Azure clients against the gateway, and against Azurite, to show that the suite itself is right.
+fn sdk(context: &Context<'_>) -> Result {
+    sdk::check(context, &gateway(context)?)
 }
 
 /// The unit and integration tests of the crates that have features, with all of them.

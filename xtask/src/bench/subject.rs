@@ -1,19 +1,16 @@
 //! A server that is measured: pinned to a core, and taken down when this is dropped.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
 
 use crate::Result;
 use crate::bench::exchange::{Answer, ask};
 use crate::command::{Run, Running};
+use crate::listening;
 
 /// The core of the servers.
 pub(crate) const SERVER_CORE: &str = "0";
 /// The core of the load.
 pub(crate) const CLIENT_CORE: &str = "1";
-
-/// How long a server may take to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What is asked of every server.
 pub(crate) struct Row {
@@ -44,16 +41,10 @@ impl Subject {
         command: impl FnOnce(Run, SocketAddr) -> Run,
         dir: &std::path::Path,
     ) -> Result<Self> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = listening::free_address()?;
         let pinned = Run::new("taskset", dir).args(["-c", SERVER_CORE]);
         let running = command(pinned, address).start()?;
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(address).is_err() {
-            if Instant::now() > deadline {
-                return Err(format!("{name} does not listen on {address}").into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        listening::wait(name, address)?;
         Ok(Self { name, folder, address, running })
     }
 

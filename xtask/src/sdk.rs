@@ -1,0 +1,122 @@
+//! The suite in tests/sdk: the official Azure clients for Python and JavaScript, against the gateway and against Azurite.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::Result;
+use crate::command::{Run, Running};
+use crate::step::Context;
+use crate::{listening, npm};
+
+/// The development account and its key, which everybody knows: what `UseDevelopmentStorage=true` stands for.
+const ACCOUNT: &str = "devstoreaccount1";
+const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// A blob service and a table service, on free ports for as long as this lives.
+struct Server {
+    name: &'static str,
+    blobs: SocketAddr,
+    tables: SocketAddr,
+    /// The cases that it is known to get wrong.
+    known_errors: Option<PathBuf>,
+    _running: Vec<Running>,
+}
+
+/// Runs both suites, first against Azurite, to show that they are right, then against the gateway.
+pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
+    let dir = context.workspace.target().join("sdk");
+    fs::create_dir_all(&dir)?;
+    let python = python(context, &dir)?;
+    npm::require(context, npm::AZURITE)?;
+    npm::require(context, npm::CLIENTS)?;
+    start_azurite(context, &dir)?.suites(context, &python, &dir)?;
+    start_gateway(gateway, &dir)?.suites(context, &python, &dir)
+}
+
+/// An interpreter of its own, with exactly the packages that requirements.txt lists.
+fn python(context: &Context<'_>, dir: &Path) -> Result<PathBuf> {
+    let python = dir.join("venv/bin/python");
+    if !python.exists() {
+        Run::new("python3", dir).args(["-m", "venv", "venv"]).passes(context.deadline)?;
+    }
+    let requirements = context.workspace.root().join("tests/sdk/python/requirements.txt");
+    Run::new(&python, dir)
+        .args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--requirement"])
+        .args([requirements])
+        .passes(context.deadline)?;
+    Ok(python)
+}
+
+fn start_gateway(binary: &Path, dir: &Path) -> Result<Server> {
+    let data = dir.join("data");
+    if data.exists() {
+        fs::remove_dir_all(&data)?;
+    }
+    let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
+    let running = Run::new(binary, dir)
+        .args(["serve", "--listen", &blobs.to_string(), "--listen-tables", &tables.to_string(), "--data"])
+        .args([data])
+        .start()?;
+    Server { name: "gateway", blobs, tables, known_errors: None, _running: vec![running] }.listening()
+}
+
+fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
+    let programs = context.workspace.root().join(npm::AZURITE).join("node_modules/azurite/dist/src");
+    let start = |service: &str, address: SocketAddr| {
+        Run::new("node", dir)
+            .args([programs.join(service).join("main.js")])
+            .args([format!("--{service}Port"), address.port().to_string()])
+            .args(["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"])
+            .start()
+    };
+    let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
+    let running = vec![start("blob", blobs)?, start("table", tables)?];
+    let known_errors = Some(context.workspace.root().join("tests/sdk/azurite.json"));
+    Server { name: "Azurite", blobs, tables, known_errors, _running: running }.listening()
+}
+
+impl Server {
+    fn listening(self) -> Result<Self> {
+        listening::wait(self.name, self.blobs)?;
+        listening::wait(self.name, self.tables)?;
+        Ok(self)
+    }
+
+    /// Runs both suites at the same time; each prints what it says when it ends.
+    fn suites(&self, context: &Context<'_>, python: &Path, dir: &Path) -> Result {
+        let suite = |language: &str, program: &OsStr, args: &[&str]| -> std::result::Result<(), String> {
+            let log = dir.join(format!("{}-{language}.log", self.name));
+            let run = Run::new(program, &context.workspace.root().join("tests/sdk").join(language)).args(args);
+            let run = self.describe(run).log_to(&log).map_err(|error| error.to_string())?;
+            let done = run.passes(context.deadline).map_err(|error| format!("{}: {error}", self.name));
+            println!("\n-- {}, {language}\n{}", self.name, fs::read_to_string(&log).unwrap_or_default());
+            done
+        };
+        std::thread::scope(|scope| {
+            let reporter = ["--test", "--test-reporter=./reporter.js", "suite.js"];
+            let javascript = scope.spawn(move || suite("javascript", "node".as_ref(), &reporter));
+            let python = suite("python", python.as_os_str(), &["-m", "pytest"]);
+            let javascript = javascript.join().map_err(|_| "the thread of the suite ended early")?;
+            Ok(python.and(javascript)?)
+        })
+    }
+
+    /// Tells a suite where the server is.
+    fn describe(&self, run: Run) -> Run {
+        let run = run
+            .env("IFMATCH_SDK_BLOB", connection_string("Blob", self.blobs))
+            .env("IFMATCH_SDK_TABLE", connection_string("Table", self.tables));
+        match &self.known_errors {
+            Some(file) => run.env("IFMATCH_SDK_KNOWN_ERRORS", file),
+            None => run,
+        }
+    }
+}
+
+/// What the clients take to find an account's service.
+fn connection_string(service: &str, address: SocketAddr) -> String {
+    let endpoint = format!("{service}Endpoint=http://{address}/{ACCOUNT}");
+    format!("DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};{endpoint};")
+}
