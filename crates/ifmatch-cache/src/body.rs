@@ -112,7 +112,7 @@ where
             Kind::Inner { body } => body.is_end_stream(),
             Kind::Chunks { chunks } => chunks.is_empty(),
             Kind::Content { content, next } => *next >= content.chunks.len() + usize::from(content.trailers.is_some()),
-            Kind::Flow { .. } => false,
+            Kind::Flow { reader } => reader.is_at_end(),
         }
     }
 

@@ -57,6 +57,9 @@ impl<C: Clock> Fill<C> {
                     // The one who gets the last bytes may ask again at once, and then finds the response stored.
                     stored = kept && body.is_end_stream() && self.is_sound(len) && self.store(Some(&chunk), len, None);
                     kept &= self.deliver(chunk).await;
+                    if !kept && !self.flow.has_readers() {
+                        return;
+                    }
                 }
                 Err(frame) => trailers = frame.into_trailers().ok(),
             }
@@ -122,6 +125,13 @@ impl<C: Clock> Fill<C> {
             self.shared.counters.stored.add(1);
         }
         true
+    }
+}
+
+/// Whatever happens, nobody waits for a body that does not come.
+impl<C> Drop for Fill<C> {
+    fn drop(&mut self) {
+        self.flow.abandon();
     }
 }
 

@@ -127,6 +127,15 @@ impl Flow {
         self.finish(End::Broken(why));
     }
 
+    /// The writer is gone. Without an end, the body has none.
+    pub(crate) fn abandon(&self) {
+        let ended = self.lock().end.is_some();
+        if !ended {
+            let why: Box<dyn Error + Send + Sync> = "the rest of the body was given up".into();
+            self.fail(why.into());
+        }
+    }
+
     pub(crate) fn has_readers(&self) -> bool {
         self.lock().readers.iter().any(Option::is_some)
     }
@@ -141,10 +150,13 @@ impl Flow {
         Poll::Pending
     }
 
-    /// Gives up those readers who hold up the others.
+    /// Gives up the slowest readers, if they hold up others.
     pub(crate) fn lose_slowest(&self) {
         let mut state = self.lock();
-        let slowest = state.slowest();
+        let (slowest, end) = (state.slowest(), state.gone + state.chunks.len());
+        if !state.readers.iter().flatten().any(|place| place.next == end) {
+            return;
+        }
         for place in state.readers.iter_mut().flatten().filter(|place| place.next == slowest) {
             place.lost = true;
             place.next = usize::MAX;
@@ -243,6 +255,14 @@ impl Reader {
             Poll::Pending => false,
         };
         polled
+    }
+
+    /// Whether nothing is to come.
+    pub(crate) fn is_at_end(&self) -> bool {
+        let state = self.flow.lock();
+        let place = state.readers.get(self.at).and_then(Option::as_ref);
+        let read = place.is_some_and(|place| place.next == state.gone + state.chunks.len());
+        self.done || read && matches!(state.end, Some(End::Complete(None)))
     }
 
     /// How many bytes are to come, if the origin has said so.

@@ -16,7 +16,7 @@ use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::reuse::{Reuse, is_failure};
 use crate::shared::{Inner, Shared};
 use crate::stored::Stored;
-use crate::table::{Course, Role};
+use crate::table::{Course, Found, Role};
 
 /// How often a request looks again after the response that it waited for proved to be for others.
 const ROUNDS: usize = 3;
@@ -45,22 +45,24 @@ pub(crate) struct Plan {
 pub(crate) fn look<C: Clock, T>(shared: &Shared<C>, asked: &Asked) -> Look<T> {
     let now = shared.now();
     let found = shared.table.find(&asked.key, &asked.head.headers, &asked.implicit, now);
-    let why = if found.others { Forward::VaryMiss } else { Forward::UriMiss };
-    let mut plan = Plan { why, stored: found.stored, unshared: found.unshared, course: found.course };
-    let Some(stored) = &plan.stored else { return Look::Forward(plan) };
-    let terms = &stored.meta.terms;
-    plan.unshared |= terms.always_validate || terms.lifetime.is_zero();
-    let reuse = terms.reuse(&asked.directives, stored.meta.age(now));
-    plan.why = match reuse {
-        Reuse::Refused => Forward::Request,
-        Reuse::Validate => Forward::Stale,
-        Reuse::Fresh | Reuse::Stale | Reuse::StaleWhileRevalidate => Forward::Partial,
+    let plan = |why, found: Found| {
+        let course = found.course(&asked.head.headers, &asked.implicit);
+        let terms = found.stored.as_ref().map(|stored| &stored.meta.terms);
+        let unshared = found.unshared || terms.is_some_and(|terms| terms.always_validate || terms.lifetime.is_zero());
+        Plan { why, unshared, course, stored: found.stored }
     };
-    if matches!(reuse, Reuse::Refused | Reuse::Validate) {
-        return Look::Forward(plan);
+    let Some(stored) = &found.stored else {
+        let why = if found.entry.variants.is_empty() { Forward::UriMiss } else { Forward::VaryMiss };
+        return Look::Forward(plan(why, found));
+    };
+    let reuse = stored.meta.terms.reuse(&asked.directives, stored.meta.age(now));
+    match reuse {
+        Reuse::Refused => return Look::Forward(plan(Forward::Request, found)),
+        Reuse::Validate => return Look::Forward(plan(Forward::Stale, found)),
+        Reuse::Fresh | Reuse::Stale | Reuse::StaleWhileRevalidate => {}
     }
     let Some(Answer { response, bytes }) = answer(asked, stored, now, CacheStatus::HIT) else {
-        return Look::Forward(plan);
+        return Look::Forward(plan(Forward::Partial, found));
     };
     shared.counters.hits.add(1);
     shared.counters.bytes.add(bytes);
@@ -68,7 +70,7 @@ pub(crate) fn look<C: Clock, T>(shared: &Shared<C>, asked: &Asked) -> Look<T> {
         shared.counters.stale.add(1);
     }
     match reuse {
-        Reuse::StaleWhileRevalidate => Look::AnswerAndValidate(response, plan),
+        Reuse::StaleWhileRevalidate => Look::AnswerAndValidate(response, plan(Forward::Stale, found)),
         _ => Look::Answer(response),
     }
 }
@@ -258,6 +260,9 @@ impl<C: Clock> Forwarding<C> {
             Ok(response) => response,
             Err(error) => return self.stale(None).ok_or(error),
         };
+        if response.status() == StatusCode::NOT_MODIFIED && !self.asked.is_conditional() {
+            return Ok(self.broken());
+        }
         if let Some(stored) = &self.plan.stored {
             crate::head::learn(&self.shared, &self.asked, stored, &response, began, requested);
         }

@@ -55,11 +55,18 @@ impl Course {
 pub(crate) struct Found {
     /// The stored response that it selects.
     pub(crate) stored: Option<Stored>,
-    /// Whether there are others for the same URI.
-    pub(crate) others: bool,
+    /// All that is known of the URI.
+    pub(crate) entry: Arc<Entry>,
     /// Whether responses are expected not to be storable.
     pub(crate) unshared: bool,
-    pub(crate) course: Course,
+}
+
+impl Found {
+    /// Whom a request that has to ask the origin can join.
+    pub(crate) fn course(&self, request: &HeaderMap, implicit: &str) -> Course {
+        let vary = self.entry.variants.first().map(|stored| stored.meta.selected.vary.clone());
+        Course::new(vary.unwrap_or_default(), request, implicit)
+    }
 }
 
 /// The part that a request plays.
@@ -92,9 +99,7 @@ impl Table {
         let entry = self.memory.get(key).unwrap_or_default();
         let selected = |stored: &&Stored| stored.is_selected(request, implicit) && self.is_valid(key, stored);
         let stored = entry.variants.iter().find(selected).cloned();
-        let vary = entry.variants.first().map(|stored| stored.meta.selected.vary.clone()).unwrap_or_default();
-        let course = Course::new(vary, request, implicit);
-        Found { others: !entry.variants.is_empty(), unshared: now < entry.unshared_until, stored, course }
+        Found { unshared: now < entry.unshared_until, stored, entry }
     }
 
     /// Whether no group of the response was invalidated since it was asked for.

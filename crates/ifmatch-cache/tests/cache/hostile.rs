@@ -71,6 +71,14 @@ async fn a_body_that_breaks_off_does_not_replace_a_stored_one() {
     assert_eq!(world.origin.count(), 2);
 }
 
+#[tokio::test]
+async fn a_body_that_panics_leaves_nobody_waiting() {
+    let world = World::default();
+    world.origin.will_answer(response(200, &[FRESH], "hel").map(TestBody::and_panic));
+    assert!(world.get("/").await.body.is_err());
+    not_stored(&world, "/").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stops_coming_is_given_up_once_nobody_reads() {
     let world = World::default();
@@ -184,6 +192,8 @@ async fn a_304_that_fits_nothing_is_not_passed_to_who_did_not_ask() {
     world.origin.will(200, &[FRESH, ("etag", "\"2\"")], "new");
     assert_eq!(world.get("/").await.text(), "new", "asked again without a condition");
     assert!(!world.origin.seen()[2].headers.contains_key("if-none-match"));
+    world.origin.will(304, &[], "");
+    assert_eq!(world.send(crate::support::request("HEAD", "/other", &[])).await.status, 502);
 }
 
 #[tokio::test]

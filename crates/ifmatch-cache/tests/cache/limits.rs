@@ -121,6 +121,35 @@ async fn a_body_that_is_not_kept_waits_for_its_reader() {
     assert_eq!(Answer::read(reader).await.text().len(), 10_000_000);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_holds_up_nobody_may_stall() {
+    let world = World::with(|builder| builder.entry_limit(1_000));
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
+    let reader = world.try_send(get("/", &[])).await.unwrap();
+    for _ in 0..100 {
+        feed.send("z".repeat(50_000));
+    }
+    drop(feed);
+    tokio::time::sleep(std::time::Duration::from_hours(1)).await;
+    assert_eq!(Answer::read(reader).await.text().len(), 5_000_000);
+}
+
+#[tokio::test]
+async fn an_endless_body_ends_with_its_last_reader() {
+    let world = World::with(|builder| builder.entry_limit(1_000));
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
+    let reader = world.try_send(get("/", &[])).await.unwrap();
+    for _ in 0..10 {
+        feed.send("z".repeat(50_000));
+    }
+    settle().await;
+    drop(reader);
+    settle().await;
+    assert!(!feed.send("z"), "the origin is told that nobody reads");
+}
+
 #[tokio::test]
 async fn bodies_on_their_way_share_a_budget() {
     let world = World::with(|builder| builder.capacity(400_000).entry_limit(100_000));

@@ -6,5 +6,6 @@ mod hostile;
 mod limits;
 mod operators;
 mod races;
+mod stress;
 mod support;
 mod tables;

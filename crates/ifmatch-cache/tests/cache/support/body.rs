@@ -18,6 +18,7 @@ pub(crate) struct TestBody {
     frames: VecDeque<Result<Frame<Bytes>, io::Error>>,
     live: Option<mpsc::UnboundedReceiver<Result<Frame<Bytes>, io::Error>>>,
     waiting: Arc<AtomicUsize>,
+    panics: bool,
 }
 
 /// Sends frames. The body ends when it is dropped.
@@ -29,11 +30,19 @@ impl TestBody {
     pub(crate) fn live() -> (Feed, Self) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let waiting = Arc::<AtomicUsize>::default();
-        (Feed(sender, Arc::clone(&waiting)), Self { frames: VecDeque::new(), live: Some(receiver), waiting })
+        (
+            Feed(sender, Arc::clone(&waiting)),
+            Self { frames: VecDeque::new(), live: Some(receiver), waiting, panics: false },
+        )
     }
 
     pub(crate) fn and_trailers(mut self, trailers: HeaderMap) -> Self {
         self.frames.push_back(Ok(Frame::trailers(trailers)));
+        self
+    }
+
+    pub(crate) fn and_panic(mut self) -> Self {
+        self.panics = true;
         self
     }
 
@@ -47,7 +56,7 @@ impl From<&str> for TestBody {
     fn from(text: &str) -> Self {
         let chunk = Bytes::copy_from_slice(text.as_bytes());
         let frames = if chunk.is_empty() { VecDeque::new() } else { VecDeque::from([Ok(Frame::data(chunk))]) };
-        Self { frames, live: None, waiting: Arc::default() }
+        Self { frames, live: None, waiting: Arc::default(), panics: false }
     }
 }
 
@@ -76,6 +85,7 @@ impl Body for TestBody {
         if let Some(frame) = self.frames.pop_front() {
             return Poll::Ready(Some(frame));
         }
+        assert!(!self.panics, "the body panics, as it was told");
         let Some(live) = &mut self.live else { return Poll::Ready(None) };
         let frame = std::task::ready!(live.poll_recv(cx));
         if frame.as_ref().is_some_and(Result::is_ok) {
@@ -85,7 +95,7 @@ impl Body for TestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.frames.is_empty() && self.live.is_none()
+        self.frames.is_empty() && self.live.is_none() && !self.panics
     }
 
     fn size_hint(&self) -> SizeHint {
