@@ -15,6 +15,7 @@ pub mod name;
 pub mod objects;
 pub mod service;
 pub mod store;
+mod tables;
 
 #[cfg(feature = "embedded")]
 pub use embedded::EmbeddedStore;

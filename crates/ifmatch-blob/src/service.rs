@@ -21,6 +21,8 @@ use crate::body::BlobBody;
 use crate::dialect::{azure, plain};
 use crate::store::{BlobStore, BoxError};
 
+pub use crate::tables::TableService;
+
 /// The longest body that a blob may have unless set otherwise: 5 GiB.
 pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 

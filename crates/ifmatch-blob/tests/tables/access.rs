@@ -35,7 +35,7 @@ async fn an_old_signature_is_refused() {
         fixture.client.send_as_is(request)
     };
     send().await.is(200);
-    fixture.clock.advance(Duration::from_secs(16 * 60));
+    fixture.clock.advance(Duration::from_mins(16));
     send().await.refused(403, "AuthenticationFailed");
 }
 

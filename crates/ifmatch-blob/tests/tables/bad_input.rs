@@ -37,7 +37,7 @@ async fn entities_that_cannot_be_are_refused() {
     ];
     for (body, status, code) in rows {
         let answer = client.send("POST", "/tab", &[], &body).await;
-        assert_eq!(answer.error(), (status, code.to_owned()), "{:.80}", body);
+        assert_eq!(answer.error(), (status, code.to_owned()), "{body:.80}");
     }
     let atom = client.send("POST", "/tab", &[("content-type", "application/atom+xml")], "{}").await;
     atom.refused(415, "AtomFormatNotSupported");

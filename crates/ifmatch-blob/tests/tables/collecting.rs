@@ -18,12 +18,12 @@ async fn only_what_no_table_has_is_collected() {
         client.insert_as("p", &row.to_string(), json!({})).await.is(204);
         reports.insert_as("p", &row.to_string(), json!({})).await.is(204);
     }
-    assert_eq!(client.service().collect().await.expect("the store works"), 0);
+    assert_eq!(client.service.collect().await.expect("the store works"), 0);
     client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
     client.create("tab").await;
     client.insert_as("p", "young", json!({})).await.is(204);
-    assert_eq!(client.service().collect().await.expect("the store works"), 3);
-    assert_eq!(client.service().collect().await.expect("the store works"), 0);
+    assert_eq!(client.service.collect().await.expect("the store works"), 3);
+    assert_eq!(client.service.collect().await.expect("the store works"), 0);
     assert_eq!(client.get("/tab()").await.json()["value"].as_array().map(Vec::len), Some(1));
     assert_eq!(reports.get("/tab()").await.json()["value"].as_array().map(Vec::len), Some(3));
 }
@@ -34,10 +34,10 @@ async fn a_late_insertion_is_collected_another_time() {
     let fixture = fixture().await;
     let interrupted = fixture.interrupted(Moment::Write, 1, |client| async move {
         client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
-        assert_eq!(client.service().collect().await.expect("the store works"), 0);
+        assert_eq!(client.service.collect().await.expect("the store works"), 0);
     });
     interrupted.insert(json!({})).await.is(204);
-    assert_eq!(fixture.client.service().collect().await.expect("the store works"), 1);
+    assert_eq!(fixture.client.service.collect().await.expect("the store works"), 1);
 }
 
 /// A table that is created, and filled, while the collection looks at entities keeps them all.
@@ -50,6 +50,6 @@ async fn a_collection_takes_nothing_from_tables_that_come_meanwhile() {
         client.create("tab").await;
         client.insert(json!({ "young": 1 })).await.is(204);
     });
-    assert_eq!(interrupted.service().collect().await.expect("the store works"), 1);
+    assert_eq!(interrupted.service.collect().await.expect("the store works"), 1);
     assert_eq!(fixture.client.properties().await, json!({ "young": 1 }));
 }

@@ -58,8 +58,8 @@ pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
 /// A table service, and the account that signs requests to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Client<S = Store> {
-    service: TableService<S, ManualClock>,
-    clock: ManualClock,
+    pub(crate) service: TableService<S, ManualClock>,
+    pub(crate) clock: ManualClock,
     pub(crate) account: &'static str,
 }
 
@@ -87,10 +87,6 @@ impl<S: BlobStore + Clone> Client<S> {
         let accounts = Accounts::new(accounts).expect("two names");
         let service = TableService::with_clock(store, clock.clone()).accounts(accounts);
         Self { service, clock: clock.clone(), account: ACCOUNT }
-    }
-
-    pub(crate) fn service(&self) -> &TableService<S, ManualClock> {
-        &self.service
     }
 
     /// Sends a signed request; the address begins after the account.

@@ -1,0 +1,207 @@
+//! The filters of queries: `$filter`.
+
+use std::cmp::Ordering;
+
+use uuid::Uuid;
+
+use super::datetime::DateTime;
+use super::edm::Value;
+use super::entity::{PARTITION_KEY, ROW_KEY};
+use super::error::TableError;
+
+mod parse;
+mod token;
+
+/// A condition on the properties of what a query looks at.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Filter {
+    /// All of these hold.
+    All(Vec<Filter>),
+    /// One of these holds.
+    Any(Vec<Filter>),
+    /// This does not hold.
+    Not(Box<Filter>),
+    /// The two compare like this.
+    Compare(Operand, Comparison, Operand),
+    /// It is true.
+    Is(Operand),
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Operand {
+    Property(Box<str>),
+    Literal(Value),
+}
+
+/// How two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// What a filter looks at.
+pub(super) trait Row {
+    /// A property of it.
+    fn property(&self, name: &str) -> Property<'_>;
+}
+
+/// A property, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Property<'a> {
+    /// Nobody has looked yet.
+    Unknown,
+    /// There is no such property.
+    Missing,
+    /// It has this value.
+    Is(Scalar<'a>),
+}
+
+/// A value to compare: numbers compare as numbers, whatever their types are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Scalar<'a> {
+    Text(&'a str),
+    Whole(i64),
+    Real(f64),
+    Truth(bool),
+    Moment(DateTime),
+    Id(Uuid),
+    Bytes(&'a [u8]),
+}
+
+impl Filter {
+    /// Reads a filter.
+    ///
+    /// # Errors
+    /// It is none; the error says where.
+    pub(super) fn parse(text: &str) -> Result<Self, TableError> {
+        parse::filter(text)
+    }
+
+    /// Whether it holds. `None`: that depends on properties that are not known.
+    ///
+    /// A comparison with a property that is missing, or of another type, does not hold.
+    pub(super) fn holds(&self, row: &impl Row) -> Option<bool> {
+        match self {
+            Self::All(filters) => all(filters.iter().map(|filter| filter.holds(row))),
+            Self::Any(filters) => all(filters.iter().map(|filter| filter.holds(row).map(|holds| !holds))).map(|no| !no),
+            Self::Not(filter) => filter.holds(row).map(|holds| !holds),
+            Self::Is(operand) => match operand.value(row) {
+                Property::Unknown => None,
+                value => Some(value == Property::Is(Scalar::Truth(true))),
+            },
+            Self::Compare(left, comparison, right) => match (left.value(row), right.value(row)) {
+                (Property::Unknown, _) | (_, Property::Unknown) => None,
+                (Property::Is(left), Property::Is(right)) => Some(comparison.holds(left, right)),
+                _ => Some(false),
+            },
+        }
+    }
+
+    /// The partition and the row that all must have for which it holds, where it says so.
+    pub(super) fn keys(&self) -> (Option<&str>, Option<&str>) {
+        (self.required(PARTITION_KEY), self.required(ROW_KEY))
+    }
+
+    /// The text that a property must be equal to.
+    fn required(&self, name: &str) -> Option<&str> {
+        match self {
+            Self::All(filters) => filters.iter().find_map(|filter| filter.required(name)),
+            Self::Compare(Operand::Property(property), Comparison::Equal, Operand::Literal(Value::String(text)))
+            | Self::Compare(Operand::Literal(Value::String(text)), Comparison::Equal, Operand::Property(property)) => {
+                (**property == *name).then_some(text)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether all are true: one that is not decides, whatever is unknown.
+fn all(mut each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut known = Some(true);
+    each.find_map(|holds| match holds {
+        Some(true) => None,
+        Some(false) => Some(Some(false)),
+        None => {
+            known = None;
+            None
+        }
+    })
+    .unwrap_or(known)
+}
+
+impl Operand {
+    fn value<'a>(&'a self, row: &'a impl Row) -> Property<'a> {
+        match self {
+            Self::Literal(value) => Property::Is(value.into()),
+            Self::Property(name) => row.property(name),
+        }
+    }
+}
+
+impl Comparison {
+    fn holds(self, left: Scalar<'_>, right: Scalar<'_>) -> bool {
+        let Some(order) = left.compare(right) else {
+            // Numbers without an order: one of them is not a number.
+            return self == Self::NotEqual && left.is_number() && right.is_number();
+        };
+        match self {
+            Self::Equal => order.is_eq(),
+            Self::NotEqual => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
+impl Scalar<'_> {
+    fn compare(self, other: Scalar<'_>) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Text(one), Scalar::Text(other)) => Some(one.cmp(other)),
+            (Self::Whole(one), Scalar::Whole(other)) => Some(one.cmp(&other)),
+            (Self::Truth(one), Scalar::Truth(other)) => Some(one.cmp(&other)),
+            (Self::Moment(one), Scalar::Moment(other)) => Some(one.cmp(&other)),
+            (Self::Id(one), Scalar::Id(other)) => Some(one.cmp(&other)),
+            (Self::Bytes(one), Scalar::Bytes(other)) => Some(one.cmp(other)),
+            (one, other) => one.number()?.partial_cmp(&other.number()?),
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a real number has no more digits to compare with")]
+    fn number(self) -> Option<f64> {
+        match self {
+            Self::Whole(number) => Some(number as f64),
+            Self::Real(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    fn is_number(self) -> bool {
+        self.number().is_some()
+    }
+}
+
+impl<'a> From<&'a Value> for Scalar<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::String(text) => Self::Text(text),
+            Value::Int32(number) => Self::Whole((*number).into()),
+            Value::Int64(number) => Self::Whole(*number),
+            Value::Double(number) => Self::Real(*number),
+            Value::Boolean(value) => Self::Truth(*value),
+            Value::DateTime(moment) => Self::Moment(*moment),
+            Value::Guid(id) => Self::Id(*id),
+            Value::Binary(bytes) => Self::Bytes(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
