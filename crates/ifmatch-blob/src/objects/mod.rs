@@ -20,7 +20,13 @@
 //! - The crate has no conditional deletion and no conditional end of a multipart upload. The version is compared
 //!   right before; a writer who bypasses us can come in between.
 //! - A store that keeps no metadata (a folder) loses header fields, and cannot recognise the retry of a request.
-//! - With a register in memory, an empty container is forgotten when the process ends.
+//! - To change header fields the object is written again, with itself: it passes through this process.
+//! - A container is deleted object by object. Writes to it are refused meanwhile; if the process ends in the middle, the
+//!   container stays, with what is left.
+//! - The register keeps the leases: [`ObjectBlobs::open_durable`]. With a register in memory there are none, and an
+//!   empty container, or the fields of any, is forgotten when the process ends.
+//! - A write that is under way when its lease ends is given up; the store may still carry it out if its answer was lost,
+//!   unless the blob has been written since.
 //!
 //! ```
 //! use ifmatch_blob::objects::{Backing, ObjectBlobs};
@@ -38,6 +44,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ifmatch_core::record::Revision;
 use ifmatch_store::{AnyRegister, Driver};
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStoreExt};
@@ -45,8 +52,8 @@ use object_store::{GetOptions, GetResult, ObjectStoreExt};
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{
-    BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
-    Reading, SetHeaders, StoreError, StoreErrorKind, Written,
+    AtHand, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
+    Put, Reading, SetHeaders, StoreError, StoreErrorKind, Written,
 };
 
 use attributes::Current;
@@ -58,9 +65,13 @@ mod attributes;
 mod backing;
 #[cfg_attr(not(feature = "cloud"), path = "cloud_absent.rs")]
 mod cloud;
+mod change;
 mod container;
+mod container_list;
+mod drain;
 mod failure;
 mod guard;
+mod lease;
 mod list;
 mod multipart;
 mod open_error;
@@ -80,6 +91,8 @@ struct Shared {
     backing: Backing,
     capability: Capability,
     driver: Driver<AnyRegister>,
+    /// Whether the register survives a restart.
+    durable: bool,
 }
 
 impl ObjectBlobs {
@@ -91,6 +104,34 @@ impl ObjectBlobs {
     /// # Errors
     /// [`OpenErrorKind::Unusable`] if the store cannot be reached or cannot be written to.
     pub async fn open(backing: Backing, register: AnyRegister) -> Result<Self, OpenError> {
+        Self::open_with(backing, register, false).await
+    }
+
+    /// The same with a register that survives a restart, which can therefore keep leases. What it knows of the blobs
+    /// must be of these very objects: give each store a register of its own.
+    ///
+    /// # Errors
+    /// As for [`ObjectBlobs::open`].
+    ///
+    /// ```
+    /// use ifmatch_blob::objects::{Backing, ObjectBlobs};
+    /// use ifmatch_redb::RedbRegister;
+    /// use ifmatch_store::AnyRegister;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let register = RedbRegister::open(folder.path().join("register.redb"))?;
+    /// let backing = Backing::from_url("memory://", [])?;
+    /// let blobs = ObjectBlobs::open_durable(backing, AnyRegister::new(register)).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn open_durable(backing: Backing, register: AnyRegister) -> Result<Self, OpenError> {
+        Self::open_with(backing, register, true).await
+    }
+
+    async fn open_with(backing: Backing, register: AnyRegister, durable: bool) -> Result<Self, OpenError> {
         let driver = Driver::new(register);
         let capability = probe::probe(&backing).await?;
         tracing::info!(store = %backing.objects, ?capability, "tried out the store's conditions");
@@ -100,7 +141,7 @@ impl ObjectBlobs {
                 "the store does not honour conditions: writers who bypass this server can cause lost updates"
             );
         }
-        Ok(Self { shared: Arc::new(Shared { backing, capability, driver }) })
+        Ok(Self { shared: Arc::new(Shared { backing, capability, driver, durable }) })
     }
 
     /// What the store was found to do.
@@ -125,6 +166,10 @@ impl BlobStore for ObjectBlobs {
         self.shared.read(blob, reading).await
     }
 
+    fn at_hand(&self, _: &BlobPath) -> Option<AtHand> {
+        None
+    }
+
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         Shared::put(&self.shared, blob, put).await
     }
@@ -137,36 +182,36 @@ impl BlobStore for ObjectBlobs {
         self.shared.list(container, query).await
     }
 
-    async fn set_headers(&self, _blob: &BlobPath, _set: SetHeaders) -> Result<Written, StoreError> {
-        Err(unsupported())
+    async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
+        self.shared.set_headers(blob, set).await
     }
 
-    async fn lease(&self, _blob: &BlobPath, _request: LeaseRequest) -> Result<Leased, StoreError> {
-        Err(unsupported())
+    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.shared.lease(blob, request).await
     }
 
     async fn create_container(
         &self,
-        _container: &ContainerName,
-        _headers: BlobHeaders,
+        container: &ContainerName,
+        headers: BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
-        Err(unsupported())
+        self.shared.create_container(container, &headers).await
     }
 
-    async fn container(&self, _container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
-        Err(unsupported())
+    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        self.shared.container(container).await
     }
 
-    async fn set_container(&self, _container: &ContainerName, _set: SetHeaders) -> Result<ContainerInfo, StoreError> {
-        Err(unsupported())
+    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+        self.shared.set_container(container, set).await
     }
 
-    async fn lease_container(&self, _container: &ContainerName, _request: LeaseRequest) -> Result<Leased, StoreError> {
-        Err(unsupported())
+    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.shared.lease_container(container, request).await
     }
 
-    async fn delete_container(&self, _container: &ContainerName, _delete: Delete) -> Result<(), StoreError> {
-        Err(unsupported())
+    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        Shared::delete_container(&self.shared, container, delete).await
     }
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
@@ -195,7 +240,11 @@ impl Shared {
     async fn get(&self, location: &Path, options: GetOptions) -> Result<Option<(GetResult, Current)>, StoreError> {
         match self.backing.objects.get_opts(location, options).await {
             Ok(result) => {
-                let current = Current::new(&result.meta, &result.attributes);
+                let mut current = Current::new(&result.meta, &result.attributes);
+                if !self.backing.tick.is_zero() {
+                    // No two versions have the same time, see `outlast`.
+                    current.info.generation = u64::try_from(current.written).ok().map(Revision::new);
+                }
                 Ok(Some((result, current)))
             }
             Err(error) if failure::is_absence(&error) => Ok(None),
@@ -213,8 +262,4 @@ impl Shared {
     async fn remove(&self, location: &Path) -> object_store::Result<()> {
         self.backing.objects.delete(location).await
     }
-}
-
-fn unsupported() -> StoreError {
-    StoreError::new(StoreErrorKind::Unsupported, "the store has no leases, and no header fields apart from the bytes")
 }

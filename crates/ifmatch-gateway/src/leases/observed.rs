@@ -6,8 +6,8 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put, Reading,
-    SetHeaders, StoreError, StoreErrorKind, Written,
+    AtHand, BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
+    Reading, SetHeaders, StoreError, StoreErrorKind, Written,
 };
 use ifmatch_store::{Clock, SystemClock};
 
@@ -65,6 +65,10 @@ impl<S: BlobStore> Observed<S> {
 impl<S: BlobStore> BlobStore for Observed<S> {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         self.store.open(blob, reading).await
+    }
+
+    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
+        self.store.at_hand(blob)
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {

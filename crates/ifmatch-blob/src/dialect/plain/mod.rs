@@ -23,16 +23,32 @@ mod request_key;
 mod target;
 mod write;
 
+/// Answers a request to read a blob, where the store has all it takes at hand.
+pub(crate) fn answer_at_once<S: BlobStore, C: Clock>(
+    shared: &Shared<S, C>,
+    head: &Parts,
+) -> Option<Response<BlobBody>> {
+    if !matches!(head.method, Method::GET | Method::HEAD) {
+        return None;
+    }
+    let Ok(Target::Blob(blob)) = Target::parse(head.uri.path()) else { return None };
+    read::at_once(shared, head, &blob).map(|answer| respond(head, answer))
+}
+
 /// Answers a request. Its body is asked for only if it is to be stored.
 pub(crate) async fn answer<S: BlobStore, C: Clock>(
     shared: Arc<Shared<S, C>>,
     head: Parts,
     upload: impl FnOnce() -> Upload,
 ) -> Response<BlobBody> {
-    let is_head = head.method == Method::HEAD;
-    match route(&shared, &head, upload).await {
+    let answer = route(&shared, &head, upload).await;
+    respond(&head, answer)
+}
+
+fn respond(head: &Parts, answer: Result<Response<BlobBody>, Problem>) -> Response<BlobBody> {
+    match answer {
         Ok(response) => response,
-        Err(problem) if is_head => problem.to_response().map(|_| BlobBody::empty()),
+        Err(problem) if head.method == Method::HEAD => problem.to_response().map(|_| BlobBody::empty()),
         Err(problem) => problem.to_response().map(BlobBody::from),
     }
 }

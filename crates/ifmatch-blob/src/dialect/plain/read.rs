@@ -1,9 +1,12 @@
 //! Reading a blob: GET, and HEAD as a GET without its body.
 
+use std::sync::OnceLock;
+
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::{self, LeaseUse};
 use ifmatch_core::not_modified::retain_304_headers;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::problem::Problem;
@@ -15,7 +18,7 @@ use super::{fields, ranges};
 use crate::body::BlobBody;
 use crate::name::BlobPath;
 use crate::service::Shared;
-use crate::store::{BlobInfo, BlobStore, Opened, Reading};
+use crate::store::{AtHand, BlobInfo, BlobStore, Known, Opened, Reading};
 
 pub(super) async fn read<S: BlobStore, C: Clock>(
     shared: &Shared<S, C>,
@@ -27,15 +30,85 @@ pub(super) async fn read<S: BlobStore, C: Clock>(
     if revalidates(&preconditions) && wanted != Reading::Head {
         // Most likely a 304, which needs no body. If it is none, everything is decided anew, of what is there then.
         let opened = open(shared, blob, Reading::Head).await?;
-        if let Some(answer) = without_body(head, &preconditions, &opened.info, shared.now()) {
+        if let Some(answer) = without_body(head, &preconditions, Described::New(&opened.info), shared.now()) {
             return answer;
         }
     }
     let opened = open(shared, blob, wanted).await?;
     let now = shared.now();
-    match without_body(head, &preconditions, &opened.info, now) {
+    match without_body(head, &preconditions, Described::New(&opened.info), now) {
         Some(answer) => answer,
         None => represent(head, opened, now).await,
+    }
+}
+
+/// The answer, where the store has all it takes at hand.
+pub(super) fn at_once<S: BlobStore, C: Clock>(
+    shared: &Shared<S, C>,
+    head: &Parts,
+    blob: &BlobPath,
+) -> Option<Result<Response<BlobBody>, Problem>> {
+    let AtHand { known, content } = shared.store.at_hand(blob)?;
+    let (info, now) = (known.info(), shared.now());
+    let preconditions = Preconditions::from_headers(&head.headers);
+    if let Some(answer) = without_body(head, &preconditions, Described::Known(&known), now) {
+        return Some(answer);
+    }
+    let body = match head.method {
+        Method::HEAD => BlobBody::empty(),
+        _ if head.headers.contains_key(RANGE) => return None,
+        _ => content?.into(),
+    };
+    let mut response = Response::new(body);
+    *response.headers_mut() = Described::Known(&known).whole(now);
+    set_length(&mut response, info.length);
+    Some(Ok(response))
+}
+
+/// A version whose header fields are needed.
+#[derive(Clone, Copy)]
+enum Described<'a> {
+    New(&'a BlobInfo),
+    /// One whose header fields were needed before, perhaps.
+    Known(&'a Known),
+}
+
+impl<'a> Described<'a> {
+    fn info(self) -> &'a BlobInfo {
+        match self {
+            Self::New(info) => info,
+            Self::Known(known) => known.info(),
+        }
+    }
+
+    /// The fields that describe the representation, the same for GET, HEAD and 206.
+    fn whole(self, now: Timestamp) -> HeaderMap {
+        self.made_before(|known| &known.whole, now, describe)
+    }
+
+    /// The fields of a 304.
+    fn not_modified(self, now: Timestamp) -> HeaderMap {
+        let make = |info: &BlobInfo, now| {
+            let mut headers = describe(info, now);
+            retain_304_headers(&mut headers);
+            headers
+        };
+        self.made_before(|known| &known.not_modified, now, make)
+    }
+
+    /// What is kept has a modification date, and stays the same once that has come.
+    fn made_before(
+        self,
+        kept: impl Fn(&Known) -> &OnceLock<HeaderMap>,
+        now: Timestamp,
+        make: impl Fn(&BlobInfo, Timestamp) -> HeaderMap,
+    ) -> HeaderMap {
+        match self {
+            Self::Known(known) if known.info().last_modified.has_come(now) => {
+                kept(known).get_or_init(|| make(known.info(), now)).clone()
+            }
+            _ => make(self.info(), now),
+        }
     }
 }
 
@@ -60,21 +133,30 @@ async fn open<S: BlobStore, C: Clock>(
     shared.store.open(blob, reading).await?.ok_or_else(Problem::not_found)
 }
 
-/// The answer where a condition makes it a 304 or a 412.
+/// Refuses a lease id that is not that of the lease. Without one everybody may read.
+fn check_lease(head: &Parts, info: &BlobInfo, now: Timestamp) -> Result<(), Problem> {
+    let id = fields::lease_id(&head.headers)?;
+    lease::check(info.lease.as_ref(), LeaseUse::Read(id), now).map_err(Problem::lease_failed)
+}
+
+/// The answer where the lease or a condition makes it a 304 or a 412.
 fn without_body(
     head: &Parts,
     preconditions: &Preconditions,
-    info: &BlobInfo,
+    described: Described<'_>,
     now: Timestamp,
 ) -> Option<Result<Response<BlobBody>, Problem>> {
+    let info = described.info();
+    if let Err(problem) = check_lease(head, info, now) {
+        return Some(Err(problem));
+    }
     match preconditions.evaluate(&head.method, Some(&info.validators())) {
         Verdict::Proceed => None,
         Verdict::Failed(precondition) => Some(Err(Problem::precondition_failed(precondition, info.tag.as_ref()))),
         Verdict::NotModified => {
             let mut response = Response::new(BlobBody::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
-            identify(response.headers_mut(), info, now);
-            retain_304_headers(response.headers_mut());
+            *response.headers_mut() = described.not_modified(now);
             Some(Ok(response))
         }
     }
@@ -84,7 +166,7 @@ fn without_body(
 async fn represent(head: &Parts, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, Problem> {
     let info = &opened.info;
     let mut response = Response::new(BlobBody::empty());
-    describe(response.headers_mut(), info, now);
+    *response.headers_mut() = describe(info, now);
     let length = info.length;
     match selection(head, info, now) {
         Selection::Unsatisfiable => return Err(unsatisfiable(info)),
@@ -130,19 +212,16 @@ fn unsatisfiable(info: &BlobInfo) -> Problem {
 }
 
 /// The fields that describe the representation, the same for GET, HEAD and 206.
-fn describe(headers: &mut HeaderMap, info: &BlobInfo, now: Timestamp) {
-    identify(headers, info, now);
-    headers.extend(info.hash.and_then(|hash| hash.repr_digest()).map(|digest| (REPR_DIGEST, digest)));
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-}
-
-/// Those of them that came with the blob or tell its versions apart: a 304 has some of these.
-fn identify(headers: &mut HeaderMap, info: &BlobInfo, now: Timestamp) {
-    fields::add_to(headers, &info.headers);
+fn describe(info: &BlobInfo, now: Timestamp) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    fields::add_to(&mut headers, &info.headers);
     headers.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
     if info.last_modified.has_come(now) {
         headers.insert(LAST_MODIFIED, info.last_modified.to_header());
     }
+    headers.extend(info.hash.and_then(|hash| hash.repr_digest()).map(|digest| (REPR_DIGEST, digest)));
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers
 }
 
 fn set_length(response: &mut Response<BlobBody>, length: u64) {
