@@ -6,12 +6,15 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use ifmatch_core::lease::{InvalidLeaseId, LeaseId};
 use ifmatch_core::problem::Problem;
 
 use crate::headers::{BlobHeaders, FieldText};
 
 /// What the names of the user's own fields begin with.
 pub(super) const METADATA: &str = "x-meta-";
+/// The id of a lease on the blob, which only the Azure dialect can acquire.
+pub(super) const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
 /// The most bytes of names and values that are kept with a blob.
 const MAX_BYTES: usize = 8 * 1024;
 
@@ -30,6 +33,17 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
         return Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "fields-too-large").detail(detail));
     }
     Ok(kept)
+}
+
+/// The lease that a request says it has; with its field repeated, nobody knows which.
+pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
+    let mut lines = headers.get_all(&LEASE_ID).iter();
+    let Some(line) = lines.next() else { return Ok(None) };
+    if lines.next().is_some() {
+        return Err(repeated(LEASE_ID.as_str()));
+    }
+    let id = line.to_str().ok().and_then(|text| text.parse().ok());
+    id.map(Some).ok_or_else(|| Problem::bad_request(format!("{LEASE_ID}: {InvalidLeaseId}")))
 }
 
 /// Adds the kept fields to a response.

@@ -8,7 +8,7 @@ use http::header::{
 use http::request::Parts;
 use ifmatch_core::problem::Problem;
 
-use super::fields::{METADATA, repeated};
+use super::fields::{LEASE_ID, METADATA, repeated};
 use crate::store::RequestKey;
 
 /// The header field that makes a request one with its retries.
@@ -42,5 +42,5 @@ pub(super) fn of(head: &Parts) -> Result<Option<RequestKey>, Problem> {
 fn decides(name: &HeaderName) -> bool {
     let kept = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION, CACHE_CONTROL];
     let conditions = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
-    kept.contains(name) || conditions.contains(name) || name.as_str().starts_with(METADATA)
+    kept.contains(name) || conditions.contains(name) || *name == LEASE_ID || name.as_str().starts_with(METADATA)
 }

@@ -5,6 +5,7 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 use ifmatch_store::Clock;
@@ -30,10 +31,11 @@ pub(super) async fn put<S: BlobStore, C: Clock>(
     let promised = length(&head.headers)?;
     let headers = fields::from_request(&head.headers)?;
     let digest = digest::promised(&head.headers)?;
+    let lease = LeaseUse::Write(fields::lease_id(&head.headers)?);
     let request = request_key::of(head)?;
     let body = upload();
     let length = promised.or_else(|| body.size_hint().exact());
-    let put = Put { preconditions, headers, length, digest, request, limit: shared.max_body, ..Put::new(body) };
+    let put = Put { preconditions, lease, headers, length, digest, request, limit: shared.max_body, ..Put::new(body) };
     let written = shared.store.put(blob, put).await?;
     Ok(stored(&written, shared.now()))
 }
@@ -44,7 +46,8 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
     blob: &BlobPath,
 ) -> Result<Response<BlobBody>, Problem> {
     let preconditions = conditions(shared, head)?;
-    let delete = Delete { preconditions, request: request_key::of(head)?, ..Delete::default() };
+    let lease = LeaseUse::Write(fields::lease_id(&head.headers)?);
+    let delete = Delete { preconditions, lease, request: request_key::of(head)? };
     shared.store.delete(blob, delete).await?;
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
