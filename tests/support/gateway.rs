@@ -67,6 +67,13 @@ impl Gateway {
         address.parse().expect("an address and a port")
     }
 
+    /// Where it serves tables, if its arguments had it serve any. To be asked once.
+    pub fn tables(&mut self) -> SocketAddr {
+        let url = self.process.line_after("tables on ");
+        let (_, address) = url.split_once("://").expect("a scheme");
+        address.parse().expect("an address and a port")
+    }
+
     /// The URL of a path that starts with a slash.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.url)

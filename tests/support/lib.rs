@@ -10,6 +10,7 @@
 #![allow(clippy::print_stderr, reason = "the output of a failed test")]
 
 mod answer;
+pub mod azure;
 mod binary;
 mod client;
 mod gateway;

@@ -116,6 +116,11 @@ impl Access {
     }
 }
 
+/// Whether a request speaks the Azure dialect, in which each is signed: the blob service checks that, not [`Access`].
+pub(crate) fn is_signed(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-ms-version")
+}
+
 /// The credentials of the one `Authorization: Bearer` line; a repeated header is no credential.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut lines = headers.get_all(header::AUTHORIZATION).iter();

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write, stdout};
 use std::net::SocketAddr;
 
-use ifmatch_blob::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT};
+use ifmatch_blob::accounts::DEVELOPMENT_ACCOUNT;
 
 use crate::config::{Config, Place};
 
@@ -43,8 +43,8 @@ fn write(out: &mut impl Write, config: &Config, addresses: &Addresses, colours: 
     if let Some(tables) = addresses.tables {
         writeln!(out, "tables on {scheme}://{tables}")?;
     }
-    if let Some(accounts) = &config.accounts {
-        writeln!(out, "{dim}Azure SDKs{plain}  {}", connection(accounts, addresses, scheme))?;
+    if let Some(account) = config.accounts.iter().next() {
+        writeln!(out, "{dim}Azure SDKs{plain}  {}", connection(account.name(), addresses, scheme))?;
     }
     writeln!(out)?;
     writeln!(out, "{dim}try{plain}  {}", example(config, addresses.blobs, scheme))?;
@@ -52,8 +52,7 @@ fn write(out: &mut impl Write, config: &Config, addresses: &Addresses, colours: 
 }
 
 /// The connection string for the default account. The key in it is one that everybody knows, or left out.
-fn connection(accounts: &Accounts, addresses: &Addresses, scheme: &str) -> String {
-    let name = accounts.iter().next().map_or(DEVELOPMENT_ACCOUNT, Account::name);
+fn connection(name: &str, addresses: &Addresses, scheme: &str) -> String {
     let ports = (addresses.blobs.port(), addresses.tables.map(|tables| tables.port()));
     if name == DEVELOPMENT_ACCOUNT && ports == (10_000, Some(10_002)) && scheme == "http" {
         return "UseDevelopmentStorage=true".to_owned();
@@ -124,13 +123,12 @@ mod tests {
 
     #[test]
     fn azure_clients_are_told_how_to_connect() {
-        let connect = |accounts: &Accounts, blobs, tables| connection(accounts, &Addresses { blobs, tables }, "http");
-        let ours = Accounts::development();
-        assert_eq!(connect(&ours, local(10_000), Some(local(10_002))), "UseDevelopmentStorage=true");
-        let other = connect(&ours, local(1), Some(local(10_002)));
+        let connect = |name, blobs, tables| connection(name, &Addresses { blobs, tables }, "http");
+        assert_eq!(connect(DEVELOPMENT_ACCOUNT, local(10_000), Some(local(10_002))), "UseDevelopmentStorage=true");
+        let other = connect(DEVELOPMENT_ACCOUNT, local(1), Some(local(10_002)));
         assert!(other.contains("BlobEndpoint=http://127.0.0.1:1/devstoreaccount1;"), "{other}");
         assert!(other.contains("TableEndpoint=http://127.0.0.1:10002/devstoreaccount1;"), "{other}");
-        let all = connect(&ours, ([0, 0, 0, 0], 10_000).into(), None);
+        let all = connect(DEVELOPMENT_ACCOUNT, ([0, 0, 0, 0], 10_000).into(), None);
         assert!(all.contains("http://localhost:10000/") && !all.contains("Table"), "{all}");
 
         let accounts = vec!["photos:aHVudGVyMg==".parse().unwrap()];

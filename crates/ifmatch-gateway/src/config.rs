@@ -28,7 +28,7 @@ pub struct Config {
     /// Who may do what.
     pub access: Access,
     /// Who may sign requests; without any, signed requests are refused.
-    pub accounts: Option<Accounts>,
+    pub accounts: Accounts,
     /// What one client may ask of the machine.
     pub limits: Limits,
     /// How long `/-/health` says 503 before the port is closed.
@@ -128,7 +128,7 @@ impl Config {
         if !listen.ip().is_loopback() && access.is_open() {
             return Err(exposed(listen));
         }
-        if tables_asked_for && accounts.is_none() {
+        if tables_asked_for && accounts.is_empty() {
             return Err(Error::usage("tables are for accounts only: set --accounts NAME:KEY, or --listen-tables off"));
         }
         if settings.threads == Some(0) {
@@ -138,7 +138,7 @@ impl Config {
             place: place(settings.data, settings.store)?,
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen,
-            listen_tables: tables.filter(|_| accounts.is_some()),
+            listen_tables: tables.filter(|_| !accounts.is_empty()),
             tls: tls_files(settings.tls_cert, settings.tls_key)?,
             access,
             accounts,
@@ -157,15 +157,16 @@ impl Config {
 
 /// The tokens and the accounts. Accounts with secrets close the plain dialect, in which nothing is signed, to everybody
 /// without a token: it sees the same blobs.
-fn credentials(settings: &Settings, reach: Reach) -> Result<(Access, Option<Accounts>), Error> {
+fn credentials(settings: &Settings, reach: Reach) -> Result<(Access, Accounts), Error> {
     let access = Access::from_settings(settings)?;
     if settings.accounts.is_empty() {
         let is_ours = access.is_open() && reach == Reach::ThisMachine;
-        return Ok((access, is_ours.then(Accounts::development)));
+        let accounts = if is_ours { Accounts::development() } else { Accounts::default() };
+        return Ok((access, accounts));
     }
     let accounts = accounts::resolve(&settings.accounts, reach)?;
     let access = if accounts::have_secrets(&settings.accounts) { access.never_open() } else { access };
-    Ok((access, Some(accounts)))
+    Ok((access, accounts))
 }
 
 fn place(data: Option<PathBuf>, store: Option<String>) -> Result<Place, Error> {

@@ -18,6 +18,7 @@ pub mod units;
 
 mod activity;
 mod banner;
+mod collect;
 mod connection;
 mod endpoints;
 mod framing;
