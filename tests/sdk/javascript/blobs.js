@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
+import { BlockBlobClient, StorageSharedKeyCredential } from "@azure/storage-blob";
 import { blobs, collected, newBlob, newContainer, put, refused, test, text } from "./cases.js";
 
 const MIB = 1 << 20;
@@ -180,4 +181,13 @@ test("containers", async () => {
   assert.deepEqual(all, [container.containerName]);
   await container.delete();
   assert.equal(await container.exists(), false);
+});
+
+test("a wrong key opens no blobs", async () => {
+  const blob = await newBlob();
+  const wrong = new StorageSharedKeyCredential(blob.accountName, Buffer.from("another key").toString("base64"));
+  const stranger = new BlockBlobClient(blob.url, wrong);
+  await refused(() => put(stranger, "changed"), 403, "AuthenticationFailed");
+  await refused(() => stranger.getProperties(), 403, "AuthenticationFailed");
+  assert.equal(await text(blob), "first");
 });

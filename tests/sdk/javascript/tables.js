@@ -1,7 +1,7 @@
 // Entities: what is inserted, changed, found and refused.
 
 import assert from "node:assert/strict";
-import { odata } from "@azure/data-tables";
+import { AzureNamedKeyCredential, TableClient, odata } from "@azure/data-tables";
 import { again, collected, newTable, outcome, race, refused, tableClient, test } from "./cases.js";
 
 const UNMET = "412 UpdateConditionNotSatisfied";
@@ -150,4 +150,14 @@ test("results come in pages and in order", async () => {
   const { continuationToken } = pages[0];
   const rest = await collected(table.listEntities().byPage({ maxPageSize: 4, continuationToken }));
   assert.deepEqual(rest.map(numbers), [[8, 1, 3, 5], [7, 9]]);
+});
+
+test("a wrong key opens no tables", async () => {
+  const table = await newTable();
+  const account = new URL(table.url).pathname.split("/")[1];
+  const wrong = new AzureNamedKeyCredential(account, Buffer.from("another key").toString("base64"));
+  const stranger = new TableClient(table.url, table.tableName, wrong, { allowInsecureConnection: true });
+  await refused(() => stranger.createEntity(entity({})), 403, "AuthenticationFailed");
+  await refused(() => collected(stranger.listEntities()), 403, "AuthenticationFailed");
+  assert.deepEqual(await collected(table.listEntities()), []);
 });

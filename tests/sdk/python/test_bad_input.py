@@ -1,14 +1,18 @@
 """Requests that no client sends: each gets its documented code, and changes nothing. ../cases/bad-requests.json."""
 
+import base64
 import json
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.data.tables import TableClient
+from azure.storage.blob import BlobClient
 from lease_states import properties
 from raw import Raw
-from support import outcome, parametrize
+from support import OPTIONS, outcome, parametrize, refused
 
 CASES = json.loads((Path(__file__).parent.parent / "cases" / "bad-requests.json").read_text())
 
@@ -100,3 +104,37 @@ def test_container_names_follow_their_rules(blobs):
     for name in ("ab", "Upper", "under_score", "double--hyphen", "-begins", "x" * 64):
         status, code = outcome(lambda: blobs.create_container(name))
         assert status == 400 and code in ("InvalidResourceName", "OutOfRangeInput", "InvalidUri"), f"{name}: {status} {code}"
+
+
+WRONG = base64.b64encode(b"another key").decode()
+
+
+def test_a_wrong_key_opens_no_blobs(blobs, blob):
+    stranger = BlobClient.from_blob_url(blob.url, {"account_name": blob.account_name, "account_key": WRONG}, **OPTIONS)
+    with untouched(blob):
+        refused(lambda: stranger.upload_blob(b"changed", overwrite=True), 403, "AuthenticationFailed")
+        refused(stranger.get_blob_properties, 403)
+
+
+def test_a_wrong_key_opens_no_tables(table):
+    credential = AzureNamedKeyCredential(table.account_name, WRONG)
+    stranger = TableClient(table.url, table.table_name, credential=credential, **OPTIONS)
+    refused(lambda: stranger.create_entity({"PartitionKey": "p", "RowKey": "r"}), 403, "AuthenticationFailed")
+    refused(lambda: list(stranger.list_entities()), 403, "AuthenticationFailed")
+    assert list(table.list_entities()) == []
+
+
+FILTERS = ["number lt", "number lt 3 and", "(number lt 3", "number is 3", "'unended", "number eq 1 2"]
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_bad_filter(table, text):
+    table.create_entity({"PartitionKey": "p", "RowKey": "r", "number": 1})
+    refused(lambda: list(table.query_entities(text)), 400)
+
+
+def test_a_deep_filter_does_no_harm(table):
+    table.create_entity({"PartitionKey": "p", "RowKey": "r", "number": 1})
+    status, _ = outcome(lambda: list(table.query_entities("(" * 2000 + "number eq 1" + ")" * 2000)))
+    assert status == "ok" or 400 <= status < 500
+    assert len(list(table.list_entities())) == 1
