@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
@@ -74,6 +74,8 @@ pub(crate) struct Known {
     pub(crate) tag: EntityTag,
     /// Its version's modification date.
     pub(crate) last_modified: HttpDate,
+    /// The same as a header field has it.
+    pub(crate) date: HeaderValue,
     /// The header fields of a 304.
     pub(crate) headers: HeaderMap,
     /// When its response was made, its age then taken off.

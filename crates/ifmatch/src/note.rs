@@ -1,5 +1,7 @@
 //! What a read records: the tag that it saw, in the register; and what makes a 304 of it, in the memory.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use http::header::{AGE, ETAG, LAST_MODIFIED};
@@ -13,12 +15,14 @@ use ifmatch_store::{Clock, Register};
 
 use crate::freshness::Allowed;
 use crate::memory::Known;
-use crate::read::Reading;
+use crate::read::{Confirmed, Found, Reading};
 use crate::variant::Vary;
 
 /// A representation that the record has.
 pub(crate) struct Seen {
     pub(crate) last_modified: HttpDate,
+    /// The date as a header field, where that is at hand.
+    date: Option<HeaderValue>,
     generation: Revision,
     /// The revision of the record that has it, with no write in flight.
     settled: Revision,
@@ -36,20 +40,18 @@ pub(crate) async fn note<R: Register, C: Clock>(
 ) -> Option<Seen> {
     let vary = Vary::of(headers)?;
     let variant = vary.select(&reading.asked.head)?;
-    let record = reading.looked.record.as_ref()?;
+    if let Found::Confirmed(Confirmed { known, revision }) = &reading.looked.found
+        && known.variant == variant
+        && Some(&known.tag) == tag
+    {
+        return Some(Seen::remembered(known, *revision, vary));
+    }
+    let record = reading.record().await?;
     let known = record.settled(reading.looked.at);
-    let seen = |settled: Revision, version: &Version, tag: &EntityTag| Seen {
-        last_modified: version.last_modified(),
-        generation: version.generation(),
-        settled,
-        variant: variant.clone(),
-        vary: vary.clone(),
-        tag: tag.clone(),
-    };
     let recorded = known.and_then(|version| version.tag(&variant));
     let news = match (tag, known, recorded) {
         (Some(tag), Some(version), Some(recorded)) if recorded == tag => {
-            return Some(seen(record.revision(), version, tag));
+            return Some(Seen::recorded(version, record.revision(), variant, vary, tag));
         }
         (None, _, None) => return None,
         _ => Observation::Present {
@@ -58,17 +60,32 @@ pub(crate) async fn note<R: Register, C: Clock>(
             last_modified: HttpDate::from_headers(headers, LAST_MODIFIED),
         },
     };
-    let record = observe(reading, record, news).await?;
+    let record = observe(reading, &record, news).await?;
     let version = record.settled(reading.shared.now())?;
-    tag.filter(|tag| version.tag(&variant) == Some(tag)).map(|tag| seen(record.revision(), version, tag))
+    let tag = tag.filter(|tag| version.tag(&variant) == Some(tag))?;
+    Some(Seen::recorded(version, record.revision(), variant, vary, tag))
 }
 
 /// Corrects a record of something that is no longer there.
 pub(crate) async fn note_absence<R: Register, C: Clock>(reading: &Reading<'_, R, C>) {
-    if let Some(record) = &reading.looked.record
+    if let Some(record) = reading.record().await
         && matches!(record.state(reading.looked.at), State::Present(_))
     {
-        observe(reading, record, Observation::Absent).await;
+        observe(reading, &record, Observation::Absent).await;
+    }
+}
+
+impl<R: Register, C: Clock> Reading<'_, R, C> {
+    /// The record as it was when the read began. None: it has changed since, or the register failed.
+    async fn record(&self) -> Option<Cow<'_, Record>> {
+        match &self.looked.found {
+            Found::Nothing => None,
+            Found::Record(record) => Some(Cow::Borrowed(record)),
+            Found::Confirmed(Confirmed { revision, .. }) => {
+                let record = self.shared.answer(self.shared.driver.load(&self.asked.key)).await?;
+                (record.revision() == *revision).then_some(Cow::Owned(record))
+            }
+        }
     }
 }
 
@@ -96,8 +113,10 @@ pub(crate) fn remember<R: Register, C: Clock>(
     if !allowed.stored || (!shared.is_authoritative() && allowed.lifetime <= allowed.age) {
         return;
     }
-    let entry = shared.memory.get(&reading.asked.key);
-    let before = entry.as_deref().and_then(|entry| entry.find(&reading.asked.head));
+    let before = match &looked.found {
+        Found::Confirmed(Confirmed { known, .. }) => Some(Arc::clone(known)),
+        _ => shared.memory.get(&reading.asked.key).and_then(|entry| entry.find(&reading.asked.head).cloned()),
+    };
     // With the register's authority nothing else matters, not even the age.
     if let Some(before) = before.filter(|before| shared.is_authoritative() && seen.is_answered_by(before, headers)) {
         return before.confirm(looked.at, seen.settled);
@@ -114,6 +133,7 @@ pub(crate) fn remember<R: Register, C: Clock>(
         generation: seen.generation,
         tag: seen.tag.clone(),
         last_modified: seen.last_modified,
+        date: seen.date(),
         headers: fields,
         born,
         fresh_until: born.saturating_add(allowed.lifetime),
@@ -124,6 +144,28 @@ pub(crate) fn remember<R: Register, C: Clock>(
 }
 
 impl Seen {
+    fn remembered(known: &Known, settled: Revision, vary: Vary) -> Self {
+        Self {
+            last_modified: known.last_modified,
+            date: Some(known.date.clone()),
+            generation: known.generation,
+            settled,
+            variant: known.variant.clone(),
+            vary,
+            tag: known.tag.clone(),
+        }
+    }
+
+    fn recorded(version: &Version, settled: Revision, variant: Variant, vary: Vary, tag: &EntityTag) -> Self {
+        let (last_modified, generation) = (version.last_modified(), version.generation());
+        Self { last_modified, date: None, generation, settled, variant, vary, tag: tag.clone() }
+    }
+
+    /// The modification date as a header field has it.
+    pub(crate) fn date(&self) -> HeaderValue {
+        self.date.clone().unwrap_or_else(|| self.last_modified.to_header())
+    }
+
     /// Whether what is remembered makes the same 304 as a response with these header fields.
     fn is_answered_by(&self, known: &Known, headers: &HeaderMap) -> bool {
         self.generation == known.generation

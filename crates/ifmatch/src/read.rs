@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::header::{LAST_MODIFIED, RANGE};
 use http::{Method, Request, Response, StatusCode};
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_core::record::Record;
+use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::{Clock, Register};
 
 use crate::answer;
@@ -13,6 +13,7 @@ use crate::asked::{self, Asked, is_anonymous};
 use crate::body::ResponseBody;
 use crate::coding;
 use crate::freshness::Allowed;
+use crate::memory::Known;
 use crate::note::{note, note_absence, remember};
 use crate::partial::{self, Partial};
 use crate::recall::Sought;
@@ -50,8 +51,25 @@ where
 pub(crate) struct Looked {
     /// When that was.
     pub(crate) at: Timestamp,
-    /// The record; none if the register failed.
-    pub(crate) record: Option<Record>,
+    pub(crate) found: Found,
+}
+
+/// What the register said.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one of them for a read")]
+pub(crate) enum Found {
+    /// It failed.
+    Nothing,
+    Record(Record),
+    /// That what is remembered of the representation is of the current version.
+    Confirmed(Confirmed),
+}
+
+/// What is remembered of the representation, and the revision of the record that it agrees with.
+#[derive(Debug)]
+pub(crate) struct Confirmed {
+    pub(crate) known: Arc<Known>,
+    pub(crate) revision: Revision,
 }
 
 /// A read that runs the inner service.
@@ -135,6 +153,6 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
         {
             remember(self, &tagged.head.headers, &allowed, seen);
         }
-        Selected::new(self, tagged, seen.map(|seen| seen.last_modified)).answer()
+        Selected::new(self, tagged, seen.as_ref()).answer()
     }
 }

@@ -18,7 +18,7 @@ use crate::body::ResponseBody;
 use crate::coding;
 use crate::freshness::wants_origin;
 use crate::memory::Known;
-use crate::read::Looked;
+use crate::read::{Confirmed, Found, Looked};
 use crate::shared::Shared;
 
 /// A read at its beginning.
@@ -35,12 +35,14 @@ pub(crate) struct Sought {
     remembered: Option<Remembered>,
 }
 
-/// What is remembered of the representation that a request selects, if it makes a 304 of the request.
+/// What is remembered of the representation that a request selects.
 #[derive(Debug)]
 struct Remembered {
     known: Arc<Known>,
     /// The tag that the client is to see, where it is another one.
     shown: Option<EntityTag>,
+    /// Whether it makes a 304 of the request.
+    suffices: bool,
 }
 
 impl Sought {
@@ -56,19 +58,20 @@ impl Sought {
         &self,
         shared: &Shared<R, C>,
     ) -> Option<Response<ResponseBody<T>>> {
-        let remembered = self.remembered.as_ref()?;
-        let known = &remembered.known;
-        if known.confirmed().saturating_add(shared.config.staleness) <= self.at {
-            let revision = shared.driver.revision_at_once(&self.key)?;
-            if !known.is_settled_at(revision) {
-                return None;
-            }
-            known.confirm(self.at, revision);
-        }
-        Some(shared.not_modified(remembered, self.at))
+        let remembered = self.remembered.as_ref().filter(|remembered| remembered.suffices)?;
+        let fresh = remembered.known.confirmed().saturating_add(shared.config.staleness) > self.at;
+        (fresh || self.confirm(shared).is_some()).then(|| shared.not_modified(remembered, self.at))
     }
 
-    /// The 304, where the register's record makes it certain.
+    /// What is remembered, if the register says at once that it is the current version.
+    fn confirm<R: Register, C: Clock>(&self, shared: &Shared<R, C>) -> Option<Confirmed> {
+        let known = &self.remembered.as_ref()?.known;
+        let revision = shared.driver.revision_at_once(&self.key).filter(|revision| known.is_settled_at(*revision))?;
+        known.confirm(self.at, revision);
+        Some(Confirmed { known: Arc::clone(known), revision })
+    }
+
+    /// The 304, where the register makes it certain.
     ///
     /// # Errors
     /// The inner service must run; this is what was found in the register.
@@ -76,22 +79,30 @@ impl Sought {
         &self,
         shared: &Shared<R, C>,
     ) -> Result<Response<ResponseBody<T>>, Looked> {
+        if let Some(confirmed) = self.confirm(shared) {
+            return match &self.remembered {
+                Some(remembered) if remembered.suffices => Ok(shared.not_modified(remembered, self.at)),
+                _ => Err(Looked { at: self.at, found: Found::Confirmed(confirmed) }),
+            };
+        }
         let record = shared.answer(shared.driver.load(&self.key)).await;
         let settled =
             record.as_ref().and_then(|record| Some((record.settled(self.at)?.generation(), record.revision())));
         match (&self.remembered, settled) {
-            (Some(remembered), Some((generation, revision))) if generation == remembered.known.generation => {
+            (Some(remembered), Some((generation, revision)))
+                if remembered.suffices && generation == remembered.known.generation =>
+            {
                 remembered.known.confirm(self.at, revision);
                 Ok(shared.not_modified(remembered, self.at))
             }
-            _ => Err(Looked { at: self.at, record }),
+            _ => Err(Looked { at: self.at, found: record.map_or(Found::Nothing, Found::Record) }),
         }
     }
 }
 
 impl<R: Register, C: Clock> Shared<R, C> {
     fn remembered(&self, key: &Key, head: &Parts, conditions: &Preconditions, at: Timestamp) -> Option<Remembered> {
-        if conditions.is_empty() || !is_anonymous(&self.config, head) {
+        if !is_anonymous(&self.config, head) {
             return None;
         }
         let known = self.memory.get(key)?.find(head).cloned()?;
@@ -102,11 +113,12 @@ impl<R: Register, C: Clock> Shared<R, C> {
             last_modified: Some(known.last_modified).filter(|date| date.has_come(at)),
         };
         let verdict = conditions.evaluate(&Method::GET, Some(&validators));
-        (usable && verdict == Verdict::NotModified).then_some(Remembered { known, shown })
+        let suffices = usable && verdict == Verdict::NotModified;
+        Some(Remembered { known, shown, suffices })
     }
 
     fn not_modified<T: Body>(&self, remembered: &Remembered, at: Timestamp) -> Response<ResponseBody<T>> {
-        let Remembered { known, shown } = remembered;
+        let Remembered { known, shown, .. } = remembered;
         let mut headers = known.headers.clone();
         if let Some(shown) = shown {
             headers.insert(ETAG, shown.to_header());

@@ -15,6 +15,7 @@ use crate::asked::Asked;
 use crate::body::ResponseBody;
 use crate::coding;
 use crate::collect::Collected;
+use crate::note::Seen;
 use crate::read::Reading;
 use crate::slice;
 use crate::tagged::Tagged;
@@ -31,21 +32,22 @@ pub(crate) struct Selected<'a, T: Body> {
 }
 
 impl<'a, T: Body> Selected<'a, T> {
-    /// `recorded` is the modification date in the record.
+    /// `seen` is what the record says of the representation.
     pub(crate) fn new<R: Register, C: Clock>(
         reading: &'a Reading<'_, R, C>,
         mut tagged: Tagged<T>,
-        recorded: Option<HttpDate>,
+        seen: Option<&Seen>,
     ) -> Self {
         let behind_compression = reading.shared.config.behind_compression;
         let headers = &mut tagged.head.headers;
         let now = reading.shared.now();
         let own = |headers| HttpDate::from_headers(headers, LAST_MODIFIED).filter(|date| is_over(*date, now));
         // The dates of one resource must all be of one kind. Without a tag there is nothing in the record.
-        let date = if tagged.tag.is_some() { recorded } else { own(headers) };
+        let date = if tagged.tag.is_some() { seen.map(|seen| seen.last_modified) } else { own(headers) };
         let last_modified = date.filter(|date| date.has_come(now));
-        match last_modified {
-            Some(date) => headers.insert(LAST_MODIFIED, date.to_header()),
+        let field = last_modified.map(|date| seen.map_or_else(|| date.to_header(), Seen::date));
+        match field {
+            Some(date) => headers.insert(LAST_MODIFIED, date),
             None => headers.remove(LAST_MODIFIED),
         };
         let mut shown = tagged.tag.clone();
