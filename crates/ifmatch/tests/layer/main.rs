@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 mod compression;
+mod leases;
+mod leases_in_flight;
 mod memory;
 mod overlaps;
 mod reads;
