@@ -1,14 +1,17 @@
-//! The real binary over real sockets: starting, access, limits, TLS, stopping, metrics, and input that is wrong.
+//! The real binary over real sockets: starting, access, accounts, leases, limits, TLS, stopping, metrics, and input that is wrong.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
 
 mod access;
+mod accounts;
 mod bad_input;
+mod leases;
 mod limits;
 mod metrics;
 mod session;
 mod shutdown;
 mod slow_clients;
 mod start;
+mod tables_listener;
 mod tls;
 
 use std::path::Path;

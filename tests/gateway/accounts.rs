@@ -1,0 +1,144 @@
+//! Accounts: which there are, where, and what they do to those who sign nothing.
+
+use std::fs;
+
+use http::Method;
+use support::azure::{Azure, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use support::{Client, Gateway, run};
+use tempfile::TempDir;
+
+use crate::serve;
+
+const MEMORY: [&str; 3] = ["serve", "--store", "memory://"];
+/// `secret` and `another`.
+const KEYS: [&str; 2] = ["c2VjcmV0", "YW5vdGhlcg=="];
+
+/// A gateway on a folder of its own, which is removed with it.
+fn start(flags: &[&str]) -> ((Gateway, TempDir), Client) {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path(), flags);
+    let client = Client::new(gateway.address());
+    ((gateway, folder), client)
+}
+
+#[tokio::test]
+async fn without_settings_there_is_the_development_account() {
+    let (_gateway, client) = start(&[]);
+    let azure = Azure::development(client.clone());
+    azure.create_container("docs").await.expect(201);
+    azure.put("/docs/a", &[], "signed").await.expect(201);
+    assert_eq!(client.get("/docs/a", &[]).await.expect(200).text(), "signed");
+    let wrong = Azure::new(client, DEVELOPMENT_ACCOUNT, KEYS[0]);
+    let refused = wrong.put("/docs/a", &[], "forged").await.expect(403);
+    assert_eq!(refused.header("x-ms-error-code"), "AuthenticationFailed");
+    assert_eq!(azure.blob(Method::GET, "/docs/a", &[], "").await.expect(200).text(), "signed");
+}
+
+/// Whoever names the dialect must sign: a version alone opens nothing, however the request looks.
+#[tokio::test]
+async fn a_version_without_a_signature_opens_nothing() {
+    let (_gateway, client) = start(&["--write-token", "w"]);
+    let write = ("authorization", "Bearer w");
+    client.put("/docs/a", &[write], "kept").await.expect(201);
+    let version = ("x-ms-version", "2025-11-05");
+    for path in ["/", "/docs", "/docs/a", "/devstoreaccount1/docs/a", "/docs/a?comp=lease"] {
+        for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::POST, Method::OPTIONS] {
+            for headers in [&[version][..], &[version, write], &[version, version]] {
+                let answer = client.request(method.clone(), path, headers, "").await;
+                assert!(matches!(answer.status.as_u16(), 400 | 401 | 403), "{method} {path} {headers:?}: {answer:#?}");
+                assert!(!answer.headers.contains_key("etag"), "{method} {path}");
+            }
+        }
+    }
+    assert_eq!(client.get("/docs/a", &[write]).await.expect(200).text(), "kept");
+    client.get("/-/leases", &[version]).await.expect(401);
+    client.get("/-/metrics", &[version]).await.expect(401);
+    client.get("/docs/a?sig=x", &[]).await.expect(401);
+}
+
+#[tokio::test]
+async fn tokens_and_no_accounts_leave_the_development_account_out() {
+    let (_gateway, client) = start(&["--write-token", "w"]);
+    let azure = Azure::development(client);
+    azure.create_container("docs").await.expect(403);
+}
+
+/// An account with a secret closes the plain dialect, on loopback too: it sees the same blobs.
+#[tokio::test]
+async fn accounts_close_what_needs_no_signature() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ifmatch.toml");
+    let text = format!(
+        "[[accounts]]\nname = 'first'\nkey = '{}'\nkey2 = '{}'\n\n[[accounts]]\nname = 'second'\nkey = '{}'\n",
+        KEYS[0], KEYS[1], KEYS[1]
+    );
+    fs::write(&file, text).unwrap();
+    let mut gateway = serve(folder.path(), &["--config", file.to_str().unwrap()]);
+    let client = Client::new(gateway.address());
+    let first = Azure::new(client.clone(), "first", KEYS[0]);
+    let second = Azure::new(client.clone(), "second", KEYS[1]);
+    first.create_container("docs").await.expect(201);
+    first.put("/docs/a", &[], "of the first").await.expect(201);
+    second.blob(Method::GET, "/docs/a", &[], "").await.expect(404);
+    second.create_container("docs").await.expect(201);
+    second.put("/docs/a", &[], "of the second").await.expect(201);
+    let by_second_key = Azure::new(client.clone(), "first", KEYS[1]);
+    assert_eq!(by_second_key.blob(Method::GET, "/docs/a", &[], "").await.expect(200).text(), "of the first");
+    Azure::new(client.clone(), "second", KEYS[0]).blob(Method::GET, "/docs/a", &[], "").await.expect(403);
+    Azure::development(client.clone()).blob(Method::GET, "/docs/a", &[], "").await.expect(403);
+    for path in ["/", "/docs", "/docs/a", "/second.docs/a"] {
+        client.get(path, &[]).await.expect(401);
+        client.get(path, &[("authorization", "Bearer c2VjcmV0")]).await.expect(401);
+    }
+    client.put("/docs/a", &[], "anybody").await.expect(401);
+    let banner = gateway.stop().stdout;
+    assert!(banner.contains("AccountName=first;AccountKey=KEY;") && !banner.contains(KEYS[0]), "{banner}");
+
+    let gateway = serve(folder.path(), &["--config", file.to_str().unwrap(), "--read-token", "r"]);
+    let client = Client::new(gateway.address());
+    let read = ("authorization", "Bearer r");
+    assert_eq!(client.get("/docs/a", &[read]).await.expect(200).text(), "of the first");
+    assert_eq!(client.get("/second.docs/a", &[read]).await.expect(200).text(), "of the second");
+    client.put("/docs/a", &[read], "x").await.expect(403);
+}
+
+#[tokio::test]
+async fn accounts_open_a_gateway_to_other_machines_for_signed_requests_only() {
+    let account = format!("first:{}", KEYS[0]);
+    let ((gateway, _folder), _) = start(&["--listen", "0.0.0.0:0", "--accounts", &account]);
+    let client = Client::new(([127, 0, 0, 1], gateway.address().port()).into());
+    Azure::new(client.clone(), "first", KEYS[0]).create_container("docs").await.expect(201);
+    client.get("/", &[]).await.expect(401);
+    client.put("/docs/a", &[], "x").await.expect(401);
+    client.get("/-/leases", &[]).await.expect(401);
+}
+
+/// A key that everybody knows is no credential for other machines, wherever it stands.
+#[test]
+fn the_development_account_stays_on_this_machine() {
+    let known = format!("first:{DEVELOPMENT_KEY}");
+    for (flags, says) in [
+        (&["--listen", "0.0.0.0:0"][..], "credentials"),
+        (&["--listen", "0.0.0.0:0", "--accounts", DEVELOPMENT_ACCOUNT], "everybody knows"),
+        (&["--listen", "0.0.0.0:0", "--accounts", &known], "everybody knows"),
+        (&["--listen", "0.0.0.0:0", "--write-token", "w", "--accounts", DEVELOPMENT_ACCOUNT], "everybody knows"),
+        (&["--listen-tables", "0.0.0.0:0", "--accounts", DEVELOPMENT_ACCOUNT], "everybody knows"),
+        (&["--listen-tables", "0.0.0.0:0"], "--accounts NAME:KEY"),
+        (&["--listen-tables", "127.0.0.1:0", "--write-token", "w"], "--accounts NAME:KEY"),
+        (&["--accounts", "first"], "no key"),
+        (&["--accounts", "first:no-base64!"], "base64"),
+        (&["--accounts", "first:c2VjcmV0,first:c2VjcmV0"], "one name"),
+    ] {
+        let end = run(MEMORY.iter().chain(flags));
+        assert_eq!(end.status.code(), Some(2), "{flags:?}: {end:#?}");
+        assert!(end.stderr.contains(says) && !end.stderr.contains("no-base64"), "{flags:?}: {end:#?}");
+    }
+}
+
+#[tokio::test]
+async fn the_development_account_can_be_named_beside_tokens() {
+    let (_gateway, client) = start(&["--write-token", "w", "--accounts", DEVELOPMENT_ACCOUNT]);
+    Azure::development(client.clone()).create_container("docs").await.expect(201);
+    client.get("/", &[]).await.expect(401);
+    client.get("/", &[("authorization", "Bearer w")]).await.expect(200);
+}

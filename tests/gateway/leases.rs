@@ -1,0 +1,295 @@
+//! The operator's side of leases: the API under `/-/leases`, the command, the metrics.
+
+use std::process::Output;
+
+use http::Method;
+use serde_json::{Value, json};
+use support::azure::Azure;
+use support::{Answer, Client, Gateway};
+
+use crate::{serve, wait_for};
+
+const A: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
+const B: &str = "11111111-9abd-4d9d-80c7-02af85c822a8";
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+struct World {
+    gateway: Gateway,
+    client: Client,
+    azure: Azure,
+    folder: tempfile::TempDir,
+}
+
+/// A gateway with the container `docs` and the blobs `a`, `b` and `plain` in it.
+async fn world(flags: &[&str]) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path(), flags);
+    let client = Client::new(gateway.address());
+    let azure = Azure::development(client.clone());
+    azure.create_container("docs").await.expect(201);
+    for name in ["a", "b", "plain"] {
+        azure.put(&format!("/docs/{name}"), &[], "one").await.expect(201);
+    }
+    World { gateway, client, azure, folder }
+}
+
+impl World {
+    async fn acquire(&self, path: &str, id: &str, seconds: &str) -> Answer {
+        let headers = [("x-ms-lease-duration", seconds), ("x-ms-proposed-lease-id", id)];
+        self.azure.lease(path, "acquire", &headers).await
+    }
+
+    async fn paths(&self, query: &str) -> Vec<String> {
+        let listing = self.client.get(&format!("/-/leases{query}"), &[]).await.expect(200).json();
+        let leases = listing["leases"].as_array().unwrap();
+        leases.iter().map(|lease| lease["path"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// `ifmatch lease …` against this gateway.
+    fn command(&self, args: &[&str]) -> Output {
+        command(&self.gateway.url(""), args)
+    }
+}
+
+fn command(url: &str, args: &[&str]) -> Output {
+    Gateway::command().arg("lease").args(args).args(["--url", url]).output().unwrap()
+}
+
+#[track_caller]
+fn said(output: &Output) -> &str {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn leases_are_listed_with_what_an_operator_needs_and_without_their_ids() {
+    let world = world(&[]).await;
+    world.acquire("/docs/a", A, "-1").await.expect(201);
+    world.acquire("/docs/b", B, "60").await.expect(201);
+    world.acquire("/docs?restype=container", A, "60").await.expect(201);
+    assert_eq!(world.paths("").await, ["docs", "docs/a", "docs/b"]);
+    let listing = world.client.get("/-/leases", &[]).await.expect(200);
+    assert!(!listing.text().contains(A) && !listing.text().contains(B), "{}", listing.text());
+    let (listing, no_end, fixed) = (listing.json(), json!(null), 1..=60);
+    let [_, a, b] = &listing["leases"].as_array().unwrap()[..] else { panic!("{listing}") };
+    assert_eq!((&a["state"], &a["infinite"], &a["remaining"]), (&json!("leased"), &json!(true), &no_end));
+    assert_eq!((&b["state"], &b["infinite"], &b["duration"]), (&json!("leased"), &json!(false), &json!(60)));
+    assert!(fixed.contains(&b["remaining"].as_u64().unwrap()), "{b}");
+    assert!(b["token"].as_u64() > a["token"].as_u64(), "{listing}");
+    assert_eq!(world.client.get("/-/leases/docs/a", &[]).await.expect(200).json(), *a);
+    let none = world.client.get("/-/leases/docs/plain", &[]).await.expect(200).json();
+    assert_eq!((&none["state"], &none["token"]), (&json!("available"), &json!(null)));
+}
+
+#[tokio::test]
+async fn a_listing_comes_in_pages_and_by_prefix() {
+    let world = world(&[]).await;
+    world.azure.create_container("docs-2").await.expect(201);
+    for path in ["/docs/x y/ü", "/docs-2/a"] {
+        let path = path.replace(' ', "%20").replace('ü', "%C3%BC");
+        world.azure.put(&path, &[], "one").await.expect(201);
+        world.acquire(&path, A, "-1").await.expect(201);
+    }
+    world.acquire("/docs/b", A, "-1").await.expect(201);
+    world.acquire("/docs?restype=container", A, "-1").await.expect(201);
+    let all = ["docs", "docs/b", "docs/x y/ü", "docs-2/a"];
+    assert_eq!(world.paths("").await, all);
+    assert_eq!(world.paths("?prefix=docs%2F").await, all[1..3]);
+    assert_eq!(world.paths("?prefix=docs/x%20").await, all[2..3]);
+    assert_eq!(world.paths("?prefix=docs-").await, all[3..]);
+    assert_eq!(world.paths("?prefix=d").await, all);
+    assert!(world.paths("?prefix=e").await.is_empty());
+    let (mut found, mut after) = (Vec::new(), String::new());
+    for _ in 0..all.len() {
+        let page = world.client.get(&format!("/-/leases?limit=1{after}"), &[]).await.expect(200).json();
+        found.push(page["leases"][0]["path"].as_str().unwrap().to_owned());
+        let next = page["next"].as_str().unwrap();
+        after = format!("&after={}", next.replace(' ', "%20").replace('ü', "%C3%BC"));
+    }
+    assert_eq!(found, all);
+    let end = world.client.get(&format!("/-/leases?limit=1{after}"), &[]).await.expect(200).json();
+    assert_eq!(end, json!({ "leases": [], "next": null }));
+}
+
+#[tokio::test]
+async fn an_operator_breaks_a_lease_without_its_id() {
+    let world = world(&[]).await;
+    let (client, azure) = (&world.client, &world.azure);
+    world.acquire("/docs/a", A, "-1").await.expect(201);
+    azure.put("/docs/a", &[], "two").await.expect(412);
+    let order = json!({ "action": "break", "period": 0 }).to_string();
+    let broken = client.request(Method::POST, "/-/leases/docs/a", &[JSON], order.clone()).await.expect(200).json();
+    assert_eq!((&broken["state"], &broken["remaining"]), (&json!("broken"), &json!(null)));
+    let late = azure.put("/docs/a", &[("x-ms-lease-id", A)], "two").await.expect(412);
+    assert_eq!(late.header("x-ms-error-code"), "LeaseLost");
+    azure.put("/docs/a", &[], "two").await.expect(201);
+    let answer = client.request(Method::POST, "/-/leases/docs/a", &[JSON], order.clone()).await.expect(409).json();
+    assert_eq!(answer["code"], "LeaseNotPresentWithLeaseOperation");
+
+    world.acquire("/docs?restype=container", A, "-1").await.expect(201);
+    azure.blob(Method::DELETE, "/docs?restype=container", &[], "").await.expect(412);
+    client.request(Method::POST, "/-/leases/docs", &[JSON], order).await.expect(200);
+    azure.blob(Method::DELETE, "/docs?restype=container", &[], "").await.expect(202);
+}
+
+#[tokio::test]
+async fn a_lease_that_is_broken_with_a_period_locks_until_then() {
+    let world = world(&[]).await;
+    world.acquire("/docs/a", A, "-1").await.expect(201);
+    let order = json!({ "action": "break", "period": 60 }).to_string();
+    let broken = world.client.request(Method::POST, "/-/leases/docs/a", &[JSON], order).await.expect(200).json();
+    assert_eq!((&broken["state"], &broken["remaining"]), (&json!("breaking"), &json!(60)));
+    world.azure.put("/docs/a", &[], "two").await.expect(412);
+    world.azure.put("/docs/a", &[("x-ms-lease-id", A)], "two").await.expect(201);
+}
+
+#[tokio::test]
+async fn orders_that_are_none_change_nothing() {
+    let world = world(&[]).await;
+    world.acquire("/docs/a", A, "-1").await.expect(201);
+    let post = |path: &'static str, headers: &'static [(&str, &str)], body: String| {
+        let client = world.client.clone();
+        async move { client.request(Method::POST, path, headers, body).await.status.as_u16() }
+    };
+    let order = r#"{"action":"break"}"#;
+    // What a web page may send to another site without being asked first.
+    for media_type in
+        [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/x-www-form-urlencoded")]]
+    {
+        assert_eq!(post("/-/leases/docs/a", media_type, order.into()).await, 415, "{media_type:?}");
+    }
+    for body in [
+        "",
+        "{}",
+        "[]",
+        r#"{"action":"steal"}"#,
+        r#"{"action":"break","period":61}"#,
+        r#"{"action":"break","period":-1}"#,
+        r#"{"action":"break","perod":1}"#,
+        &format!("{order}{}", " ".repeat(2_000)),
+    ] {
+        assert_eq!(post("/-/leases/docs/a", &[JSON], body.to_owned()).await, 400, "{body}");
+    }
+    for (path, status) in [
+        ("/-/leases", 405),
+        ("/-/leases/", 405),
+        ("/-/leases/docs/none", 404),
+        ("/-/leases/none", 404),
+        ("/-/leases/none/a", 404),
+        ("/-/leases/docs/../a", 400),
+        ("/-/leases/-blocks/a", 400),
+        ("/-/leases//a", 400),
+        ("/-/leasesdocs/a", 404),
+    ] {
+        assert_eq!(post(path, &[JSON], order.to_owned()).await, status, "{path}");
+    }
+    for path in ["/-/leases?limit=0", "/-/leases?limit=x", "/-/leases?prefx=a", "/-/leases?after=-"] {
+        world.client.get(path, &[]).await.expect(400);
+    }
+    world.client.delete("/-/leases/docs/a", &[]).await.expect(405);
+    assert_eq!(world.client.get("/-/leases/docs/a", &[]).await.expect(200).json()["state"], "leased");
+}
+
+#[tokio::test]
+async fn reading_needs_a_token_and_breaking_one_that_may_write() {
+    let flags = ["--read-token", "r", "--write-token", "w", "--accounts", "devstoreaccount1"];
+    let world = world(&flags).await;
+    world.acquire("/docs/a", A, "-1").await.expect(201);
+    let (read, write) = (("authorization", "Bearer r"), ("authorization", "Bearer w"));
+    let order = r#"{"action":"break","period":0}"#;
+    for path in ["/-/leases", "/-/leases/docs/a", "/-/leases/docs/none"] {
+        world.client.get(path, &[]).await.expect(401);
+    }
+    world.client.get("/-/leases", &[read]).await.expect(200);
+    world.client.request(Method::POST, "/-/leases/docs/a", &[JSON], order).await.expect(401);
+    world.client.request(Method::POST, "/-/leases/docs/a", &[JSON, read], order).await.expect(403);
+    world.azure.put("/docs/a", &[], "two").await.expect(412);
+    world.client.request(Method::POST, "/-/leases/docs/a", &[JSON, write], order).await.expect(200);
+    let refused = world.command(&["list", "--token", "no"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("401"), "{refused:?}");
+    assert!(said(&world.command(&["list", "--token", "r"])).contains("docs/a"));
+}
+
+#[tokio::test]
+async fn the_command_lists_shows_and_breaks() {
+    let mut world = world(&[]).await;
+    assert_eq!(said(&world.command(&["list"])), "there are no leases\n");
+    world.acquire("/docs/a", A, "-1").await.expect(201);
+    world.acquire("/docs/b", B, "60").await.expect(201);
+    let list = world.command(&["list"]);
+    let lines: Vec<&str> = said(&list).lines().collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with("STATE") && lines[1].contains("no end") && lines[1].ends_with("docs/a"), "{lines:?}");
+    assert!(said(&world.command(&["list", "docs/b"])).lines().count() == 2);
+    let json = world.command(&["list", "--json"]);
+    let leases: Vec<Value> = said(&json).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(leases.iter().map(|lease| &lease["path"]).collect::<Vec<_>>(), ["docs/a", "docs/b"]);
+    assert!(said(&world.command(&["show", "docs/a"])).contains("leased"));
+    assert!(said(&world.command(&["break", "/docs/a", "--period", "0"])).contains("broken"));
+    world.azure.put("/docs/a", &[], "two").await.expect(201);
+    for (args, code, says) in [
+        (&["show", "docs/none"][..], 1, "404"),
+        (&["break", "docs/a"], 1, "409"),
+        (&["show", "docs//a"], 2, "CONTAINER/BLOB"),
+        (&["break", "docs/b", "--period", "61"], 1, "0 to 60"),
+        (&["break"], 2, "<PATH>"),
+    ] {
+        let output = world.command(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+    let url = world.gateway.url("");
+    world.gateway.stop();
+    let gone = command(&url, &["list"]);
+    assert_eq!(gone.status.code(), Some(1), "{gone:?}");
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("refused"), "{gone:?}");
+    assert_eq!(command("nonsense", &["list"]).status.code(), Some(2));
+    let help = Gateway::command().args(["lease", "break", "--help"]).output().unwrap();
+    assert!(said(&help).contains("ifmatch lease break docs/leader.lock"), "{help:?}");
+}
+
+/// An expired lease is counted by time alone; the others are by what was done.
+#[tokio::test]
+async fn the_metrics_count_what_became_of_leases() {
+    let world = world(&[]).await;
+    world.acquire("/docs/a", A, "-1").await.expect(201);
+    world.acquire("/docs/a", B, "-1").await.expect(409);
+    world.acquire("/docs/b", B, "15").await.expect(201);
+    world.azure.put("/docs/a", &[], "x").await.expect(412);
+    world.azure.put("/docs/a", &[("x-ms-lease-id", B)], "x").await.expect(412);
+    world.azure.lease("/docs/a", "renew", &[("x-ms-lease-id", A)]).await.expect(200);
+    let outcome = |name: &str, count: u32| format!("ifmatch_lease_operations_total{{outcome=\"{name}\"}} {count}");
+    wait_for(&world.gateway, "ifmatch_leases_held 2");
+    for (name, count) in [("acquired", 2), ("renewed", 1), ("refused", 3), ("broken", 0), ("expired", 0)] {
+        wait_for(&world.gateway, &outcome(name, count));
+    }
+    world.azure.lease("/docs/a", "break", &[("x-ms-lease-break-period", "0")]).await.expect(202);
+    wait_for(&world.gateway, &outcome("broken", 1));
+    wait_for(&world.gateway, &outcome("expired", 1));
+    wait_for(&world.gateway, "ifmatch_leases_held 0");
+    world.acquire("/docs/b", A, "-1").await.expect(201);
+    world.acquire("/docs/plain", A, "-1").await.expect(201);
+    world.azure.blob(Method::DELETE, "/docs/plain", &[("x-ms-lease-id", A)], "").await.expect(202);
+    wait_for(&world.gateway, "ifmatch_leases_held 1");
+    world.azure.lease("/docs/b", "release", &[("x-ms-lease-id", A)]).await.expect(200);
+    wait_for(&world.gateway, &outcome("released", 1));
+    wait_for(&world.gateway, "ifmatch_leases_held 0");
+    wait_for(&world.gateway, &outcome("expired", 1));
+}
+
+#[tokio::test]
+async fn leases_outlive_the_process_and_are_counted_again() {
+    let mut world = world(&[]).await;
+    world.acquire("/docs/a", A, "-1").await.expect(201);
+    world.acquire("/docs?restype=container", A, "-1").await.expect(201);
+    world.gateway.kill();
+    let gateway = serve(world.folder.path(), &[]);
+    wait_for(&gateway, "ifmatch_leases_held 2");
+    let azure = Azure::development(Client::new(gateway.address()));
+    azure.put("/docs/a", &[], "two").await.expect(412);
+    azure.put("/docs/a", &[("x-ms-lease-id", A)], "two").await.expect(201);
+    azure.blob(Method::DELETE, "/docs?restype=container", &[("x-ms-lease-id", A)], "").await.expect(202);
+    wait_for(&gateway, "ifmatch_leases_held 0");
+}
