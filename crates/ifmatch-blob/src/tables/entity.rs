@@ -66,9 +66,14 @@ impl Entity {
         if self.properties.len() > MAX_PROPERTIES {
             return Err(TableError::new(Code::TooManyProperties));
         }
+        if self.bytes(key) > MAX_BYTES { Err(TableError::new(Code::EntityTooLarge)) } else { Ok(()) }
+    }
+
+    /// How many bytes Azure counts for the entity.
+    pub(super) fn bytes(&self, key: &EntityKey) -> usize {
         let keys = 4 + edm::utf16_bytes(&key.partition) + edm::utf16_bytes(&key.row);
         let each = self.properties.iter().map(|(name, value)| 8 + edm::utf16_bytes(name) + value.size());
-        if keys + each.sum::<usize>() > MAX_BYTES { Err(TableError::new(Code::EntityTooLarge)) } else { Ok(()) }
+        keys + each.sum::<usize>()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Value> {

@@ -12,7 +12,7 @@ use super::error::{Code, TableError};
 use super::filter::{Filter, Property, Row, Scalar};
 use super::key::{self, EntityKey};
 use super::options::{Options, Token};
-use super::page::{Part, Rows, page};
+use super::page::{Effort, Part, Rows, page};
 use super::reply::Style;
 use super::table::{Home, Table, TableName};
 use crate::body::BlobBody;
@@ -37,6 +37,7 @@ pub(super) async fn entities<S: BlobStore, C: Clock>(
         prefix: key::prefix(&table.identity, partition, row.filter(|_| partition.is_some())),
         after: after(options, table)?,
         limit: options.top,
+        effort: Effort::default(),
     };
     let page = page(entities.store, part, &Matching { entities, filter: options.filter.as_ref() }).await?;
     if entities.home.find(entities.store, &table.name).await?.as_ref() != Some(table) {
@@ -61,7 +62,8 @@ pub(super) async fn tables(
     style: &Style,
 ) -> Result<Response<BlobBody>, TableError> {
     let after = options.next_table.as_ref().map(|token| token.0.clone());
-    let part = Part { container: &home.tables, prefix: String::new(), after, limit: options.top };
+    let part =
+        Part { container: &home.tables, prefix: String::new(), after, limit: options.top, effort: Effort::default() };
     let page = page(store, part, &Tables { store, home, filter: options.filter.as_ref() }).await?;
     let rows = page.rows.iter().map(|name| Json::Object(style.table(name))).collect();
     let mut response = style.listing("Tables", rows);
@@ -101,6 +103,10 @@ impl<S: BlobStore, C: Clock> Rows for Matching<'_, S, C> {
         }
         let stored = self.entities.get(&key).await?;
         Ok(stored.filter(|stored| passes(Some(stored)) == Some(true)).map(|stored| (key, stored)))
+    }
+
+    fn bytes((key, stored): &Self::Row) -> usize {
+        stored.entity.bytes(key)
     }
 }
 
@@ -142,6 +148,10 @@ impl<S: BlobStore> Rows for Tables<'_, S> {
         let blob = BlobPath { container: self.home.tables.clone(), name: name.clone() };
         let table = self.home.read(self.store, &blob).await?.map(|table| table.name);
         Ok(table.filter(|name| self.filter.is_none_or(|filter| filter.holds(name) == Some(true))))
+    }
+
+    fn bytes(name: &TableName) -> usize {
+        name.as_str().len()
     }
 }
 

@@ -87,6 +87,20 @@ impl<S: BlobStore, C: Clock> TableService<S, C> {
     ///
     /// # Errors
     /// If the store fails. What was not deleted will be another time.
+    ///
+    /// ```
+    /// # use ifmatch_blob::EmbeddedStore;
+    /// # use ifmatch_blob::accounts::Accounts;
+    /// # use ifmatch_blob::service::TableService;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// let service = TableService::new(store).accounts(Accounts::development());
+    /// assert_eq!(service.collect().await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn collect(&self) -> Result<usize, StoreError> {
         let mut collected = 0;
         for account in self.shared.accounts.iter() {

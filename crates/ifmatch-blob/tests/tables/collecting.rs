@@ -43,13 +43,15 @@ async fn a_late_insertion_is_collected_another_time() {
 /// A table that is created, and filled, while the collection looks at entities keeps them all.
 #[tokio::test]
 async fn a_collection_takes_nothing_from_tables_that_come_meanwhile() {
-    let fixture = fixture().await;
-    fixture.client.insert(json!({})).await.is(204);
-    fixture.client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
-    let interrupted = fixture.interrupted(Moment::Write, 1, |client| async move {
-        client.create("tab").await;
-        client.insert(json!({ "young": 1 })).await.is(204);
-    });
-    assert_eq!(interrupted.service.collect().await.expect("the store works"), 1);
-    assert_eq!(fixture.client.properties().await, json!({ "young": 1 }));
+    for moment in [Moment::List, Moment::Write] {
+        let fixture = fixture().await;
+        fixture.client.insert(json!({})).await.is(204);
+        fixture.client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
+        let interrupted = fixture.interrupted(moment, 1, |client| async move {
+            client.create("tab").await;
+            client.insert(json!({ "young": 1 })).await.is(204);
+        });
+        assert_eq!(interrupted.service.collect().await.expect("the store works"), 1, "{moment:?}");
+        assert_eq!(fixture.client.properties().await, json!({ "young": 1 }), "{moment:?}");
+    }
 }

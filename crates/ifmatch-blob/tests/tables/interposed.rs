@@ -21,6 +21,8 @@ pub(crate) enum Moment {
     Open,
     /// Before an entity is written or deleted.
     Write,
+    /// Before entities are listed.
+    List,
     /// Before a table is created or deleted.
     Table,
 }
@@ -61,7 +63,11 @@ impl Fixture {
 
 impl Interposed {
     async fn reached(&self, moment: Moment, container: &ContainerName) {
-        let moment = if container.as_str().starts_with("-tables") { Moment::Table } else { moment };
+        let moment = match moment {
+            Moment::Write if container.as_str().starts_with("-tables") => Moment::Table,
+            Moment::Open | Moment::List if container.as_str().starts_with("-tables") => return,
+            moment => moment,
+        };
         let acting = {
             let mut act = self.act.lock().expect("no panic");
             let due = moment == self.moment && act.0 > 0;
@@ -76,9 +82,7 @@ impl Interposed {
 
 impl BlobStore for Interposed {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
-        if !blob.container.as_str().starts_with("-tables") {
-            self.reached(Moment::Open, &blob.container).await;
-        }
+        self.reached(Moment::Open, &blob.container).await;
         self.inner.open(blob, reading).await
     }
 
@@ -93,6 +97,7 @@ impl BlobStore for Interposed {
     }
 
     async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        self.reached(Moment::List, container).await;
         self.inner.list(container, query).await
     }
 

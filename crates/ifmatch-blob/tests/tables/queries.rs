@@ -113,3 +113,15 @@ async fn a_page_goes_on_where_the_one_before_ended_whatever_goes_meanwhile() {
         rest["value"].as_array().expect("a list").iter().map(|entity| entity["RowKey"].clone()).collect();
     assert_eq!(rows, ["c", "d"]);
 }
+
+/// An answer must fit into memory, however large the entities are.
+#[tokio::test]
+async fn pages_of_large_entities_are_shorter() {
+    let client = fixture().await.client;
+    let large: Value = (0..15).map(|number| (format!("p{number}"), Value::from("x".repeat(32 * 1024)))).collect();
+    for row in 0..6 {
+        client.insert_as("p", &row.to_string(), large.clone()).await.is(204);
+    }
+    let (found, pages) = all(&client, "$select=PartitionKey,RowKey").await;
+    assert_eq!((found.len(), pages), (6, 2));
+}
