@@ -27,7 +27,7 @@ use crate::policy::update::{ask_whether_changed, is_about};
 use crate::read::Plan;
 use crate::shared::{Inner, Shared};
 use crate::stored::{Body, Came, Meta, Stored};
-use crate::table::{Course, Role};
+use crate::table::Course;
 
 /// How long nobody waits for another's response after one that could not be stored.
 const UNSHARED: Duration = Duration::from_secs(30);
@@ -87,8 +87,9 @@ impl<C: Clock> Fetch<C> {
         }
     }
 
-    /// Asks on behalf of nobody: the client's own conditions do not count.
+    /// Asks on behalf of nobody, for the whole: the client's own conditions do not count, nor that it sent HEAD.
     pub(crate) fn unconditional(mut self) -> Self {
+        self.client.method = Method::GET;
         for name in [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE, IF_RANGE] {
             self.client.headers.remove(name);
         }
@@ -106,7 +107,7 @@ impl<C: Clock> Fetch<C> {
             let response = match inner.run(self.request()).await {
                 Ok(response) => response,
                 Err(error) => {
-                    self.tell(Outcome::Failed);
+                    self.tell(Outcome::Failed(None));
                     return Err(error);
                 }
             };
@@ -200,28 +201,15 @@ impl<C: Clock> Fetch<C> {
         T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let (head, body) = response.into_parts();
-        let governing = Governing::of(&head.headers);
-        let refusal = self.refusal(head.status, &head.headers, &governing);
-        let meta = Meta::new(head.status, &head.headers, &self.came(moment));
-        let range = ContentRange::of(&head.headers);
-        let declared = declared(&head.headers, body.size_hint().exact());
-        let length = declared.ok().flatten();
-        let fits = declared.is_ok() && length.is_none_or(|length| length <= self.shared.config.entry_limit);
-        let cut = head.status == StatusCode::PARTIAL_CONTENT;
-        let asked = self.client.headers.contains_key(RANGE);
-        let sound = !cut || asked && range.is_some_and(|range| length.is_none_or(|length| length == range.bytes.len()));
-        if refusal.is_some() || !fits || !sound || !meta.is_useful() {
-            if is_failure(head.status) {
-                self.tell(Outcome::Failed);
-            }
-            self.not_stored(head.status, refusal, moment.received);
+        let length = declared(&head.headers, body.size_hint().exact());
+        let Some((meta, length)) = self.storable(&head, length, moment) else {
             return Fetched::Passed(Response::from_parts(head, body));
-        }
+        };
+        let range = ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
         let reserved = self.shared.budget.reserve(self.shared.config.entry_limit);
         let flow = Arc::new(Flow::new(length, reserved));
         let stored = Stored { meta: Arc::new(meta), body: Body::Flow(Arc::clone(&flow)) };
         let Some(reader) = flow.join() else { return Fetched::Passed(Response::from_parts(head, body)) };
-        let range = range.filter(|_| cut);
         if range.is_none() {
             self.share(&stored);
         }
@@ -235,6 +223,32 @@ impl<C: Clock> Fetch<C> {
         };
         drop(detach(fill.run(body)));
         Fetched::Fresh(head, stored, reader)
+    }
+
+    /// The head of a response that can be stored, and the length of its body. None: it cannot be, and what follows from
+    /// that for what is stored is done.
+    fn storable(&self, head: &response::Parts, length: Length, moment: Moment) -> Option<(Meta, Option<u64>)> {
+        let refusal = self.refusal(head.status, &head.headers, &Governing::of(&head.headers));
+        let length = length.ok().filter(|_| refusal.is_none()).filter(|length| self.has_room(head, *length));
+        let stored = length.map(|length| (Meta::new(head.status, &head.headers, &self.came(moment)), length));
+        let stored = stored.filter(|(meta, _)| meta.is_useful());
+        if stored.is_none() {
+            if is_failure(head.status) {
+                self.tell(Outcome::Failed(Some(head.status)));
+            }
+            self.not_stored(head.status, refusal, moment.received);
+        }
+        stored
+    }
+
+    /// Whether a body is not too long, and as long as the part that it is said to be.
+    fn has_room(&self, head: &response::Parts, length: Option<u64>) -> bool {
+        let fits = length.is_none_or(|length| length <= self.shared.config.entry_limit);
+        if head.status != StatusCode::PARTIAL_CONTENT {
+            return fits;
+        }
+        let range = ContentRange::of(&head.headers).filter(|_| self.client.headers.contains_key(RANGE));
+        fits && range.is_some_and(|range| length.is_none_or(|length| length == range.bytes.len()))
     }
 
     /// What was stored is replaced by a response that must not be.
@@ -270,10 +284,8 @@ impl<C: Clock> Fetch<C> {
 
     /// Lets others have the response, also those who come while its body is still coming.
     fn share(&mut self, stored: &Stored) {
-        if self.pilot.is_none()
-            && let Role::Pilot(pilot) = self.shared.table.board(&self.key, &self.course)
-        {
-            self.pilot = Some(pilot);
+        if self.pilot.is_none() {
+            self.pilot = self.shared.table.share(&self.key, &self.course, stored.meta.began);
         }
         self.tell(Outcome::Ready(stored.clone()));
     }
@@ -337,7 +349,7 @@ impl Question {
 }
 
 /// The length that a response promises, if it does. An error: it contradicts itself.
-fn declared(headers: &HeaderMap, exact: Option<u64>) -> Result<Option<u64>, Contradiction> {
+fn declared(headers: &HeaderMap, exact: Option<u64>) -> Length {
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     let told = match (lines.next(), lines.next()) {
         (None, _) => return Ok(exact),
@@ -347,6 +359,8 @@ fn declared(headers: &HeaderMap, exact: Option<u64>) -> Result<Option<u64>, Cont
     let told = told.and_then(|digits| digits.parse().ok()).ok_or(Contradiction)?;
     if exact.is_some_and(|exact| exact != told) { Err(Contradiction) } else { Ok(Some(told)) }
 }
+
+type Length = Result<Option<u64>, Contradiction>;
 
 #[derive(Clone, Copy)]
 struct Contradiction;

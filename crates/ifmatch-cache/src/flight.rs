@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use http::StatusCode;
 use tokio::sync::watch;
 
 use crate::key::Key;
@@ -15,8 +16,8 @@ pub(crate) enum Outcome {
     Pending,
     /// The response can be stored; its body may still be coming.
     Ready(Stored),
-    /// The origin failed.
-    Failed,
+    /// The origin failed, by this status or without any answer.
+    Failed(Option<StatusCode>),
     /// The response is for one client only, or the request was given up: all others must ask for themselves.
     Alone,
 }

@@ -146,8 +146,7 @@ impl<C: Clock> Forwarding<C> {
                 return Turn::Ask(None);
             }
             let course = self.plan.course.clone();
-            let role = self.shared.table.board(&self.asked.key, &course);
-            let flight = match role {
+            let flight = match self.shared.table.board(&self.asked.key, &course) {
                 // It may have come between the look and now.
                 Role::Pilot(pilot) => return self.again(course).map_or(Turn::Ask(Some(pilot)), Turn::Answered),
                 Role::Passenger(flight) => flight,
@@ -161,8 +160,11 @@ impl<C: Clock> Forwarding<C> {
                     let vary = stored.meta.selected.vary.clone();
                     Course::new(vary, &self.asked.head.headers, &self.asked.implicit)
                 }
-                Some(Outcome::Failed) => return self.stale(None).map_or(Turn::Ask(None), Turn::Answered),
-                Some(Outcome::Alone | Outcome::Pending) | None => return Turn::Ask(None),
+                Some(Outcome::Failed(status)) => return self.stale(status).map_or(Turn::Ask(None), Turn::Answered),
+                // Perhaps because it found the response stored.
+                Some(Outcome::Alone | Outcome::Pending) | None => {
+                    return self.again(course).map_or(Turn::Ask(None), Turn::Answered);
+                }
             };
             if let Some(response) = self.again(course) {
                 return Turn::Answered(response);

@@ -36,6 +36,19 @@ struct Shard {
     flights: Vec<(Key, Course, Arc<Flight>)>,
 }
 
+impl Shard {
+    fn flight(&self, key: &Key, course: &Course) -> Option<Arc<Flight>> {
+        let mut flights = self.flights.iter();
+        flights.find(|(other, way, _)| other == key && way == course).map(|(.., flight)| Arc::clone(flight))
+    }
+
+    fn depart(&mut self, key: &Key, course: &Course) -> Arc<Flight> {
+        let flight = Flight::new();
+        self.flights.push((key.clone(), course.clone(), Arc::clone(&flight)));
+        flight
+    }
+}
+
 /// What tells the requests for one URI apart, as far as that is known before the response has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Course {
@@ -111,13 +124,20 @@ impl Table {
     /// Joins those who want the same, or becomes the first of them.
     pub(crate) fn board(self: &Arc<Self>, key: &Key, course: &Course) -> Role {
         let mut shard = self.shard(key);
-        let same = |flight: &&(Key, Course, Arc<Flight>)| flight.0 == *key && flight.1 == *course;
-        if let Some((.., flight)) = shard.flights.iter().find(same) {
-            return Role::Passenger(Arc::clone(flight));
+        if let Some(flight) = shard.flight(key, course) {
+            return Role::Passenger(flight);
         }
-        let flight = Flight::new();
-        shard.flights.push((key.clone(), course.clone(), Arc::clone(&flight)));
-        Role::Pilot(Pilot::new(self, key.clone(), flight))
+        Role::Pilot(Pilot::new(self, key.clone(), shard.depart(key, course)))
+    }
+
+    /// Lets others join a request that began with this ordinal and went alone so far. None: another one is under way, or
+    /// the URI was invalidated since.
+    pub(crate) fn share(self: &Arc<Self>, key: &Key, course: &Course, began: u64) -> Option<Pilot> {
+        let mut shard = self.shard(key);
+        if began < shard.invalidated || shard.flight(key, course).is_some() {
+            return None;
+        }
+        Some(Pilot::new(self, key.clone(), shard.depart(key, course)))
     }
 
     /// The flight is over: who comes now does not join it.

@@ -218,6 +218,27 @@ async fn what_was_asked_before_a_write_is_not_found_after_it() {
 }
 
 #[tokio::test]
+async fn a_reload_that_began_before_a_write_is_not_joined_after_it() {
+    let world = World::default();
+    let held = world.origin.will_wait();
+    let reload = {
+        let world = world.clone();
+        tokio::spawn(async move { world.try_send(get("/", &[("cache-control", "no-cache")])).await.unwrap() })
+    };
+    world.origin.reached(1).await;
+    world.origin.will(204, &[], "");
+    world.send(request("PUT", "/", &[])).await;
+    let (feed, body) = TestBody::live();
+    held.send(response(200, &FRESH, "").map(|_| body)).unwrap();
+    let reload = reload.await.unwrap();
+    world.origin.will(200, &FRESH, "new");
+    assert_eq!(world.get("/").await.text(), "new");
+    feed.send("old");
+    drop(feed);
+    assert_eq!(Answer::read(reload).await.text(), "old");
+}
+
+#[tokio::test]
 async fn a_head_that_comes_after_a_write_that_it_was_asked_before_is_not_stored() {
     let world = World::default();
     let held = world.origin.will_wait();
@@ -315,6 +336,38 @@ async fn a_background_validation_carries_no_condition_of_the_client() {
     let seen = world.origin.seen();
     assert!(!seen[1].headers.contains_key("if-none-match") && !seen[1].headers.contains_key("range"));
     assert_eq!(world.get("/").await.text(), "new");
+}
+
+#[tokio::test]
+async fn a_head_of_a_stale_response_validates_by_get() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60, stale-while-revalidate=60")];
+    world.origin.will(200, &fields, "old");
+    world.get("/").await;
+    world.clock.advance(61);
+    world.origin.will(200, &fields, "new");
+    assert!(world.send(request("HEAD", "/", &[])).await.is_hit());
+    world.origin.reached(2).await;
+    settle().await;
+    assert_eq!(world.origin.seen()[1].method, "GET");
+    assert_eq!(world.get("/").await.text(), "new");
+}
+
+#[tokio::test]
+async fn waiters_get_nothing_stale_where_nobody_allowed_it() {
+    let world = World::default();
+    world.origin.will(200, &FRESH, "hello");
+    world.get("/").await;
+    world.clock.advance(61);
+    let held = world.origin.will_wait();
+    let clients: Vec<_> = (0..2).map(|_| spawn(&world, "/", &[])).collect();
+    world.origin.reached(2).await;
+    settle().await;
+    world.origin.will(503, &[], "no");
+    held.send(response(503, &[], "no")).unwrap();
+    for answer in join_all(clients).await {
+        assert_eq!(answer.unwrap().status, 503);
+    }
 }
 
 #[tokio::test]

@@ -1,1 +1,152 @@
-//! To come.
+//! The tables in tests/data: decisions about header fields, a line each.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use ifmatch_cache::policy::age::initial_age;
+use ifmatch_cache::policy::cache_control::{Flag, ResponseDirectives, Scope};
+use ifmatch_cache::policy::cdn_cache_control::Governing;
+use ifmatch_cache::policy::freshness::{Heuristic, lifetime};
+use ifmatch_cache::policy::storable::Exchange;
+use ifmatch_core::date::{HttpDate, Timestamp};
+
+/// When the responses of the tables come.
+const NOW: i64 = 1_750_000_000;
+
+/// The columns of each line, and the line.
+fn rows<const N: usize>(table: &'static str) -> impl Iterator<Item = ([&'static str; N], &'static str)> {
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| {
+        let columns: Vec<_> = line.split('|').map(str::trim).collect();
+        (columns.try_into().unwrap_or_else(|_| panic!("not {N} columns: {line}")), line)
+    })
+}
+
+#[track_caller]
+fn none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn cache_control() {
+    let mut wrong = Vec::new();
+    for ([lines, expected], line) in rows(include_str!("../data/cache_control.txt")) {
+        let mut headers = HeaderMap::new();
+        for value in lines.split(" & ") {
+            headers.append("cache-control", HeaderValue::from_str(value).unwrap());
+        }
+        let found = understood(&ResponseDirectives::from_headers(&headers));
+        if found != expected {
+            wrong.push(format!("{line}: {found}"));
+        }
+    }
+    none(&wrong);
+}
+
+fn understood(told: &ResponseDirectives) -> String {
+    let seconds = [
+        ("max-age", told.max_age),
+        ("s-maxage", told.s_maxage),
+        ("swr", told.stale_while_revalidate),
+        ("sie", told.stale_if_error),
+    ];
+    let seconds = seconds.into_iter().filter_map(|(name, time)| Some(format!("{name}={}", time?.as_secs())));
+    let scopes = [("no-cache", &told.no_cache), ("private", &told.private)];
+    let scopes = scopes.into_iter().filter_map(|(name, scope)| match scope {
+        Scope::Nothing => None,
+        Scope::Response => Some(name.to_owned()),
+        Scope::Fields(fields) => {
+            Some(format!("{name}({})", fields.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(",")))
+        }
+    });
+    let flags = [
+        ("no-store", Flag::NoStore),
+        ("must-revalidate", Flag::MustRevalidate),
+        ("proxy-revalidate", Flag::ProxyRevalidate),
+        ("public", Flag::Public),
+        ("must-understand", Flag::MustUnderstand),
+        ("immutable", Flag::Immutable),
+    ];
+    let flags = flags.into_iter().filter(|(_, flag)| told.has(*flag)).map(|(name, _)| name.to_owned());
+    seconds.chain(scopes).chain(flags).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn age() {
+    let mut wrong = Vec::new();
+    for ([ages, date, took, expected], line) in rows(include_str!("../data/age.txt")) {
+        let mut headers = HeaderMap::new();
+        for age in ages.split(" & ").filter(|age| *age != "-") {
+            headers.append("age", age.parse().unwrap());
+        }
+        match date {
+            "-" => {}
+            "bad" => drop(headers.insert("date", HeaderValue::from_static("yesterday"))),
+            offset => {
+                drop(headers.insert("date", HttpDate::from_unix(NOW + offset.parse::<i64>().unwrap()).to_header()))
+            }
+        }
+        let came = moment(0);
+        let asked = moment(-took.parse::<i64>().unwrap());
+        let found = initial_age(&headers, asked, came).as_secs();
+        if found.to_string() != expected {
+            wrong.push(format!("{line}: {found}"));
+        }
+    }
+    none(&wrong);
+}
+
+#[test]
+fn freshness() {
+    let mut wrong = Vec::new();
+    for ([status, response, expected], line) in rows(include_str!("../data/freshness.txt")) {
+        let response = fields(response);
+        let governing = Governing::of(&response);
+        let heuristic = Some(Heuristic::default());
+        let found = lifetime(&HeaderMap::new(), code(status), &response, &governing, moment(0), heuristic);
+        if found != Duration::from_secs(expected.parse().unwrap()) {
+            wrong.push(format!("{line}: {found:?}"));
+        }
+    }
+    none(&wrong);
+}
+
+#[test]
+fn storable() {
+    let mut wrong = Vec::new();
+    for ([method, request, status, response, expected], line) in rows(include_str!("../data/storable.txt")) {
+        let (request, response) = (fields(request), fields(response));
+        let governing = Governing::of(&response);
+        let method: Method = method.parse().unwrap();
+        let status = code(status);
+        let exchange =
+            Exchange { method: &method, request: &request, status, response: &response, governing: &governing };
+        let found = exchange.refusal().map_or("yes".to_owned(), |refusal| format!("{refusal:?}"));
+        if found != expected {
+            wrong.push(format!("{line}: {found}"));
+        }
+    }
+    none(&wrong);
+}
+
+fn moment(offset: i64) -> Timestamp {
+    Timestamp::from_micros((NOW + offset).unsigned_abs() * 1_000_000)
+}
+
+fn code(status: &str) -> StatusCode {
+    status.parse().unwrap()
+}
+
+/// `name: value & name: value`; `{-60}` is the date a minute ago.
+fn fields(text: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for field in text.split(" & ").filter(|field| !field.is_empty()) {
+        let (name, value) = field.split_once(':').unwrap();
+        let value = match value.trim().strip_prefix('{').and_then(|value| value.strip_suffix('}')) {
+            Some(offset) => HttpDate::from_unix(NOW + offset.parse::<i64>().unwrap()).to_header(),
+            None => HeaderValue::from_str(value.trim()).unwrap(),
+        };
+        headers.append(HeaderName::try_from(name).unwrap(), value);
+    }
+    headers
+}
