@@ -19,8 +19,6 @@ mod tables;
 
 #[cfg(feature = "embedded")]
 pub use embedded::EmbeddedStore;
-#[cfg(feature = "objects")]
-pub use objects::ObjectBlobs;
 pub use service::BlobService;
 pub use store::BlobStore;
 pub use store::erased::AnyStore;

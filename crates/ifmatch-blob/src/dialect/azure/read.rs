@@ -90,7 +90,9 @@ async fn represent<S, C>(
     let info = &opened.info;
     describe(response.headers_mut(), info, now);
     if !sends_bytes(call) {
-        response.headers_mut().insert(CONTENT_LENGTH, info.length.into());
+        // Only HEAD tells the length of what it does not send.
+        let length = if call.head.method == Method::HEAD { info.length } else { 0 };
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
         return Ok(response);
     }
     let Some(part) = part(&call.head.headers, info, now)? else {

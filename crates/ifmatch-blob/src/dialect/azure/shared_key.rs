@@ -172,3 +172,6 @@ fn in_time(headers: &HeaderMap, now: Timestamp) -> bool {
     let date = seconds.map(|seconds| Timestamp::from_micros(seconds.saturating_mul(1_000_000)));
     date.is_some_and(|date| date.until(now) <= MAX_SKEW && now.until(date) <= MAX_SKEW)
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,8 +15,8 @@ use crate::body::BlobBody;
 use crate::headers::BlobHeaders;
 use crate::name::BlobPath;
 use crate::store::{
-    BlobStore, Delete, HeaderChange, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload,
-    Written,
+    BlobStore, Delete, HeaderChange, MissingContainer, Put, Reading, RequestKey, SetHeaders, StoreError,
+    StoreErrorKind, Upload, Written,
 };
 
 const BLOB_TYPE: &str = "x-ms-blob-type";
@@ -103,7 +103,8 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
 pub(super) struct Head {
     pub(super) conditions: WriteConditions,
     pub(super) lease: LeaseUse,
-    request: Option<crate::store::RequestKey>,
+    /// The identity of the request, if it may be a retry.
+    pub(super) request: Option<RequestKey>,
 }
 
 impl Head {

@@ -20,7 +20,7 @@ use super::{BlockId, Shelf};
 use crate::body::BlobBody;
 use crate::headers::BlobHeaders;
 use crate::name::BlobPath;
-use crate::store::{BlobStore, Opened, Put, Reading, StoreErrorKind, Upload};
+use crate::store::{BlobInfo, BlobStore, Opened, Put, Reading, StoreErrorKind, Upload};
 
 /// The longest document, in bytes: 50,000 blocks with the longest ids fit in.
 const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
@@ -91,12 +91,13 @@ async fn attempt<S: BlobStore, C: Clock>(
     let length = blocks.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
     let limit = call.shared.max_body;
     let length = length.filter(|length| *length <= limit).ok_or_else(|| AzureError::too_large(limit))?;
-    let pinned = current.as_ref().map(|current| current.preconditions.clone());
+    let tied = current.as_ref().map(|current| current.preconditions.clone());
     let moved = Moved::default();
     let body = reader::body(&call.shared, segments, current.map(|current| current.opened.source), &moved);
     let put = Put { headers: headers.clone(), length: Some(length), ..head.put(body, limit) };
-    let is_pinned = pinned.is_some();
-    let put = Put { preconditions: pinned.unwrap_or(put.preconditions), ..put };
+    // Only a tag that the request did not name itself is worth another look.
+    let is_tied = tied.as_ref().is_some_and(|tied| tied.if_match != head.conditions.preconditions.if_match);
+    let put = Put { preconditions: tied.unwrap_or(put.preconditions), ..put };
     match store.put(blob, put).await {
         Ok(written) => {
             if let Err(error) = CommittedList::of(blob, &written, blocks).save(store, shelf.list()).await {
@@ -106,7 +107,7 @@ async fn attempt<S: BlobStore, C: Clock>(
             Ok(Some(write::stored(&written)))
         }
         Err(error) => match error.kind() {
-            StoreErrorKind::PreconditionFailed { precondition: Precondition::IfMatch, .. } if is_pinned => Ok(None),
+            StoreErrorKind::PreconditionFailed { precondition: Precondition::IfMatch, .. } if is_tied => Ok(None),
             _ if moved.happened() => Ok(None),
             _ => Err(head.refused(error)),
         },
@@ -122,8 +123,7 @@ struct Current {
 }
 
 impl Current {
-    /// The blob, if it was made of blocks. The request's conditions are evaluated of this version here, since the write is then
-    /// tied to it.
+    /// The blob, if it was made of blocks.
     async fn find<S: BlobStore, C: Clock>(
         call: &Call<S, C>,
         blob: &BlobPath,
@@ -134,19 +134,31 @@ impl Current {
         let Some(opened) = store.open(blob, Reading::Ranges).await.map_err(AzureError::of_blob)? else {
             return Ok(None);
         };
-        let (info, now) = (&opened.info, call.shared.now());
-        lease::check(info.lease.as_ref(), head.lease, now)
+        let info = &opened.info;
+        lease::check(info.lease.as_ref(), head.lease, call.shared.now())
             .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
-        let conditions = &head.conditions.preconditions;
-        if let Verdict::Failed(precondition) = conditions.evaluate(&Method::PUT, Some(&info.validators())) {
-            let current = info.tag.clone();
-            return Err(head.refused(StoreErrorKind::PreconditionFailed { precondition, current }.into()));
-        }
+        let preconditions = tied(head, info)?;
         let list = CommittedList::load(store, shelf.list()).await.map_err(AzureError::of_blob)?;
         let Some(list) = list.filter(|list| list.belongs_to(info)) else { return Ok(None) };
-        let if_match = Some(TagList::Tags(info.tag.iter().cloned().collect()));
-        let preconditions = Preconditions { if_match, ..Preconditions::default() };
         Ok(Some(Self { opened, list, preconditions }))
+    }
+}
+
+/// The preconditions of a write that must replace this very version. The request's own are evaluated of it here.
+///
+/// One that is false may have been true when the request was sent for the first time: then the store is asked all the same,
+/// for the answer that it gave. It writes nothing, since the condition is part of what it evaluates.
+fn tied(head: &Head, info: &BlobInfo) -> Result<Preconditions, AzureError> {
+    let conditions = &head.conditions.preconditions;
+    let if_match = Some(TagList::Tags(info.tag.iter().cloned().collect()));
+    match conditions.evaluate(&Method::PUT, Some(&info.validators())) {
+        Verdict::Failed(precondition) if head.request.is_none() => {
+            let current = info.tag.clone();
+            Err(head.refused(StoreErrorKind::PreconditionFailed { precondition, current }.into()))
+        }
+        Verdict::Failed(Precondition::IfMatch) => Ok(conditions.clone()),
+        Verdict::Failed(_) => Ok(Preconditions { if_match, ..conditions.clone() }),
+        Verdict::Proceed | Verdict::NotModified => Ok(Preconditions { if_match, ..Preconditions::default() }),
     }
 }
 

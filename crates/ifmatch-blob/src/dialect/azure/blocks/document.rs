@@ -103,3 +103,6 @@ fn invalid(why: &str) -> AzureError {
 pub(super) fn not_a_list(why: &'static str) -> AzureError {
     AzureError::bad_request("InvalidBlockList", why)
 }
+
+#[cfg(test)]
+mod tests;
