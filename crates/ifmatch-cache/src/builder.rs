@@ -20,12 +20,13 @@ use crate::shared::Shared;
 pub struct Builder<C = SystemClock> {
     clock: C,
     config: Config,
+    entry_limit: Option<u64>,
 }
 
 impl<C: Clock> Builder<C> {
     /// Takes the time from this clock instead of the system's.
     pub fn clock<N: Clock>(self, clock: N) -> Builder<N> {
-        Builder { clock, config: self.config }
+        Builder { clock, config: self.config, entry_limit: self.entry_limit }
     }
 
     /// Sets how many bytes stored responses may take, 256 MiB by default. Bodies on their way may take a quarter as much
@@ -38,12 +39,11 @@ impl<C: Clock> Builder<C> {
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.config.capacity = bytes;
-        self.config.entry_limit = self.config.entry_limit.min(bytes / 16);
         self
     }
 
-    /// Sets the length of the longest body that is stored, 16 MiB by default and at most a quarter of the
-    /// [capacity](Self::capacity). Longer ones are passed on.
+    /// Sets the length of the longest body that is stored: by default a sixteenth of the [capacity](Self::capacity), at the
+    /// most a quarter of it. Longer ones are passed on.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -51,7 +51,7 @@ impl<C: Clock> Builder<C> {
     /// ```
     #[must_use]
     pub fn entry_limit(mut self, bytes: u64) -> Self {
-        self.config.entry_limit = bytes;
+        self.entry_limit = Some(bytes);
         self
     }
 
@@ -136,7 +136,8 @@ impl<C: Clock> Builder<C> {
 
     /// The layer.
     pub fn build(mut self) -> CacheLayer<C> {
-        self.config.entry_limit = self.config.entry_limit.min(self.config.capacity / 4);
+        let capacity = self.config.capacity;
+        self.config.entry_limit = self.entry_limit.unwrap_or(capacity / 16).min(capacity / 4);
         CacheLayer::from(Shared::new(self.clock, self.config))
     }
 }

@@ -36,7 +36,8 @@ impl Key {
         let mut text = String::with_capacity(scheme.len() + authority.len() + rest.len() + 4);
         text.push_str(scheme);
         text.push_str("://");
-        text.extend(authority.chars().map(|char| char.to_ascii_lowercase()));
+        text.push_str(authority);
+        text.make_ascii_lowercase();
         if !rest.starts_with('/') {
             text.push('/');
         }

@@ -1,6 +1,65 @@
 //! A shared HTTP cache (RFC 9111) as a Tower layer.
 //!
 #![doc = include_str!("../README.md")]
+//!
+//! # What happens to a request
+//!
+//! **GET and HEAD** are answered from the store while what is there is fresh; by the client's own conditions with 304, by its
+//! ranges with 206 or 416. Otherwise the inner service is asked: with the stored response's validators if it has some. A 304
+//! updates what is stored. A response that may be stored is kept while it is passed on.
+//!
+//! | The client gets | When |
+//! |---|---|
+//! | 304 | it sent a condition, and has what is stored. Never without a condition |
+//! | 504 | it sent `only-if-cached`, and nothing stored will do |
+//! | 502 | the inner service answers 304 to a request without a condition, or panics |
+//! | a stale response | it said `max-stale`; the response said `stale-while-revalidate` or `stale-if-error`; or the inner service failed with an error, [within bounds](Builder::stale_if_unreachable). Never against `must-revalidate`, `proxy-revalidate`, `no-cache` |
+//!
+//! **Requests for the same response** are one request to the inner service. It runs in a task of its own, so that it goes on
+//! when the client that came first leaves. The others get the body while it comes. If it fails, takes too long, or its
+//! response is for one client only, the others ask at the same time, each for itself; and for half a minute nobody waits
+//! for such a response again.
+//!
+//! **Every other method** is passed on. If it is unsafe, and the answer no error, what is stored for the URI is invalid, and
+//! for those in `Location` and `Content-Location`, and for the groups in `Cache-Group-Invalidation`. So it is if nobody
+//! knows the outcome: the inner service fails with an error, or the client leaves. A response to a request that began before
+//! that is not stored, nor given to anyone who asks after it.
+//!
+//! **Passed on, and never stored:** requests with `If-Match`, `If-Unmodified-Since`, `Upgrade` or content; with no
+//! host, two, or another one than in the URI.
+//!
+//! # What selects a response
+//!
+//! The URI, and what `Vary` names, in a normal form. Further `X-Forwarded-Host` and other fields that many services obey
+//! without saying so: who sends them gets responses of its own, and poisons nobody else's.
+//!
+//! # What the inner service sees, and owes
+//!
+//! The request as the client sent it, and requests of the cache's own. Fields that concern one connection are kept out of the
+//! store, yet passed on otherwise: that is a proxy's business, see [`policy::hop_by_hop`]. An error of the inner service
+//! counts as an origin that cannot be reached: make it a 502 outside of the cache, not inside. A body that ends
+//! early must end with an error, or have a `Content-Length`.
+//!
+//! # Memory
+//!
+//! The [capacity](Builder::capacity) bounds what is stored, header fields included. Bodies on their way may take a quarter
+//! as much besides; those that find no room are passed on without being kept.
+//!
+//! # A customised cache
+//!
+//! ```
+//! use std::time::Duration;
+//! use ifmatch_cache::CacheLayer;
+//!
+//! let layer = CacheLayer::builder()
+//!     .capacity(2 << 30)
+//!     .entry_limit(64 << 20)
+//!     .scheme("https") // whatever the requests say
+//!     .stale_if_unreachable(Duration::from_mins(10))
+//!     .build();
+//! let handle = layer.handle(); // counters, and purging
+//! # let _ = handle;
+//! ```
 
 pub mod policy;
 

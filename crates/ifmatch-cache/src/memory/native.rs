@@ -9,8 +9,8 @@ use moka::sync::Cache;
 use super::Entry;
 use crate::key::Key;
 
-/// What moka and its bookkeeping take for each entry.
-const PER_ENTRY: u64 = 256;
+/// What moka, the allocator and other bookkeeping take for each entry, as measured with many small ones.
+const PER_ENTRY: u64 = 1_024;
 
 /// The memory.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! `Cache-Status` (RFC 9211): what the cache did with a request.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -33,6 +33,9 @@ pub struct CacheStatus {
     /// What else there is to say.
     pub detail: Option<&'static str>,
 }
+
+/// Most members are not longer, in bytes.
+const USUAL: usize = 48;
 
 /// Why a request went to the origin (RFC 9211 §2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +85,11 @@ impl CacheStatus {
     /// assert_eq!(headers[CACHE_STATUS], "ifmatch; hit");
     /// ```
     pub fn append_to(&self, headers: &mut HeaderMap) {
-        if let Ok(value) = HeaderValue::try_from(self.to_string()) {
+        let mut text = String::with_capacity(USUAL);
+        if write!(text, "{self}").is_err() {
+            return;
+        }
+        if let Ok(value) = HeaderValue::try_from(text) {
             headers.append(CACHE_STATUS, value);
         }
     }

@@ -152,7 +152,7 @@ async fn an_endless_body_ends_with_its_last_reader() {
 
 #[tokio::test]
 async fn bodies_on_their_way_share_a_budget() {
-    let world = World::with(|builder| builder.capacity(400_000).entry_limit(100_000));
+    let world = World::with(|builder| builder.entry_limit(100_000).capacity(400_000));
     // A quarter of the capacity: two unfinished bodies of 60,000 bytes are too much.
     let feeds: Vec<_> = (0..2)
         .map(|_| {

@@ -79,13 +79,12 @@ fn age() {
         for age in ages.split(" & ").filter(|age| *age != "-") {
             headers.append("age", age.parse().unwrap());
         }
-        match date {
-            "-" => {}
-            "bad" => drop(headers.insert("date", HeaderValue::from_static("yesterday"))),
-            offset => {
-                drop(headers.insert("date", HttpDate::from_unix(NOW + offset.parse::<i64>().unwrap()).to_header()))
-            }
-        }
+        let date = match date {
+            "-" => None,
+            "bad" => Some(HeaderValue::from_static("yesterday")),
+            offset => Some(HttpDate::from_unix(NOW + offset.parse::<i64>().unwrap()).to_header()),
+        };
+        headers.extend(date.map(|date| (http::header::DATE, date)));
         let came = moment(0);
         let asked = moment(-took.parse::<i64>().unwrap());
         let found = initial_age(&headers, asked, came).as_secs();
