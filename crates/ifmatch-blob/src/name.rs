@@ -240,6 +240,9 @@ pub(crate) fn decode(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidNam
         let digits = after.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
+    if !text.contains('%') {
+        return Ok(text.into());
+    }
     if !text.split('%').skip(1).all(is_escape) {
         return Err(InvalidName(NameErrorKind::Escape));
     }
