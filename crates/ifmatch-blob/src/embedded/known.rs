@@ -182,7 +182,8 @@ mod tests {
                 let mut at_hand = 0_usize;
                 while writing.load(Ordering::SeqCst) > 0 || at_hand == 0 {
                     let floor = newest.load(Ordering::SeqCst);
-                    let opened = store.open(&blob(), Reading::Head).await.expect("it can be read").expect("it is there");
+                    let opened =
+                        store.open(&blob(), Reading::Head).await.expect("it can be read").expect("it is there");
                     let seen = opened.info.generation.expect("a number").get();
                     assert!(seen >= floor, "opened an older version");
                     let floor = newest.fetch_max(seen, Ordering::SeqCst).max(seen);
