@@ -12,7 +12,7 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::digest::ContentHash;
 use tower::{Service, service_fn};
 
-use crate::Input;
+use crate::input::Input;
 
 /// What is served, with its tag.
 struct Document {

@@ -12,23 +12,21 @@
 
 mod bare;
 mod inner;
+mod input;
 
 use std::convert::Infallible;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use ifmatch::ConditionalLayer;
+use input::Input;
 use tokio::net::TcpListener;
 use tower::{Layer, Service, ServiceBuilder};
-
-/// What hyper hands over, with a default.
-type Input = BoxBody<Bytes, hyper::Error>;
 
 #[tokio::main]
 async fn main() {
@@ -59,7 +57,7 @@ where
         + 'static,
 {
     let layered = ConditionalLayer::builder().authoritative().build().layer(inner);
-    ServiceBuilder::new().map_request(|request: Request<Incoming>| request.map(BodyExt::boxed)).service(layered)
+    ServiceBuilder::new().map_request(|request: Request<Incoming>| request.map(Input::from)).service(layered)
 }
 
 async fn serve<S, B>(address: &str, service: S)
