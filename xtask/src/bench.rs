@@ -2,6 +2,7 @@
 
 mod exchange;
 mod functions;
+mod leases;
 mod load;
 mod peers;
 mod programs;
@@ -35,6 +36,8 @@ enum What {
     Functions,
     /// What a request costs and a resource needs, with few resources and with many.
     Growth,
+    /// Leases and conditional writes beside Azurite, and durable swaps by the number of clients.
+    Leases,
 }
 
 /// Measures what was asked for.
@@ -45,5 +48,6 @@ pub(crate) fn run(options: &Options) -> Result {
         What::Sockets => sockets::run(&workspace, options.quick, deadline),
         What::Functions => functions::run(&workspace, options.quick, deadline),
         What::Growth => programs::growth(&workspace, options.quick, deadline),
+        What::Leases => leases::run(&workspace, options.quick, deadline),
     }
 }

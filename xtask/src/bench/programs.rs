@@ -19,6 +19,11 @@ pub(crate) fn server(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--package ifmatch-workspace --bench server")
 }
 
+/// Builds the clients of benches/leases.
+pub(crate) fn leases(workspace: &Workspace) -> Result<PathBuf> {
+    build(workspace, "--package ifmatch-workspace --bench leases")
+}
+
 /// Builds and runs benches/growth.
 pub(crate) fn growth(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     let program = build(workspace, "--package ifmatch-workspace --bench growth")?;

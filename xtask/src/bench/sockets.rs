@@ -70,7 +70,9 @@ fn start(workspace: &Workspace, dir: &Path) -> Result<Vec<Subject>> {
     };
     let data = dir.join("data");
     let serve = |run: Run, address: std::net::SocketAddr| {
-        run.args([&gateway]).args(["serve", "--listen", &address.to_string(), "--data"]).args([&data])
+        run.args([&gateway])
+            .args(["serve", "--listen", &address.to_string(), "--listen-tables", "off", "--data"])
+            .args([&data])
     };
     let gateway = Subject::start(GATEWAY, "/bench", serve, dir)?;
     for row in &ROWS[1..] {

@@ -1,0 +1,22 @@
+//! Rows of a Markdown table, and medians with their spread.
+
+/// A row.
+pub(crate) fn row(name: &str, cells: &[String]) -> String {
+    format!("| {name} | {} |", cells.join(" | "))
+}
+
+/// The one by the other, round by round.
+pub(crate) fn ratio(one: &[f64], other: &[f64]) -> Vec<f64> {
+    one.iter().zip(other).map(|(one, other)| one / other).collect()
+}
+
+/// The median, with the least and the most.
+pub(crate) fn spread(values: &[f64], digits: usize) -> String {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    match values.as_slice() {
+        [] => "–".to_owned(),
+        [only] => format!("{only:.digits$}"),
+        [least, .., most] => format!("{:.digits$} ({least:.digits$}–{most:.digits$})", values[values.len() / 2]),
+    }
+}

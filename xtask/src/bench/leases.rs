@@ -1,0 +1,55 @@
+//! Leases and conditional writes: the gateway beside Azurite, and what many writers gain from one sync of the disk.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use crate::Result;
+use crate::bench::programs;
+use crate::bench::subject::{CLIENT_CORE, Subject};
+use crate::command::Run;
+use crate::npm;
+use crate::step::Tool;
+use crate::workspace::Workspace;
+
+const TOOLS: &[Tool] = &[
+    Tool { probe: &["node", "--version"], install: "apt-get install nodejs" },
+    Tool { probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
+];
+
+/// Measures and prints the tables. The gateway writes to the disk; Azurite keeps all in memory, where it is fastest.
+pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
+    TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
+    let azurite = workspace.root().join(npm::AZURITE).join("node_modules/azurite/dist/src/blob/main.js");
+    if !azurite.exists() {
+        return Err("Azurite is not installed: cargo xtask test --only npm".into());
+    }
+    let (gateway, program) = (programs::gateway(workspace)?, programs::leases(workspace)?);
+    let dir = workspace.target().join("bench");
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    fs::create_dir_all(&dir)?;
+    let serve = |run: Run, address: SocketAddr| {
+        run.args([&gateway])
+            .args(["serve", "--listen", &address.to_string(), "--listen-tables", "off", "--data"])
+            .args([dir.join("data")])
+    };
+    let emulate = |run: Run, address: SocketAddr| {
+        run.args(["node"]).args([&azurite]).args(["--blobPort", &address.port().to_string()]).args([
+            "--inMemoryPersistence",
+            "--skipApiVersionCheck",
+            "--disableTelemetry",
+            "--silent",
+        ])
+    };
+    let gateway = Subject::start("gateway", "", serve, &dir)?;
+    let azurite = Subject::start("Azurite", "", emulate, &dir)?;
+    let at = |subject: &Subject| format!("{}={}", subject.name(), subject.address());
+    Run::new("taskset", &dir)
+        .args(["-c", CLIENT_CORE])
+        .args([program])
+        .args([at(&gateway), at(&azurite)])
+        .args(quick.then_some("--quick"))
+        .passes(deadline)
+}
