@@ -3,6 +3,7 @@
 
 mod conditions;
 mod faults;
+mod leases;
 mod leftovers;
 mod listing;
 mod names;

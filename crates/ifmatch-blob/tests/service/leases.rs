@@ -1,0 +1,97 @@
+//! Blobs that are leased, as the plain dialect sees them: it acquires no lease, and respects each.
+
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BlobStore, LeaseRequest};
+use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseId};
+use ifmatch_core::precondition::Preconditions;
+
+use crate::support::{Fixture, fixture, request};
+
+const HOLDER: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
+/// The same id in another format.
+const HOLDER_AGAIN: &str = "{936DA01F-9ABD-4D9D-80C7-02AF85C822A8}";
+const OTHER: &str = "11111111-9abd-4d9d-80c7-02af85c822a8";
+
+/// A blob that `HOLDER` has leased for 15 seconds, and its tag.
+async fn leased() -> (Fixture, String) {
+    let fixture = fixture().await;
+    let tag = fixture.put("/c/b", "one").await.tag();
+    let id: LeaseId = HOLDER.parse().expect("a GUID");
+    let duration = LeaseDuration::from_seconds(15).expect("in range");
+    let action = LeaseAction::Acquire { id, duration };
+    let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
+    fixture.store.lease(&BlobPath::parse("/c/b").expect("a path"), lease).await.expect("acquired");
+    (fixture, tag)
+}
+
+#[tokio::test]
+async fn a_write_needs_the_id_and_a_read_does_not() {
+    let (fixture, tag) = leased().await;
+    let put = |headers: &[(&str, &str)]| fixture.send(request(Method::PUT, "/c/b", headers, "two"));
+    let delete = |headers: &[(&str, &str)]| fixture.send(request(Method::DELETE, "/c/b", headers, ""));
+    for headers in [&[][..], &[("x-ms-lease-id", OTHER)], &[("if-match", tag.as_str())], &[("if-none-match", "*")]] {
+        for answer in [put(headers).await, delete(headers).await] {
+            assert_eq!(answer.status, 412, "{headers:?}");
+            assert!(String::from_utf8_lossy(&answer.body).contains("lease-failed"), "{headers:?}: {answer:?}");
+        }
+    }
+    assert_eq!(fixture.get("/c/b").await.tag(), tag, "nothing was changed");
+    assert_eq!(put(&[("x-ms-lease-id", HOLDER_AGAIN), ("if-match", &tag)]).await.status, 200);
+    let stale = put(&[("x-ms-lease-id", HOLDER), ("if-match", &tag)]).await;
+    assert_eq!(stale.status, 412);
+    assert!(String::from_utf8_lossy(&stale.body).contains("precondition-failed"), "{stale:?}");
+    assert_eq!(delete(&[("x-ms-lease-id", HOLDER)]).await.status, 204);
+}
+
+#[tokio::test]
+async fn an_id_that_comes_with_a_read_must_be_that_of_the_lease() {
+    let (fixture, tag) = leased().await;
+    let get = |headers: &[(&str, &str)]| fixture.send(request(Method::GET, "/c/b", headers, ""));
+    let not_modified = ("if-none-match", tag.as_str());
+    assert_eq!(get(&[("x-ms-lease-id", HOLDER)]).await.status, 200);
+    assert_eq!(get(&[("x-ms-lease-id", HOLDER), not_modified]).await.status, 304);
+    for headers in [&[("x-ms-lease-id", OTHER)][..], &[("x-ms-lease-id", OTHER), not_modified]] {
+        let refused = get(headers).await;
+        assert_eq!(refused.status, 412, "{headers:?}");
+        assert!(String::from_utf8_lossy(&refused.body).contains("LeaseIdMismatchWithBlobOperation"), "{refused:?}");
+    }
+    fixture.clock.advance(Duration::from_secs(15));
+    assert_eq!(get(&[("x-ms-lease-id", HOLDER)]).await.status, 412, "the lease is over");
+    assert_eq!(get(&[not_modified]).await.status, 304);
+    fixture.put("/c/b", "two").await;
+    let gone = get(&[("x-ms-lease-id", HOLDER)]).await;
+    assert!(String::from_utf8_lossy(&gone.body).contains("LeaseNotPresentWithBlobOperation"), "{gone:?}");
+}
+
+/// The holder's write that comes late must not pass as one without a lease.
+#[tokio::test]
+async fn a_write_by_a_lease_that_is_over_is_refused() {
+    let (fixture, tag) = leased().await;
+    fixture.clock.advance(Duration::from_secs(15));
+    let late = fixture.send(request(Method::PUT, "/c/b", &[("x-ms-lease-id", HOLDER)], "late")).await;
+    assert_eq!(late.status, 412);
+    assert!(String::from_utf8_lossy(&late.body).contains("LeaseLost"), "{late:?}");
+    assert_eq!(fixture.get("/c/b").await.tag(), tag);
+    assert_eq!(fixture.put("/c/b", "two").await.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_no_lease_id_is_refused_and_changes_nothing() {
+    let (fixture, tag) = leased().await;
+    fixture.put("/c/free", "one").await;
+    for path in ["/c/b", "/c/free"] {
+        for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE] {
+            let twice = [("x-ms-lease-id", HOLDER), ("x-ms-lease-id", HOLDER)];
+            for headers in [&[("x-ms-lease-id", "")][..], &[("x-ms-lease-id", "mine")], &twice] {
+                let answer = fixture.send(request(method.clone(), path, headers, "")).await;
+                assert_eq!(answer.status, 400, "{method} {path} {headers:?}");
+            }
+        }
+        let unknown = [("x-ms-lease-id", OTHER)];
+        assert_eq!(fixture.send(request(Method::PUT, path, &unknown, "x")).await.status, 412, "{path}");
+    }
+    assert_eq!(fixture.get("/c/b").await.tag(), tag);
+}
