@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::record::Revision;
 use object_store::{Attribute, AttributeValue, Attributes, ObjectMeta, UpdateVersion};
 
 use crate::headers::{BlobHeaders, FieldText};
@@ -15,6 +16,9 @@ const RESERVED: &str = "ifmatch";
 const WRITE: &str = "ifmatchwrite";
 const HASH: &str = "ifmatchhash";
 const REQUEST: &str = "ifmatchrequest";
+
+/// The digits of a write's number, and those that are drawn at random.
+const GENERATION: usize = 16;
 
 /// How a store wants the names of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +32,10 @@ pub(super) enum Naming {
 /// What identifies a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// A number drawn at random for the write, in hexadecimal.
-    pub(super) write: String,
+    /// A number drawn at random for the write, in 16 hexadecimal digits.
+    pub(super) nonce: String,
+    /// The number of the write, larger than those before, where it is known before the bytes are sent.
+    pub(super) generation: Option<Revision>,
     /// The hash of the bytes, where it is known before they are sent.
     pub(super) hash: Option<ContentHash>,
     /// The client's name for the request, in hexadecimal.
@@ -61,6 +67,19 @@ pub(super) struct Current {
 }
 
 impl Stamp {
+    /// What identifies the write, in hexadecimal.
+    pub(super) fn write(&self) -> String {
+        match self.generation {
+            Some(generation) => format!("{:016x}{}", generation.get(), self.nonce),
+            None => self.nonce.clone(),
+        }
+    }
+
+    /// Whether this is the write that made a version.
+    pub(super) fn made(&self, version: &Current) -> bool {
+        version.write.as_ref().is_some_and(|write| write.ends_with(&self.nonce))
+    }
+
     /// What to store with the object.
     pub(super) fn attributes(&self, headers: &BlobHeaders, naming: Naming, created: bool) -> Attributes {
         let mut attributes = Attributes::new();
@@ -81,7 +100,7 @@ impl Stamp {
         let mut own = |name: &'static str, value: String| {
             attributes.insert(Attribute::Metadata(Cow::Borrowed(name)), AttributeValue::from(value));
         };
-        own(WRITE, self.write.clone());
+        own(WRITE, self.write());
         if let Some(hash) = &self.hash {
             own(HASH, hash.hex());
         }
@@ -108,13 +127,19 @@ impl Current {
             length: meta.size,
             hash: own(HASH).and_then(|text| hash(text)),
             headers: headers(attributes),
-            generation: None,
+            generation: write.as_deref().and_then(generation),
             created: None,
             lease: None,
         };
         let version = UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() };
         Self { info, version, write, origin, written: meta.last_modified.timestamp_micros() }
     }
+}
+
+/// The number of a write, where what identifies it has one.
+fn generation(write: &str) -> Option<Revision> {
+    let number = write.get(..GENERATION).filter(|_| write.len() == 2 * GENERATION)?;
+    u64::from_str_radix(number, 16).ok().map(Revision::new)
 }
 
 /// The tag of a version: the store's own, with the number of the write that made it.
@@ -217,6 +242,15 @@ mod tests {
         ] {
             assert_eq!(tag(e_tag, write).map(|tag| tag.to_string()).as_deref(), expected, "{e_tag:?} {write:?}");
         }
+    }
+
+    #[test]
+    fn a_write_tells_its_number_where_it_has_one() {
+        let stamp = |generation| Stamp { nonce: "00000000000000ab".into(), generation, hash: None, request: None };
+        for number in [None, Some(Revision::new(1_600_000_000_000_000)), Some(Revision::new(u64::MAX))] {
+            assert_eq!(generation(&stamp(number).write()), number);
+        }
+        assert_eq!(generation("another program's"), None);
     }
 
     #[test]

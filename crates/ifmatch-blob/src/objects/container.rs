@@ -1,106 +1,249 @@
-//! The containers: the folders at the top, and those that the register remembers although they are empty.
+//! Containers: the folders at the top, and what the register knows of them.
+//!
+//! A container exists if the register says so, or if there are objects in its folder. Whoever writes a blob looks at its
+//! container's record after the blob's permit was granted; whoever deletes a container makes that record a write in
+//! flight first, and then waits for the blobs' permits. So no write slips through a deletion.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use bytes::Bytes;
 use http::Method;
-use ifmatch_core::command::{Command, Content, Write};
-use ifmatch_core::date::HttpDate;
+use ifmatch_core::command::{Authority, Command, Content, Outcome, Refusal, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_store::register::Scan;
-use ifmatch_store::{Key, Register, nonce};
+use ifmatch_core::record::{Record, Revision, Version};
+use ifmatch_store::{Key, nonce};
+use serde::{Deserialize, Serialize};
 
-use super::guard::{of_driver, of_register};
-use super::{Shared, failure};
-use crate::headers::BlobHeaders;
+use super::Shared;
+use super::failure::refused;
+use super::guard::{Asked, TTL, commit, of_driver, of_register};
+use crate::headers::{BlobHeaders, FieldText};
 use crate::name::ContainerName;
-use crate::store::{ContainerEntry, ContainerInfo, ListQuery, Page, StoreError, StoreErrorKind};
+use crate::store::{ContainerInfo, MissingContainer, SetHeaders, StoreError, StoreErrorKind};
 
-/// What the keys of containers begin with.
-const KEYS: &str = "c/";
+/// How often a change is computed anew from what others have written meanwhile.
+const ATTEMPTS: usize = 100;
+
+/// When to try again while a container is created or deleted, at the latest.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What is kept of a version of a container.
+#[derive(Default, Serialize, Deserialize)]
+struct Payload {
+    /// The first version's generation; none in the first version itself.
+    created: Option<Revision>,
+    metadata: BTreeMap<String, String>,
+}
+
+/// What a write finds of its container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// There is no such container.
+    Absent,
+    /// The register does not know it, but there are objects in it.
+    Unknown,
+    /// The register knows it, and when it was created.
+    Known(Revision),
+}
 
 impl Shared {
-    /// Keeps in mind that there is such a container.
-    pub(super) async fn remember(&self, container: &ContainerName) -> Result<(), StoreError> {
-        if self.is_remembered(container).await? {
-            return Ok(());
+    /// What there is of a container now.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::InFlight`] while it is being created or deleted.
+    pub(super) async fn find(&self, container: &ContainerName) -> Result<Found, StoreError> {
+        let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
+        let now = self.driver.now();
+        if let Some(permit) = record.permit(now) {
+            let retry_after = RETRY.min(now.until(permit.deadline));
+            return Err(StoreErrorKind::InFlight { retry_after }.into());
         }
-        let write = Write {
+        match record.state(now).version() {
+            Some(version) => Ok(Found::Known(created(version))),
+            None if self.has_objects(container).await? => Ok(Found::Unknown),
+            None => Ok(Found::Absent),
+        }
+    }
+
+    /// Lets a write in, whose blob's permit was granted before. `before` is what it found when it began.
+    pub(super) async fn enter(
+        &self,
+        container: &ContainerName,
+        missing: MissingContainer,
+        before: Found,
+    ) -> Result<(), StoreError> {
+        match self.find(container).await? {
+            now if missing == MissingContainer::Refuse && (now == Found::Absent || now != before) => {
+                Err(StoreErrorKind::ContainerNotFound.into())
+            }
+            Found::Known(_) => Ok(()),
+            Found::Absent | Found::Unknown => self.remember(container).await,
+        }
+    }
+
+    /// What is missing: the blob, or its container as well.
+    pub(super) async fn absent(&self, container: &ContainerName) -> StoreError {
+        match self.find(container).await {
+            Ok(Found::Absent) => StoreErrorKind::ContainerNotFound.into(),
+            Ok(_) => StoreErrorKind::NotFound.into(),
+            Err(error) => error,
+        }
+    }
+
+    /// Writes down that there is such a container.
+    async fn remember(&self, container: &ContainerName) -> Result<(), StoreError> {
+        let command = Write {
             method: &Method::PUT,
             preconditions: &Preconditions::default(),
-            content: Content::Hashed { hash: ContentHash::of(b""), payload: Bytes::new() },
-            lease: LeaseUse::default(),
+            content: Payload::default().content()?,
+            lease: LeaseUse::Read(None),
             based_on: None,
             request: None,
             nonce: nonce().map_err(of_register)?,
         };
-        self.driver.apply(&key(container)?, &Command::Write(write)).await.map_err(of_driver)?;
-        Ok(())
+        let applied = self.driver.apply(&key(container)?, &Command::Write(command)).await.map_err(of_driver)?;
+        match applied.outcome {
+            Outcome::Written(_) => Ok(()),
+            outcome => Err(refused(outcome, self.driver.now())),
+        }
     }
 
-    /// Whether the register knows the container.
-    pub(super) async fn is_remembered(&self, container: &ContainerName) -> Result<bool, StoreError> {
-        let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
-        Ok(record.state(self.driver.now()).version().is_some())
+    /// The record of a container, which exists: the register learns of it if need be.
+    pub(super) async fn adopt(&self, container: &ContainerName) -> Result<Key, StoreError> {
+        match self.find(container).await? {
+            Found::Absent => return Err(StoreErrorKind::ContainerNotFound.into()),
+            Found::Unknown => self.remember(container).await?,
+            Found::Known(_) => {}
+        }
+        key(container)
     }
 
-    /// Lists the containers.
-    pub(super) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
-        let mut found = self.remembered(query).await?;
-        let prefix = Some(&self.backing.prefix).filter(|prefix| !prefix.as_ref().is_empty());
-        let listed = match self.backing.objects.list_with_delimiter(prefix).await {
-            Ok(listed) => listed.common_prefixes,
-            Err(error) if failure::is_absence(&error) => Vec::new(),
-            Err(error) => return Err(failure::of_read(error)),
+    pub(super) async fn create_container(
+        &self,
+        container: &ContainerName,
+        headers: &BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        let key = key(container)?;
+        let none = Preconditions::default();
+        let asked = Asked { method: &Method::PUT, lease: LeaseUse::Read(None), preconditions: &none, ttl: TTL };
+        let grant = self.begin(&key, &asked, Authority::Register).await?;
+        let exists = match grant.current.version() {
+            Some(_) => Ok(true),
+            None => self.has_objects(container).await,
         };
-        for name in listed.iter().filter_map(|folder| ContainerName::new(folder.filename()?).ok()) {
-            if is_asked_for(query, name.as_str()) {
-                found.entry(name).or_insert(None);
+        let content = Payload { created: None, metadata: texts(headers) }.content();
+        let content = match (exists, content) {
+            (Ok(false), Ok(content)) => content,
+            (exists, content) => {
+                self.end(&key, Command::Abort(grant.token)).await?;
+                return Err(exists.and(content).err().unwrap_or_else(|| StoreErrorKind::ContainerExists.into()));
             }
-        }
-        let more = found.len() > query.limit;
-        let items: Vec<_> = found
-            .into_iter()
-            .take(query.limit)
-            .map(|(name, last_modified)| {
-                let headers = BlobHeaders::default();
-                let info = ContainerInfo { tag: None, last_modified, headers, created: None, lease: None };
-                ContainerEntry { name, info }
-            })
-            .collect();
-        let next = items.last().filter(|_| more).map(|last| last.name.as_str().to_owned());
-        Ok(Page { items, next })
+        };
+        let record = self.end(&key, commit(grant.token, content)).await?;
+        self.info_of(&record).ok_or_else(|| StoreErrorKind::OutcomeUnknown.into())
     }
 
-    /// The first containers that the register knows, one more than asked for.
-    async fn remembered(&self, query: &ListQuery) -> Result<BTreeMap<ContainerName, Option<HttpDate>>, StoreError> {
-        let prefix = format!("{KEYS}{}", query.prefix);
-        let mut after = query.after.as_ref().map(|after| format!("{KEYS}{after}"));
-        let mut found = BTreeMap::new();
-        while found.len() <= query.limit {
-            let scan = Scan { prefix: &prefix, after: after.as_deref(), limit: query.limit.saturating_add(1) };
-            let page = self.driver.register().scan(&scan).await.map_err(of_register)?;
-            let Some((last, _)) = page.last() else { break };
-            after = Some(last.as_str().to_owned());
-            for (key, record) in &page {
-                let name = key.as_str().strip_prefix(KEYS).and_then(|name| ContainerName::new(name).ok());
-                if let (Some(name), Some(version)) = (name, record.state(self.driver.now()).version()) {
-                    found.insert(name, Some(version.last_modified()));
+    pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
+        match self.info_of(&record) {
+            Some(info) => Ok(Some(info)),
+            None if self.has_objects(container).await? => Ok(Some(unknown())),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn set_container(
+        &self,
+        container: &ContainerName,
+        set: SetHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        let key = self.adopt(container).await?;
+        // A container's lease protects it from deletion only.
+        let (LeaseUse::Write(id) | LeaseUse::Read(id)) = set.lease;
+        let request = set.request.map(|key| key.request(None));
+        let nonce = nonce().map_err(of_register)?;
+        for _ in 0..ATTEMPTS {
+            let record = self.driver.load(&key).await.map_err(of_driver)?;
+            let Some(version) = record.state(self.driver.now()).version() else {
+                return Err(StoreErrorKind::ContainerNotFound.into());
+            };
+            let headers = set.change.of(&headers(version));
+            let command = Write {
+                method: &Method::PUT,
+                preconditions: &set.preconditions,
+                content: Payload { created: Some(created(version)), metadata: texts(&headers) }.content()?,
+                lease: LeaseUse::Read(id),
+                based_on: Some(version.generation()),
+                request,
+                nonce,
+            };
+            let applied = self.driver.apply_in_turn(&key, &Command::Write(command)).await.map_err(of_driver)?;
+            match applied.outcome {
+                Outcome::Refused(Refusal::Stale) => {}
+                Outcome::Written(_) | Outcome::Replayed(_) => {
+                    return self.info_of(&applied.after).ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
                 }
+                outcome => return Err(refused(outcome, self.driver.now()).of_container()),
             }
         }
-        Ok(found)
+        Err(StoreErrorKind::Unavailable.into())
+    }
+
+    fn info_of(&self, record: &Record) -> Option<ContainerInfo> {
+        record.state(self.driver.now()).version().map(|version| info(record, version))
     }
 }
 
-/// Whether a name is in the part of the listing that was asked for.
-pub(super) fn is_asked_for(query: &ListQuery, name: &str) -> bool {
-    name.starts_with(&query.prefix) && query.after.as_ref().is_none_or(|after| name > after.as_str())
+/// What is known of a container that a record has a version of.
+pub(super) fn info(record: &Record, version: &Version) -> ContainerInfo {
+    ContainerInfo {
+        tag: version.tags().first().cloned(),
+        last_modified: Some(version.last_modified()),
+        headers: headers(version),
+        created: Some(created(version).timestamp()),
+        lease: record.lease().copied(),
+    }
 }
 
-fn key(container: &ContainerName) -> Result<Key, StoreError> {
+/// What is known of a container that only has objects.
+pub(super) fn unknown() -> ContainerInfo {
+    let headers = BlobHeaders::default();
+    ContainerInfo { tag: None, last_modified: None, headers, created: None, lease: None }
+}
+
+/// What the keys of containers begin with.
+pub(super) const KEYS: &str = "c/";
+
+pub(super) fn key(container: &ContainerName) -> Result<Key, StoreError> {
     let key = Key::new(format!("{KEYS}{container}"));
     key.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
+}
+
+impl Payload {
+    /// A register in memory forgets it all; what cannot be read counts as nothing.
+    fn of(version: &Version) -> Self {
+        serde_json::from_slice(version.payload()).unwrap_or_default()
+    }
+
+    fn content(&self) -> Result<Content, StoreError> {
+        let payload = serde_json::to_vec(self);
+        let payload = payload.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+        Ok(Content::Hashed { hash: ContentHash::of(b""), payload: payload.into() })
+    }
+}
+
+fn created(version: &Version) -> Revision {
+    Payload::of(version).created.unwrap_or(version.generation())
+}
+
+fn headers(version: &Version) -> BlobHeaders {
+    let field = |(name, value): (String, String)| Some((name.into(), FieldText::new(&value).ok()?));
+    let metadata = Payload::of(version).metadata.into_iter().filter_map(field).collect();
+    BlobHeaders { metadata, ..BlobHeaders::default() }
+}
+
+fn texts(headers: &BlobHeaders) -> BTreeMap<String, String> {
+    headers.metadata.iter().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect()
 }

@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 use std::io;
 
+use ifmatch_core::command::{Outcome, Refusal};
+use ifmatch_core::date::Timestamp;
 use object_store::Error;
 
 use crate::store::{StoreError, StoreErrorKind};
@@ -35,6 +37,27 @@ pub(super) fn of_write(error: Error) -> Failure {
             None => Failure::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, other)),
         },
     }
+}
+
+/// What a register's refusal means.
+pub(super) fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
+    match outcome {
+        Outcome::Refused(Refusal::PreconditionFailed { precondition, current }) => {
+            StoreErrorKind::PreconditionFailed { precondition, current }.into()
+        }
+        Outcome::Refused(Refusal::InFlight { deadline }) => {
+            StoreErrorKind::InFlight { retry_after: now.until(deadline) }.into()
+        }
+        Outcome::Refused(Refusal::NotFound) => StoreErrorKind::NotFound.into(),
+        Outcome::Refused(Refusal::Lease(failure)) => StoreErrorKind::LeaseFailed(failure).into(),
+        Outcome::Refused(Refusal::LeaseConflict(conflict)) => StoreErrorKind::LeaseConflict(conflict).into(),
+        other => StoreError::new(StoreErrorKind::Unavailable, format!("the register did not carry it out: {other:?}")),
+    }
+}
+
+/// An error after which nobody can tell whether the change took effect.
+pub(super) fn lost(error: StoreError) -> StoreError {
+    StoreError::new(StoreErrorKind::OutcomeUnknown, error)
 }
 
 /// Why a read failed.

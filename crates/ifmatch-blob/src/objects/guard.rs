@@ -4,10 +4,10 @@ use std::future::Future;
 use std::time::Duration;
 
 use http::Method;
-use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Outcome, Refusal};
+use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Grant, Outcome};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
-use ifmatch_core::record::{Token, Variant};
+use ifmatch_core::record::{Record, Token, Variant};
 use ifmatch_store::driver::DriverError;
 use ifmatch_store::register::{RegisterError, RegisterErrorKind};
 use ifmatch_store::{Key, nonce};
@@ -15,11 +15,12 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::attributes::Current;
+use super::failure::{lost, refused};
 use crate::name::BlobPath;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// How long a permit lasts, should this process end before it gives it back.
-const TTL: Duration = Duration::from_mins(1);
+pub(super) const TTL: Duration = Duration::from_mins(1);
 /// How long the work under a permit may take. It ends well before the permit does.
 const WORK: Duration = Duration::from_secs(45);
 /// How long a request whose answer was lost may still take effect, on a store without conditions.
@@ -35,22 +36,46 @@ pub(super) enum Ending<T> {
     Unknown(StoreError, Duration),
 }
 
+/// What is asked of a permit.
+pub(super) struct Asked<'a> {
+    pub(super) method: &'a Method,
+    pub(super) lease: LeaseUse,
+    pub(super) preconditions: &'a Preconditions,
+    pub(super) ttl: Duration,
+}
+
+/// What the keys of blobs begin with.
+pub(super) const KEYS: &str = "b/";
+
+/// The key of a blob's record.
+pub(super) fn key(blob: &BlobPath) -> Result<Key, StoreError> {
+    let key = Key::new(format!("{KEYS}{}/{}", blob.container, blob.name));
+    key.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
+}
+
+/// Ends a write that took effect.
+pub(super) fn commit(token: Token, content: Content) -> Command<'static> {
+    Command::Commit(Commit { token, content })
+}
+
 impl Shared {
     /// Does something to a blob while no other writer of the register does.
     ///
     /// The permit comes first, and what is there is looked at under it: so nothing that was seen can be out of date
-    /// because of our own writers.
+    /// because of our own writers. Under a lease, both the permit and the work end with it.
     pub(super) async fn guarded<T>(
         &self,
         blob: &BlobPath,
         method: &Method,
+        lease: LeaseUse,
         work: impl Future<Output = Ending<T>>,
     ) -> Result<T, StoreError> {
-        let key = Key::new(format!("b/{}/{}", blob.container, blob.name))
-            .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-        let token = self.begin(&key, method).await?;
-        let (result, command) = match timeout(WORK, work).await {
-            Ok(Ending::Done(value, content)) => (Ok(value), Command::Commit(Commit { token, content })),
+        let key = key(blob)?;
+        let asked = Asked { method, lease, preconditions: &Preconditions::default(), ttl: TTL };
+        let Grant { token, deadline, .. } = self.begin(&key, &asked, Authority::Resource).await?;
+        let time = WORK.min(self.driver.now().until(deadline));
+        let (result, command) = match timeout(time, work).await {
+            Ok(Ending::Done(value, content)) => (Ok(value), commit(token, content)),
             Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
             Ok(Ending::Unknown(error, grace)) => (Err(error), Command::Doubt(Doubt { token, grace })),
             Err(elapsed) => {
@@ -65,22 +90,29 @@ impl Shared {
         result
     }
 
-    async fn begin(&self, key: &Key, method: &Method) -> Result<Token, StoreError> {
+    /// Asks for a permit, and waits for it.
+    pub(super) async fn begin(&self, key: &Key, asked: &Asked<'_>, authority: Authority) -> Result<Grant, StoreError> {
         let begin = Begin {
-            method,
-            preconditions: &Preconditions::default(),
-            lease: LeaseUse::default(),
+            method: asked.method,
+            preconditions: asked.preconditions,
+            lease: asked.lease,
             observed: None,
-            authority: Authority::Resource,
+            authority,
             nonce: nonce().map_err(of_register)?,
-            ttl: TTL,
+            ttl: asked.ttl,
         };
         match self.driver.apply_in_turn(key, &Command::Begin(begin)).await.map_err(of_driver)?.outcome {
-            Outcome::Granted(grant) => Ok(grant.token),
-            Outcome::Refused(Refusal::InFlight { deadline }) => {
-                Err(StoreErrorKind::InFlight { retry_after: self.driver.now().until(deadline) }.into())
-            }
-            other => Err(StoreError::new(StoreErrorKind::Unavailable, format!("no permit to write: {other:?}"))),
+            Outcome::Granted(grant) => Ok(grant),
+            outcome => Err(refused(outcome, self.driver.now())),
+        }
+    }
+
+    /// Gives a permit back, together with what came of it.
+    pub(super) async fn end(&self, key: &Key, command: Command<'_>) -> Result<Record, StoreError> {
+        let ended = self.driver.apply(key, &command).await.map_err(|error| lost(of_driver(error)))?;
+        match ended.outcome {
+            Outcome::Written(_) | Outcome::Released => Ok(ended.after),
+            outcome => Err(lost(refused(outcome, self.driver.now()))),
         }
     }
 

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 
-use super::container::is_asked_for;
+use super::container_list::is_asked_for;
 use super::{Shared, failure};
 use crate::name::{BlobName, BlobPath, ContainerName};
-use crate::store::{BlobEntry, ListQuery, Page, StoreError};
+use crate::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError};
 
 /// How many objects are looked at at the same time.
 const LOOKS: usize = 16;
@@ -41,7 +41,9 @@ impl Shared {
     async fn entry(&self, container: &ContainerName, name: BlobName) -> Result<Option<BlobEntry>, StoreError> {
         let blob = BlobPath { container: container.clone(), name };
         let current = self.look(&self.location(&blob)?).await?;
-        Ok(current.map(|current| BlobEntry { name: blob.name, info: current.info }))
+        let Some(current) = current else { return Ok(None) };
+        let lease = self.lease_of(&blob).await?;
+        Ok(Some(BlobEntry { name: blob.name, info: BlobInfo { lease, ..current.info } }))
     }
 
     /// The first names that were asked for, one more than the page holds. Memory use depends on the page only.
@@ -84,9 +86,11 @@ impl Shared {
     }
 
     async fn exists(&self, container: &ContainerName) -> Result<bool, StoreError> {
-        if self.is_remembered(container).await? {
-            return Ok(true);
-        }
+        Ok(self.container(container).await?.is_some())
+    }
+
+    /// Whether there is any object in a container.
+    pub(super) async fn has_objects(&self, container: &ContainerName) -> Result<bool, StoreError> {
         match self.backing.objects.list(Some(&self.folder(container))).try_next().await {
             Ok(first) => Ok(first.is_some()),
             Err(error) if failure::is_absence(&error) => Ok(false),

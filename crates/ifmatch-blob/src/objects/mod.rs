@@ -63,9 +63,9 @@ pub use probe::{Capability, Support};
 
 mod attributes;
 mod backing;
+mod change;
 #[cfg_attr(not(feature = "cloud"), path = "cloud_absent.rs")]
 mod cloud;
-mod change;
 mod container;
 mod container_list;
 mod drain;

@@ -15,7 +15,7 @@ use super::attributes::Current;
 use super::{Shared, failure};
 use crate::body::BlobBody;
 use crate::name::BlobPath;
-use crate::store::{Opened, Reading, Reply, Source, StoreError, StoreErrorKind};
+use crate::store::{BlobInfo, Opened, Reading, Reply, Source, StoreError, StoreErrorKind};
 
 impl Shared {
     /// Opens an object. None: there is none.
@@ -23,7 +23,7 @@ impl Shared {
         let location = self.location(blob)?;
         let options = GetOptions::new().with_head(reading != Reading::Whole);
         let Some((result, current)) = self.get(&location, options).await? else { return Ok(None) };
-        let info = current.info.clone();
+        let info = BlobInfo { lease: self.lease_of(blob).await?, ..current.info.clone() };
         let source: Box<dyn Source> = match reading {
             Reading::Head => Box::new(Nothing),
             Reading::Whole => Box::new(Version::new(self, location, current, Some(result.into_stream()))),

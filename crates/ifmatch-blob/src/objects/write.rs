@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
+use ifmatch_core::EntityTag;
 use ifmatch_core::command::Content;
 use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::Revision;
 use ifmatch_store::nonce;
 use object_store::path::Path;
 use object_store::{Attributes, PutMode, PutOptions, PutPayload, PutResult};
 
 use super::attributes::{Current, Stamp, tag};
-use super::failure::{self, Failure};
+use super::container::Found;
+use super::failure::{self, Failure, lost};
 use super::guard::{Ending, GRACE, check, content, of_register};
 use super::multipart::Multipart;
 use super::probe::Support;
@@ -20,7 +24,7 @@ use super::spool::{Promise, Spool};
 use super::{Shared, guard};
 use crate::headers::BlobHeaders;
 use crate::name::BlobPath;
-use crate::store::{Delete, Put, StoreError, StoreErrorKind, Written};
+use crate::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Written};
 
 /// How often a write is tried when others, who bypass us, change the object each time.
 const TRIES: u32 = 8;
@@ -33,6 +37,12 @@ struct Job {
     blob: BlobPath,
     location: Path,
     preconditions: Preconditions,
+    lease: LeaseUse,
+    missing: MissingContainer,
+    /// What the write found of its container when it began.
+    container: Found,
+    /// The tag of the version that the write was made from, where it was made from one.
+    based_on: Option<EntityTag>,
     headers: BlobHeaders,
     stamp: Stamp,
     hash: ContentHash,
@@ -53,15 +63,31 @@ impl Shared {
     /// The conditions are evaluated before the body is taken, to spare the client, and again under the permit. Once the
     /// body is complete, the write goes on in a task of its own: a client that leaves does not leave a permit behind.
     pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
+        this.put_based(blob, put, None).await
+    }
+
+    /// Writes an object that was made from the version with this tag, if it was made from one.
+    pub(super) async fn put_based(
+        self: &Arc<Self>,
+        blob: &BlobPath,
+        put: Put,
+        based_on: Option<EntityTag>,
+    ) -> Result<Written, StoreError> {
+        let this = self;
         let location = this.location(blob)?;
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
+        let container = this.find(&blob.container).await?;
+        if put.container == MissingContainer::Refuse && container == Found::Absent {
+            return Err(StoreErrorKind::ContainerNotFound.into());
+        }
         let before = this.look(&location).await?;
         if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
+            this.check_lease(blob, put.lease).await?;
             check(&Method::PUT, &put.preconditions, before.as_ref())?;
         }
         let promise = Promise::of(&put);
-        let write = format!("{:016x}", nonce().map_err(of_register)?);
-        let mut stamp = Stamp { write, hash: promise.digest(), request };
+        let nonce = format!("{:016x}", nonce().map_err(of_register)?);
+        let mut stamp = Stamp { nonce, generation: None, hash: promise.digest(), request };
         let mut spool = Spool::new(put.body, &promise)?;
         let first = spool.part().await?;
         let (body, hash) = if first.last {
@@ -85,19 +111,27 @@ impl Shared {
             parts.flush().await?;
             (Body::Parts(parts), hash)
         };
-        let (preconditions, headers) = (put.preconditions, put.headers);
-        let job = Job { blob: blob.clone(), location, preconditions, headers, stamp, hash };
+        let (preconditions, lease, missing) = (put.preconditions, put.lease, put.container);
+        let (blob, headers) = (blob.clone(), put.headers);
+        let job = Job { blob, location, preconditions, lease, missing, container, based_on, headers, stamp, hash };
         let this = Arc::clone(this);
-        in_a_task(async move { this.commit(job, body).await }).await
+        in_a_task(async move {
+            let mut body = body;
+            this.guarded(&job.blob, &Method::PUT, job.lease, this.write(&job, &mut body)).await
+        })
+        .await
     }
 
     /// Deletes an object. There is no condition for it to go with: it is compared right before, under the permit.
     pub(super) async fn delete(this: &Arc<Self>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
         let location = this.location(blob)?;
+        if this.look(&location).await?.is_none() {
+            return Err(this.absent(&blob.container).await);
+        }
         let (this, blob) = (Arc::clone(this), blob.clone());
         let work = async move {
             let work = this.delete_current(&location, &delete.preconditions);
-            this.guarded(&blob, &Method::DELETE, work).await
+            this.guarded(&blob, &Method::DELETE, delete.lease, work).await
         };
         in_a_task(work).await
     }
@@ -123,15 +157,6 @@ impl Shared {
         }
     }
 
-    async fn commit(&self, job: Job, mut body: Body) -> Result<Written, StoreError> {
-        let written = self.guarded(&job.blob, &Method::PUT, self.write(&job, &mut body)).await?;
-        // A container that has blobs exists without being remembered.
-        if let Err(error) = self.remember(&job.blob.container).await {
-            tracing::warn!(container = %job.blob.container, %error, "the container is forgotten once it is empty");
-        }
-        Ok(written)
-    }
-
     async fn write(&self, job: &Job, body: &mut Body) -> Ending<Written> {
         let mut created = false;
         for tries in 0..=TRIES {
@@ -145,16 +170,20 @@ impl Shared {
                 let content = content(&written);
                 return Ending::Done(written, content);
             }
-            if let Err(error) = check(&Method::PUT, &job.preconditions, current.as_ref()) {
+            if let Err(error) = job.check(current.as_ref()) {
                 return Ending::Refused(error);
             }
             if tries == TRIES {
                 return Ending::Refused(if current.is_none() { taken() } else { contended() });
             }
+            if let Err(error) = self.enter(&job.blob.container, job.missing, job.container).await {
+                return Ending::Refused(error);
+            }
             self.outlast(current.as_ref()).await;
             created = current.is_none();
-            match self.send(job, body, current.as_ref()).await {
-                Ok(result) => return self.done(job, &result, created),
+            let stamp = self.stamp(job, body, current.as_ref());
+            match self.send(job, &stamp, body, current.as_ref()).await {
+                Ok(result) => return self.done(job, &stamp, &result, created),
                 Err(error) => match failure::of_write(error) {
                     Failure::Changed => {}
                     Failure::Definite(error) => return Ending::Refused(error),
@@ -166,15 +195,28 @@ impl Shared {
     }
 
     /// Sends the write, with the condition that the object is still what was seen.
-    async fn send(&self, job: &Job, body: &mut Body, current: Option<&Current>) -> object_store::Result<PutResult> {
+    async fn send(
+        &self,
+        job: &Job,
+        stamp: &Stamp,
+        body: &mut Body,
+        current: Option<&Current>,
+    ) -> object_store::Result<PutResult> {
         match body {
             Body::Whole(payload) => {
-                let attributes = self.attributes(&job.headers, &job.stamp, current.is_none());
+                let attributes = self.attributes(&job.headers, stamp, current.is_none());
                 let options = PutOptions { mode: self.mode(current), attributes, ..PutOptions::default() };
                 self.backing.objects.put_opts(&job.location, payload.clone(), options).await
             }
             Body::Parts(parts) => parts.complete().await,
         }
+    }
+
+    /// The stamp of a write that replaces this version. That of parts is at the store already.
+    fn stamp(&self, job: &Job, body: &Body, current: Option<&Current>) -> Stamp {
+        let before = current.and_then(|current| current.info.generation).unwrap_or(Revision::NONE);
+        let generation = matches!(body, Body::Whole(_)).then(|| before.next(self.driver.now()));
+        Stamp { generation, ..job.stamp.clone() }
     }
 
     fn mode(&self, current: Option<&Current>) -> PutMode {
@@ -195,13 +237,13 @@ impl Shared {
         }
     }
 
-    fn done(&self, job: &Job, result: &PutResult, created: bool) -> Ending<Written> {
-        let write = self.capability.metadata.then_some(&*job.stamp.write);
+    fn done(&self, job: &Job, stamp: &Stamp, result: &PutResult, created: bool) -> Ending<Written> {
+        let write = self.capability.metadata.then(|| stamp.write());
         let written = Written {
-            tag: tag(result.e_tag.as_deref(), write),
+            tag: tag(result.e_tag.as_deref(), write.as_deref()),
             last_modified: self.driver.now().last_modified(),
             hash: Some(job.hash),
-            generation: None,
+            generation: stamp.generation.filter(|_| self.capability.metadata),
             created,
         };
         let content = content(&written);
@@ -229,7 +271,7 @@ impl Shared {
 impl Job {
     /// The answer, if what is there was made by this very write, or by an earlier try of the same request.
     fn answered_by(&self, current: &Current, created: bool) -> Option<Written> {
-        let same_write = current.write.as_ref() == Some(&self.stamp.write);
+        let same_write = self.stamp.made(current);
         let same_request = is_from(current, self.stamp.request.as_deref()) && current.info.hash == Some(self.hash);
         let created = match &current.origin {
             Some(origin) if same_request => origin.created,
@@ -239,9 +281,20 @@ impl Job {
             tag: current.info.tag.clone(),
             last_modified: current.info.last_modified,
             hash: Some(self.hash),
-            generation: None,
+            generation: current.info.generation,
             created,
         })
+    }
+}
+
+impl Job {
+    /// Whether the conditions hold, and what the write was made from is still there.
+    fn check(&self, current: Option<&Current>) -> Result<(), StoreError> {
+        check(&Method::PUT, &self.preconditions, current)?;
+        match &self.based_on {
+            Some(tag) if current.and_then(|current| current.info.tag.as_ref()) != Some(tag) => Err(contended()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -251,7 +304,7 @@ fn is_from(current: &Current, request: Option<&str>) -> bool {
 }
 
 /// Runs to the end whatever becomes of the caller.
-async fn in_a_task<T: Send + 'static>(
+pub(super) async fn in_a_task<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
     match tokio::spawn(work).await {
@@ -260,7 +313,7 @@ async fn in_a_task<T: Send + 'static>(
     }
 }
 
-fn contended() -> StoreError {
+pub(super) fn contended() -> StoreError {
     StoreErrorKind::InFlight { retry_after: Duration::from_secs(1) }.into()
 }
 
@@ -268,9 +321,4 @@ fn contended() -> StoreError {
 fn taken() -> StoreError {
     let why = "the name is taken by a folder: the names of other blobs begin with it";
     StoreError::new(StoreErrorKind::Unsupported, why)
-}
-
-/// An error of a look after a try: the try may have taken effect.
-fn lost(error: StoreError) -> StoreError {
-    StoreError::new(StoreErrorKind::OutcomeUnknown, error)
 }

@@ -274,7 +274,7 @@ async fn after_all_deletions_nothing_is_left(subject: &Subject) {
 }
 
 async fn a_retried_deletion_spares_the_next_container(subject: &Subject) {
-    if !subject.knows_retries {
+    if !subject.remembers_deletions {
         return;
     }
     let container = named("containers-retry");

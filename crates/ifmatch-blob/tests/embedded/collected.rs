@@ -19,7 +19,7 @@ fn files(folder: &Path) -> usize {
     entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
 }
 
-fn bodies(folder: &Path) -> usize {
+pub(crate) fn bodies(folder: &Path) -> usize {
     files(&folder.join("bodies")) + files(&folder.join("tmp"))
 }
 

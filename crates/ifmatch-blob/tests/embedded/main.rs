@@ -5,6 +5,7 @@
 mod collected;
 #[path = "../contract/mod.rs"]
 mod contract;
+mod interleavings;
 mod times;
 
 use contract::Subject;
@@ -18,7 +19,7 @@ async fn the_embedded_store_keeps_the_contract() {
         store,
         keeps_headers: true,
         knows_retries: true,
-        changes: true,
+        remembers_deletions: true,
         leases: true,
         nests: true,
         writers: 16,

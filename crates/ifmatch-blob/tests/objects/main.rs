@@ -5,6 +5,7 @@
 use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs, OpenErrorKind, Support};
 use ifmatch_blob::{AnyStore, BlobStore};
 use ifmatch_core::precondition::Preconditions;
+use ifmatch_redb::RedbRegister;
 use ifmatch_store::{AnyRegister, MemoryRegister};
 
 #[path = "../contract/mod.rs"]
@@ -27,7 +28,7 @@ fn subject(store: impl BlobStore) -> contract::Subject {
         store: AnyStore::new(store),
         keeps_headers: true,
         knows_retries: true,
-        changes: false,
+        remembers_deletions: false,
         leases: false,
         nests: true,
         writers: 8,
@@ -47,6 +48,20 @@ async fn memory_keeps_the_contract() {
     let blobs = open(memory()).await;
     assert!(blobs.capability().is_native());
     contract::check(&subject(blobs)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_register_that_lasts_there_are_leases() {
+    for url in ["memory:///some/prefix", "folder"] {
+        let root = tempfile::tempdir().unwrap();
+        let register = RedbRegister::open(root.path().join("register.redb")).unwrap();
+        let in_memory = url.starts_with("memory");
+        let backing = if in_memory { memory() } else { folder(&root.path().join("blobs")) };
+        let blobs = ObjectBlobs::open_durable(backing, AnyRegister::new(register)).await.expect("opens");
+        let subject = contract::Subject { leases: true, ..subject(blobs) };
+        let (keeps_headers, knows_retries, nests) = (in_memory, in_memory, in_memory);
+        contract::check(&contract::Subject { keeps_headers, knows_retries, nests, ..subject }).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

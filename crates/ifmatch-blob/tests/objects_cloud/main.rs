@@ -31,7 +31,7 @@ async fn check(url: &str, settings: Settings, nests: bool) {
         store: AnyStore::new(blobs),
         keeps_headers: true,
         knows_retries: true,
-        changes: false,
+        remembers_deletions: false,
         leases: false,
         nests,
         writers: 4,

@@ -1,0 +1,127 @@
+//! Deleting a container: its record is a write in flight until all its objects are gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt};
+use http::Method;
+use ifmatch_core::command::{Authority, Command, Content, Doubt};
+use ifmatch_core::record::State;
+use ifmatch_store::register::{Scan, Swap};
+use ifmatch_store::{Key, Register};
+
+use super::guard::{Asked, commit, of_driver, of_register};
+use super::{Shared, failure};
+use crate::name::ContainerName;
+use crate::store::{Delete, StoreError, StoreErrorKind};
+
+/// How many objects are deleted at the same time.
+const DELETIONS: usize = 16;
+/// How many records are looked at in one step.
+const STEP: usize = 1_000;
+/// How long a deletion may take. What is left then is deleted by the next one.
+const TTL: Duration = Duration::from_mins(10);
+/// The pause before a blob that is being written is looked at again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Shared {
+    /// Deletes a container with all its blobs.
+    pub(super) async fn delete_container(
+        this: &Arc<Self>,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
+        let (this, container) = (Arc::clone(this), container.clone());
+        super::write::in_a_task(async move { this.drain(&container, delete).await }).await
+    }
+
+    async fn drain(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        let key = super::container::key(container)?;
+        match self.adopt(container).await {
+            // Another deletion, or a creation: the permit has to wait for it.
+            Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. }) => {}
+            adopted => drop(adopted?),
+        }
+        let asked =
+            Asked { method: &Method::DELETE, lease: delete.lease, preconditions: &delete.preconditions, ttl: TTL };
+        let grant = self.begin(&key, &asked, Authority::Register).await.map_err(StoreError::of_container)?;
+        if grant.current == State::Absent {
+            self.end(&key, Command::Abort(grant.token)).await?;
+            return Err(StoreErrorKind::ContainerNotFound.into());
+        }
+        let left = self.driver.now().until(grant.deadline);
+        match tokio::time::timeout(left, self.empty(container)).await {
+            Ok(Ok(())) => {
+                self.end(&key, commit(grant.token, Content::Absent)).await?;
+                Ok(())
+            }
+            Ok(Err(error)) => {
+                self.end(&key, Command::Abort(grant.token)).await?;
+                Err(error)
+            }
+            Err(elapsed) => {
+                self.end(&key, Command::Doubt(Doubt { token: grant.token, grace: Duration::ZERO })).await?;
+                Err(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed))
+            }
+        }
+    }
+
+    /// Waits for the writes in flight, deletes all objects, and forgets what the register knew of them.
+    async fn empty(&self, container: &ContainerName) -> Result<(), StoreError> {
+        self.each_record(container, false).await?;
+        loop {
+            let listed = self.backing.objects.list(Some(&self.folder(container)));
+            let deleted = listed
+                .map(|object| async {
+                    let location = match object {
+                        Ok(object) => object.location,
+                        Err(error) if failure::is_absence(&error) => return Ok(0),
+                        Err(error) => return Err(failure::of_read(error)),
+                    };
+                    match self.remove(&location).await {
+                        Ok(()) => Ok(1),
+                        Err(error) if failure::is_absence(&error) => Ok(0),
+                        Err(error) => Err(failure::of_read(error)),
+                    }
+                })
+                .buffer_unordered(DELETIONS)
+                .try_fold(0_usize, |sum, one| async move { Ok(sum + one) })
+                .await?;
+            if deleted == 0 {
+                return self.each_record(container, true).await;
+            }
+        }
+    }
+
+    /// Waits until no blob of the container is being written, and forgets the blobs if it is told to.
+    async fn each_record(&self, container: &ContainerName, forget: bool) -> Result<(), StoreError> {
+        let prefix = format!("{}{container}/", super::guard::KEYS);
+        let mut after: Option<Key> = None;
+        loop {
+            let scan = Scan { prefix: &prefix, after: after.as_ref().map(Key::as_str), limit: STEP };
+            let records = self.driver.register().scan(&scan).await.map_err(of_register)?;
+            let Some((last, _)) = records.last() else { return Ok(()) };
+            after = Some(last.clone());
+            for (key, _) in records {
+                self.settle(&key, forget).await?;
+            }
+        }
+    }
+
+    async fn settle(&self, key: &Key, forget: bool) -> Result<(), StoreError> {
+        loop {
+            let record = self.driver.load(key).await.map_err(of_driver)?;
+            let in_flight = record.permit(self.driver.now()).is_some();
+            if !in_flight && !forget {
+                return Ok(());
+            }
+            if !in_flight {
+                let swapped = self.driver.register().compare_and_swap(key, record.revision(), None).await;
+                if swapped.map_err(of_register)? == Swap::Done {
+                    return Ok(());
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
