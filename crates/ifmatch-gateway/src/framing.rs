@@ -33,13 +33,40 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
     })
 }
 
+/// Whether this is a name or an IPv4 address, perhaps with a port, as nearly always: then nothing needs to be parsed.
+fn is_plain(host: &[u8]) -> bool {
+    let end = host.iter().position(|byte| *byte == b':').unwrap_or(host.len());
+    let (name, port) = host.split_at(end);
+    let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    let is_port =
+        matches!(port, [b':', digits @ ..] if (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit));
+    name.iter().all(in_name) && (port.is_empty() || (is_port && !name.is_empty()))
+}
+
 /// A request of HTTP/1.1 has exactly one `Host` (RFC 9112 §3.2).
 fn host<B>(request: &Request<B>) -> Option<Problem> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let wrong = match (hosts.next(), hosts.next()) {
         (None, _) => request.version() == Version::HTTP_11,
         (Some(_), Some(_)) => true,
-        (Some(host), None) => !host.is_empty() && Authority::try_from(host.as_bytes()).is_err(),
+        (Some(host), None) => !is_plain(host.as_bytes()) && Authority::try_from(host.as_bytes()).is_err(),
     };
     wrong.then(|| Problem::bad_request("a request has exactly one Host, with a name and perhaps a port"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_host_is_a_host() {
+        for host in ["a", "a.b-c.example", "127.0.0.1", "localhost:10000", "-", "..", "a:0", "a:65535", "a:99999"] {
+            assert!(is_plain(host.as_bytes()), "{host}");
+            assert!(Authority::try_from(host.as_bytes()).is_ok(), "{host}");
+        }
+        for host in [":80", "a:", "a:b", "a:80:80", "a b", "[::1]", "u@a", "a:123456", "a/b", "\u{e9}"] {
+            assert!(!is_plain(host.as_bytes()), "{host}");
+        }
+        assert!(is_plain(b""));
+    }
 }

@@ -109,10 +109,8 @@ where
         let desk = &self.desk;
         let id = desk.ids.of(request.headers().get(X_REQUEST_ID));
         let mut ticket = Ticket::open(desk, activity.begin(), &request, &id);
-        let (head, body) = request.into_parts();
-        let (body, fate) = RequestBody::new(body, &head, desk.limits.body_timeout);
+        let (request, fate) = RequestBody::of(request, desk.limits.body_timeout);
         ticket.expect_body(fate.clone());
-        let request = Request::from_parts(head, body);
         let mut response = if endpoints::is_own(request.uri().path()) {
             own(Box::pin(endpoints::answer(desk, request)).await, ticket)
         } else if let Some(refused) = framing::refuse(&request) {

@@ -8,8 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use http::request::Parts;
-use http::{Version, header};
+use http::{Request, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -62,12 +61,15 @@ pub(crate) enum BodyError {
 }
 
 impl RequestBody {
-    /// Bounds `body`. A request without a body has no fate.
-    pub(crate) fn new(body: Incoming, head: &Parts, timeout: Duration) -> (Self, Option<Arc<Fate>>) {
-        let fate = (!body.is_end_stream()).then(|| Arc::new(Fate::default()));
-        let drains = head.version < Version::HTTP_2 && !head.headers.contains_key(header::EXPECT);
-        let body = Some(body);
-        (Self { body, timeout, fate: fate.clone(), timer: None, progress: 0, waiting: false, drains }, fate)
+    /// Bounds the body of `request`. One that is empty has no fate.
+    pub(crate) fn of(request: Request<Incoming>, timeout: Duration) -> (Request<Self>, Option<Arc<Fate>>) {
+        let fate = (!request.body().is_end_stream()).then(|| Arc::new(Fate::default()));
+        let drains = request.version() < Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
+        let bound = |body| {
+            let fate = fate.clone();
+            Self { body: Some(body), timeout, fate, timer: None, progress: 0, waiting: false, drains }
+        };
+        (request.map(bound), fate)
     }
 
     /// Waits for bytes, but not for ever.

@@ -1,7 +1,6 @@
 //! Request ids: the client's own if it can be passed on, else a new one.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::{HeaderName, HeaderValue};
@@ -12,17 +11,20 @@ pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 /// The longest id that is taken from a client, in bytes.
 const LONGEST: usize = 128;
 
+/// The hexadecimal digits of a number.
+const DIGITS: usize = 16;
+
 /// Makes ids: a random part for each process, and a count.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
-    process: u64,
+    process: [u8; DIGITS],
     count: AtomicU64,
 }
 
 impl RequestIds {
     /// A new random part.
     pub(crate) fn new() -> Self {
-        Self { process: RandomState::new().hash_one(std::process::id()), count: AtomicU64::new(0) }
+        Self { process: hex(RandomState::new().hash_one(std::process::id())), count: AtomicU64::new(0) }
     }
 
     /// The id of a request whose client sent `given`.
@@ -34,13 +36,23 @@ impl RequestIds {
     }
 
     fn next(&self) -> HeaderValue {
-        let mut text = [b'0'; 32];
-        let count = self.count.fetch_add(1, Relaxed);
-        // Two numbers of 16 digits fill the array exactly; digits are always a header value.
-        let written = write!(&mut text[..], "{:016x}{count:016x}", self.process);
-        let id = written.ok().and_then(|()| HeaderValue::from_bytes(&text).ok());
-        id.unwrap_or(HeaderValue::from_static("0"))
+        let mut text = [0; 2 * DIGITS];
+        let (process, count) = text.split_at_mut(DIGITS);
+        process.copy_from_slice(&self.process);
+        count.copy_from_slice(&hex(self.count.fetch_add(1, Relaxed)));
+        // Digits are always a header value.
+        HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("0"))
     }
+}
+
+fn hex(number: u64) -> [u8; DIGITS] {
+    let mut rest = number;
+    let mut text = [0; DIGITS];
+    for digit in text.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(rest % 16) as usize];
+        rest /= 16;
+    }
+    text
 }
 
 /// An id goes into logs and headers as it is, so it must be plain.
@@ -58,6 +70,7 @@ mod tests {
         let (first, second) = (ids.of(None), ids.of(None));
         assert_ne!(first, second);
         assert_eq!(first.len(), 32);
+        assert_eq!(hex(0x0123_4567_89ab_cdef), *b"0123456789abcdef");
         assert_ne!(RequestIds::new().of(None), RequestIds::new().of(None));
         let mine = HeaderValue::from_static("my-id");
         assert_eq!(ids.of(Some(&mine)), mine);
