@@ -92,7 +92,8 @@ pub(super) async fn page<R: Rows>(
     Ok(page)
 }
 
-#[cfg(all(test, feature = "embedded"))]
+#[cfg(test)]
+#[cfg(feature = "embedded")]
 mod tests {
     use super::*;
     use crate::EmbeddedStore;
