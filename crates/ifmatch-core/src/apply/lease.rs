@@ -12,7 +12,7 @@ impl Record {
     /// A lease comes to lock only when no write is in flight: that write was granted to somebody else, or to a holder who
     /// has lost the lease since. Nor does it before the resource is known to exist.
     pub(super) fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Applied {
-        let action = match self.remembered(operation) {
+        let action = match self.remembered(operation, now) {
             Some(Repeated::Done(receipt)) => return Ok((None, Outcome::Leased(LeaseReceipt { at: now, ..receipt }))),
             Some(Repeated::Again(action)) => action,
             None => operation.action,
@@ -42,11 +42,11 @@ impl Record {
 
     /// What a repeated operation comes to. A holder is never told of a lease as it was: its time runs from the answer, so
     /// that the operation is carried out once more on the lease that it left.
-    fn remembered(&self, operation: &LeaseOperation<'_>) -> Option<Repeated> {
+    fn remembered(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Option<Repeated> {
         let Some(Answer::Leased(receipt)) = self.answer(operation.request) else { return None };
         match (operation.action, receipt.lease, &self.lease) {
             (LeaseAction::Acquire { duration, .. }, Some(left), Some(held))
-                if held.id() == left.id() && held.token() == left.token() =>
+                if held.token() == left.token() && held.id() == left.id() && held.state(now).is_locked() =>
             {
                 Some(Repeated::Again(LeaseAction::Acquire { id: left.id(), duration }))
             }

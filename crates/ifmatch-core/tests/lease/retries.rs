@@ -36,9 +36,22 @@ fn a_repeated_acquisition_of_what_expired_meanwhile_is_a_new_one() {
     let first = world.lease_by(acquire("R"), Some("request")).unwrap();
     world.pass(31.0);
     let again = world.lease_by(acquire("S"), Some("request")).unwrap();
-    assert_eq!(again.seconds_left(), Some(30));
+    assert_eq!((holder(&again), again.seconds_left()), (id("S"), Some(30)), "the first id is lost");
     assert_eq!(world.record.lease_state(world.now).name(), "leased");
     assert!(again.lease.unwrap().token() > first.lease.unwrap().token());
+}
+
+/// Whoever knows the id of a lease that was lost must not find it valid again because others use the same name.
+#[test]
+fn a_reused_name_brings_back_no_id_after_others_had_the_lease() {
+    let mut world = World::new();
+    world.lease_by(acquire("R"), Some("request")).unwrap();
+    world.lease(LeaseAction::Release(id("R"))).unwrap();
+    world.acquire("B", 30).unwrap();
+    assert_eq!(code(&world.lease_by(acquire("S"), Some("request")).unwrap_err()), "LeaseAlreadyPresent");
+    world.lease(LeaseAction::Break(BreakPeriod::from_seconds(0))).unwrap();
+    assert_eq!(holder(&world.lease_by(acquire("S"), Some("request")).unwrap()), id("S"));
+    assert_eq!(code(&world.lease(LeaseAction::Renew(id("R"))).unwrap_err()), "LeaseIdMismatchWithLeaseOperation");
 }
 
 #[test]
