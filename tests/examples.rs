@@ -95,3 +95,22 @@ async fn documents_merges_both_edits() {
         assert!(shown.contains(text), "{text} in {shown}");
     }
 }
+
+#[tokio::test]
+async fn leased_update_has_one_holder_and_survives_a_crash() {
+    let shown = finish("leased_update").await;
+    let expected = [
+        "Anna acquires: 201",
+        "Bert acquires: 409 LeaseAlreadyPresent",
+        "Bert sells 3: 412 LeaseIdMissing",
+        "Anna sells 4: 204",
+        "5 seconds later",
+        "Bert acquires: 201",
+        "Anna's hanging request: 503",
+        "Anna sells 2: 412 LeaseIdMismatchWithBlobOperation",
+        "in the end: sold 7, in stock 3",
+    ];
+    for text in expected {
+        assert!(shown.contains(text), "{text} in {shown}");
+    }
+}

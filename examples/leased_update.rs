@@ -1,0 +1,164 @@
+//! An update of two tables under the lease on one resource: only its holder can make it, a second taker is told so, and
+//! what a holder left half done when it crashed can be taken over once its time is over.
+//!
+//! Run it: `cargo run --example leased_update`. It starts the server and its clients, and shows what they do. So that nobody
+//! has to wait for a real lease to end, the layer's clock is moved by hand.
+#![allow(clippy::print_stdout, reason = "it is a demonstration")]
+
+use std::error::Error;
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use http::StatusCode;
+use ifmatch::{ConditionalLayer, Permit};
+use ifmatch_core::date::Timestamp;
+use ifmatch_store::Clock;
+use support::{Answer, Client};
+use tokio::sync::{Notify, watch};
+use tower::Layer;
+
+const LEDGER: &str = "/ledger";
+
+/// Two tables that must agree: what was sold, and what is left in stock. Each store refuses a holder's token once it has seen a
+/// larger one.
+#[derive(Default)]
+struct Ledger {
+    sold: u32,
+    stock: u32,
+    highest_token: u64,
+}
+
+type Tables = Arc<Mutex<Ledger>>;
+
+fn lock(tables: &Tables) -> MutexGuard<'_, Ledger> {
+    tables.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn show(State(tables): State<Tables>) -> String {
+    let ledger = lock(&tables);
+    format!("sold {}, in stock {}", ledger.sold, ledger.stock)
+}
+
+/// Sells so many. The layer lets nobody but the holder of the lease come here, one request at a time.
+async fn sell(State(tables): State<Tables>, Extension(permit): Extension<Permit>, count: String) -> StatusCode {
+    let (Some(token), Ok(count)) = (permit.lease_token(), count.parse::<u32>()) else {
+        return StatusCode::BAD_REQUEST;
+    };
+    {
+        let mut ledger = lock(&tables);
+        if token < ledger.highest_token || count > ledger.stock {
+            return StatusCode::CONFLICT;
+        }
+        ledger.highest_token = token;
+        ledger.sold += count;
+        ledger.stock -= count;
+    }
+    StatusCode::NO_CONTENT
+}
+
+/// Begins a sale and never ends: the holder has crashed.
+async fn hang(Extension(begun): Extension<Arc<Notify>>) -> StatusCode {
+    begun.notify_one();
+    pending().await
+}
+
+/// A clock that moves when told. A service of your own needs none: the system's is the default.
+#[derive(Clone)]
+struct ManualClock(Arc<watch::Sender<u64>>);
+
+impl ManualClock {
+    fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(1_800_000_000_000_000)))
+    }
+
+    fn advance(&self, seconds: u64) {
+        self.0.send_modify(|now| *now += seconds * 1_000_000);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(*self.0.borrow())
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        let until = self.now().saturating_add(duration).micros();
+        // It ends early only with the clock itself.
+        let _ = self.0.subscribe().wait_for(|now| *now >= until).await;
+    }
+}
+
+fn app(clock: ManualClock, tables: Tables, begun: Arc<Notify>) -> Router {
+    let routes = Router::new().route(LEDGER, get(show).post(sell).put(hang)).layer(Extension(begun)).with_state(tables);
+    Router::new().fallback_service(ConditionalLayer::builder().clock(clock).leases().build().layer(routes))
+}
+
+/// Somebody who wants to sell.
+struct Seller {
+    name: &'static str,
+    client: Client,
+    lease: Option<String>,
+}
+
+impl Seller {
+    async fn acquire(&mut self) -> Answer {
+        let fields = [("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "15")];
+        let answer = self.client.put(&format!("{LEDGER}?comp=lease"), &fields, "").await;
+        self.lease = (answer.status == StatusCode::CREATED).then(|| answer.header("x-ms-lease-id").to_owned());
+        self.tell("acquires", &answer);
+        answer
+    }
+
+    async fn sell(&self, count: &str) -> Answer {
+        let fields: Vec<_> = self.lease.iter().map(|id| ("x-ms-lease-id", id.as_str())).collect();
+        let answer = self.client.request(http::Method::POST, LEDGER, &fields, count.to_owned()).await;
+        self.tell(&format!("sells {count}"), &answer);
+        answer
+    }
+
+    fn tell(&self, what: &str, answer: &Answer) {
+        let code = answer.headers.get("x-ms-error-code").and_then(|code| code.to_str().ok()).unwrap_or_default();
+        println!("{:>5} {what}: {} {code}", self.name, answer.status.as_u16());
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let (clock, tables) = (ManualClock::new(), Tables::default());
+    lock(&tables).stock = 10;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let client = Client::new(listener.local_addr()?);
+    let begun = Arc::new(Notify::new());
+    let app = app(clock.clone(), tables, Arc::clone(&begun));
+    let server = tokio::spawn(async move { axum::serve(listener, app).await });
+    let seller = |name| Seller { name, client: client.clone(), lease: None };
+    let (mut anna, mut bert) = (seller("Anna"), seller("Bert"));
+
+    anna.acquire().await.expect(201);
+    bert.acquire().await.expect(409);
+    bert.sell("3").await.expect(412);
+    anna.sell("4").await.expect(204);
+
+    // In the middle of her next sale Anna crashes: her request hangs, and nobody gives the lease back.
+    let hanging = tokio::spawn({
+        let (client, lease) = (client.clone(), anna.lease.clone().unwrap_or_default());
+        async move { client.put(LEDGER, &[("x-ms-lease-id", &lease)], "2").await }
+    });
+    begun.notified().await;
+    while bert.acquire().await.status != StatusCode::CREATED {
+        clock.advance(5);
+        println!("      5 seconds later");
+    }
+    println!(" Anna's hanging request: {}", hanging.await?.status.as_u16());
+    bert.sell("3").await.expect(204);
+    anna.sell("2").await.expect(412);
+
+    let ledger = client.get(LEDGER, &[]).await.text().to_owned();
+    println!("      in the end: {ledger}");
+    server.abort();
+    if ledger == "sold 7, in stock 3" { Ok(()) } else { Err("the tables do not agree".into()) }
+}
