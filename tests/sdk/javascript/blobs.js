@@ -2,8 +2,9 @@
 
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
+import { Readable } from "node:stream";
 import { BlockBlobClient, StorageSharedKeyCredential } from "@azure/storage-blob";
-import { blobs, collected, newBlob, newContainer, put, refused, test, text } from "./cases.js";
+import { blobs, collected, newBlob, newContainer, outcome, put, race, refused, test, text } from "./cases.js";
 
 const MIB = 1 << 20;
 const NAMES = {
@@ -39,6 +40,25 @@ test("a large blob by blocks in parallel", async () => {
   assert.equal((await blob.getProperties()).contentLength, data.length);
   const read = await blob.downloadToBuffer(0, undefined, { blockSize: 4 * MIB, concurrency: 4 });
   assert.equal(sha256(read), sha256(data));
+});
+
+test("a stream of unknown length", async () => {
+  const blob = (await newContainer()).getBlockBlobClient("blob");
+  const pieces = Array.from({ length: 7 }, (_, number) => Buffer.alloc(MIB / 2, number));
+  await blob.uploadStream(Readable.from(pieces), MIB, 3);
+  assert.equal(sha256(await blob.downloadToBuffer()), sha256(Buffer.concat(pieces)));
+});
+
+test("of writers by blocks one wins with all its bytes", async () => {
+  const blob = (await newContainer()).getBlockBlobClient("blob");
+  const conditions = { ifNoneMatch: "*" };
+  const sizes = { blockSize: MIB / 4, maxSingleShotSize: MIB / 4, concurrency: 2, conditions };
+  const data = [0, 1, 2].map((number) => Buffer.alloc(MIB, number));
+  const answers = await race(3, (number) => outcome(() => blob.uploadData(data[number], sizes)));
+  const losses = ["409 BlobAlreadyExists", "400 InvalidBlockList"];
+  assert.equal(answers.filter((answer) => answer === "ok").length, 1, String(answers));
+  assert(answers.every((answer) => answer === "ok" || losses.includes(answer)), String(answers));
+  assert.equal(sha256(await blob.downloadToBuffer()), sha256(data[answers.indexOf("ok")]));
 });
 
 test("an empty blob", async () => {
