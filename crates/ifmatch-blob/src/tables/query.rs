@@ -34,7 +34,7 @@ pub(super) async fn entities<S: BlobStore, C: Clock>(
     let (partition, row) = options.filter.as_ref().map(Filter::keys).unwrap_or_default();
     let part = Part {
         container: &entities.home.entities,
-        prefix: key::prefix(&table.identity, partition, row.filter(|_| partition.is_some())),
+        prefix: key::prefix(&table.identity, partition, row),
         after: after(options, table)?,
         limit: options.top,
         effort: Effort::default(),

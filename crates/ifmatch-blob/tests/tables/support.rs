@@ -61,11 +61,12 @@ pub(crate) struct Client<S = Store> {
     pub(crate) service: TableService<S, ManualClock>,
     pub(crate) clock: ManualClock,
     pub(crate) account: &'static str,
+    /// Where the store has its files: it stays as long as anyone uses it.
+    pub(crate) folder: Option<Arc<TempDir>>,
 }
 
 /// A service over a store in a temporary folder, whose index is in memory, with a table `tab`.
 pub(crate) struct Fixture {
-    _folder: TempDir,
     pub(crate) store: Store,
     pub(crate) clock: ManualClock,
     pub(crate) client: Client,
@@ -76,9 +77,9 @@ pub(crate) async fn fixture() -> Fixture {
     let clock = ManualClock::default();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
     let store = EmbeddedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
-    let client = Client::over(store.clone(), &clock);
+    let client = Client { folder: Some(Arc::new(folder)), ..Client::over(store.clone(), &clock) };
     client.create("tab").await;
-    Fixture { _folder: folder, store, clock, client }
+    Fixture { store, clock, client }
 }
 
 impl<S: BlobStore + Clone> Client<S> {
@@ -86,7 +87,7 @@ impl<S: BlobStore + Clone> Client<S> {
         let accounts = ["photos", "reports"].map(|name| Account::new(name, KEY).expect("valid"));
         let accounts = Accounts::new(accounts).expect("two names");
         let service = TableService::with_clock(store, clock.clone()).accounts(accounts);
-        Self { service, clock: clock.clone(), account: ACCOUNT }
+        Self { service, clock: clock.clone(), account: ACCOUNT, folder: None }
     }
 
     /// Sends a signed request; the address begins after the account.
