@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RANGE};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::not_modified::retain_304_headers;
@@ -50,6 +50,10 @@ pub(crate) fn is_unmodified(asked: &Asked, meta: &Meta) -> bool {
         return false;
     }
     let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date() };
+    // A tag in another form than the RFC's is the origin's own: who sends it back has this response.
+    if meta.tag.is_none() && meta.headers.contains_key(ETAG) && asked.head.headers.contains_key(IF_NONE_MATCH) {
+        return asked.head.headers.get(IF_NONE_MATCH) == meta.headers.get(ETAG);
+    }
     let conditions = Preconditions::from_headers(&asked.head.headers);
     conditions.evaluate(&Method::GET, Some(&validators)) == Verdict::NotModified
 }

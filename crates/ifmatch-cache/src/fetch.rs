@@ -59,12 +59,18 @@ enum Question {
 pub(crate) enum Fetched<T> {
     /// What is stored is current, as this status of the origin says.
     Stored(Stored, StatusCode),
-    /// A response that is being stored, and a reader of its body.
-    Fresh(response::Parts, Stored, Reader),
-    /// A response that is not stored.
-    Passed(Response<T>),
+    /// A response in its own right.
+    Kept(Kept<T>),
     /// The origin answers 304, and nobody has asked for that.
     Unusable,
+}
+
+/// What became of a response.
+pub(crate) enum Kept<T> {
+    /// It is being stored; a reader of its body.
+    Fresh(response::Parts, Stored, Reader),
+    /// It is not stored.
+    Passed(Response<T>),
 }
 
 impl<C: Clock> Fetch<C> {
@@ -130,7 +136,7 @@ impl<C: Clock> Fetch<C> {
                 Question::Client if response.status() == StatusCode::NOT_MODIFIED && !self.client_asked() => {
                     return Ok(Fetched::Unusable);
                 }
-                _ => return Ok(self.response(response, moment)),
+                _ => return Ok(Fetched::Kept(self.response(response, moment))),
             }
             self.question = Question::Client;
         }
@@ -153,12 +159,12 @@ impl<C: Clock> Fetch<C> {
         self.shared.counters.revalidated.add(1);
         let meta = stored.meta.freshened(newer, &self.came(moment));
         let stored = Stored { meta: Arc::new(meta), body: stored.body.clone() };
-        self.keep(&stored);
+        self.update(&stored);
         Fetched::Stored(stored, StatusCode::NOT_MODIFIED)
     }
 
     /// Stores what was updated, if it still may be stored, and tells the others.
-    fn keep(&self, stored: &Stored) {
+    fn update(&self, stored: &Stored) {
         let governing = Governing::of(&stored.meta.headers);
         match self.refusal(stored.meta.status, &stored.meta.headers, &governing) {
             None => {
@@ -191,25 +197,34 @@ impl<C: Clock> Fetch<C> {
         let content = collect(body, self.shared.budget.reserve(self.shared.config.entry_limit), range.len()).await?;
         let whole = part.join(&Part::new(came, content))?.whole()?;
         let stored = Stored { meta: Arc::new(meta), body: Body::Whole(whole) };
-        self.keep(&stored);
+        self.update(&stored);
         Some(Fetched::Stored(stored, StatusCode::PARTIAL_CONTENT))
     }
 
+    /// Stores a response that has come already, if it may be.
+    pub(crate) fn keep<T>(self, response: Response<T>, began: u64, requested: Timestamp) -> Kept<T>
+    where
+        T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
+    {
+        let received = self.shared.now();
+        self.response(response, Moment { began, requested, received })
+    }
+
     /// A response in its own right: it is stored on its way, if it may be.
-    fn response<T>(mut self, response: Response<T>, moment: Moment) -> Fetched<T>
+    fn response<T>(mut self, response: Response<T>, moment: Moment) -> Kept<T>
     where
         T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let (head, body) = response.into_parts();
         let length = declared(&head.headers, body.size_hint().exact());
         let Some((meta, length)) = self.storable(&head, length, moment) else {
-            return Fetched::Passed(Response::from_parts(head, body));
+            return Kept::Passed(Response::from_parts(head, body));
         };
         let range = ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
         let reserved = self.shared.budget.reserve(self.shared.config.entry_limit);
         let flow = Arc::new(Flow::new(length, reserved));
         let stored = Stored { meta: Arc::new(meta), body: Body::Flow(Arc::clone(&flow)) };
-        let Some(reader) = flow.join() else { return Fetched::Passed(Response::from_parts(head, body)) };
+        let Some(reader) = flow.join() else { return Kept::Passed(Response::from_parts(head, body)) };
         if range.is_none() {
             self.share(&stored);
         }
@@ -222,7 +237,7 @@ impl<C: Clock> Fetch<C> {
             pilot: self.pilot.take(),
         };
         drop(detach(fill.run(body)));
-        Fetched::Fresh(head, stored, reader)
+        Kept::Fresh(head, stored, reader)
     }
 
     /// The head of a response that can be stored, and the length of its body. None: it cannot be, and what follows from

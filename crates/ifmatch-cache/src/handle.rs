@@ -43,7 +43,7 @@ impl<C: Clock> CacheHandle<C> {
     pub fn purge(&self, what: &Purge) -> usize {
         let table = &self.0.table;
         let purged = match what {
-            Purge::Url(url) => Key::parse(url).is_some_and(|key| table.invalidate(&key)).into(),
+            Purge::Url(url) => Key::parse(url).is_some_and(|key| table.invalidate(&key).found).into(),
             Purge::Prefix(prefix) => table.invalidate_prefix(prefix),
             Purge::Group { origin, name } => {
                 let origin = Key::parse(origin).map_or_else(|| origin.clone(), |key| key.origin().to_owned());

@@ -10,10 +10,11 @@ use crate::answer::{self, Answer, answer};
 use crate::asked::Asked;
 use crate::body::ResponseBody;
 use crate::detach::detach;
-use crate::fetch::{Fetch, Fetched};
+use crate::fetch::{Fetch, Fetched, Kept};
 use crate::flight::{Outcome, Pilot};
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::reuse::{Reuse, is_failure};
+use crate::policy::vary::Vary;
 use crate::shared::{Inner, Shared};
 use crate::stored::Stored;
 use crate::table::{Course, Found, Role};
@@ -39,6 +40,14 @@ pub(crate) struct Plan {
     pub(crate) stored: Option<Stored>,
     unshared: bool,
     pub(crate) course: Course,
+}
+
+impl Plan {
+    /// For a request of which nothing is known.
+    pub(crate) fn of_nothing(asked: &Asked) -> Self {
+        let course = Course::new(Vary::default(), &asked.head.headers, &asked.implicit);
+        Self { why: Forward::UriMiss, stored: None, unshared: true, course }
+    }
 }
 
 /// Looks whether a stored response can answer the request.
@@ -209,7 +218,7 @@ impl<C: Clock> Forwarding<C> {
                 let status = CacheStatus { origin: Some(origin), ..status };
                 Ok(answer(&self.asked, &stored, now, status).map_or_else(|| self.broken(), |answer| answer.response))
             }
-            Ok(Fetched::Fresh(mut head, stored, reader)) => {
+            Ok(Fetched::Kept(Kept::Fresh(mut head, stored, reader))) => {
                 let status =
                     CacheStatus { stored: true, ..status }.with_ttl(stored.meta.terms.lifetime, stored.meta.age(now));
                 status.append_to(&mut head.headers);
@@ -218,7 +227,7 @@ impl<C: Clock> Forwarding<C> {
                 }
                 Ok(Response::from_parts(head, ResponseBody::flow(reader)))
             }
-            Ok(Fetched::Passed(response)) => {
+            Ok(Fetched::Kept(Kept::Passed(response))) => {
                 if is_failure(response.status())
                     && let Some(answer) = self.stale(Some(response.status()))
                 {
@@ -268,6 +277,6 @@ impl<C: Clock> Forwarding<C> {
         if let Some(stored) = &self.plan.stored {
             crate::head::learn(&self.shared, &self.asked, stored, &response, began, requested);
         }
-        self.conclude(Ok(Fetched::Passed(response)))
+        self.conclude(Ok(Fetched::Kept(Kept::Passed(response))))
     }
 }

@@ -82,6 +82,16 @@ impl Found {
     }
 }
 
+/// What an invalidation was.
+#[derive(Debug)]
+pub(crate) struct Invalidated {
+    /// Whether something was stored.
+    pub(crate) found: bool,
+    /// The ordinal of the last one before it.
+    pub(crate) before: u64,
+    pub(crate) ordinal: u64,
+}
+
 /// The part that a request plays.
 #[derive(Debug)]
 pub(crate) enum Role {
@@ -180,12 +190,13 @@ impl Table {
         self.memory.insert(key, Arc::new(Entry { unshared_until: until, ..Entry::clone(&entry) }));
     }
 
-    /// Removes all that is stored for a URI, and keeps what is on its way from being stored. Tells whether something was.
-    pub(crate) fn invalidate(&self, key: &Key) -> bool {
+    /// Removes all that is stored for a URI, and keeps what is on its way from being stored.
+    pub(crate) fn invalidate(&self, key: &Key) -> Invalidated {
         let mut shard = self.shard(key);
+        let before = shard.invalidated;
         shard.invalidated = self.begin();
         shard.flights.retain(|(known, ..)| known != key);
-        self.memory.remove(key)
+        Invalidated { found: self.memory.remove(key), before, ordinal: shard.invalidated }
     }
 
     /// The same for all URIs that begin so. Tells how many were stored.

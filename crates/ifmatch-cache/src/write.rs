@@ -2,15 +2,24 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Request, Response};
+use http::header::CONTENT_LOCATION;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
+use ifmatch_core::date::Timestamp;
 use ifmatch_store::Clock;
 
-use crate::body::ResponseBody;
+use crate::asked::Asked;
+use crate::body::{BodyError, ResponseBody};
+use crate::fetch::{Fetch, Kept};
 use crate::key::Key;
 use crate::policy::cache_status::{CacheStatus, Forward};
+use crate::policy::cdn_cache_control::Governing;
+use crate::policy::freshness::explicit;
 use crate::policy::groups::{CACHE_GROUP_INVALIDATION, names};
-use crate::policy::invalidate::{also_changed, invalidates};
+use crate::policy::invalidate::{also_changed, invalidates, same_origin};
+use crate::read::Plan;
 use crate::shared::{Inner, Shared};
+use crate::table::Invalidated;
 
 /// Passes a write on.
 pub(crate) async fn write<C, B, S>(
@@ -23,26 +32,75 @@ where
     C: Clock,
     S: Inner<B>,
 {
+    let posted = (request.method() == Method::POST).then(|| Posted::new(&shared, &key, &request));
     let mut doubt = Doubt { shared: &shared, key: &key, resolved: false };
     let response = inner.run(request).await?;
     doubt.resolved = true;
-    if invalidates(response.status()) {
-        invalidate(&shared, &key, response.headers());
-    }
-    let (mut head, body) = response.into_parts();
-    CacheStatus::forwarded(Forward::Method).append_to(&mut head.headers);
-    Ok(Response::from_parts(head, ResponseBody::inner(body)))
+    let changed = invalidates(response.status()).then(|| invalidate(&shared, &key, response.headers()));
+    let status = CacheStatus::forwarded(Forward::Method);
+    let fetched = match (posted, changed) {
+        (Some(posted), Some(changed)) => posted.keep(&shared, response, &changed),
+        _ => Kept::Passed(response),
+    };
+    let (mut head, body, status) = match fetched {
+        Kept::Fresh(head, _, reader) => (head, ResponseBody::flow(reader), CacheStatus { stored: true, ..status }),
+        Kept::Passed(response) => {
+            let (head, body) = response.into_parts();
+            (head, ResponseBody::inner(body), status)
+        }
+    };
+    status.append_to(&mut head.headers);
+    Ok(Response::from_parts(head, body))
 }
 
 /// Invalidates what the response to a write says has changed.
-fn invalidate<C: Clock>(shared: &Shared<C>, key: &Key, response: &HeaderMap) {
+fn invalidate<C: Clock>(shared: &Shared<C>, key: &Key, response: &HeaderMap) -> Invalidated {
+    let target = shared.table.invalidate(key);
+    shared.counters.invalidated.add(target.found.into());
     let others = also_changed(key.as_str(), response).into_iter().map(Key::from);
-    for changed in others.chain([key.clone()]) {
-        let found = shared.table.invalidate(&changed);
-        shared.counters.invalidated.add(found.into());
+    for changed in others.filter(|other| other != key) {
+        shared.counters.invalidated.add(shared.table.invalidate(&changed).found.into());
     }
     for name in names(response, &CACHE_GROUP_INVALIDATION) {
         shared.table.invalidate_group(key.origin(), &name);
+    }
+    target
+}
+
+/// A POST, whose response may be what the resource is now (RFC 9110 §9.3.3).
+struct Posted {
+    asked: Asked,
+    began: u64,
+    requested: Timestamp,
+}
+
+impl Posted {
+    fn new<C: Clock, B>(shared: &Shared<C>, key: &Key, request: &Request<B>) -> Self {
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.uri.clone_from(request.uri());
+        head.headers.clone_from(request.headers());
+        let asked = Asked::new(head, key.clone(), &shared.config);
+        Self { asked, began: shared.table.begin(), requested: shared.now() }
+    }
+
+    /// Stores the response for later GETs, if it says that it is one to them, and for how long; and if the POST is the
+    /// only write since it began.
+    fn keep<C, T>(self, shared: &Arc<Shared<C>>, response: Response<T>, changed: &Invalidated) -> Kept<T>
+    where
+        C: Clock,
+        T: Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
+    {
+        let headers = response.headers();
+        let location = headers.get(CONTENT_LOCATION).and_then(|location| location.to_str().ok());
+        let target = location.and_then(|location| same_origin(self.asked.key.as_str(), location));
+        let lifetime = explicit(headers, &Governing::of(headers), shared.now()).unwrap_or_default();
+        let is_resource = target.is_some_and(|target| target == self.asked.key.as_str());
+        let alone = changed.before < self.began;
+        if response.status() != StatusCode::OK || !is_resource || lifetime.is_zero() || !alone {
+            return Kept::Passed(response);
+        }
+        let fetch = Fetch::new(shared, &self.asked, Plan::of_nothing(&self.asked), None);
+        fetch.keep(response, changed.ordinal, self.requested)
     }
 }
 
@@ -56,7 +114,7 @@ struct Doubt<'a, C: Clock> {
 impl<C: Clock> Drop for Doubt<'_, C> {
     fn drop(&mut self) {
         if !self.resolved {
-            let found = self.shared.table.invalidate(self.key);
+            let found = self.shared.table.invalidate(self.key).found;
             self.shared.counters.invalidated.add(found.into());
         }
     }

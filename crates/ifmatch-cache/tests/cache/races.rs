@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::support::{Answer, TestBody, World, get, request, response};
 
@@ -72,6 +73,62 @@ async fn waiters_get_the_body_while_it_comes() {
     assert!(world.get("/").await.is_hit());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_response_that_must_be_validated_is_not_shared() {
+    let start = Instant::now();
+    let world = World::default();
+    let fields = [("cache-control", "no-cache"), ("etag", "\"1\"")];
+    let held = world.origin.will_wait();
+    let leader = spawn(&world, "/", &[]);
+    world.origin.reached(1).await;
+    let waiters: Vec<_> = (0..3).map(|_| spawn(&world, "/", &[])).collect();
+    settle().await;
+    for _ in 0..3 {
+        world.origin.will(200, &fields, "for another");
+    }
+    held.send(response(200, &fields, "for the first")).unwrap();
+    assert_eq!(leader.await.unwrap().text(), "for the first");
+    for answer in join_all(waiters).await {
+        assert_eq!(answer.unwrap().text(), "for another");
+    }
+    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
+}
+
+#[tokio::test]
+async fn who_asks_after_a_group_was_invalidated_does_not_get_what_was_asked_before() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60"), ("cache-groups", "\"g\"")];
+    let held = world.origin.will_wait();
+    let before = spawn(&world, "/a", &[]);
+    world.origin.reached(1).await;
+    world.origin.will(204, &[("cache-group-invalidation", "\"g\"")], "");
+    world.send(request("POST", "/b", &[])).await;
+    let after = spawn(&world, "/a", &[]);
+    settle().await;
+    world.origin.will(200, &fields, "new");
+    held.send(response(200, &fields, "old")).unwrap();
+    assert_eq!(before.await.unwrap().text(), "old");
+    assert_eq!(after.await.unwrap().text(), "new");
+}
+
+#[tokio::test]
+async fn a_post_during_another_write_is_not_stored() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60"), ("content-location", "/")];
+    let held = world.origin.will_wait();
+    let post = {
+        let world = world.clone();
+        tokio::spawn(async move { world.send(request("POST", "/", &[])).await })
+    };
+    world.origin.reached(1).await;
+    world.origin.will(204, &[], "");
+    world.send(request("PUT", "/", &[])).await;
+    held.send(response(200, &fields, "before or after?")).unwrap();
+    post.await.unwrap();
+    world.origin.will(200, &FRESH, "new");
+    assert_eq!(world.get("/").await.text(), "new");
+}
+
 #[tokio::test]
 async fn a_client_that_leaves_does_not_end_it_for_the_others() {
     let world = World::default();
@@ -104,8 +161,9 @@ async fn a_client_that_leaves_in_the_body_does_not_end_it_either() {
     assert_eq!(world.origin.count(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn when_the_origin_fails_each_waiter_asks_for_itself() {
+    let start = Instant::now();
     let world = World::default();
     let held = world.origin.will_wait();
     let leader = {
@@ -124,20 +182,24 @@ async fn when_the_origin_fails_each_waiter_asks_for_itself() {
         assert_eq!(answer.unwrap().text(), "hello");
     }
     assert_eq!(world.origin.count(), 4);
+    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn when_the_origin_panics_each_waiter_asks_for_itself() {
+    let start = Instant::now();
     let world = World::default();
     world.origin.will_panic();
     world.origin.will(200, &FRESH, "hello");
     let (first, second) = tokio::join!(world.get("/"), world.get("/"));
     assert_eq!(first.status, 502);
     assert_eq!(second.text(), "hello");
+    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_response_for_one_client_is_given_to_one() {
+    let start = Instant::now();
     for fields in [&[("cache-control", "private, max-age=60")][..], &[("cache-control", "no-store")], &[]] {
         let world = World::default();
         let held = world.origin.will_wait();
@@ -165,6 +227,7 @@ async fn a_response_for_one_client_is_given_to_one() {
         }
         join_all(clients).await;
     }
+    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
 }
 
 #[tokio::test(start_paused = true)]
