@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE, SET_COOKIE};
+use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE, SET_COOKIE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, response};
+use http::{HeaderMap, Method, Request, Response, StatusCode, response};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::range::ByteRange;
 use ifmatch_store::Clock;
@@ -18,12 +18,14 @@ use crate::fill::{Fill, collect};
 use crate::flight::{Outcome, Pilot};
 use crate::flow::{Flow, Reader};
 use crate::key::Key;
+use crate::length::{Length, declared};
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::content_range::ContentRange;
 use crate::policy::reuse::is_failure;
 use crate::policy::storable::{Exchange, Refusal};
-use crate::policy::update::{ask_whether_changed, is_about};
+use crate::policy::update::is_about;
+use crate::question::Question;
 use crate::read::Plan;
 use crate::shared::{Inner, Shared};
 use crate::stored::{Body, Came, Meta, Stored};
@@ -43,16 +45,6 @@ pub(crate) struct Fetch<C> {
     question: Question,
     course: Course,
     pilot: Option<Pilot>,
-}
-
-/// What the origin is asked.
-enum Question {
-    /// What the client asked.
-    Client,
-    /// Whether the stored response is still the current one.
-    Changed(Stored),
-    /// The range that is missing.
-    Missing(Stored, ByteRange),
 }
 
 /// What came.
@@ -330,52 +322,3 @@ struct Moment {
     requested: Timestamp,
     received: Timestamp,
 }
-
-impl Question {
-    fn about(stored: &Stored, asked: &Asked) -> Self {
-        match &stored.body {
-            Body::Whole(_) if ask_whether_changed(&mut HeaderMap::new(), &stored.meta.headers) => {
-                Self::Changed(stored.clone())
-            }
-            Body::Part(part) if !asked.has_range() && stored.meta.strong_tag().is_some() => match part.missing() {
-                Some(range) => Self::Missing(stored.clone(), range),
-                None => Self::Client,
-            },
-            _ => Self::Client,
-        }
-    }
-
-    /// Puts the question into the header fields of the client's request.
-    fn put(&self, headers: &mut HeaderMap) {
-        match self {
-            Self::Client => {}
-            Self::Changed(stored) => drop(ask_whether_changed(headers, &stored.meta.headers)),
-            Self::Missing(stored, range) => {
-                headers.remove(IF_NONE_MATCH);
-                headers.remove(IF_MODIFIED_SINCE);
-                let value = HeaderValue::try_from(format!("bytes={}-{}", range.start(), range.end()));
-                if let (Ok(value), Some(tag)) = (value, &stored.meta.tag) {
-                    headers.insert(RANGE, value);
-                    headers.insert(IF_RANGE, tag.to_header());
-                }
-            }
-        }
-    }
-}
-
-/// The length that a response promises, if it does. An error: it contradicts itself.
-fn declared(headers: &HeaderMap, exact: Option<u64>) -> Length {
-    let mut lines = headers.get_all(CONTENT_LENGTH).iter();
-    let told = match (lines.next(), lines.next()) {
-        (None, _) => return Ok(exact),
-        (Some(line), None) => line.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())),
-        (Some(_), Some(_)) => None,
-    };
-    let told = told.and_then(|digits| digits.parse().ok()).ok_or(Contradiction)?;
-    if exact.is_some_and(|exact| exact != told) { Err(Contradiction) } else { Ok(Some(told)) }
-}
-
-type Length = Result<Option<u64>, Contradiction>;
-
-#[derive(Clone, Copy)]
-struct Contradiction;

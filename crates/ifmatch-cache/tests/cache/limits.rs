@@ -1,14 +1,6 @@
 //! Limits that hold: of the whole, of one body, and of what is on its way.
 
-use crate::support::{Answer, TestBody, World, get, response};
-
-const FRESH: [(&str, &str); 1] = [("cache-control", "max-age=60")];
-
-async fn settle() {
-    for _ in 0..50 {
-        tokio::task::yield_now().await;
-    }
-}
+use crate::support::{Answer, FRESH, TestBody, World, get, response, settle};
 
 #[tokio::test]
 async fn the_store_stays_within_its_capacity() {

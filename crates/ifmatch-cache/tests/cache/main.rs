@@ -9,3 +9,4 @@ mod races;
 mod stress;
 mod support;
 mod tables;
+mod waiters;

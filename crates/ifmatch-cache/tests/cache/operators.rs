@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use ifmatch_cache::Purge;
 
-use crate::support::{World, get, response};
-
-const FRESH: [(&str, &str); 1] = [("cache-control", "max-age=60")];
+use crate::support::{FRESH, World, get, response};
 
 async fn fill(world: &World, paths: &[&str]) {
     for path in paths {

@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use ifmatch_cache::{Builder, Cache, CacheHandle, CacheLayer};
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_store::Clock;
+use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt};
 
 pub(crate) use body::TestBody;
@@ -90,6 +91,22 @@ impl World {
 
     pub(crate) async fn get_with(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         self.send(get(path, fields)).await
+    }
+}
+
+/// Header fields of a response that stays fresh for a minute.
+pub(crate) const FRESH: [(&str, &str); 1] = [("cache-control", "max-age=60")];
+
+/// Sends a request from a task of its own.
+pub(crate) fn spawn(world: &World, path: &str, fields: &[(&str, &str)]) -> JoinHandle<Answer> {
+    let (world, request) = (world.clone(), get(path, fields));
+    tokio::spawn(async move { world.send(request).await })
+}
+
+/// Lets all others run until they wait.
+pub(crate) async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -1,0 +1,316 @@
+//! Many clients at once: one request to the origin, and nobody stuck.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use crate::support::{Answer, FRESH, TestBody, World, get, request, response, settle, spawn};
+
+#[tokio::test]
+async fn a_thousand_clients_are_one_request() {
+    let world = World::default();
+    let held = world.origin.will_wait();
+    let clients: Vec<_> = (0..1_000).map(|_| spawn(&world, "/", &[])).collect();
+    world.origin.reached(1).await;
+    settle().await;
+    held.send(response(200, &FRESH, "hello")).unwrap();
+    for answer in join_all(clients).await {
+        assert_eq!(answer.unwrap().text(), "hello");
+    }
+    assert_eq!(world.origin.count(), 1);
+    assert_eq!(world.handle.metrics().coalesced, 999);
+    assert_eq!(world.handle.metrics().stored, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_thousand_clients_are_one_request_on_many_threads() {
+    for round in 0..20 {
+        let world = World::default();
+        world.origin.will(200, &FRESH, "hello");
+        let clients: Vec<_> = (0..1_000).map(|_| spawn(&world, "/", &[])).collect();
+        for answer in join_all(clients).await {
+            assert_eq!(answer.unwrap().text(), "hello");
+        }
+        assert_eq!(world.origin.count(), 1, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn waiters_get_the_body_while_it_comes() {
+    let world = World::default();
+    let held = world.origin.will_wait();
+    let first = spawn(&world, "/", &[]);
+    world.origin.reached(1).await;
+    let (feed, body) = TestBody::live();
+    held.send(response(200, &FRESH, "").map(|_| body)).unwrap();
+    feed.send("be");
+    settle().await;
+    let mut late = world.try_send(get("/", &[])).await.unwrap();
+    let frame = http_body_util::BodyExt::frame(late.body_mut()).await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "be", "the beginning, though the end has not come");
+    feed.send("gin");
+    drop(feed);
+    assert_eq!(first.await.unwrap().text(), "begin");
+    assert_eq!(Answer::read(late).await.text(), "gin");
+    assert_eq!(world.origin.count(), 1);
+    assert!(world.get("/").await.is_hit());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_must_be_validated_is_not_shared() {
+    let start = Instant::now();
+    let world = World::default();
+    let fields = [("cache-control", "no-cache"), ("etag", "\"1\"")];
+    let held = world.origin.will_wait();
+    let leader = spawn(&world, "/", &[]);
+    world.origin.reached(1).await;
+    let waiters: Vec<_> = (0..3).map(|_| spawn(&world, "/", &[])).collect();
+    settle().await;
+    for _ in 0..3 {
+        world.origin.will(200, &fields, "for another");
+    }
+    held.send(response(200, &fields, "for the first")).unwrap();
+    assert_eq!(leader.await.unwrap().text(), "for the first");
+    for answer in join_all(waiters).await {
+        assert_eq!(answer.unwrap().text(), "for another");
+    }
+    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_does_not_end_it_for_the_others() {
+    let world = World::default();
+    let held = world.origin.will_wait();
+    let leader = spawn(&world, "/", &[]);
+    world.origin.reached(1).await;
+    let waiter = spawn(&world, "/", &[]);
+    settle().await;
+    leader.abort();
+    settle().await;
+    held.send(response(200, &FRESH, "hello")).unwrap();
+    assert_eq!(waiter.await.unwrap().text(), "hello");
+    assert_eq!(world.origin.count(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_the_body_does_not_end_it_either() {
+    let world = World::default();
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
+    let leader = world.try_send(get("/", &[])).await.unwrap();
+    let waiter = spawn(&world, "/", &[]);
+    settle().await;
+    feed.send("hel");
+    drop(leader);
+    settle().await;
+    feed.send("lo");
+    drop(feed);
+    assert_eq!(waiter.await.unwrap().text(), "hello");
+    assert_eq!(world.origin.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_origin_fails_each_waiter_asks_for_itself() {
+    let start = Instant::now();
+    let world = World::default();
+    let held = world.origin.will_wait();
+    let leader = {
+        let world = world.clone();
+        tokio::spawn(async move { world.try_send(get("/", &[])).await.is_err() })
+    };
+    world.origin.reached(1).await;
+    let waiters: Vec<_> = (0..3).map(|_| spawn(&world, "/", &[])).collect();
+    settle().await;
+    for _ in 0..3 {
+        world.origin.will(200, &FRESH, "hello");
+    }
+    drop(held);
+    assert!(leader.await.unwrap());
+    for answer in join_all(waiters).await {
+        assert_eq!(answer.unwrap().text(), "hello");
+    }
+    assert_eq!(world.origin.count(), 4);
+    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_origin_panics_each_waiter_asks_for_itself() {
+    let start = Instant::now();
+    let world = World::default();
+    world.origin.will_panic();
+    world.origin.will(200, &FRESH, "hello");
+    let (first, second) = tokio::join!(world.get("/"), world.get("/"));
+    assert_eq!(first.status, 502);
+    assert_eq!(second.text(), "hello");
+    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_for_one_client_is_given_to_one() {
+    let start = Instant::now();
+    for fields in [&[("cache-control", "private, max-age=60")][..], &[("cache-control", "no-store")], &[]] {
+        let world = World::default();
+        let held = world.origin.will_wait();
+        let leader = spawn(&world, "/", &[]);
+        world.origin.reached(1).await;
+        let waiters: Vec<_> = (0..3).map(|_| spawn(&world, "/", &[])).collect();
+        settle().await;
+        // All waiters are at the origin at the same time: none waits for another one.
+        let answers: Vec<_> = (0..3).map(|_| world.origin.will_wait()).collect();
+        held.send(response(200, fields, "for the first")).unwrap();
+        assert_eq!(leader.await.unwrap().text(), "for the first");
+        world.origin.reached(4).await;
+        for answer in answers {
+            answer.send(response(200, fields, "for another")).unwrap();
+        }
+        for answer in join_all(waiters).await {
+            assert_eq!(answer.unwrap().text(), "for another");
+        }
+        // Who comes next does not wait any more.
+        let held = [world.origin.will_wait(), world.origin.will_wait()];
+        let clients = [spawn(&world, "/", &[]), spawn(&world, "/", &[])];
+        world.origin.reached(6).await;
+        for held in held {
+            held.send(response(200, fields, "x")).unwrap();
+        }
+        join_all(clients).await;
+    }
+    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_longer_than_the_patience_for_another() {
+    let world = World::with(|builder| builder.patience(Duration::from_secs(2)));
+    let held = world.origin.will_wait();
+    let leader = spawn(&world, "/", &[]);
+    world.origin.reached(1).await;
+    world.origin.will(200, &FRESH, "quick");
+    assert_eq!(world.get("/").await.text(), "quick");
+    held.send(response(200, &FRESH, "slow")).unwrap();
+    assert_eq!(leader.await.unwrap().text(), "slow");
+    assert_eq!(world.get("/").await.text(), "quick", "the later request's response stays");
+}
+
+#[tokio::test]
+async fn waiters_for_other_variants_ask_for_their_own() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60"), ("vary", "foo")];
+    let held = world.origin.will_wait();
+    let one = spawn(&world, "/", &[("foo", "1")]);
+    world.origin.reached(1).await;
+    let others: Vec<_> = (0..10).map(|_| spawn(&world, "/", &[("foo", "2")])).collect();
+    settle().await;
+    world.origin.will(200, &fields, "two");
+    held.send(response(200, &fields, "one")).unwrap();
+    assert_eq!(one.await.unwrap().text(), "one");
+    for answer in join_all(others).await {
+        assert_eq!(answer.unwrap().text(), "two");
+    }
+    assert_eq!(world.origin.count(), 2, "one request for each variant");
+}
+
+#[tokio::test]
+async fn a_stale_response_is_validated_once_in_the_background() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60, stale-while-revalidate=60"), ("etag", "\"1\"")];
+    world.origin.will(200, &fields, "old");
+    world.get("/").await;
+    world.clock.advance(61);
+    let held = world.origin.will_wait();
+    for _ in 0..10 {
+        let answer = world.get("/").await;
+        assert_eq!(answer.text(), "old");
+        assert!(answer.is_hit());
+    }
+    world.origin.reached(2).await;
+    held.send(response(200, &fields, "new")).unwrap();
+    settle().await;
+    assert_eq!(world.get("/").await.text(), "new");
+    assert_eq!(world.origin.count(), 2);
+    assert_eq!(world.handle.metrics().stale, 10);
+}
+
+#[tokio::test]
+async fn a_background_validation_carries_no_condition_of_the_client() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60, stale-while-revalidate=60")];
+    world.origin.will(200, &fields, "old");
+    world.get("/").await;
+    world.clock.advance(61);
+    world.origin.will(200, &fields, "new");
+    world.get_with("/", &[("if-none-match", "\"x\""), ("range", "bytes=0-0")]).await;
+    world.origin.reached(2).await;
+    settle().await;
+    let seen = world.origin.seen();
+    assert!(!seen[1].headers.contains_key("if-none-match") && !seen[1].headers.contains_key("range"));
+    assert_eq!(world.get("/").await.text(), "new");
+}
+
+#[tokio::test]
+async fn a_head_of_a_stale_response_validates_by_get() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60, stale-while-revalidate=60")];
+    world.origin.will(200, &fields, "old");
+    world.get("/").await;
+    world.clock.advance(61);
+    world.origin.will(200, &fields, "new");
+    assert!(world.send(request("HEAD", "/", &[])).await.is_hit());
+    world.origin.reached(2).await;
+    settle().await;
+    assert_eq!(world.origin.seen()[1].method, "GET");
+    assert_eq!(world.get("/").await.text(), "new");
+}
+
+#[tokio::test]
+async fn waiters_get_nothing_stale_where_nobody_allowed_it() {
+    let world = World::default();
+    world.origin.will(200, &FRESH, "hello");
+    world.get("/").await;
+    world.clock.advance(61);
+    let held = world.origin.will_wait();
+    let clients: Vec<_> = (0..2).map(|_| spawn(&world, "/", &[])).collect();
+    world.origin.reached(2).await;
+    settle().await;
+    world.origin.will(503, &[], "no");
+    held.send(response(503, &[], "no")).unwrap();
+    for answer in join_all(clients).await {
+        assert_eq!(answer.unwrap().status, 503);
+    }
+}
+
+#[tokio::test]
+async fn waiters_share_a_validation() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
+    world.origin.will(200, &fields, "hello");
+    world.get("/").await;
+    world.clock.advance(61);
+    let held = world.origin.will_wait();
+    let clients: Vec<_> = (0..100).map(|_| spawn(&world, "/", &[])).collect();
+    world.origin.reached(2).await;
+    settle().await;
+    held.send(response(304, &[], "")).unwrap();
+    for answer in join_all(clients).await {
+        assert_eq!(answer.unwrap().text(), "hello");
+    }
+    assert_eq!(world.origin.count(), 2);
+    assert_eq!(world.handle.metrics().revalidated, 1);
+}
+
+#[tokio::test]
+async fn waiters_share_a_failure_where_stale_is_allowed() {
+    let world = World::default();
+    world.origin.will(200, &[("cache-control", "max-age=60, stale-if-error=60")], "hello");
+    world.get("/").await;
+    world.clock.advance(61);
+    let held = world.origin.will_wait();
+    let clients: Vec<_> = (0..100).map(|_| spawn(&world, "/", &[])).collect();
+    world.origin.reached(2).await;
+    settle().await;
+    held.send(response(503, &[], "no")).unwrap();
+    for answer in join_all(clients).await {
+        assert_eq!(answer.unwrap().text(), "hello");
+    }
+    assert_eq!(world.origin.count(), 2);
+}
