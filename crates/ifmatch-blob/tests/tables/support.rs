@@ -62,6 +62,7 @@ pub(crate) struct Client<S = Store> {
     pub(crate) clock: ManualClock,
     pub(crate) account: &'static str,
     /// Where the store has its files: it stays as long as anyone uses it.
+    #[expect(dead_code, reason = "it is only held")]
     pub(crate) folder: Option<Arc<TempDir>>,
 }
 
