@@ -293,3 +293,31 @@ async fn leases_outlive_the_process_and_are_counted_again() {
     azure.blob(Method::DELETE, "/docs?restype=container", &[("x-ms-lease-id", A)], "").await.expect(202);
     wait_for(&gateway, "ifmatch_leases_held 0");
 }
+
+/// In front of an object store the leases are in the folder of `--data`; without one there is no place to keep them.
+#[tokio::test]
+async fn leases_of_an_object_store_need_a_folder_and_outlive_the_process() {
+    let (objects, known) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let url = format!("file://{}", objects.path().to_str().unwrap());
+    let flags = ["serve", "--store", &url, "--data", known.path().to_str().unwrap()];
+    let acquire = [("x-ms-lease-duration", "-1"), ("x-ms-proposed-lease-id", A)];
+    let mut gateway = Gateway::start(flags);
+    let azure = Azure::development(Client::new(gateway.address()));
+    azure.create_container("docs").await.expect(201);
+    azure.put("/docs/a", &[], "one").await.expect(201);
+    azure.lease("/docs/a", "acquire", &acquire).await.expect(201);
+    gateway.kill();
+    let mut gateway = Gateway::start(flags);
+    let azure = Azure::development(Client::new(gateway.address()));
+    azure.put("/docs/a", &[], "two").await.expect(412);
+    azure.put("/docs/a", &[("x-ms-lease-id", A)], "two").await.expect(201);
+    let list = command(&gateway.url(""), &["list"]);
+    assert!(said(&list).contains("docs/a"), "{list:?}");
+    gateway.stop();
+
+    let gateway = Gateway::start(&flags[..3]);
+    let azure = Azure::development(Client::new(gateway.address()));
+    let refused = azure.lease("/docs/a", "acquire", &acquire).await;
+    assert!(refused.text().contains("--data") || refused.status.as_u16() == 501, "{refused:#?}");
+    assert!(!refused.status.is_success(), "{refused:#?}");
+}

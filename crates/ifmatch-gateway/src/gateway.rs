@@ -150,13 +150,13 @@ where
         if response.status().is_server_error() {
             self.desk.metrics.store_error(response.status());
         }
-        ticket.answered(response.status());
+        ticket.answered(&response);
         response.map(|body| ResponseBody::inner(body, ticket))
     }
 }
 
 fn own<B>(mut response: Response<Bytes>, mut ticket: Ticket) -> Response<ResponseBody<B>> {
-    ticket.answered(response.status());
+    ticket.answered(&response);
     if ticket.is_head() {
         let length = HeaderValue::from(response.body().len());
         response.headers_mut().insert(header::CONTENT_LENGTH, length);

@@ -19,6 +19,7 @@ pub mod units;
 mod activity;
 mod banner;
 mod collect;
+mod conditions;
 mod connection;
 mod endpoints;
 mod framing;

@@ -6,6 +6,7 @@ use metrics::{
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
+use crate::conditions::{self, Conditions, HEADERS};
 use crate::error::Error;
 
 const REQUESTS: &str = "ifmatch_requests_total";
@@ -30,9 +31,9 @@ const CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "aborted"];
 pub(crate) struct Metrics {
     requests: [[Counter; CLASSES.len()]; METHODS.len()],
     durations: [Histogram; METHODS.len()],
-    conditions_met: Counter,
-    not_modified: Counter,
-    conditions_failed: Counter,
+    conditions_met: [Counter; conditions::COUNT],
+    not_modified: [Counter; conditions::COUNT],
+    conditions_failed: [Counter; conditions::COUNT],
     conditions_required: Counter,
     store_errors: [Counter; 3],
     /// Requests being worked on.
@@ -61,8 +62,10 @@ pub(crate) struct Finished {
     pub(crate) method: usize,
     /// `None` if the client went away before there was an answer.
     pub(crate) status: Option<StatusCode>,
-    /// It carried a condition header.
-    pub(crate) conditional: bool,
+    /// What it carried of conditions.
+    pub(crate) conditions: Conditions,
+    /// A lease did not allow it.
+    pub(crate) by_lease: bool,
     /// From its head to the end of the answer, in seconds.
     pub(crate) seconds: f64,
 }
@@ -87,16 +90,18 @@ impl Metrics {
     }
 
     fn register(handle: PrometheusHandle) -> Self {
-        let condition = |outcome: &'static str| counter!(CONDITIONS, "outcome" => outcome);
+        let conditions = |outcome: &'static str| {
+            HEADERS.map(|header| counter!(CONDITIONS, "outcome" => outcome, "header" => header.to_string()))
+        };
         let timeout = |of: &'static str| counter!(TIMEOUTS, "of" => of);
         Self {
             requests: METHODS
                 .map(|method| CLASSES.map(|class| counter!(REQUESTS, "method" => method, "status" => class))),
             durations: METHODS.map(|method| histogram!(DURATION, "method" => method)),
-            conditions_met: condition("met"),
-            not_modified: condition("not_modified"),
-            conditions_failed: condition("failed"),
-            conditions_required: condition("required"),
+            conditions_met: conditions("met"),
+            not_modified: conditions("not_modified"),
+            conditions_failed: conditions("failed"),
+            conditions_required: counter!(CONDITIONS, "outcome" => "required"),
             store_errors: ["unreadable", "unavailable", "full"].map(|kind| counter!(STORE_ERRORS, "kind" => kind)),
             in_flight: gauge!(IN_FLIGHT),
             bytes_in: counter!(BODY_BYTES, "direction" => "in"),
@@ -115,10 +120,10 @@ impl Metrics {
         self.durations[request.method].record(request.seconds);
         self.requests[request.method][class_index(request.status)].increment(1);
         match request.status.map(|status| status.as_u16()) {
-            Some(304) => self.not_modified.increment(1),
-            Some(412) => self.conditions_failed.increment(1),
+            Some(304) => count(&self.not_modified, request.conditions.not_modified()),
+            Some(412) if !request.by_lease => count(&self.conditions_failed, request.conditions.failed()),
             Some(428) => self.conditions_required.increment(1),
-            Some(200..300) if request.conditional => self.conditions_met.increment(1),
+            Some(200..300) => count(&self.conditions_met, request.conditions.all()),
             _ => {}
         }
     }
@@ -142,6 +147,10 @@ impl Metrics {
     pub(crate) fn upkeep(&self) {
         self.handle.run_upkeep();
     }
+}
+
+fn count(counters: &[Counter], places: impl IntoIterator<Item = usize>) {
+    places.into_iter().for_each(|place| counters[place].increment(1));
 }
 
 /// The row of a method: the ones that clients make up share one, so that they cannot fill the memory.
@@ -176,7 +185,7 @@ fn describe() {
     describe_counter!(BODY_BYTES, "Bytes of request bodies (in) and response bodies (out).");
     describe_counter!(
         CONDITIONS,
-        "Conditional requests: met, not_modified (304), failed (412); required (428): a condition was missing."
+        "Conditions of requests: met, not_modified (304), failed (412); required (428): a condition was missing."
     );
     describe_counter!(
         STORE_ERRORS,
@@ -196,21 +205,30 @@ mod tests {
     fn a_request_is_counted_once_in_each_place() {
         let (metrics, _recorder) = Metrics::new().unwrap();
         let seconds = 0.002;
-        for (status, conditional) in
-            [(Some(200), true), (Some(200), false), (Some(304), true), (Some(412), true), (None, false)]
-        {
+        let none = http::HeaderMap::new();
+        let tag = http::HeaderMap::from_iter([(http::header::IF_NONE_MATCH, http::HeaderValue::from_static("*"))]);
+        for (status, headers, by_lease) in [
+            (Some(200), &tag, false),
+            (Some(200), &none, false),
+            (Some(304), &tag, false),
+            (Some(412), &tag, false),
+            (Some(412), &tag, true),
+            (None, &none, false),
+        ] {
             let status = status.map(|status| StatusCode::from_u16(status).unwrap());
-            metrics.finished(&Finished { method: method_index(&Method::GET), status, conditional, seconds });
+            let conditions = Conditions::of(headers);
+            metrics.finished(&Finished { method: method_index(&Method::GET), status, conditions, by_lease, seconds });
         }
         let text = metrics.render();
         for line in [
             r#"ifmatch_requests_total{method="GET",status="2xx"} 2"#,
             r#"ifmatch_requests_total{method="GET",status="aborted"} 1"#,
-            r#"ifmatch_conditions_total{outcome="met"} 1"#,
-            r#"ifmatch_conditions_total{outcome="not_modified"} 1"#,
-            r#"ifmatch_conditions_total{outcome="failed"} 1"#,
+            r#"ifmatch_conditions_total{outcome="met",header="if-none-match"} 1"#,
+            r#"ifmatch_conditions_total{outcome="met",header="if-match"} 0"#,
+            r#"ifmatch_conditions_total{outcome="not_modified",header="if-none-match"} 1"#,
+            r#"ifmatch_conditions_total{outcome="failed",header="if-none-match"} 1"#,
             r#"ifmatch_request_duration_seconds_bucket{method="GET",le="0.001"} 0"#,
-            r#"ifmatch_request_duration_seconds_bucket{method="GET",le="0.0025"} 5"#,
+            r#"ifmatch_request_duration_seconds_bucket{method="GET",le="0.0025"} 6"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }

@@ -32,15 +32,17 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
             Ok(AnyStore::new(store))
         }
         Place::Store { url, register } => {
-            let register = match register {
-                Some(folder) => durable(folder).await?,
-                None => AnyRegister::new(MemoryRegister::with_capacity(REMEMBERED)),
-            };
             let settings = std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
             let backing = Backing::from_url(url, settings).map_err(|error| unusable_store(url, &error))?;
-            let store = ObjectBlobs::open(backing, register).await.map_err(|error| unusable_store(url, &error))?;
-            Ok(AnyStore::new(store))
+            let opened = match register {
+                Some(folder) => ObjectBlobs::open_durable(backing, durable(folder).await?).await,
+                None => {
+                    let register = MemoryRegister::with_capacity(REMEMBERED);
+                    ObjectBlobs::open(backing, AnyRegister::new(register)).await
+                }
+            };
+            Ok(AnyStore::new(opened.map_err(|error| unusable_store(url, &error))?))
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, header};
-use http::{Method, Request, StatusCode, Uri};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
 
 use crate::activity::InFlight;
+use crate::conditions::{Conditions, is_by_lease};
 use crate::gateway::Desk;
 use crate::metrics::{Finished, method_index};
 use crate::request_body::Fate;
@@ -23,7 +23,8 @@ pub(crate) struct Ticket {
     /// It has one of the places for requests.
     entered: bool,
     method: usize,
-    conditional: bool,
+    conditions: Conditions,
+    by_lease: bool,
     status: Option<StatusCode>,
     bytes_out: u64,
     fate: Option<Arc<Fate>>,
@@ -49,7 +50,8 @@ impl Ticket {
             started: Instant::now(),
             entered: false,
             method: method_index(request.method()),
-            conditional: is_conditional(request.headers()),
+            conditions: Conditions::of(request.headers()),
+            by_lease: false,
             status: None,
             bytes_out: 0,
             fate: None,
@@ -74,8 +76,13 @@ impl Ticket {
     }
 
     /// Notes that the answer has begun.
-    pub(crate) fn answered(&mut self, status: StatusCode) {
+    pub(crate) fn answered<B>(&mut self, response: &Response<B>) {
+        let status = response.status();
         self.status = Some(status);
+        if matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT) && is_by_lease(response.headers()) {
+            self.by_lease = true;
+            self.desk.blobs.refused();
+        }
         self.in_flight.answering();
     }
 
@@ -99,7 +106,8 @@ impl Drop for Ticket {
         metrics.finished(&Finished {
             method: self.method,
             status: self.status,
-            conditional: self.conditional,
+            conditions: self.conditions,
+            by_lease: self.by_lease,
             seconds: duration.as_secs_f64(),
         });
         if let Some(line) = &self.line {
@@ -116,9 +124,4 @@ impl Drop for Ticket {
             );
         }
     }
-}
-
-fn is_conditional(headers: &HeaderMap) -> bool {
-    let conditions = [header::IF_MATCH, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_UNMODIFIED_SINCE];
-    conditions.iter().any(|name| headers.contains_key(name))
 }

@@ -51,8 +51,8 @@ impl Book {
         );
         describe_counter!(
             OPERATIONS,
-            "What became of leases: acquired, renewed, changed, released, broken, expired; refused: an operation, or a \
-             write, that a lease did not allow."
+            "What became of leases: acquired, renewed, changed, released, broken, expired; refused: an operation, a \
+             write or a read that a lease did not allow."
         );
         let operation = |outcome: &'static str| counter!(OPERATIONS, "outcome" => outcome);
         Self {

@@ -7,7 +7,7 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
     AtHand, BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
-    Reading, SetHeaders, StoreError, StoreErrorKind, Written,
+    Reading, SetHeaders, StoreError, Written,
 };
 use ifmatch_store::{Clock, SystemClock};
 
@@ -32,15 +32,9 @@ impl<S: BlobStore> Observed<S> {
         self.book.look_through(SystemClock.now());
     }
 
-    fn used<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        let refused = |error: &StoreError| {
-            matches!(error.kind(), StoreErrorKind::LeaseFailed(_) | StoreErrorKind::LeaseConflict(_))
-        };
-        result.inspect_err(|error| {
-            if refused(error) {
-                self.book.refused();
-            }
-        })
+    /// Notes that a lease did not allow something.
+    pub(crate) fn refused(&self) {
+        self.book.refused();
     }
 
     fn operated(
@@ -49,13 +43,13 @@ impl<S: BlobStore> Observed<S> {
         request: &LeaseRequest,
         result: Result<Leased, StoreError>,
     ) -> Result<Leased, StoreError> {
-        let leased = self.used(result)?;
+        let leased = result?;
         self.book.operated(place, request.action, &leased.receipt, SystemClock.now());
         Ok(leased)
     }
 
     fn deleted(&self, place: &Place, result: Result<(), StoreError>) -> Result<(), StoreError> {
-        self.used(result)?;
+        result?;
         self.book.deleted(place, SystemClock.now());
         Ok(())
     }
@@ -72,7 +66,7 @@ impl<S: BlobStore> BlobStore for Observed<S> {
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
-        self.used(self.store.put(blob, put).await)
+        self.store.put(blob, put).await
     }
 
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
@@ -84,7 +78,7 @@ impl<S: BlobStore> BlobStore for Observed<S> {
     }
 
     async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
-        self.used(self.store.set_headers(blob, set).await)
+        self.store.set_headers(blob, set).await
     }
 
     async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
@@ -104,7 +98,7 @@ impl<S: BlobStore> BlobStore for Observed<S> {
     }
 
     async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
-        self.used(self.store.set_container(container, set).await)
+        self.store.set_container(container, set).await
     }
 
     async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
