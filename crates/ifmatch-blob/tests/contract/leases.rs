@@ -34,6 +34,7 @@ pub(crate) async fn check(subject: &Subject) {
     the_holder_writes_alone(subject).await;
     a_retry_gets_the_first_answer(subject).await;
     a_deleted_blob_has_no_lease(subject).await;
+    with_a_container_go_the_leases_of_its_blobs(subject).await;
     a_container_is_protected_from_deletion_only(subject).await;
 }
 
@@ -277,6 +278,15 @@ async fn a_deleted_blob_has_no_lease(subject: &Subject) {
     subject.lease(&blob, acquire(1)).await.unwrap();
     subject.delete_with(&blob, with(1)).await.unwrap();
     assert_eq!(kind(subject.lease(&blob, request(LeaseAction::Renew(id(1)))).await), StoreErrorKind::NotFound);
+    assert!(subject.write(&blob, "2").await.created);
+    assert_eq!(subject.state(&blob).await, LeaseState::Available);
+}
+
+async fn with_a_container_go_the_leases_of_its_blobs(subject: &Subject) {
+    let blob = blob("leases-gone", "x");
+    subject.write(&blob, "1").await;
+    subject.lease(&blob, acquire(1)).await.unwrap();
+    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
     assert!(subject.write(&blob, "2").await.created);
     assert_eq!(subject.state(&blob).await, LeaseState::Available);
 }
