@@ -177,3 +177,87 @@ impl Filling {
         self.used.contains(place) || self.deleted.contains(&place.container)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_000_000);
+    const LATER: Timestamp = Timestamp::from_micros(2_000_000);
+
+    fn place(text: &str) -> Place {
+        Place::new(text).unwrap()
+    }
+
+    /// A lease that is held until `end`, for ever if there is none.
+    fn lease(end: Option<Timestamp>) -> Lease {
+        let phase = json!({ "Held": end });
+        serde_json::from_value(json!({ "id": [7; 16], "duration": "Infinite", "phase": phase, "token": 1 })).unwrap()
+    }
+
+    fn acquire(book: &Book, text: &str, lease: Lease, at: Timestamp) {
+        let action = LeaseAction::Acquire { id: lease.id(), duration: lease.duration() };
+        book.operated(place(text), action, &LeaseReceipt { lease: Some(lease), at }, at);
+    }
+
+    fn release(book: &Book, text: &str, at: Timestamp) {
+        let action = LeaseAction::Release(lease(None).id());
+        book.operated(place(text), action, &LeaseReceipt { lease: None, at }, at);
+    }
+
+    fn held(book: &Book) -> Vec<String> {
+        book.locking().leases.keys().map(ToString::to_string).collect()
+    }
+
+    /// One client releases, the next acquires, and the first one's thread is the slower one to say so.
+    #[test]
+    fn the_later_operation_stays_whichever_is_noted_first() {
+        let book = Book::new();
+        acquire(&book, "c/a", lease(None), LATER);
+        release(&book, "c/a", NOW);
+        assert_eq!(held(&book), ["c/a"]);
+        release(&book, "c/a", LATER);
+        assert!(held(&book).is_empty());
+    }
+
+    /// What the filling reads may be from before an operation that was noted while it read.
+    #[test]
+    fn the_filling_brings_nothing_back() {
+        let book = Book::new();
+        book.begin_filling();
+        release(&book, "c/released", NOW);
+        book.deleted(&place("c/deleted"), NOW);
+        book.deleted(&place("gone"), NOW);
+        acquire(&book, "d", lease(None), NOW);
+        for found in ["c", "c/released", "c/deleted", "c/a", "gone", "gone/a", "d/a"] {
+            book.add(Entry { place: place(found), lease: lease(None) }, NOW);
+        }
+        book.end_filling();
+        book.add(Entry { place: place("late"), lease: lease(None) }, NOW);
+        assert_eq!(held(&book), ["c", "c/a", "d", "d/a"]);
+    }
+
+    #[test]
+    fn a_container_takes_its_own_blobs_with_it_and_no_others() {
+        let book = Book::new();
+        for text in ["a", "b", "b/1", "b/2", "b-c/1", "c/1"] {
+            acquire(&book, text, lease(None), NOW);
+        }
+        book.deleted(&place("b"), NOW);
+        assert_eq!(held(&book), ["a", "b-c/1", "c/1"]);
+        book.deleted(&place("c/1"), NOW);
+        assert_eq!(held(&book), ["a", "b-c/1"]);
+    }
+
+    #[test]
+    fn what_is_over_is_taken_out_when_the_book_is_looked_through() {
+        let book = Book::new();
+        acquire(&book, "c/a", lease(Some(LATER)), NOW);
+        acquire(&book, "c/b", lease(None), NOW);
+        book.look_through(NOW);
+        assert_eq!(held(&book), ["c/a", "c/b"]);
+        book.look_through(LATER);
+        assert_eq!(held(&book), ["c/b"]);
+    }
+}
