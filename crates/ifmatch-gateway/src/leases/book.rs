@@ -192,8 +192,8 @@ mod tests {
 
     /// A lease that is held until `end`, for ever if there is none.
     fn lease(end: Option<Timestamp>) -> Lease {
-        let phase = json!({ "Held": end });
-        serde_json::from_value(json!({ "id": [7; 16], "duration": "Infinite", "phase": phase, "token": 1 })).unwrap()
+        let (id, phase) = ([7; 16], json!({ "Held": end }));
+        serde_json::from_value(json!({ "id": id, "duration": "Infinite", "phase": phase, "token": 1 })).unwrap()
     }
 
     fn acquire(book: &Book, text: &str, lease: Lease, at: Timestamp) {
