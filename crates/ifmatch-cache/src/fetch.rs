@@ -34,6 +34,9 @@ use crate::table::Course;
 /// How long nobody waits for another's response after one that could not be stored.
 const UNSHARED: Duration = Duration::from_secs(30);
 
+/// A response with more header fields is not stored.
+const MAX_FIELDS: usize = 1_000;
+
 /// A request to the origin. It never has a body.
 pub(crate) struct Fetch<C> {
     shared: Arc<Shared<C>>,
@@ -159,12 +162,12 @@ impl<C: Clock> Fetch<C> {
     fn update(&self, stored: &Stored) {
         let governing = Governing::of(&stored.meta.headers);
         match self.refusal(stored.meta.status, &stored.meta.headers, &governing) {
-            None => {
+            None if stored.meta.headers.len() <= MAX_FIELDS => {
                 self.shared.table.store(&self.key, stored.clone(), |_, new| new);
                 self.tell(Outcome::Ready(stored.clone()));
             }
             Some(refusal) if self.is_personal(refusal) => {}
-            Some(_) => self.supersede(),
+            None | Some(_) => self.supersede(),
         }
     }
 
@@ -248,9 +251,10 @@ impl<C: Clock> Fetch<C> {
         stored
     }
 
-    /// Whether a body is not too long, and as long as the part that it is said to be.
+    /// Whether head and body are not too long, and the body as long as the part that it is said to be.
     fn has_room(&self, head: &response::Parts, length: Option<u64>) -> bool {
-        let fits = length.is_none_or(|length| length <= self.shared.config.entry_limit);
+        let short = head.headers.len() <= MAX_FIELDS;
+        let fits = short && length.is_none_or(|length| length <= self.shared.config.entry_limit);
         if head.status != StatusCode::PARTIAL_CONTENT {
             return fits;
         }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::{Future, Ready, ready};
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -67,13 +66,14 @@ where
     type Error = S::Error;
     type Future = Answering<T, S::Error>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
+    /// Always ready: what is stored can be had while the inner service is busy. Requests that need it wait in the
+    /// future.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let later = self.inner.clone();
-        let inner = mem::replace(&mut self.inner, later);
+        let inner = &self.inner;
         let (head, body) = request.into_parts();
         let shared = &self.shared;
         match Kind::of(&head, &body, &shared.config) {
@@ -82,7 +82,7 @@ where
                 match look(shared, &asked) {
                     Look::Answer(response) => Either::Left(ready(Ok(response))),
                     Look::AnswerAndValidate(response, plan) => {
-                        let shared = Arc::clone(shared);
+                        let (shared, inner) = (Arc::clone(shared), inner.clone());
                         Either::Right(Box::pin(async move {
                             validate::<_, _, B>(&shared, &asked, plan, inner);
                             Ok(response)
@@ -90,16 +90,16 @@ where
                     }
                     Look::Forward(plan) => {
                         let forwarding = Forwarding { shared: Arc::clone(shared), asked, plan };
-                        Either::Right(Box::pin(forwarding.run::<B, _>(inner)))
+                        Either::Right(Box::pin(forwarding.run::<B, _>(inner.clone())))
                     }
                 }
             }
             Kind::Write(key) => {
                 let request = Request::from_parts(head, body);
-                Either::Right(Box::pin(write(Arc::clone(shared), inner, key, request)))
+                Either::Right(Box::pin(write(Arc::clone(shared), inner.clone(), key, request)))
             }
-            Kind::Method => self.pass(inner, Request::from_parts(head, body), Forward::Method),
-            Kind::Bypass => self.pass(inner, Request::from_parts(head, body), Forward::Bypass),
+            Kind::Method => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Method),
+            Kind::Bypass => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Bypass),
         }
     }
 }

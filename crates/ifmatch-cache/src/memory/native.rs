@@ -47,7 +47,7 @@ impl Memory {
     pub(crate) fn insert(&self, key: &Key, entry: Arc<Entry>) {
         let weight = weight(key, &entry);
         self.entries.insert(key.clone(), entry);
-        if self.unchecked.fetch_add(weight, Ordering::Relaxed) >= self.slack {
+        if self.unchecked.fetch_add(weight, Ordering::Relaxed).saturating_add(weight) > self.slack {
             self.unchecked.store(0, Ordering::Relaxed);
             self.entries.run_pending_tasks();
         }
@@ -78,4 +78,52 @@ impl Memory {
 
 fn weight(key: &Key, entry: &Entry) -> u64 {
     PER_ENTRY + key.as_str().len() as u64 + entry.size()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use bytes::Bytes;
+    use http::{HeaderMap, StatusCode};
+    use ifmatch_core::date::Timestamp;
+
+    use super::*;
+    use crate::content::Content;
+    use crate::stored::{Body, Came, Meta, Stored};
+
+    fn entry(len: usize) -> Arc<Entry> {
+        let request = HeaderMap::new();
+        let (requested, received) = (Timestamp::default(), Timestamp::default());
+        let came = Came { request: &request, implicit: "", began: 1, requested, received, heuristic: None };
+        let meta = Arc::new(Meta::new(StatusCode::OK, &HeaderMap::new(), &came));
+        let content = Content::compact(&[Bytes::from(vec![0; len])].into(), None);
+        let stored = Stored { meta, body: Body::Whole(Arc::new(content)) };
+        Entry::default().with(stored).unwrap()
+    }
+
+    #[test]
+    fn the_limit_holds_between_two_looks_at_it() {
+        let memory = Memory::with_capacity(1_000_000);
+        let mut inserted: Vec<Weak<Entry>> = Vec::new();
+        for at in 0..1_000 {
+            let entry = entry(50_000);
+            inserted.push(Arc::downgrade(&entry));
+            memory.insert(&Key::from(format!("http://a.example/{at}")), entry);
+            let alive = memory.entries.iter().count();
+            assert!(alive <= 21, "{alive} entries of 50,000 bytes");
+        }
+        // What went is freed a little later at the most.
+        let alive = inserted.iter().filter(|entry| entry.strong_count() > 0).count();
+        assert!(alive <= 40, "{alive} entries are in memory");
+    }
+
+    #[test]
+    fn what_cannot_fit_is_not_kept() {
+        let memory = Memory::with_capacity(100_000);
+        let key = Key::from("http://a.example/".to_owned());
+        memory.insert(&key, entry(200_000));
+        assert!(memory.get(&key).is_none());
+        assert_eq!(memory.weight(), 0);
+    }
 }

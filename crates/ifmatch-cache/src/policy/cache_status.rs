@@ -90,7 +90,7 @@ impl CacheStatus {
             return;
         }
         if let Ok(value) = HeaderValue::try_from(text) {
-            headers.append(CACHE_STATUS, value);
+            drop(headers.try_append(CACHE_STATUS, value));
         }
     }
 }

@@ -108,14 +108,14 @@ pub fn freshen(stored: &mut HeaderMap, newer: &HeaderMap) {
     }
     for name in newer.keys() {
         let mut lines = newer.get_all(name).iter();
-        if let (Some(first), entry) = (lines.next(), stored.entry(name)) {
+        if let (Some(first), Ok(entry)) = (lines.next(), stored.try_entry(name)) {
             match entry {
                 Entry::Occupied(mut entry) => drop(entry.insert(first.clone())),
-                Entry::Vacant(entry) => drop(entry.insert(first.clone())),
+                Entry::Vacant(entry) => drop(entry.try_insert(first.clone())),
             }
         }
         for line in lines {
-            stored.append(name, line.clone());
+            drop(stored.try_append(name, line.clone()));
         }
     }
 }

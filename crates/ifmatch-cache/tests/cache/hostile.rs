@@ -197,6 +197,31 @@ async fn a_304_that_fits_nothing_is_not_passed_to_who_did_not_ask() {
 }
 
 #[tokio::test]
+async fn too_many_header_fields_are_passed_on_and_not_stored() {
+    let world = World::default();
+    let many = |count: usize| {
+        let names: Vec<_> = (0..count).map(|at| format!("x-{at}")).collect();
+        let mut fields = vec![FRESH, ("etag", "\"1\"")];
+        fields.extend(names.iter().map(|name| (name.as_str(), "1")));
+        response(200, &fields, "hello")
+    };
+    for path in ["/many", "/most"] {
+        world.origin.will_answer(many(if path == "/many" { 1_001 } else { 24_000 }));
+        assert_eq!(world.get(path).await.text(), "hello");
+        not_stored(&world, path).await;
+    }
+    // Neither does a confirmation make too many of few.
+    world.origin.will_answer(many(900));
+    world.get("/").await;
+    world.clock.advance(61);
+    let mut confirmation = many(24_000).map(|_| TestBody::default());
+    *confirmation.status_mut() = http::StatusCode::NOT_MODIFIED;
+    world.origin.will_answer(confirmation);
+    assert_eq!(world.get("/").await.text(), "hello");
+    not_stored(&world, "/").await;
+}
+
+#[tokio::test]
 async fn endless_header_fields_are_not_stored_beyond_the_capacity() {
     let world = World::with(|builder| builder.capacity(100_000));
     let huge = "x".repeat(200_000);

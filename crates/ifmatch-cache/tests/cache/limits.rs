@@ -1,5 +1,7 @@
 //! Limits that hold: of the whole, of one body, and of what is on its way.
 
+use tower::{Layer, ServiceExt};
+
 use crate::support::{Answer, FRESH, TestBody, World, get, response, settle};
 
 #[tokio::test]
@@ -16,6 +18,28 @@ async fn the_store_stays_within_its_capacity() {
     let metrics = world.handle.metrics();
     assert!(metrics.evictions >= 390, "{metrics:?}");
     assert!(metrics.stored_bytes >= capacity / 2, "{metrics:?}");
+}
+
+#[tokio::test]
+async fn what_is_stored_can_be_had_while_the_origin_is_busy() {
+    let world = World::default();
+    let limit = tower::limit::ConcurrencyLimitLayer::new(1);
+    let layer = ifmatch_cache::CacheLayer::new();
+    let cache = layer.layer(limit.layer(world.origin.clone()));
+    world.origin.will(200, &FRESH, "hello");
+    let send = |path: &str| cache.clone().oneshot(get(path, &[]));
+    assert_eq!(Answer::read(send("/").await.unwrap()).await.text(), "hello");
+    let held = world.origin.will_wait();
+    let busy = tokio::spawn(send("/busy"));
+    world.origin.reached(2).await;
+    assert!(Answer::read(send("/").await.unwrap()).await.is_hit());
+    world.origin.will(200, &FRESH, "later");
+    let queued = tokio::spawn(send("/later"));
+    settle().await;
+    assert_eq!(world.origin.count(), 2);
+    held.send(response(200, &FRESH, "now")).unwrap();
+    assert_eq!(Answer::read(busy.await.unwrap().unwrap()).await.text(), "now");
+    assert_eq!(Answer::read(queued.await.unwrap().unwrap()).await.text(), "later");
 }
 
 #[tokio::test]
