@@ -20,7 +20,7 @@ struct Server {
     blobs: SocketAddr,
     tables: SocketAddr,
     /// The cases that it is known to get wrong.
-    known_errors: Option<PathBuf>,
+    known_errors: PathBuf,
     _running: Vec<Running>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     npm::require(context, npm::AZURITE)?;
     npm::require(context, npm::CLIENTS)?;
     start_azurite(context, &dir)?.suites(context, &python, &dir)?;
-    start_gateway(gateway, &dir)?.suites(context, &python, &dir)
+    start_gateway(context, gateway, &dir)?.suites(context, &python, &dir)
 }
 
 /// An interpreter of its own, with exactly the packages that requirements.txt lists.
@@ -49,7 +49,7 @@ fn python(context: &Context<'_>, dir: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-fn start_gateway(binary: &Path, dir: &Path) -> Result<Server> {
+fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Server> {
     let data = dir.join("data");
     if data.exists() {
         fs::remove_dir_all(&data)?;
@@ -59,7 +59,8 @@ fn start_gateway(binary: &Path, dir: &Path) -> Result<Server> {
         .args(["serve", "--listen", &blobs.to_string(), "--listen-tables", &tables.to_string(), "--data"])
         .args([data])
         .start()?;
-    Server { name: "gateway", blobs, tables, known_errors: None, _running: vec![running] }.listening()
+    let known_errors = known_errors(context, "gateway");
+    Server { name: "gateway", blobs, tables, known_errors, _running: vec![running] }.listening()
 }
 
 fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
@@ -73,8 +74,13 @@ fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
     };
     let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
     let running = vec![start("blob", blobs)?, start("table", tables)?];
-    let known_errors = Some(context.workspace.root().join("tests/sdk/azurite.json"));
+    let known_errors = known_errors(context, "azurite");
     Server { name: "Azurite", blobs, tables, known_errors, _running: running }.listening()
+}
+
+/// The list of what a server gets wrong.
+fn known_errors(context: &Context<'_>, server: &str) -> PathBuf {
+    context.workspace.root().join("tests/sdk").join(server).with_extension("json")
 }
 
 impl Server {
@@ -105,13 +111,9 @@ impl Server {
 
     /// Tells a suite where the server is.
     fn describe(&self, run: Run) -> Run {
-        let run = run
-            .env("IFMATCH_SDK_BLOB", connection_string("Blob", self.blobs))
-            .env("IFMATCH_SDK_TABLE", connection_string("Table", self.tables));
-        match &self.known_errors {
-            Some(file) => run.env("IFMATCH_SDK_KNOWN_ERRORS", file),
-            None => run,
-        }
+        run.env("IFMATCH_SDK_BLOB", connection_string("Blob", self.blobs))
+            .env("IFMATCH_SDK_TABLE", connection_string("Table", self.tables))
+            .env("IFMATCH_SDK_KNOWN_ERRORS", &self.known_errors)
     }
 }
 
