@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use ifmatch_blob::accounts::DEVELOPMENT_ACCOUNT;
 
 use crate::config::{Config, Place};
+use crate::settings::Settings;
+use crate::switch::Switch;
 
 /// Where the gateway listens.
 pub(crate) struct Addresses {
@@ -53,8 +55,9 @@ fn write(out: &mut impl Write, config: &Config, addresses: &Addresses, colours: 
 
 /// The connection string for the default account. The key in it is one that everybody knows, or left out.
 fn connection(name: &str, addresses: &Addresses, scheme: &str) -> String {
-    let ports = (addresses.blobs.port(), addresses.tables.map(|tables| tables.port()));
-    if name == DEVELOPMENT_ACCOUNT && ports == (10_000, Some(10_002)) && scheme == "http" {
+    let usual = Settings::defaults();
+    let is_usual = usual.listen == Some(addresses.blobs) && usual.listen_tables == addresses.tables.map(Switch::On);
+    if name == DEVELOPMENT_ACCOUNT && is_usual && scheme == "http" {
         return "UseDevelopmentStorage=true".to_owned();
     }
     let tables = addresses.tables.map(|tables| format!("TableEndpoint={scheme}://{}/{name};", reachable(tables)));
@@ -89,7 +92,6 @@ fn example(config: &Config, address: SocketAddr, scheme: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Settings;
 
     fn banner(settings: Settings, colours: bool) -> String {
         let config = Config::from_settings(settings).unwrap();
