@@ -10,11 +10,12 @@ use crate::asked::Asked;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::reuse::is_failure;
 use crate::policy::storable::Exchange;
-use crate::policy::update::head_agrees;
+use crate::policy::update::{head_agrees, shares_validator};
 use crate::shared::Shared;
 use crate::stored::{Body, Came, Stored};
 
-/// Updates the stored response if the two agree. If not, it is outdated: it stays for its validators only.
+/// Updates the stored response if the two have a validator in common. If they contradict each other, it is outdated: it
+/// stays for its validators only. Otherwise nothing was learned.
 pub(crate) fn learn<C: Clock, T>(
     shared: &Shared<C>,
     asked: &Asked,
@@ -42,6 +43,9 @@ pub(crate) fn learn<C: Clock, T>(
         heuristic: shared.config.heuristic,
     };
     let agrees = status == stored.meta.status && head_agrees(head.headers(), &stored.meta.headers, len);
+    if agrees && !shares_validator(head.headers(), &stored.meta.headers) {
+        return;
+    }
     let meta = if agrees { stored.meta.freshened(head.headers(), &came) } else { stored.meta.outdated() };
     let updated = Stored { meta: Arc::new(meta), body: stored.body.clone() };
     let governing = Governing::of(&updated.meta.headers);

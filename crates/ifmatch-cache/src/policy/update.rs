@@ -84,6 +84,22 @@ pub fn head_agrees(head: &HeaderMap, stored: &HeaderMap, len: u64) -> bool {
     same(ETAG) && same(LAST_MODIFIED) && length
 }
 
+/// Whether both have the same tag, or the same modification date. Without that, a response to HEAD that agrees says nothing
+/// about the stored content.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_cache::policy::update::shares_validator;
+///
+/// let tagged = HeaderMap::from_iter([(header::ETAG, HeaderValue::from_static("\"1\""))]);
+/// assert!(shares_validator(&tagged, &tagged));
+/// assert!(!shares_validator(&HeaderMap::new(), &tagged));
+/// ```
+pub fn shares_validator(head: &HeaderMap, stored: &HeaderMap) -> bool {
+    let same = |name: HeaderName| head.get(&name).is_some_and(|value| stored.get(&name) == Some(value));
+    same(ETAG) || same(LAST_MODIFIED)
+}
+
 /// Updates stored header fields by those of a newer response (§3.2).
 ///
 /// Each field of the newer response takes the place of the stored one. Left as they are: what describes how the stored
