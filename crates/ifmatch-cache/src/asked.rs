@@ -35,11 +35,11 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) fn of(head: &Parts, body: &impl Body, config: &Config) -> Self {
         let key = || Key::of(head, config.scheme.as_deref());
-        if head.method == Method::CONNECT || head.headers.contains_key(UPGRADE) {
-            return Self::Bypass;
-        }
         if is_unsafe(&head.method) {
             return key().map_or(Self::Bypass, Self::Write);
+        }
+        if head.method == Method::CONNECT || head.headers.contains_key(UPGRADE) {
+            return Self::Bypass;
         }
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return Self::Method;

@@ -166,6 +166,10 @@ async fn upgrades_and_connect_pass_untouched() {
     assert_eq!(answer.status, 101);
     assert_eq!(world.origin.seen()[1].headers["connection"], "upgrade");
     assert!(world.get("/").await.is_hit());
+    // A write that offers an upgrade is a write.
+    world.origin.will(200, &[], "");
+    world.send(crate::support::request("PUT", "/", &[("connection", "upgrade"), ("upgrade", "h2c")])).await;
+    not_stored(&world, "/").await;
 }
 
 #[tokio::test]
