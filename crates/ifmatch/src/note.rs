@@ -46,7 +46,8 @@ pub(crate) async fn note<R: Register, C: Clock>(
     {
         return Some(Seen::remembered(known, *revision, vary));
     }
-    let record = reading.record().await?;
+    // Boxed, as all that a read does seldom: what is not in its future needs not be moved with it.
+    let record = Box::pin(reading.record()).await?;
     let known = record.settled(reading.looked.at);
     let recorded = known.and_then(|version| version.tag(&variant));
     let news = match (tag, known, recorded) {
@@ -60,7 +61,7 @@ pub(crate) async fn note<R: Register, C: Clock>(
             last_modified: HttpDate::from_headers(headers, LAST_MODIFIED),
         },
     };
-    let record = observe(reading, &record, news).await?;
+    let record = Box::pin(observe(reading, &record, news)).await?;
     let version = record.settled(reading.shared.now())?;
     let tag = tag.filter(|tag| version.tag(&variant) == Some(tag))?;
     Some(Seen::recorded(version, record.revision(), variant, vary, tag))

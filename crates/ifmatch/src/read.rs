@@ -137,7 +137,7 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND | StatusCode::GONE => {
-                note_absence(self).await;
+                Box::pin(note_absence(self)).await;
                 return response.map(ResponseBody::inner);
             }
             _ => return self.passed(response),

@@ -85,7 +85,7 @@ impl Sought {
                 _ => Err(Looked { at: self.at, found: Found::Confirmed(confirmed) }),
             };
         }
-        let record = shared.answer(shared.driver.load(&self.key)).await;
+        let record = Box::pin(shared.answer(shared.driver.load(&self.key))).await;
         let settled =
             record.as_ref().and_then(|record| Some((record.settled(self.at)?.generation(), record.revision())));
         match (&self.remembered, settled) {
