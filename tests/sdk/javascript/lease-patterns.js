@@ -61,11 +61,11 @@ test("a lock keeps four threads apart", async () => {
 });
 
 /** A job that nobody works on, with its lease; undefined if there is no such job now. */
-async function take(container) {
+async function take(container, duration) {
   for await (const { name, properties } of container.listBlobsFlat({ prefix: "job" })) {
     const job = container.getBlockBlobClient(name);
     const lease = job.getBlobLeaseClient(randomUUID());
-    if (properties.leaseState !== "leased" && (await outcome(() => lease.acquireLease(15))) === "ok") {
+    if (properties.leaseState !== "leased" && (await outcome(() => lease.acquireLease(duration))) === "ok") {
       return { job, lease };
     }
   }
@@ -78,7 +78,7 @@ test("three workers do each job once", async () => {
   const done = await race(3, async () => {
     const mine = [];
     const work = async () => {
-      const taken = await take(container);
+      const taken = await take(container, 60);
       if (!taken) return (await container.listBlobsFlat({ prefix: "job" }).next()).done;
       const result = container.getBlockBlobClient(`result of ${taken.job.name}`);
       // Made once only: a second worker on the same job would fail here.
@@ -96,10 +96,10 @@ test("three workers do each job once", async () => {
 test("a late worker is fenced", async () => {
   const container = await newContainer();
   for (const name of ["job", "job that is done"]) await put(container.getBlockBlobClient(name), "to do");
-  const late = [await take(container), await take(container)];
-  assert.equal(await take(container), undefined, "both jobs are taken");
+  const late = [await take(container, 15), await take(container, 15)];
+  assert.equal(await take(container, 15), undefined, "both jobs are taken");
   // The late worker sleeps too long, and another takes over.
-  const takeover = () => again(() => take(container), 300);
+  const takeover = () => again(() => take(container, 60), 300);
   const [first, second] = [await takeover(), await takeover()];
   await put(first.job, "by the second worker", holding(first.lease));
   await second.job.delete(holding(second.lease));

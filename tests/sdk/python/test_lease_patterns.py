@@ -72,12 +72,12 @@ def test_a_lock_keeps_four_threads_apart(blob, container):
     assert shared.download_blob().readall() == b"20"
 
 
-def take(container):
+def take(container, duration):
     """A job that nobody works on, and its lease; None if there is no such job now."""
     for job in container.list_blobs(name_starts_with="job"):
         client = container.get_blob_client(job.name)
         lease = BlobLeaseClient(client, guid())
-        if job.lease.state != "leased" and outcome(lambda: lease.acquire(15))[0] == "ok":
+        if job.lease.state != "leased" and outcome(lambda: lease.acquire(duration))[0] == "ok":
             return client, lease
     return None
 
@@ -90,7 +90,7 @@ def test_three_workers_do_each_job_once(container):
     def work(number):
         done = []
         while any(True for _ in container.list_blobs(name_starts_with="job")):
-            if not (taken := take(container)):
+            if not (taken := take(container, 60)):
                 time.sleep(0.02)
                 continue
             job, lease = taken
@@ -109,10 +109,10 @@ def test_three_workers_do_each_job_once(container):
 def test_a_late_worker_is_fenced(container):
     for name in ("job", "job that is done"):
         container.upload_blob(name, "to do")
-    late = [take(container), take(container)]
-    assert take(container) is None, "both jobs are taken"
+    late = [take(container, 15), take(container, 15)]
+    assert take(container, 15) is None, "both jobs are taken"
     # The late worker sleeps too long, and another takes over.
-    (first, first_lease), (second, second_lease) = [again(lambda: take(container)) for _ in late]
+    (first, first_lease), (second, second_lease) = [again(lambda: take(container, 60)) for _ in late]
     first.upload_blob(b"by the second worker", overwrite=True, lease=first_lease)
     second.delete_blob(lease=second_lease)
     stale = {client.blob_name: lease for client, lease in late}
