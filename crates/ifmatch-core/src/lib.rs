@@ -6,7 +6,6 @@ mod apply;
 pub mod command;
 pub mod date;
 pub mod digest;
-pub mod encoding;
 pub mod lease;
 pub mod not_modified;
 pub mod policy;

@@ -1,9 +1,13 @@
 //! What is remembered of one resource: its state, its lease, the write in flight, and a revision that only grows.
 
+mod encoding;
+
 use std::fmt;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+
+pub use encoding::{DecodeError, DecodeErrorKind};
 
 use crate::date::{HttpDate, Timestamp};
 use crate::digest::ContentHash;

@@ -12,9 +12,9 @@ use ifmatch_core::command::{
 };
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::encoding::DecodeErrorKind;
 use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseUse};
 use ifmatch_core::precondition::{Precondition, Preconditions};
+use ifmatch_core::record::DecodeErrorKind;
 use ifmatch_core::record::{Record, RequestId, State, Variant};
 
 const TTL: Duration = Duration::from_secs(30);

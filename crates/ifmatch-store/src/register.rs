@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 
-use ifmatch_core::encoding::DecodeError;
+use ifmatch_core::record::DecodeError;
 use ifmatch_core::record::{Record, Revision};
 
 use crate::key::Key;

@@ -7,10 +7,10 @@ use ifmatch_blob::name::{BlobName, ContainerName, InvalidName};
 use ifmatch_blob::store::{ListQuery, Page, StoreError};
 use ifmatch_core::lease::Lease;
 
-/// The most blobs and containers that are looked at for one page.
-const MOST_LOOKED_AT: usize = 10_000;
-/// How many the store is asked for at a time.
+/// How many blobs and containers the store is asked for at a time.
 const STEP: usize = 1_000;
+/// The most that are looked at for one page.
+const MOST_LOOKED_AT: usize = 10 * STEP;
 
 /// What is leased.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
