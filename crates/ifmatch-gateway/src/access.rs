@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, HeaderName, Method, header};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
@@ -116,9 +116,12 @@ impl Access {
     }
 }
 
+/// What each request of the Azure dialect has.
+const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
+
 /// Whether a request speaks the Azure dialect, in which each is signed: the blob service checks that, not [`Access`].
 pub(crate) fn is_signed(headers: &HeaderMap) -> bool {
-    headers.contains_key("x-ms-version")
+    headers.contains_key(X_MS_VERSION)
 }
 
 /// The credentials of the one `Authorization: Bearer` line; a repeated header is no credential.
