@@ -35,12 +35,11 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
             let settings = std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
             let backing = Backing::from_url(url, settings).map_err(|error| unusable_store(url, &error))?;
-            let opened = match register {
-                Some(folder) => ObjectBlobs::open_durable(backing, durable(folder).await?).await,
-                None => {
-                    let register = MemoryRegister::with_capacity(REMEMBERED);
-                    ObjectBlobs::open(backing, AnyRegister::new(register)).await
-                }
+            let opened = if let Some(folder) = register {
+                ObjectBlobs::open_durable(backing, durable(folder).await?).await
+            } else {
+                let register = MemoryRegister::with_capacity(REMEMBERED);
+                ObjectBlobs::open(backing, AnyRegister::new(register)).await
             };
             Ok(AnyStore::new(opened.map_err(|error| unusable_store(url, &error))?))
         }
