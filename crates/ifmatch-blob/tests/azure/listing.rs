@@ -116,3 +116,28 @@ async fn containers_are_listed_in_pages() {
     assert_eq!((listing.all("Name"), listing.all("of")), (vec!["bbb", "box"], vec!["bbb"]));
     assert_eq!(client.get("?comp=list").await.all("LeaseState").len(), 4);
 }
+
+/// The last character that there is, behind which no other name of a folder can be.
+#[tokio::test]
+async fn a_folder_is_one_entry_whatever_its_names_begin_with() {
+    let client = fixture().await.client;
+    let last = ["a/LAST", "a/LASTx", "a/LASTLAST/y", "c/LASTz"].map(|name| name.replace("LAST", "%F4%8F%BF%BF"));
+    fill(&client, &["a/1", &last[0], &last[1], &last[2], "b", &last[3], "d"]).await;
+    let folders = format!("{LIST}&delimiter=%2F");
+    assert_eq!(client.get(&folders).await.is(200).all("Name"), ["a/", "b", "c/", "d"]);
+    for size in 1..6 {
+        assert_eq!(pages(&client, &folders, size).await.concat(), ["a/", "b", "c/", "d"], "in pages of {size}");
+    }
+}
+
+/// XML has no way to write most control characters: a document with one of them can be read by nobody.
+#[tokio::test]
+async fn what_a_request_says_never_makes_a_document_that_is_no_xml() {
+    let client = fixture().await.client;
+    let targets = ["&prefix=%01", "&delimiter=%1F", "&%02=x", "&include=%03", "&prefix=%EF%BF%BF", "&marker=AQ%3D%3D"];
+    for target in targets {
+        let answer = client.get(&format!("{LIST}{target}")).await;
+        let has = |char: char| char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}');
+        assert!(!answer.text().contains(has), "{target}: {answer:?}");
+    }
+}

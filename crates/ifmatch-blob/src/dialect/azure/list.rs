@@ -44,16 +44,21 @@ pub(super) async fn blobs<S: BlobStore, C: Clock>(
         let page = call.shared.store.list(container, &query).await.map_err(AzureError::of_container)?;
         let page = page.ok_or_else(AzureError::container_not_found)?;
         for entry in &page.items {
+            let folder = request.folder(entry.name.as_str());
+            if folder.zip(after.as_deref()).is_some_and(|(folder, after)| is_behind(after, folder)) {
+                after = Some(entry.name.as_str().to_owned());
+                continue;
+            }
             if count == request.limit {
                 next = after;
                 break 'pages;
             }
             count += 1;
-            if let Some(folder) = request.folder(entry.name.as_str()) {
+            if let Some(folder) = folder {
                 xml.open("BlobPrefix");
                 xml.blob_name(folder);
                 xml.close("BlobPrefix");
-                // All other names in it are behind one entry.
+                // All other names in it are behind one entry, but for those that begin with the last character.
                 after = Some(format!("{folder}{LAST}"));
                 continue 'pages;
             }
@@ -66,6 +71,11 @@ pub(super) async fn blobs<S: BlobStore, C: Clock>(
     }
     xml.close("Blobs");
     Ok(end(xml, next))
+}
+
+/// Whether a listing that goes on after this name has shown the folder.
+fn is_behind(after: &str, folder: &str) -> bool {
+    after.strip_prefix(folder).is_some_and(|inner| inner.starts_with(LAST))
 }
 
 pub(super) async fn containers<S: BlobStore, C: Clock>(call: &Call<S, C>) -> Result<Response<BlobBody>, AzureError> {

@@ -1,5 +1,7 @@
 //! Writing XML.
 
+use std::borrow::Cow;
+
 use quick_xml::escape::partial_escape;
 
 /// The type of every XML answer.
@@ -33,7 +35,7 @@ impl Xml {
     /// An element with this text.
     pub(super) fn text(&mut self, name: &str, text: &str) {
         self.open(name);
-        self.0.push_str(&partial_escape(text));
+        self.0.push_str(&partial_escape(writable(text).as_ref()));
         self.close(name);
     }
 
@@ -59,6 +61,13 @@ impl Xml {
     }
 }
 
-fn escaped(text: &str) -> std::borrow::Cow<'_, str> {
-    quick_xml::escape::escape(text)
+fn escaped(text: &str) -> String {
+    quick_xml::escape::escape(writable(text).as_ref()).into_owned()
+}
+
+/// The text without the characters that XML has no way to write.
+fn writable(text: &str) -> Cow<'_, str> {
+    let is_unwritable =
+        |char: char| matches!(char, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
+    if text.contains(is_unwritable) { text.replace(is_unwritable, "\u{fffd}").into() } else { text.into() }
 }
