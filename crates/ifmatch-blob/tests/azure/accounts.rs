@@ -7,7 +7,7 @@ use http::{Method, Request};
 use http_body_util::Full;
 use ifmatch_blob::accounts::Accounts;
 
-use crate::support::{Client, OTHER_KEY, accounts, fixture, send};
+use crate::support::{Client, OTHER_KEY, accounts, fixture, send, signature};
 
 #[tokio::test]
 async fn only_signed_requests_are_carried_out() {
@@ -89,6 +89,27 @@ async fn nothing_that_decides_can_be_changed_after_signing() {
         send(&client.service, request).await.refused(403, "AuthenticationFailed");
     }
     send(&client.service, signed()).await.refused(412, "ConditionNotMet");
+}
+
+/// The short form covers one parameter, however its name is written.
+#[tokio::test]
+async fn the_short_form_covers_what_is_done_to_a_resource() {
+    let client = fixture().await.client;
+    client.upload("/box/a", "first", &[]).await.is(201);
+    let get = |target: &str| {
+        let mut request = client.signed(Method::GET, "/box/a", &[], Bytes::new(), Duration::ZERO);
+        let date = request.headers()["x-ms-date"].to_str().expect("a date").to_owned();
+        let text = format!("GET\n\n\n\nx-ms-date:{date}\nx-ms-version:2026-02-06\n/photos/photos/box/a");
+        let value = format!("SharedKeyLite photos:{}", signature(client.key, &text));
+        request.headers_mut().insert("authorization", value.parse().expect("a value"));
+        *request.uri_mut() = target.parse().expect("a target");
+        request
+    };
+    assert_eq!(send(&client.service, get("/photos/box/a")).await.is(200).text(), "first");
+    for target in ["comp=metadata", "Comp=metadata", "%63omp=metadata", "COMP=blocklist", "timeout=1&cOmp=blocklist"] {
+        let answer = send(&client.service, get(&format!("/photos/box/a?{target}"))).await;
+        answer.refused(403, "AuthenticationFailed");
+    }
 }
 
 #[tokio::test]

@@ -125,11 +125,14 @@ fn push_parameters(text: &mut String, head: &Parts) -> Option<()> {
     Some(())
 }
 
-/// The one parameter that the short forms cover.
+/// The one parameter that the short forms cover, however its name is written.
 fn push_comp(text: &mut String, head: &Parts) -> Option<()> {
-    let mut parameters = head.uri.query().unwrap_or_default().split('&');
-    if let Some(value) = parameters.find_map(|parameter| parameter.strip_prefix("comp=")) {
-        let _ = write!(text, "?comp={}", name::decode(value).ok()?);
+    for parameter in head.uri.query().unwrap_or_default().split('&') {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        if name::decode(name).ok()?.eq_ignore_ascii_case("comp") {
+            let _ = write!(text, "?comp={}", name::decode(value).ok()?);
+            break;
+        }
     }
     Some(())
 }
