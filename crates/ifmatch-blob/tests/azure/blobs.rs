@@ -191,3 +191,18 @@ async fn the_account_and_the_service_describe_themselves() {
     let properties = client.get("?restype=service&comp=properties").await.is(200);
     assert_eq!(properties.all("Cors"), [""]);
 }
+
+/// What is kept with a blob stands in listings of thousands, and in memory.
+#[tokio::test]
+async fn what_is_kept_with_a_blob_has_a_limit() {
+    let client = fixture().await.client;
+    let tag = client.upload("/box/a", "x", &[]).await.is(201).tag();
+    let (long, half) = ("x".repeat(8 * 1024 + 1), "x".repeat(4 * 1024 + 1));
+    let both = [("x-ms-blob-content-type", half.as_str()), ("x-ms-blob-cache-control", half.as_str())];
+    for fields in [&[("x-ms-blob-content-disposition", long.as_str())][..], &both] {
+        client.upload("/box/a", "y", fields).await.refused(400, "InvalidHeaderValue");
+        client.put("/box/a?comp=properties", fields, "").await.refused(400, "InvalidHeaderValue");
+        client.put("/box/a?comp=blocklist", fields, "<BlockList/>").await.refused(400, "InvalidHeaderValue");
+    }
+    assert_eq!(client.get("/box/a").await.is(200).tag(), tag);
+}

@@ -20,6 +20,8 @@ pub(super) const LEASE_ID: &str = "x-ms-lease-id";
 pub(super) const METADATA: &str = "x-ms-meta-";
 /// The most bytes of names and values of the user's own fields.
 const MAX_METADATA: usize = 8 * 1024;
+/// The most bytes of the other fields that are kept with a blob.
+const MAX_KEPT: usize = 8 * 1024;
 /// The type of a blob whose writer gave none.
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
@@ -67,14 +69,22 @@ pub(super) fn kept(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHeader
         let text = one(headers, own)?.or(standard).filter(|text| !text.is_empty());
         text.map(|text| keep(own, text)).transpose()
     };
-    Ok(BlobHeaders {
+    let kept = BlobHeaders {
         content_type: field("x-ms-blob-content-type", CONTENT_TYPE)?,
         content_encoding: field("x-ms-blob-content-encoding", CONTENT_ENCODING)?,
         content_language: field("x-ms-blob-content-language", CONTENT_LANGUAGE)?,
         content_disposition: field("x-ms-blob-content-disposition", CONTENT_DISPOSITION)?,
         cache_control: field("x-ms-blob-cache-control", CACHE_CONTROL)?,
         metadata: BTreeMap::new(),
-    })
+    };
+    let BlobHeaders { content_type, content_encoding, content_language, content_disposition, cache_control, .. } =
+        &kept;
+    let all = [content_type, content_encoding, content_language, content_disposition, cache_control];
+    if all.into_iter().flatten().map(|text| text.as_str().len()).sum::<usize>() > MAX_KEPT {
+        let rule = format!("the fields that are kept with a blob have at most {MAX_KEPT} bytes together");
+        return Err(AzureError::invalid_field("x-ms-blob-…", &rule));
+    }
+    Ok(kept)
 }
 
 /// The user's own fields.
