@@ -35,6 +35,13 @@ async fn a_program_with_one_id_for_all_its_writes_loses_none() {
         client.get("/box/a").await.refused(404, "BlobNotFound");
         client.upload("/box/a", "a", &[REQUEST]).await.is(201);
     }
+    // Nor where a condition may be true more than once.
+    for condition in [("if-match", "*"), ("if-none-match", "\"other\"")] {
+        for body in ["a", "b", "a"] {
+            client.upload("/box/a", body, &[REQUEST, condition]).await.is(201);
+            assert_eq!(client.get("/box/a").await.text(), body, "{condition:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -78,9 +78,11 @@ pub(super) fn of_write(headers: &HeaderMap) -> Result<WriteConditions, AzureErro
 }
 
 impl WriteConditions {
-    /// Whether a tag decides, so that the same request cannot rightly succeed twice.
-    pub(super) fn have_tag(&self) -> bool {
-        self.preconditions.if_match.is_some() || self.preconditions.if_none_match.is_some()
+    /// Whether a tag decides that is another one after the write, or that there is none before it, so that the same request
+    /// cannot rightly succeed twice in a row. `If-Match: *` is as true after the write as before.
+    pub(super) fn hold_once(&self) -> bool {
+        let Preconditions { if_match, if_none_match, .. } = &self.preconditions;
+        matches!(if_match, Some(TagList::Tags(_))) || *if_none_match == Some(TagList::Any)
     }
 
     /// Whether there is something to look at before the store is asked to write.

@@ -59,7 +59,7 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
     let conditions = conditions::of_write(headers)?;
     let lease = LeaseUse::Write(fields::lease_id(headers, fields::LEASE_ID)?);
     look(call, container, &conditions, lease).await?;
-    let request = retry::key(&call.head).filter(|_| conditions.have_tag());
+    let request = retry::key(&call.head).filter(|_| conditions.hold_once());
     let delete = Delete { preconditions: conditions.preconditions, lease, request };
     call.shared.store.delete_container(container, delete).await.map_err(AzureError::of_container)?;
     Ok(response::empty(StatusCode::ACCEPTED, None, None))

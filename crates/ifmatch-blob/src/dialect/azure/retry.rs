@@ -11,7 +11,7 @@ use crate::store::RequestKey;
 
 /// The identity of a request: the client's id, and everything in its head that decides what it does.
 ///
-/// For lease operations, and for writes that a tag decides. Any other write can rightly be sent twice, by a program that gives all
+/// For lease operations, and for writes whose condition holds only once. Any other write can rightly be sent twice, by a program that gives all
 /// its requests one id, too; an answer from memory would then be wrong.
 pub(super) fn key(head: &Parts) -> Option<RequestKey> {
     let id = fields::one(&head.headers, fields::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;

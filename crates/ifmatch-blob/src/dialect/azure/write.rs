@@ -113,7 +113,7 @@ impl Head {
         let conditions = conditions::of_write(headers)?;
         let lease = LeaseUse::Write(fields::lease_id(headers, fields::LEASE_ID)?);
         conditions.check_policy(&call.shared, &call.head.method)?;
-        let request = retry::key(&call.head).filter(|_| conditions.have_tag());
+        let request = retry::key(&call.head).filter(|_| conditions.hold_once());
         Ok(Self { conditions, lease, request })
     }
 
