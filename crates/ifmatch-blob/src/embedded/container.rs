@@ -64,7 +64,8 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
     async fn create(&self, container: &ContainerName, headers: BlobHeaders) -> Result<Applied, StoreError> {
         let preconditions = Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() };
-        let lease = LeaseUse::default();
+        // Where there is one already, its lease makes no difference.
+        let lease = LeaseUse::Read(None);
         let change = Change { method: Method::PUT, preconditions, lease, request: None, nonce: random()? };
         let content = encoded(&Payload::of_container(headers))?;
         self.swap(&key::of_container(container)?, &change, content).await

@@ -299,6 +299,8 @@ async fn a_container_is_protected_from_deletion_only(subject: &Subject) {
     assert_eq!((leased.tag, Some(leased.last_modified)), (created.tag, created.last_modified));
     let second = subject.store.lease_container(&container, acquire(2)).await;
     assert_eq!(conflict(second), LeaseConflict::AlreadyPresent);
+    let again = subject.store.create_container(&container, BlobHeaders::default()).await;
+    assert_eq!(kind(again), StoreErrorKind::ContainerExists);
     subject.write(&blob, "1").await;
     let change = |lease| SetHeaders { lease, ..set(HeaderChange::Fields(BlobHeaders::default())) };
     let info = subject.store.set_container(&container, change(LeaseUse::default())).await.unwrap();
