@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
-use ifmatch_core::command::{Authority, Command, Content, Outcome, Refusal, Write};
+use ifmatch_core::command::{Authority, Command, Content, Outcome, Refusal, Transition, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
-use ifmatch_store::{Key, nonce};
+use ifmatch_store::register::Swap;
+use ifmatch_store::{Key, Register, nonce};
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
@@ -74,12 +75,15 @@ impl Shared {
         missing: MissingContainer,
         before: Found,
     ) -> Result<(), StoreError> {
-        match self.find(container).await? {
-            now if missing == MissingContainer::Refuse && (now == Found::Absent || now != before) => {
+        let refuses = missing == MissingContainer::Refuse;
+        match (before, self.find(container).await?) {
+            (_, Found::Absent) if refuses => Err(StoreErrorKind::ContainerNotFound.into()),
+            (Found::Known(before), Found::Known(now)) if refuses && before != now => {
                 Err(StoreErrorKind::ContainerNotFound.into())
             }
-            Found::Known(_) => Ok(()),
-            Found::Absent | Found::Unknown => self.remember(container).await,
+            (_, Found::Known(_)) => Ok(()),
+            // A register in memory may have forgotten it.
+            (_, Found::Absent | Found::Unknown) => self.remember(container).await,
         }
     }
 
@@ -92,8 +96,9 @@ impl Shared {
         }
     }
 
-    /// Writes down that there is such a container.
-    async fn remember(&self, container: &ContainerName) -> Result<(), StoreError> {
+    /// Writes down that there is such a container, unless the register knows it by now.
+    pub(super) async fn remember(&self, container: &ContainerName) -> Result<(), StoreError> {
+        let key = key(container)?;
         let command = Write {
             method: &Method::PUT,
             preconditions: &Preconditions::default(),
@@ -103,11 +108,21 @@ impl Shared {
             request: None,
             nonce: nonce().map_err(of_register)?,
         };
-        let applied = self.driver.apply(&key(container)?, &Command::Write(command)).await.map_err(of_driver)?;
-        match applied.outcome {
-            Outcome::Written(_) => Ok(()),
-            outcome => Err(refused(outcome, self.driver.now())),
+        let command = Command::Write(command);
+        for _ in 0..ATTEMPTS {
+            let record = self.driver.load(&key).await.map_err(of_driver)?;
+            let now = self.driver.now();
+            if record.settled(now).is_some() {
+                return Ok(());
+            }
+            let Transition { next, outcome } = record.apply(&command, now);
+            let Some(next) = next else { return Err(refused(outcome, now)) };
+            let swapped = self.driver.register().compare_and_swap(&key, record.revision(), Some(&next)).await;
+            if swapped.map_err(of_register)? == Swap::Done {
+                return Ok(());
+            }
         }
+        Err(StoreErrorKind::Unavailable.into())
     }
 
     /// The record of a container, which exists: the register learns of it if need be.

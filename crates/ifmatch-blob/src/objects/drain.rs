@@ -10,7 +10,7 @@ use ifmatch_core::record::State;
 use ifmatch_store::register::{Scan, Swap};
 use ifmatch_store::{Key, Register};
 
-use super::guard::{Asked, commit, of_driver, of_register};
+use super::guard::{Asked, GRACE, commit, of_driver, of_register};
 use super::{Shared, failure};
 use crate::name::ContainerName;
 use crate::store::{Delete, StoreError, StoreErrorKind};
@@ -49,8 +49,7 @@ impl Shared {
             self.end(&key, Command::Abort(grant.token)).await?;
             return Err(StoreErrorKind::ContainerNotFound.into());
         }
-        let left = self.driver.now().until(grant.deadline);
-        match tokio::time::timeout(left, self.empty(container)).await {
+        match tokio::time::timeout(self.time_to_work(grant.deadline), self.empty(container)).await {
             Ok(Ok(())) => {
                 self.end(&key, commit(grant.token, Content::Absent)).await?;
                 Ok(())
@@ -60,7 +59,7 @@ impl Shared {
                 Err(error)
             }
             Err(elapsed) => {
-                self.end(&key, Command::Doubt(Doubt { token: grant.token, grace: Duration::ZERO })).await?;
+                self.end(&key, Command::Doubt(Doubt { token: grant.token, grace: GRACE })).await?;
                 Err(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed))
             }
         }

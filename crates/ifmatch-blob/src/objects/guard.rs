@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Grant, Outcome};
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Record, Token, Variant};
@@ -21,8 +22,6 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// How long a permit lasts, should this process end before it gives it back.
 pub(super) const TTL: Duration = Duration::from_mins(1);
-/// How long the work under a permit may take. It ends well before the permit does.
-const WORK: Duration = Duration::from_secs(45);
 /// How long a request whose answer was lost may still take effect, on a store without conditions.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
 
@@ -62,7 +61,7 @@ impl Shared {
     /// Does something to a blob while no other writer of the register does.
     ///
     /// The permit comes first, and what is there is looked at under it: so nothing that was seen can be out of date
-    /// because of our own writers. Under a lease, both the permit and the work end with it.
+    /// because of our own writers. Under a lease, the permit ends with it.
     pub(super) async fn guarded<T>(
         &self,
         blob: &BlobPath,
@@ -73,8 +72,7 @@ impl Shared {
         let key = key(blob)?;
         let asked = Asked { method, lease, preconditions: &Preconditions::default(), ttl: TTL };
         let Grant { token, deadline, .. } = self.begin(&key, &asked, Authority::Resource).await?;
-        let time = WORK.min(self.driver.now().until(deadline));
-        let (result, command) = match timeout(time, work).await {
+        let (result, command) = match timeout(self.time_to_work(deadline), work).await {
             Ok(Ending::Done(value, content)) => (Ok(value), commit(token, content)),
             Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
             Ok(Ending::Unknown(error, grace)) => (Err(error), Command::Doubt(Doubt { token, grace })),
@@ -88,6 +86,12 @@ impl Shared {
             tracing::warn!(%key, %error, "a permit could not be given back, it ends by itself");
         }
         result
+    }
+
+    /// How long the work under a permit may take. Requests that are given up then may still take effect in the time that is
+    /// left of the permit, and nobody else writes meanwhile.
+    pub(super) fn time_to_work(&self, deadline: Timestamp) -> Duration {
+        self.driver.now().until(deadline) * 3 / 4
     }
 
     /// Asks for a permit, and waits for it.

@@ -1,15 +1,17 @@
 //! Leases, which the register keeps: only one that survives a restart may.
 
 use http::Method;
-use ifmatch_core::command::{Authority, Command, LeaseOperation, Observation, Observed, Outcome, Refusal};
+use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observation, Observed, Outcome, Refusal};
 use ifmatch_core::lease::{Lease, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Variant, Version};
 use ifmatch_store::nonce;
+use object_store::path::Path;
 
 use super::Shared;
 use super::failure::refused;
-use super::guard::{check, key, of_driver, of_register};
+use super::guard::{Ending, check, key, of_driver, of_register};
+use super::write::contended;
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{LeaseRequest, Leased, StoreError, StoreErrorKind};
 
@@ -33,6 +35,22 @@ impl Shared {
         allowed.map_err(|failure| StoreErrorKind::LeaseFailed(failure).into())
     }
 
+    /// Ends the lease of a blob that is not there: who deleted it bypassed us.
+    pub(super) async fn end_lease_of_absent(&self, blob: &BlobPath, location: &Path) -> Result<(), StoreError> {
+        let record = self.driver.load(&key(blob)?).await.map_err(of_driver)?;
+        if !record.lease_state(self.driver.now()).is_locked() {
+            return Ok(());
+        }
+        let look = async {
+            match self.look(location).await {
+                Ok(None) => Ending::Done((), Content::Absent),
+                Ok(Some(_)) => Ending::Refused(contended()),
+                Err(error) => Ending::Refused(error),
+            }
+        };
+        self.guarded(blob, &Method::DELETE, LeaseUse::Read(None), look).await
+    }
+
     /// Carries out a lease operation. The blob is looked at first: nothing else knows whether it is there.
     pub(super) async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
         self.must_keep_leases()?;
@@ -41,7 +59,10 @@ impl Shared {
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let snapshot = record.snapshot(self.driver.now());
-            let Some(current) = self.look(&location).await? else { return Err(self.absent(&blob.container).await) };
+            let Some(current) = self.look(&location).await? else {
+                self.end_lease_of_absent(blob, &location).await?;
+                return Err(self.absent(&blob.container).await);
+            };
             let observation = Observation::Present {
                 variant: Variant::only(),
                 tag: current.info.tag.clone(),

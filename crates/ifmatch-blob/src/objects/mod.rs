@@ -25,8 +25,8 @@
 //!   container stays, with what is left.
 //! - The register keeps the leases: [`ObjectBlobs::open_durable`]. With a register in memory there are none, and an
 //!   empty container, or the fields of any, is forgotten when the process ends.
-//! - A write that is under way when its lease ends is given up; the store may still carry it out if its answer was lost,
-//!   unless the blob has been written since.
+//! - A write under a lease is given up when three quarters of the time that the lease had left are over. The store may
+//!   still carry it out in the rest, before anybody else writes; and later only where no condition goes with it.
 //!
 //! ```
 //! use ifmatch_blob::objects::{Backing, ObjectBlobs};

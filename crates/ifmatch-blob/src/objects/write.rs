@@ -76,12 +76,20 @@ impl Shared {
         let this = self;
         let location = this.location(blob)?;
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
-        let container = this.find(&blob.container).await?;
-        if put.container == MissingContainer::Refuse && container == Found::Absent {
-            return Err(StoreErrorKind::ContainerNotFound.into());
-        }
+        let container = match (put.container, this.find(&blob.container).await?) {
+            (MissingContainer::Refuse, Found::Absent) => return Err(StoreErrorKind::ContainerNotFound.into()),
+            (MissingContainer::Refuse, Found::Unknown) => {
+                // So that it can be told from a later one.
+                this.remember(&blob.container).await?;
+                this.find(&blob.container).await?
+            }
+            (_, found) => found,
+        };
         let before = this.look(&location).await?;
         if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
+            if before.is_none() {
+                this.end_lease_of_absent(blob, &location).await?;
+            }
             this.check_lease(blob, put.lease).await?;
             check(&Method::PUT, &put.preconditions, before.as_ref())?;
         }

@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
+use tokio::sync::oneshot;
 
 /// What happens to one write.
 #[derive(Clone, Debug)]
@@ -27,6 +30,28 @@ pub(crate) enum Fault {
     LostRequest,
     /// The write is not carried out, and never ends.
     Stuck,
+    /// The write does not end; it is carried out a while after it was given up.
+    Late,
+}
+
+/// What a held listing says, and what it waits for.
+type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
+
+/// A write that takes effect after it was given up.
+struct Late {
+    inner: Arc<dyn ObjectStore>,
+    location: Path,
+    payload: PutPayload,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let (inner, location, payload) = (Arc::clone(&self.inner), self.location.clone(), self.payload.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            inner.put_opts(&location, payload, PutOptions::default()).await
+        });
+    }
 }
 
 /// An object store with faults.
@@ -36,12 +61,19 @@ pub(crate) struct Faulty {
     /// Whether conditions are accepted and ignored.
     ignores_conditions: bool,
     faults: Mutex<Vec<Fault>>,
+    listing: Mutex<Option<Gate>>,
     log: Mutex<Vec<&'static str>>,
 }
 
 impl Faulty {
     pub(crate) fn new(inner: Arc<dyn ObjectStore>) -> Self {
-        Self { inner, ignores_conditions: false, faults: Mutex::default(), log: Mutex::default() }
+        Self {
+            inner,
+            ignores_conditions: false,
+            faults: Mutex::default(),
+            listing: Mutex::default(),
+            log: Mutex::default(),
+        }
     }
 
     /// A store in memory that may accept conditions and ignore them.
@@ -62,6 +94,13 @@ impl Faulty {
         std::mem::take(&mut *self.log.lock().unwrap())
     }
 
+    /// Holds up the next listing: the first channel says that it has begun, the second lets it go on.
+    pub(crate) fn hold_listing(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
+        let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
+        *self.listing.lock().unwrap() = Some((ask, opened));
+        (asked, open)
+    }
+
     fn next_fault(&self) -> Option<Fault> {
         self.faults.lock().unwrap().pop()
     }
@@ -79,7 +118,7 @@ impl Faulty {
             Some(Fault::ForeignDeletion) => self.inner.delete(location).await,
             Some(Fault::LostRequest) => Err(Self::lost()),
             Some(Fault::Stuck) => std::future::pending().await,
-            Some(Fault::LostAnswer | Fault::Retried) | None => Ok(()),
+            Some(Fault::LostAnswer | Fault::Retried | Fault::Late) | None => Ok(()),
         }
     }
 }
@@ -104,6 +143,10 @@ impl ObjectStore for Faulty {
         }
         let fault = self.next_fault();
         self.before(location, fault.as_ref()).await?;
+        if let Some(Fault::Late) = fault {
+            let _given_up = Late { inner: Arc::clone(&self.inner), location: location.clone(), payload };
+            return std::future::pending().await;
+        }
         let result = self.inner.put_opts(location, payload.clone(), options.clone()).await;
         match fault {
             Some(Fault::LostAnswer) => result.and_then(|_| Err(Self::lost())),
@@ -138,7 +181,14 @@ impl ObjectStore for Faulty {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix)
+        let listed = self.inner.list(prefix);
+        let Some((begin, opened)) = self.listing.lock().unwrap().take() else { return listed };
+        let held = async move {
+            let _ = begin.send(());
+            let _ = opened.await;
+            listed
+        };
+        held.flatten_stream().boxed()
     }
 
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {

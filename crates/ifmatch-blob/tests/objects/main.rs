@@ -2,18 +2,28 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
 
+use std::sync::Arc;
+
+use faults::Faulty;
 use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs, OpenErrorKind, Support};
 use ifmatch_blob::{AnyStore, BlobStore};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_redb::RedbRegister;
 use ifmatch_store::{AnyRegister, MemoryRegister};
+use object_store::ObjectStore;
 
 #[path = "../contract/mod.rs"]
 mod contract;
 mod faults;
 mod foreign;
+mod known;
 mod races;
 mod unclear;
+
+async fn durable(store: &Arc<Faulty>) -> contract::Subject {
+    let backing = Backing::new(Arc::clone(store) as Arc<dyn ObjectStore>);
+    subject(ObjectBlobs::open_durable(backing, register()).await.expect("the store can be used"))
+}
 
 fn register() -> AnyRegister {
     AnyRegister::new(MemoryRegister::unbounded())
