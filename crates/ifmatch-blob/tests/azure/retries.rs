@@ -44,6 +44,37 @@ async fn a_program_with_one_id_for_all_its_writes_loses_none() {
     }
 }
 
+/// What a program with one id for all created is its own only while it is there: else two would hold what one may create.
+#[tokio::test]
+async fn a_creation_is_not_answered_again_once_it_is_undone() {
+    let fixture = fixture().await;
+    let client = &fixture.client;
+    let list = "<BlockList><Latest>AA==</Latest></BlockList>";
+    let create = [REQUEST, ("if-none-match", "*")];
+    let later = || fixture.clock.advance(std::time::Duration::from_secs(1));
+    for by_blocks in [false, true] {
+        let send = async || {
+            if !by_blocks {
+                return client.upload("/box/lock", "x", &create).await;
+            }
+            client.put("/box/lock?comp=block&blockid=AA==", &[], "x").await.is(201);
+            client.put("/box/lock?comp=blocklist", &create, list).await
+        };
+        let tag = send().await.is(201).tag();
+        later();
+        assert_eq!(send().await.is(201).tag(), tag);
+        client.delete("/box/lock", &[REQUEST]).await.is(202);
+        later();
+        send().await.refused(409, "BlobAlreadyExists");
+        client.get("/box/lock").await.refused(404, "BlobNotFound");
+        let theirs = client.upload("/box/lock", "x", &create[1..]).await.is(201).tag();
+        later();
+        send().await.refused(409, "BlobAlreadyExists");
+        assert_eq!(client.get("/box/lock").await.is(200).tag(), theirs);
+        client.delete("/box/lock", &[]).await.is(202);
+    }
+}
+
 #[tokio::test]
 async fn a_lease_operation_is_answered_again_while_the_answer_stands() {
     let client = fixture().await.client;

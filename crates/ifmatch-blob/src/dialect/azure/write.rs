@@ -1,6 +1,7 @@
 //! Writing, changing and deleting a blob.
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Precondition;
 use ifmatch_core::tag::TagList;
@@ -52,6 +53,7 @@ pub(super) async fn put<S: BlobStore, C: Clock>(
         Err(_) if promise.as_ref().is_some_and(md5::Promise::is_broken) => return Err(md5::mismatch()),
         Err(error) => return Err(head.refused(error)),
     };
+    head.confirm(call, blob, &written).await?;
     blocks::discard(&call.shared.store, staged).await;
     let mut response = stored(&written);
     response.headers_mut().extend(promise.map(|promise| (md5::CONTENT_MD5, promise.to_header())));
@@ -70,7 +72,7 @@ pub(super) async fn set_headers<S: BlobStore, C: Clock>(
         _ => HeaderChange::Fields(fields::kept(fields, false)?),
     };
     look(call, blob, &head.conditions, head.lease).await?;
-    let Head { conditions, lease, request } = head;
+    let Head { conditions, lease, request, .. } = head;
     let set = SetHeaders { preconditions: conditions.preconditions, lease, change, request };
     match call.shared.store.set_headers(blob, set).await {
         Ok(written) => Ok(response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified))),
@@ -88,7 +90,7 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
     }
     look(call, blob, &head.conditions, head.lease).await?;
     let staged = staged(call, blob).await?;
-    let Head { conditions, lease, request } = head;
+    let Head { conditions, lease, request, .. } = head;
     let delete = Delete { preconditions: conditions.preconditions, lease, request };
     match call.shared.store.delete(blob, delete).await {
         Ok(()) => {
@@ -105,16 +107,18 @@ pub(super) struct Head {
     pub(super) lease: LeaseUse,
     /// The identity of the request, if it may be a retry.
     pub(super) request: Option<RequestKey>,
+    /// When the request came.
+    begun: Timestamp,
 }
 
 impl Head {
-    pub(super) fn of<S, C>(call: &Call<S, C>) -> Result<Self, AzureError> {
+    pub(super) fn of<S, C: Clock>(call: &Call<S, C>) -> Result<Self, AzureError> {
         let headers = &call.head.headers;
         let conditions = conditions::of_write(headers)?;
         let lease = LeaseUse::Write(fields::lease_id(headers, fields::LEASE_ID)?);
         conditions.check_policy(&call.shared, &call.head.method)?;
         let request = retry::key(&call.head).filter(|_| conditions.hold_once());
-        Ok(Self { conditions, lease, request })
+        Ok(Self { conditions, lease, request, begun: call.shared.now() })
     }
 
     /// A write into a container that exists.
@@ -131,13 +135,37 @@ impl Head {
 
     /// What a refused write of a whole blob is told: to create what is there already is a conflict.
     pub(super) fn refused(&self, error: StoreError) -> AzureError {
-        let creates = self.conditions.preconditions.if_none_match == Some(TagList::Any);
         match error.kind() {
-            StoreErrorKind::PreconditionFailed { precondition: Precondition::IfNoneMatch, .. } if creates => {
+            StoreErrorKind::PreconditionFailed { precondition: Precondition::IfNoneMatch, .. } if self.creates() => {
                 AzureError::new(StatusCode::CONFLICT, "BlobAlreadyExists", "there is such a blob already")
             }
             _ => AzureError::of_blob(error),
         }
+    }
+
+    /// Refuses to tell of a creation that took place before, of which nothing is left. The same request may be that of a
+    /// program that gives all its requests one id: it would take for its own what somebody else can create by now.
+    pub(super) async fn confirm<S: BlobStore, C: Clock>(
+        &self,
+        call: &Call<S, C>,
+        blob: &BlobPath,
+        written: &Written,
+    ) -> Result<(), AzureError> {
+        let is_earlier = written.generation.is_some_and(|generation| generation.timestamp() < self.begun);
+        if !self.creates() || !is_earlier {
+            return Ok(());
+        }
+        let opened = call.shared.store.open(blob, Reading::Head).await.map_err(AzureError::of_blob)?;
+        if opened.is_some_and(|opened| opened.info.generation == written.generation) {
+            return Ok(());
+        }
+        let message = "a request with this x-ms-client-request-id created the blob before, and it was changed or deleted \
+                       since: give each request its own id";
+        Err(AzureError::new(StatusCode::CONFLICT, "BlobAlreadyExists", message))
+    }
+
+    fn creates(&self) -> bool {
+        self.conditions.preconditions.if_none_match == Some(TagList::Any)
     }
 }
 

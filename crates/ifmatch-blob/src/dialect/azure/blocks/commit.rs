@@ -100,6 +100,7 @@ async fn attempt<S: BlobStore, C: Clock>(
     let put = Put { preconditions: tied.unwrap_or(put.preconditions), ..put };
     match store.put(blob, put).await {
         Ok(written) => {
+            head.confirm(call, blob, &written).await?;
             if let Err(error) = CommittedList::of(blob, &written, blocks).save(store, shelf.list()).await {
                 tracing::warn!(%error, "the list of a blob's blocks is not kept: its blocks cannot be used again");
             }
