@@ -18,7 +18,7 @@ use load::{Scene, Server};
 use table::{ratio, row, spread};
 
 /// Clients at a time, each with a blob of its own.
-const CLIENTS: usize = 8;
+const CLIENTS: [usize; 2] = [8, 64];
 /// Clients at a time for the durable swaps.
 const SWAPPERS: [usize; 3] = [1, 8, 64];
 
@@ -32,25 +32,27 @@ async fn main() {
         servers.push(Server::prepare(name, address.parse().unwrap(), SWAPPERS[2]).await);
     }
     assert!(!servers.is_empty(), "see the first lines of benches/leases/main.rs");
-    compare(&servers, rounds, time).await;
+    for clients in CLIENTS {
+        compare(&servers, clients, rounds, time).await;
+    }
     swaps(&servers[0], rounds, time).await;
 }
 
 /// Each scene on each server, in interleaved rounds.
-async fn compare(servers: &[Server], rounds: usize, time: Duration) {
+async fn compare(servers: &[Server], clients: usize, rounds: usize, time: Duration) {
     let mut rates = vec![vec![Vec::new(); servers.len()]; Scene::ALL.len()];
     for round in 0..rounds {
-        eprintln!("round {} of {rounds}", round + 1);
+        eprintln!("{clients} clients, round {} of {rounds}", round + 1);
         for (scene, rates) in Scene::ALL.iter().zip(&mut rates) {
             for at in (0..servers.len()).map(|at| (at + round) % servers.len()) {
-                rates[at].push(servers[at].rate(*scene, CLIENTS, time).await);
+                rates[at].push(servers[at].rate(*scene, clients, time).await);
             }
         }
     }
     let names = servers.iter().map(|server| server.name.clone());
     let ratios = servers[1..].iter().map(|other| format!("{} / {}", servers[0].name, other.name));
     let heading: Vec<String> = names.chain(ratios).collect();
-    println!("{}", row(&format!("a second, {CLIENTS} clients"), &heading));
+    println!("\n{}", row(&format!("a second, {clients} clients"), &heading));
     println!("|---{}|", "|---".repeat(heading.len()));
     for (scene, rates) in Scene::ALL.iter().zip(&rates) {
         let cells = rates.iter().map(|rates| spread(rates, 0));

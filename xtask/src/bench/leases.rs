@@ -17,7 +17,7 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
 ];
 
-/// Measures and prints the tables. The gateway writes to the disk; Azurite keeps all in memory, where it is fastest.
+/// Measures and prints the tables. Both keep what they get in a folder; only the gateway waits until the disk has it.
 pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
     let azurite = workspace.root().join(npm::AZURITE).join("node_modules/azurite/dist/src/blob/main.js");
@@ -36,12 +36,11 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
             .args([dir.join("data")])
     };
     let emulate = |run: Run, address: SocketAddr| {
-        run.args(["node"]).args([&azurite]).args(["--blobPort", &address.port().to_string()]).args([
-            "--inMemoryPersistence",
-            "--skipApiVersionCheck",
-            "--disableTelemetry",
-            "--silent",
-        ])
+        run.args(["node"])
+            .args([&azurite])
+            .args(["--blobPort", &address.port().to_string(), "--location"])
+            .args([dir.join("azurite")])
+            .args(["--skipApiVersionCheck", "--disableTelemetry", "--silent"])
     };
     let gateway = Subject::start("gateway", "", serve, &dir)?;
     let azurite = Subject::start("Azurite", "", emulate, &dir)?;

@@ -8,51 +8,12 @@ use http::{HeaderMap, HeaderValue};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
-use ifmatch_store::Key;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+
+pub(crate) use native::Memory;
 
 use crate::variant::Vary;
 
-/// What an entry has, more or less, in bytes: the memory's own tables are made for as many of these as fit.
-const USUAL_SIZE: u64 = 1_024;
-
-/// The memory.
-#[derive(Debug)]
-pub(crate) struct Memory(Cache<Key, Arc<Entry>, BySize>);
-
-impl Memory {
-    /// A memory of about so many bytes.
-    pub(crate) fn with_capacity(bytes: u64) -> Self {
-        let entries = usize::try_from(bytes / USUAL_SIZE).unwrap_or(usize::MAX);
-        Self(Cache::with_weighter(entries, bytes, BySize))
-    }
-
-    /// What is remembered of a resource.
-    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
-        self.0.get(key)
-    }
-
-    /// Remembers a representation. Of two at the same time one may be lost.
-    pub(crate) fn remember(&self, key: &Key, vary: Vary, known: Known) {
-        let before = self.0.get(key).unwrap_or_default();
-        self.0.insert(key.clone(), Arc::new(before.with(vary, known)));
-    }
-
-    /// Forgets a resource.
-    pub(crate) fn forget(&self, key: &Key) {
-        self.0.remove(key);
-    }
-}
-
-#[derive(Clone, Debug)]
-struct BySize;
-
-impl Weighter<Key, Arc<Entry>> for BySize {
-    fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
-        (size_of::<Key>() + key.as_str().len() + entry.size) as u64
-    }
-}
+mod native;
 
 /// The representations of one resource.
 #[derive(Debug, Default)]
