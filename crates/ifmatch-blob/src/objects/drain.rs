@@ -1,14 +1,17 @@
 //! Deleting a container: its record is a write in flight until all its objects are gone.
 
+use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use http::Method;
 use ifmatch_core::command::{Authority, Command, Content, Doubt};
 use ifmatch_core::record::State;
 use ifmatch_store::register::{Scan, Swap};
 use ifmatch_store::{Key, Register};
+use object_store::ObjectMeta;
 
 use super::guard::{Asked, GRACE, commit, of_driver, of_register};
 use super::{Shared, failure};
@@ -69,26 +72,37 @@ impl Shared {
     async fn empty(&self, container: &ContainerName) -> Result<(), StoreError> {
         self.each_record(container, false).await?;
         loop {
+            let failed = AtomicBool::new(false);
             let listed = self.backing.objects.list(Some(&self.folder(container)));
             let deleted = listed
+                .take_while(|_| ready(!failed.load(Ordering::Relaxed)))
                 .map(|object| async {
-                    let location = match object {
-                        Ok(object) => object.location,
-                        Err(error) if failure::is_absence(&error) => return Ok(0),
-                        Err(error) => return Err(failure::of_read(error)),
-                    };
-                    match self.remove(&location).await {
-                        Ok(()) => Ok(1),
-                        Err(error) if failure::is_absence(&error) => Ok(0),
-                        Err(error) => Err(failure::of_read(error)),
-                    }
+                    let removed = self.remove_listed(object).await;
+                    failed.fetch_or(removed.is_err(), Ordering::Relaxed);
+                    removed
                 })
                 .buffer_unordered(DELETIONS)
-                .try_fold(0_usize, |sum, one| async move { Ok(sum + one) })
+                // After a failure, too, those under way come to an end: none of them may meet a later blob.
+                .fold(Ok(0_usize), |sum, removed| {
+                    ready(sum.and_then(|sum: usize| removed.map(|removed| sum + removed)))
+                })
                 .await?;
             if deleted == 0 {
                 return self.each_record(container, true).await;
             }
+        }
+    }
+
+    /// Deletes an object, and says how many went.
+    async fn remove_listed(&self, object: object_store::Result<ObjectMeta>) -> Result<usize, StoreError> {
+        let removed = match object {
+            Ok(object) => self.remove(&object.location).await,
+            Err(error) => Err(error),
+        };
+        match removed {
+            Ok(()) => Ok(1),
+            Err(error) if failure::is_absence(&error) => Ok(0),
+            Err(error) => Err(failure::of_read(error)),
         }
     }
 

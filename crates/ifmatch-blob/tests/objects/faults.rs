@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -30,7 +30,7 @@ pub(crate) enum Fault {
     LostRequest,
     /// The write is not carried out, and never ends.
     Stuck,
-    /// The write does not end; it is carried out a while after it was given up.
+    /// The write does not end; it is carried out a while after it was given up. A deletion takes a while.
     Late,
 }
 
@@ -177,7 +177,19 @@ impl ObjectStore for Faulty {
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         self.log.lock().unwrap().push("delete");
-        self.inner.delete_stream(locations)
+        let deleted = self.inner.delete_stream(locations);
+        match self.next_fault() {
+            Some(Fault::LostRequest) => stream::once(async { Err(Self::lost()) }).boxed(),
+            Some(Fault::Late) => {
+                // As a folder does it: on a thread that goes on whether anybody waits for it or not.
+                let deleting = tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    deleted.collect::<Vec<_>>().await
+                });
+                deleting.map(|deleted| stream::iter(deleted.unwrap())).flatten_stream().boxed()
+            }
+            _ => deleted,
+        }
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

@@ -12,7 +12,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::objects::{Backing, ObjectBlobs};
-use ifmatch_blob::store::{BoxError, MissingContainer, Put, StoreErrorKind, Upload};
+use ifmatch_blob::store::{BoxError, Delete, MissingContainer, Put, StoreErrorKind, Upload};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseFailure, LeaseUse};
 use ifmatch_store::{AnyRegister, Clock, Key, MemoryRegister, Register, SystemClock};
 use object_store::ObjectStoreExt;
@@ -51,7 +51,7 @@ async fn writers_in_a_container_that_nobody_created_do_not_disturb_each_other() 
 
 #[tokio::test]
 async fn a_write_does_not_miss_a_container_that_the_register_forgot() {
-    let register = AnyRegister::new(MemoryRegister::with_capacity(1));
+    let register = AnyRegister::new(MemoryRegister::with_capacity(256));
     let backing = Backing::new(Arc::new(InMemory::new()));
     let subject = crate::subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
     subject.write(&blob("c", "something"), "1").await;
@@ -151,4 +151,23 @@ async fn a_write_that_its_lease_cuts_short_does_not_come_over_the_next() {
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(subject.read(&blob).await.unwrap().1, "next", "an acknowledged write was lost");
+}
+
+#[tokio::test]
+async fn a_deletion_of_a_container_that_fails_leaves_nothing_under_way() {
+    let store = Faulty::in_memory(false);
+    let subject = durable(&store).await;
+    for name in ["a", "b"] {
+        subject.write(&blob("c", name), "before").await;
+    }
+    store.schedule([Fault::Late, Fault::LostRequest]);
+    let failed = subject.store.delete_container(&blob("c", "a").container, Delete::default()).await;
+    assert_eq!(kind(failed), StoreErrorKind::Unavailable);
+    for name in ["a", "b"] {
+        subject.write(&blob("c", name), "after").await;
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for name in ["a", "b"] {
+        assert_eq!(subject.read(&blob("c", name)).await.expect("an acknowledged write").1, "after");
+    }
 }
