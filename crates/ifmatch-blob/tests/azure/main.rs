@@ -7,6 +7,7 @@ mod blocks;
 mod collected;
 mod conditions;
 mod containers;
+mod interposed;
 mod leases;
 mod listing;
 mod ranges;

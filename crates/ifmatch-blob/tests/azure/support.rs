@@ -54,6 +54,7 @@ pub(crate) fn accounts() -> Accounts {
 }
 
 pub(crate) struct Fixture {
+    pub(crate) store: Store,
     pub(crate) clock: ManualClock,
     pub(crate) client: Client,
 }
@@ -64,10 +65,10 @@ pub(crate) async fn fixture() -> Fixture {
     let clock = ManualClock(Arc::new(AtomicU64::new(1_600_000_000_500_000)));
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
     let store = EmbeddedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
-    let service = BlobService::with_clock(store, clock.clone()).accounts(accounts()).max_body(1 << 20);
+    let service = BlobService::with_clock(store.clone(), clock.clone()).accounts(accounts()).max_body(1 << 20);
     let client = Client { service, clock: clock.clone(), account: "photos", key: KEY, _folder: folder };
     client.put("/box?restype=container", &[], "").await.is(201);
-    Fixture { clock, client }
+    Fixture { store, clock, client }
 }
 
 /// Signs requests for an account, and sends them.

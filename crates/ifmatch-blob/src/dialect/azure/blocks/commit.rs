@@ -29,6 +29,7 @@ const TRIES: usize = 5;
 
 /// The interleavings that matter:
 /// - a block that is replaced or removed between the look and its turn to be read: the whole list is carried out anew;
+/// - a container that is created again meanwhile has none of these blocks: that the list is carried out anew tells so;
 /// - a blob that is replaced while its blocks are read: what was read belongs to the version before, so that the write
 ///   carries `If-Match` of that version, and the list is carried out anew;
 /// - a block that is staged again after the list was written: it is not removed, since it is another version.
@@ -93,7 +94,8 @@ async fn attempt<S: BlobStore, C: Clock>(
     let length = length.filter(|length| *length <= limit).ok_or_else(|| AzureError::too_large(limit))?;
     let tied = current.as_ref().map(|current| current.preconditions.clone());
     let moved = Moved::default();
-    let body = reader::body(&call.shared, segments, current.map(|current| current.opened.source), &moved);
+    let body =
+        reader::body(&call.shared, shelf.owner(), segments, current.map(|current| current.opened.source), &moved);
     let put = Put { headers: headers.clone(), length: Some(length), ..head.put(body, limit) };
     // Only a tag that the request did not name itself is worth another look.
     let is_tied = tied.as_ref().is_some_and(|tied| tied.if_match != head.conditions.preconditions.if_match);

@@ -10,7 +10,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use ifmatch_store::Clock;
 
-use super::shelf::Staged;
+use super::shelf::{Owner, Staged};
 use crate::body::BlobBody;
 use crate::service::Shared;
 use crate::store::{BlobStore, BoxError, Reading, Source, Upload};
@@ -23,7 +23,7 @@ pub(super) enum Segment {
     Current(Range<u64>),
 }
 
-/// Says whether a staged block was replaced or removed while it was to be read.
+/// Says whether a staged block, or the container, was replaced or removed while the blocks were to be read.
 #[derive(Clone, Default)]
 pub(super) struct Moved(Arc<AtomicBool>);
 
@@ -33,20 +33,23 @@ impl Moved {
     }
 }
 
-/// The body that consists of these segments.
+/// The body that consists of these segments. It ends well only if the container is still the one for which they were staged:
+/// the store, which has looked for the container before it reads the body, cannot write to another one then.
 pub(super) fn body<S: BlobStore, C: Clock>(
     shared: &Arc<Shared<S, C>>,
+    owner: Owner,
     segments: Vec<Segment>,
     current: Option<Box<dyn Source>>,
     moved: &Moved,
 ) -> Upload {
     let segments = segments.into_iter();
-    let reader = Reader { shared: Arc::clone(shared), segments, current, body: None, moved: moved.clone() };
+    let reader = Reader { shared: Arc::clone(shared), owner, segments, current, body: None, moved: moved.clone() };
     StreamBody::new(stream::try_unfold(reader, Reader::next)).boxed_unsync()
 }
 
 struct Reader<S, C> {
     shared: Arc<Shared<S, C>>,
+    owner: Owner,
     segments: std::vec::IntoIter<Segment>,
     current: Option<Box<dyn Source>>,
     body: Option<BlobBody>,
@@ -64,7 +67,8 @@ impl<S: BlobStore, C: Clock> Reader<S, C> {
             }
             match self.segments.next() {
                 Some(segment) => self.body = Some(self.open(segment).await?),
-                None => return Ok(None),
+                None if self.owner.is_there(&self.shared.store).await? => return Ok(None),
+                None => return Err(self.moved("the container was replaced or removed")),
             }
         }
     }
@@ -78,9 +82,13 @@ impl<S: BlobStore, C: Clock> Reader<S, C> {
                 if let Some(mut opened) = opened.filter(|opened| opened.info.tag == block.tag) {
                     return Ok(opened.source.read(None).await?);
                 }
-                self.moved.0.store(true, Ordering::Release);
-                Err("a staged block was replaced or removed".into())
+                Err(self.moved("a staged block was replaced or removed"))
             }
         }
+    }
+
+    fn moved(&self, what: &str) -> BoxError {
+        self.moved.0.store(true, Ordering::Release);
+        what.into()
     }
 }

@@ -37,9 +37,25 @@ pub(super) fn committed_lists() -> Result<ContainerName, InvalidName> {
 /// The time at which the blob's container was created is part of their names: a container that is created again under its
 /// name has no blocks.
 pub(in crate::dialect::azure) struct Shelf {
+    owner: Owner,
     folder: String,
     list: BlobPath,
     blocks: ContainerName,
+}
+
+/// The container whose blobs the blocks are for.
+#[derive(Clone)]
+pub(super) struct Owner {
+    container: ContainerName,
+    created: Option<Timestamp>,
+}
+
+impl Owner {
+    /// Whether the container is still the one that it was. One whose creation the store does not know is.
+    pub(super) async fn is_there<S: BlobStore>(&self, store: &S) -> Result<bool, StoreError> {
+        let Some(created) = self.created else { return Ok(true) };
+        Ok(store.container(&self.container).await?.is_some_and(|info| info.created == Some(created)))
+    }
 }
 
 /// A staged block.
@@ -59,16 +75,23 @@ impl Shelf {
         call: &Call<S, C>,
         blob: &BlobPath,
     ) -> Result<Self, AzureError> {
-        let created = container::find(call, &blob.container).await?.created.map_or(0, Timestamp::micros);
+        let owner =
+            Owner { container: blob.container.clone(), created: container::find(call, &blob.container).await?.created };
+        let created = owner.created.map_or(0, Timestamp::micros);
         let name = ContentHash::of(blob.name.as_str().as_bytes()).hex();
         let folder = format!("{}/{created:016x}/{name}", blob.container);
         let list = BlobPath { container: committed_lists()?, name: BlobName::new(&folder)? };
-        Ok(Self { folder: format!("{folder}/"), list, blocks: staged_blocks()? })
+        Ok(Self { owner, folder: format!("{folder}/"), list, blocks: staged_blocks()? })
     }
 
     /// Where a block is staged.
     pub(super) fn block(&self, id: &BlockId) -> Result<BlobPath, AzureError> {
         Ok(BlobPath { container: self.blocks.clone(), name: BlobName::new(&format!("{}{}", self.folder, id.0))? })
+    }
+
+    /// The container to which all this belongs.
+    pub(super) fn owner(&self) -> Owner {
+        self.owner.clone()
     }
 
     /// Where the list of committed blocks is.
