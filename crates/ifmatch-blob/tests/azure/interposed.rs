@@ -1,9 +1,12 @@
-//! What others do between two steps of a request.
+//! What others do between two steps of a request, and how often a request asks the store.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::Method;
+use http_body_util::BodyExt;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
@@ -20,6 +23,7 @@ use crate::support::{Store, accounts, fixture};
 struct Interposed {
     inner: Store,
     act: Arc<Mutex<Option<BoxFuture<'static, ()>>>>,
+    listed: Arc<AtomicUsize>,
 }
 
 impl BlobStore for Interposed {
@@ -40,6 +44,7 @@ impl BlobStore for Interposed {
     }
 
     async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        self.listed.fetch_add(1, Ordering::SeqCst);
         self.inner.list(container, query).await
     }
 
@@ -91,12 +96,32 @@ async fn a_list_makes_no_blob_in_a_container_that_is_created_meanwhile() {
         others.delete("/box?restype=container", &[]).await.is(202);
         others.put("/box?restype=container", &[], "").await.is(201);
     });
-    let store = Interposed { inner: fixture.store, act: Arc::new(Mutex::new(Some(act))) };
+    let store = Interposed { inner: fixture.store, act: Arc::new(Mutex::new(Some(act))), listed: Arc::default() };
     let service = BlobService::with_clock(store, fixture.clock).accounts(accounts());
     let list = "<BlockList><Latest>AA==</Latest></BlockList>".into();
-    let request = client.signed(Method::PUT, "/box/a?comp=blocklist", &[], list, std::time::Duration::ZERO);
+    let request = client.signed(Method::PUT, "/box/a?comp=blocklist", &[], list, Duration::ZERO);
     let answer = service.oneshot(request).await.expect("infallible");
     let code = answer.headers().get("x-ms-error-code").and_then(|code| code.to_str().ok());
     assert_eq!((answer.status().as_u16(), code), (400, Some("InvalidBlockList")));
     client.get("/box/a").await.refused(404, "BlobNotFound");
+}
+
+/// Each question is answered with hundreds of names, of which most would be thrown away.
+#[tokio::test]
+async fn a_listing_of_folders_does_not_ask_for_each() {
+    let fixture = fixture().await;
+    let client = fixture.client;
+    for number in 0..100 {
+        client.upload(&format!("/box/{number:03}/a"), "x", &[]).await.is(201);
+        client.upload(&format!("/box/{number:03}/b"), "x", &[]).await.is(201);
+    }
+    let listed = Arc::new(AtomicUsize::new(0));
+    let store = Interposed { inner: fixture.store, act: Arc::default(), listed: Arc::clone(&listed) };
+    let service = BlobService::with_clock(store, fixture.clock).accounts(accounts());
+    let target = "/box?restype=container&comp=list&delimiter=%2F";
+    let request = client.signed(Method::GET, target, &[], "".into(), Duration::ZERO);
+    let body = service.oneshot(request).await.expect("infallible").into_body().collect().await.expect("a body");
+    let text = String::from_utf8(body.to_bytes().to_vec()).expect("UTF-8");
+    assert_eq!(text.matches("<BlobPrefix>").count(), 100);
+    assert!(listed.load(Ordering::SeqCst) < 5, "{listed:?} questions");
 }

@@ -44,6 +44,9 @@ pub(super) async fn blobs<S: BlobStore, C: Clock>(
         let page = call.shared.store.list(container, &query).await.map_err(AzureError::of_container)?;
         let page = page.ok_or_else(AzureError::container_not_found)?;
         for entry in &page.items {
+            if after.as_deref().is_some_and(|after| entry.name.as_str() <= after) {
+                continue;
+            }
             let folder = request.folder(entry.name.as_str());
             if folder.zip(after.as_deref()).is_some_and(|(folder, after)| is_behind(after, folder)) {
                 after = Some(entry.name.as_str().to_owned());
@@ -60,7 +63,7 @@ pub(super) async fn blobs<S: BlobStore, C: Clock>(
                 xml.close("BlobPrefix");
                 // All other names in it are behind one entry, but for those that begin with the last character.
                 after = Some(format!("{folder}{LAST}"));
-                continue 'pages;
+                continue;
             }
             add_blob(&mut xml, entry, request.with_metadata, now);
             after = Some(entry.name.as_str().to_owned());
