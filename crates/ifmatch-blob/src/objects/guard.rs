@@ -9,7 +9,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Record, Token, Variant};
-use ifmatch_store::driver::DriverError;
+use ifmatch_store::driver::{Applied, DriverError};
 use ifmatch_store::register::{RegisterError, RegisterErrorKind};
 use ifmatch_store::{Key, nonce};
 use tokio::time::timeout;
@@ -81,11 +81,18 @@ impl Shared {
                 (Err(error), Command::Doubt(Doubt { token, grace: GRACE }))
             }
         };
-        // The object store knows the version. All that is lost with the permit's end is its early return.
-        if let Err(error) = self.driver.apply(&key, &command).await {
-            tracing::warn!(%key, %error, "a permit could not be given back, it ends by itself");
+        match self.driver.apply(&key, &command).await {
+            // The permit was over, and another writer went ahead: one of the two may have written over the other.
+            Ok(Applied { outcome: Outcome::Refused(refusal), .. }) if result.is_ok() => {
+                Err(lost(refused(Outcome::Refused(refusal), self.driver.now())))
+            }
+            Ok(_) => result,
+            // The object store knows the version. All that is lost with the permit's end is its early return.
+            Err(error) => {
+                tracing::warn!(%key, %error, "a permit could not be given back, it ends by itself");
+                result
+            }
         }
-        result
     }
 
     /// How long the work under a permit may take. Requests that are given up then may still take effect in the time that is

@@ -1,7 +1,7 @@
 //! An object store that does what a test tells it to before and after each write.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     LostRequest,
     /// The write is not carried out, and never ends.
     Stuck,
+    /// Its thread stands still before the write is carried out, see [`Faulty::suspend`].
+    Suspended,
     /// The write does not end; it is carried out a while after it was given up. A deletion takes a while.
     Late,
 }
@@ -62,6 +64,7 @@ pub(crate) struct Faulty {
     ignores_conditions: bool,
     faults: Mutex<Vec<Fault>>,
     listing: Mutex<Option<Gate>>,
+    suspended: Mutex<Option<mpsc::Receiver<()>>>,
     log: Mutex<Vec<&'static str>>,
 }
 
@@ -72,6 +75,7 @@ impl Faulty {
             ignores_conditions: false,
             faults: Mutex::default(),
             listing: Mutex::default(),
+            suspended: Mutex::default(),
             log: Mutex::default(),
         }
     }
@@ -89,9 +93,22 @@ impl Faulty {
         scheduled.reverse();
     }
 
+    /// Whether a fault is yet to happen.
+    pub(crate) fn is_scheduled(&self) -> bool {
+        !self.faults.lock().unwrap().is_empty()
+    }
+
     /// How the writes since the last call were conditioned.
     pub(crate) fn modes(&self) -> Vec<&'static str> {
         std::mem::take(&mut *self.log.lock().unwrap())
+    }
+
+    /// Lets the thread of the next write stand still until it is told to go on.
+    pub(crate) fn suspend(&self) -> mpsc::Sender<()> {
+        let (resume, resumed) = mpsc::channel();
+        *self.suspended.lock().unwrap() = Some(resumed);
+        self.schedule([Fault::Suspended]);
+        resume
     }
 
     /// Holds up the next listing: the first channel says that it has begun, the second lets it go on.
@@ -118,6 +135,11 @@ impl Faulty {
             Some(Fault::ForeignDeletion) => self.inner.delete(location).await,
             Some(Fault::LostRequest) => Err(Self::lost()),
             Some(Fault::Stuck) => std::future::pending().await,
+            Some(Fault::Suspended) => {
+                let resumed = self.suspended.lock().unwrap().take().unwrap();
+                let _ = tokio::task::block_in_place(|| resumed.recv());
+                Ok(())
+            }
             Some(Fault::LostAnswer | Fault::Retried | Fault::Late) | None => Ok(()),
         }
     }

@@ -14,13 +14,14 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::objects::{Backing, ObjectBlobs};
 use ifmatch_blob::store::{BoxError, Delete, MissingContainer, Put, StoreErrorKind, Upload};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseFailure, LeaseUse};
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_store::{AnyRegister, Clock, Key, MemoryRegister, Register, SystemClock};
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use tokio::sync::oneshot;
 
 use crate::contract::leases::{acquire, id, request};
-use crate::contract::{Subject, blob, if_absent, kind, put};
+use crate::contract::{Subject, blob, if_absent, if_match, kind, put};
 use crate::durable;
 use crate::faults::{Fault, Faulty};
 
@@ -126,20 +127,22 @@ async fn with_a_blob_that_others_deleted_goes_its_lease() {
     assert_eq!(subject.head(&lost).await.unwrap().lease, None, "the blob that came later has none");
 }
 
-#[tokio::test]
-async fn a_write_that_its_lease_cuts_short_does_not_come_over_the_next() {
-    let store = Faulty::in_memory(true);
-    let subject = durable(&store).await;
+/// A blob whose lease ends after so many seconds.
+async fn leased_for(seconds: i64, store: &Arc<Faulty>) -> (Subject, BlobPath) {
+    let subject = durable(store).await;
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
-    let slowly = request(LeaseAction::Break(BreakPeriod::from_seconds(4)));
+    let slowly = request(LeaseAction::Break(BreakPeriod::from_seconds(seconds)));
     subject.store.lease(&blob, slowly).await.unwrap();
-    store.schedule([Fault::Late]);
-    let cut = Put { lease: LeaseUse::Write(Some(id(1))), ..put("late") };
-    assert_eq!(kind(subject.store.put(&blob, cut).await), StoreErrorKind::OutcomeUnknown);
+    (subject, blob)
+}
+
+/// Writes as soon as the lease of others lets it.
+async fn write_next(subject: &Subject, blob: &BlobPath, preconditions: &Preconditions) {
     loop {
-        match subject.store.put(&blob, put("next")).await {
+        let next = Put { preconditions: preconditions.clone(), ..put("next") };
+        match subject.store.put(blob, next).await {
             Ok(_) => break,
             Err(error) => match error.kind() {
                 StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing) | StoreErrorKind::InFlight { .. } => {
@@ -149,8 +152,38 @@ async fn a_write_that_its_lease_cuts_short_does_not_come_over_the_next() {
             },
         }
     }
+}
+
+#[tokio::test]
+async fn a_write_that_its_lease_cuts_short_does_not_come_over_the_next() {
+    let store = Faulty::in_memory(true);
+    let (subject, blob) = leased_for(4, &store).await;
+    store.schedule([Fault::Late]);
+    let cut = Put { lease: LeaseUse::Write(Some(id(1))), ..put("late") };
+    assert_eq!(kind(subject.store.put(&blob, cut).await), StoreErrorKind::OutcomeUnknown);
+    write_next(&subject, &blob, &Preconditions::default()).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(subject.read(&blob).await.unwrap().1, "next", "an acknowledged write was lost");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_two_writers_the_one_who_lost_its_permit_is_told_no_success() {
+    let store = Faulty::in_memory(true);
+    let (subject, blob) = leased_for(3, &store).await;
+    let current = if_match(&subject.tag(&blob).await);
+    let resume = store.suspend();
+    let lease = LeaseUse::Write(Some(id(1)));
+    let suspended = subject.store.put(&blob, Put { lease, preconditions: current.clone(), ..put("suspended") });
+    let next = async {
+        // The other one has the permit first.
+        while store.is_scheduled() {
+            tokio::task::yield_now().await;
+        }
+        write_next(&subject, &blob, &current).await;
+        resume.send(()).expect("the thread stands still");
+    };
+    let (suspended, ()) = futures_util::join!(suspended, next);
+    assert_eq!(kind(suspended), StoreErrorKind::OutcomeUnknown);
 }
 
 #[tokio::test]
