@@ -58,6 +58,7 @@ impl ContainerName {
     }
 
     /// Whether this crate keeps the container for itself.
+    #[cfg(any(feature = "embedded", feature = "objects"))]
     pub(crate) fn is_internal(&self) -> bool {
         self.0.starts_with(INTERNAL)
     }
