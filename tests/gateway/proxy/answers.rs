@@ -67,7 +67,7 @@ fn many_who_wait_for_the_same_are_one_request_to_the_origin() {
     let released = Mutex::new(released);
     let origin = Origin::start(move |_| {
         // Ends with an error when the test has failed.
-        drop(released.lock().unwrap().recv());
+        let _ = released.lock().unwrap().recv();
         ok(FRESH, "hello")
     });
     let gateway = before(&origin, &[]);

@@ -17,7 +17,7 @@ fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
     let origin = Origin::converse(move |_, stream| {
         stream.write_all(HINTS.as_bytes()).unwrap();
         // Ends with an error when the test has failed.
-        drop(released.lock().unwrap().recv());
+        let _ = released.lock().unwrap().recv();
         stream.write_all(ok("cache-control: no-store\r\n", "hello").as_bytes()).unwrap();
     });
     (origin, release)
