@@ -1,4 +1,4 @@
-//! The real binary over real sockets: starting, access, accounts, leases, limits, TLS, stopping, metrics, and input that is wrong.
+//! The real binary over real sockets: starting, access, accounts, leases, limits, TLS, stopping, metrics, the proxy, and input that is wrong.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
 
 mod access;
@@ -7,6 +7,7 @@ mod bad_input;
 mod leases;
 mod limits;
 mod metrics;
+mod proxy;
 mod session;
 mod shutdown;
 mod slow_clients;

@@ -53,6 +53,38 @@ const RULES: &[Rule] = &[
         forbidden: &["axum", "clap", "ifmatch-gateway"],
         why: "the blob service is a tower service: listeners and configuration belong to the gateway",
     },
+    Rule {
+        package: "ifmatch-cache",
+        forbidden: &[
+            "axum",
+            "hyper",
+            "hyper-util",
+            "redb",
+            "rustls",
+            "object_store",
+            "mio",
+            "socket2",
+            "ifmatch-blob",
+            "ifmatch-proxy",
+            "ifmatch-gateway",
+        ],
+        why: "the cache works with any http service, on sockets or not",
+    },
+    Rule {
+        package: "ifmatch-proxy",
+        forbidden: &[
+            "axum",
+            "clap",
+            "moka",
+            "redb",
+            "object_store",
+            "ifmatch-store",
+            "ifmatch-blob",
+            "ifmatch-cache",
+            "ifmatch-gateway",
+        ],
+        why: "forwarding is one matter, and what is stored of it another: the gateway puts them together",
+    },
 ];
 
 /// Checks every rule.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Counters of one connection. They guide timeouts only, so relaxed loads and stores are enough.
 #[derive(Debug, Default)]
@@ -93,6 +94,7 @@ pin_project! {
         stream: T,
         activity: Arc<Activity>,
         joined: Vec<u8>,
+        slot: OwnedSemaphorePermit,
     }
 }
 
@@ -101,9 +103,9 @@ pin_project! {
 const JOINED: usize = 4 * 1024;
 
 impl<T> Counted<T> {
-    /// Counts what goes through `stream` in `activity`.
-    pub(crate) fn new(stream: T, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, joined: Vec::new() }
+    /// Counts what goes through `stream` in `activity`, and keeps its `slot` as long as it is there.
+    pub(crate) fn new(stream: T, activity: Arc<Activity>, slot: OwnedSemaphorePermit) -> Self {
+        Self { stream, activity, joined: Vec::new(), slot }
     }
 }
 

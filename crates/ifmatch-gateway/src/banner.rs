@@ -1,4 +1,4 @@
-//! What `ifmatch serve` says on stdout once it is ready.
+//! What the program says on stdout once it is ready: any command, and `ifmatch serve`.
 
 use std::io::{self, IsTerminal, Write, stdout};
 use std::net::SocketAddr;
@@ -17,25 +17,52 @@ pub(crate) struct Addresses {
     pub(crate) tables: Option<SocketAddr>,
 }
 
-/// Prints the banner; in colour only on a terminal. A closed stdout is no reason to stop.
+/// What makes text look like what it is; nothing where that would be in the way.
+#[derive(Clone, Copy)]
+pub(crate) struct Style {
+    /// Begins what is important.
+    pub(crate) bold: &'static str,
+    /// Begins what is not.
+    pub(crate) dim: &'static str,
+    /// Ends either.
+    pub(crate) plain: &'static str,
+}
+
+/// Prints the banner.
 pub(crate) fn print(config: &Config, addresses: &Addresses) {
+    say(|out, style| write(out, style, config, addresses));
+}
+
+/// Prints the name of the program, and what follows; in colour only on a terminal. A closed stdout is no reason to stop.
+pub(crate) fn say(rest: impl FnOnce(&mut dyn Write, Style) -> io::Result<()>) {
     let out = stdout();
-    let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let written = write(&mut out.lock(), config, addresses, colours);
+    let style = Style::new(out.is_terminal() && std::env::var_os("NO_COLOR").is_none());
+    let out = &mut out.lock();
+    let written = title(out, style).and_then(|()| rest(out, style)).and_then(|()| out.flush());
     if let Err(error) = written {
         tracing::debug!(%error, "the banner could not be printed");
     }
 }
 
-fn write(out: &mut impl Write, config: &Config, addresses: &Addresses, colours: bool) -> io::Result<()> {
-    let (bold, dim, plain) = if colours { ("\u{1b}[1m", "\u{1b}[2m", "\u{1b}[0m") } else { ("", "", "") };
-    let scheme = if config.tls.is_some() { "https" } else { "http" };
+fn title(out: &mut dyn Write, style: Style) -> io::Result<()> {
+    writeln!(out, "{}ifmatch{} {}", style.bold, style.plain, env!("CARGO_PKG_VERSION"))
+}
+
+impl Style {
+    fn new(colours: bool) -> Self {
+        let (bold, dim, plain) = if colours { ("\u{1b}[1m", "\u{1b}[2m", "\u{1b}[0m") } else { ("", "", "") };
+        Self { bold, dim, plain }
+    }
+}
+
+fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Addresses) -> io::Result<()> {
+    let Style { dim, plain, .. } = style;
+    let scheme = config.server.scheme();
     let url = format!("{scheme}://{}", addresses.blobs);
-    writeln!(out, "{bold}ifmatch{plain} {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "{dim}blobs in{plain} {}", place(&config.place))?;
-    if config.access.is_open() {
+    if config.server.access.is_open() {
         writeln!(out, "{dim}open to every program on this machine; set --write-token-file to ask for a token{plain}")?;
-    } else if config.access.has_no_tokens() {
+    } else if config.server.access.has_no_tokens() {
         writeln!(
             out,
             "{dim}open to signed requests only; set --write-token-file to use it without an Azure SDK{plain}"
@@ -49,8 +76,7 @@ fn write(out: &mut impl Write, config: &Config, addresses: &Addresses, colours: 
         writeln!(out, "{dim}Azure SDKs{plain}  {}", connection(account.name(), addresses, scheme))?;
     }
     writeln!(out)?;
-    writeln!(out, "{dim}try{plain}  {}", example(config, addresses.blobs, scheme))?;
-    out.flush()
+    writeln!(out, "{dim}try{plain}  {}", example(config, addresses.blobs, scheme))
 }
 
 /// The connection string for the default account. The key in it is one that everybody knows, or left out.
@@ -84,8 +110,8 @@ fn place(place: &Place) -> String {
 /// A line to paste into a shell.
 fn example(config: &Config, address: SocketAddr, scheme: &str) -> String {
     let url = format!("{scheme}://{}", reachable(address));
-    let token = if config.access.is_open() { "" } else { " -H 'Authorization: Bearer TOKEN'" };
-    let insecure = if config.tls.is_some() { " -k" } else { "" };
+    let token = if config.server.access.is_open() { "" } else { " -H 'Authorization: Bearer TOKEN'" };
+    let insecure = if config.server.tls.is_some() { " -k" } else { "" };
     format!("curl -i{insecure}{token} -T README.md {url}/docs/readme.md")
 }
 
@@ -97,7 +123,7 @@ mod tests {
         let config = Config::from_settings(settings).unwrap();
         let mut out = Vec::new();
         let addresses = Addresses { blobs: local(4321), tables: config.listen_tables };
-        write(&mut out, &config, &addresses, colours).unwrap();
+        write(&mut out, Style::new(colours), &config, &addresses).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -1,19 +1,23 @@
 //! One connection, from its acceptance to its end.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::Body;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulConnection;
+use ifmatch_proxy::Client;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -24,6 +28,7 @@ use tracing::debug;
 use crate::activity::{Activity, Counted};
 use crate::config::Limits;
 use crate::gateway::Gateway;
+use crate::interim::{Interjecting, Interjections};
 use crate::request_body::RequestBody;
 use crate::response_body::BoxError;
 use crate::version::{self, Protocol};
@@ -56,15 +61,24 @@ where
     }
 
     /// Serves one connection until it ends, is ended, or `stopping` becomes true and its requests are done.
-    pub(crate) async fn serve(&self, stream: TcpStream, stopping: Receiver<bool>) {
+    ///
+    /// Its `slot` is free again when nobody has the stream: not before the end of what a connection was upgraded to.
+    pub(crate) async fn serve(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        slot: OwnedSemaphorePermit,
+        stopping: Receiver<bool>,
+    ) {
+        let client = Client { address, secure: self.tls.is_some() };
         let begun = timeout(self.gateway.desk.limits.head_timeout, self.begin(stream));
         let begun = tokio::select! {
             begun = begun => begun,
             () = stop(stopping.clone()) => return,
         };
         match begun {
-            Ok(Ok(Begun::Plain(stream, protocol))) => self.converse(stream, protocol, stopping).await,
-            Ok(Ok(Begun::Tls(stream, protocol))) => self.converse(*stream, protocol, stopping).await,
+            Ok(Ok(Begun::Plain(stream, protocol))) => self.converse(stream, client, slot, protocol, stopping).await,
+            Ok(Ok(Begun::Tls(stream, protocol))) => self.converse(*stream, client, slot, protocol, stopping).await,
             Ok(Err(error)) => debug!(%error, "a connection ended before its first request"),
             Err(_) => self.count(Sentence::SlowHead),
         }
@@ -81,23 +95,52 @@ where
         Ok(Begun::Tls(stream, protocol))
     }
 
-    async fn converse<T>(&self, stream: T, protocol: Protocol, stopping: Receiver<bool>)
-    where
+    async fn converse<T>(
+        &self,
+        stream: T,
+        client: Client,
+        slot: OwnedSemaphorePermit,
+        protocol: Protocol,
+        stopping: Receiver<bool>,
+    ) where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Activity::default());
-        let io = TokioIo::new(Counted::new(stream, Arc::clone(&activity)));
-        let service = service_fn(|request| Arc::clone(&self.gateway).answer(Arc::clone(&activity), request));
+        let stream = Counted::new(stream, Arc::clone(&activity), slot);
+        let interjects = self.gateway.forwards && protocol == Protocol::Http1;
+        let interjections = interjects.then(Arc::<Interjections>::default);
+        let io = TokioIo::new(Interjecting::new(stream, interjections.clone()));
+        let service = service_fn(|mut request| {
+            if self.gateway.forwards {
+                introduce(&mut request, client, interjections.as_ref());
+            }
+            let answering = Arc::clone(&self.gateway).answer(Arc::clone(&activity), request);
+            let interjections = interjections.clone();
+            async move {
+                let response = answering.await;
+                if let Some(interjections) = interjections {
+                    interjections.settle().await;
+                }
+                response
+            }
+        });
         match protocol {
-            Protocol::Http1 => self.follow(self.http1.serve_connection(io, service), &activity, stopping).await,
-            Protocol::Http2 => self.follow(self.http2.serve_connection(io, service), &activity, stopping).await,
+            Protocol::Http1 => {
+                let connection = self.http1.serve_connection(io, service).with_upgrades();
+                self.follow(connection, http1::UpgradeableConnection::graceful_shutdown, &activity, stopping).await;
+            }
+            Protocol::Http2 => {
+                let connection = self.http2.serve_connection(io, service);
+                self.follow(connection, http2::Connection::graceful_shutdown, &activity, stopping).await;
+            }
         }
     }
 
-    /// Lets a connection run, and ends it when its time has come.
-    async fn follow(
+    /// Lets a connection run, and ends it when its time has come, after a goodbye.
+    async fn follow<C: Future<Output = hyper::Result<()>>>(
         &self,
-        connection: impl GracefulConnection<Error = hyper::Error>,
+        connection: C,
+        say_goodbye: impl Fn(Pin<&mut C>),
         activity: &Activity,
         stopping: Receiver<bool>,
     ) {
@@ -120,14 +163,14 @@ where
                     sentence => break sentence,
                 },
                 () = stop.as_mut(), if !told_to_stop => {
-                    connection.as_mut().graceful_shutdown();
+                    say_goodbye(connection.as_mut());
                     told_to_stop = true;
                 }
             }
         };
         self.count(sentence);
         if sentence != Sentence::SlowReader {
-            connection.as_mut().graceful_shutdown();
+            say_goodbye(connection.as_mut());
             // However the goodbye goes, the connection ends here.
             drop(timeout(FAREWELL, connection).await);
         }
@@ -141,6 +184,17 @@ where
             Sentence::Fine | Sentence::Idle => {}
         }
         debug!(?sentence, "a connection was ended");
+    }
+}
+
+/// Tells a service that forwards who asks, and how to pass on interim responses: not to clients of HTTP/1.0 (RFC 9110
+/// §15.2).
+fn introduce<B>(request: &mut Request<B>, client: Client, interjections: Option<&Arc<Interjections>>) {
+    let interim = interjections.filter(|_| request.version() == Version::HTTP_11).map(Interjections::open);
+    let extensions = request.extensions_mut();
+    extensions.insert(client);
+    if let Some(interim) = interim {
+        extensions.insert(interim);
     }
 }
 

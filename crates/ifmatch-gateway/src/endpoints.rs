@@ -7,6 +7,7 @@ use ifmatch_core::problem::Problem;
 use crate::access::Denied;
 use crate::gateway::Desk;
 use crate::leases::api;
+use crate::proxy::{counters, purge};
 use crate::request_body::RequestBody;
 
 /// Whether a path is one of the gateway's own, rather than a container's.
@@ -14,13 +15,20 @@ pub(crate) fn is_own(path: &str) -> bool {
     path.strip_prefix("/-").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Answers a request to `/-/…`. Health is open to all; metrics and leases need a token if there are any; the rest
-/// is 404.
+/// Answers a request to `/-/…`. Health is open to all; metrics, leases and the cache need a token if there are any; the
+/// rest is 404.
 pub(crate) async fn answer(desk: &Desk, request: Request<RequestBody>) -> Response<Bytes> {
     let path = request.uri().path();
-    if path == api::ROOT || path.strip_prefix(api::ROOT).is_some_and(|rest| rest.starts_with('/')) {
+    let about_leases = path == api::ROOT || path.strip_prefix(api::ROOT).is_some_and(|rest| rest.starts_with('/'));
+    if let Some(blobs) = desk.blobs.as_ref().filter(|_| about_leases) {
         return match desk.access.check(request.method(), request.headers()) {
-            Ok(()) => api::answer(&desk.blobs, request).await,
+            Ok(()) => api::answer(blobs, request).await,
+            Err(why) => denied(why),
+        };
+    }
+    if let Some(cache) = desk.cache.as_ref().filter(|_| path == purge::ROOT) {
+        return match desk.access.check(request.method(), request.headers()) {
+            Ok(()) => purge::answer(cache, &request),
             Err(why) => denied(why),
         };
     }
@@ -28,8 +36,9 @@ pub(crate) async fn answer(desk: &Desk, request: Request<RequestBody>) -> Respon
         "/-/health" => health,
         "/-/metrics" => metrics,
         _ => {
+            let last = if desk.blobs.is_some() { api::ROOT } else { purge::ROOT };
             return Problem::not_found()
-                .detail("the gateway's own endpoints are /-/health, /-/metrics and /-/leases")
+                .detail(format!("the gateway's own endpoints are /-/health, /-/metrics and {last}"))
                 .to_response();
         }
     };
@@ -81,7 +90,12 @@ fn health<B>(desk: &Desk, _: &Request<B>) -> Response<Bytes> {
 fn metrics<B>(desk: &Desk, request: &Request<B>) -> Response<Bytes> {
     match desk.access.check(request.method(), request.headers()) {
         Ok(()) => {
-            desk.blobs.look_through();
+            if let Some(blobs) = &desk.blobs {
+                blobs.look_through();
+            }
+            if let Some(cache) = &desk.cache {
+                counters::enter(&cache.metrics());
+            }
             text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", desk.metrics.render().into())
         }
         Err(why) => denied(why),

@@ -10,17 +10,18 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, heade
 use http_body::Body;
 use hyper::body::Incoming;
 use ifmatch_blob::AnyStore;
+use ifmatch_cache::CacheHandle;
 use ifmatch_core::problem::Problem;
 use tower_service::Service;
 
 use crate::access::{Access, Denied};
 use crate::activity::Activity;
-use crate::config::Limits;
+use crate::config::{Limits, ServerConfig};
 use crate::endpoints;
 use crate::framing;
 use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
-use crate::request_body::{Fate, RequestBody};
+use crate::request_body::{self, Fate, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
 use crate::response_body::{BoxError, ResponseBody};
 use crate::ticket::Ticket;
@@ -35,8 +36,10 @@ pub(crate) struct Desk {
     pub(crate) limits: Limits,
     /// What is counted.
     pub(crate) metrics: Metrics,
-    /// The blobs, for the operator's questions.
-    pub(crate) blobs: Observed<AnyStore>,
+    /// The blobs, for the operator's questions, if any are served.
+    pub(crate) blobs: Option<Observed<AnyStore>>,
+    /// The cache, for the operator's questions, if there is one.
+    pub(crate) cache: Option<CacheHandle>,
     ids: RequestIds,
     requests: AtomicU32,
     stopping: AtomicBool,
@@ -48,20 +51,33 @@ pub(crate) struct Gateway<S> {
     pub(crate) desk: Arc<Desk>,
     inner: S,
     signed: fn(&HeaderMap) -> bool,
+    /// The inner service forwards: it wants to know who asks, and to pass on interim responses.
+    pub(crate) forwards: bool,
 }
 
 impl Desk {
     /// A desk with nothing to do yet.
-    pub(crate) fn new(access: Access, limits: Limits, metrics: Metrics, blobs: Observed<AnyStore>) -> Self {
+    pub(crate) fn new(config: &ServerConfig, metrics: Metrics) -> Self {
         Self {
-            access,
-            limits,
+            access: config.access.clone(),
+            limits: config.limits,
             metrics,
-            blobs,
+            blobs: None,
+            cache: None,
             ids: RequestIds::new(),
             requests: AtomicU32::new(0),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Lets operators ask about the leases of `blobs`.
+    pub(crate) fn with_blobs(self, blobs: Observed<AnyStore>) -> Self {
+        Self { blobs: Some(blobs), ..self }
+    }
+
+    /// Lets operators ask about `cache`, and purge it.
+    pub(crate) fn with_cache(self, cache: CacheHandle) -> Self {
+        Self { cache: Some(cache), ..self }
     }
 
     /// Notes that the gateway is about to stop: `/-/health` says so from now on.
@@ -97,7 +113,12 @@ where
     /// Puts a desk in front of `inner`, which itself checks the signatures of the requests that `signed` names: they
     /// need no token. It must let none of those pass without a signature.
     pub(crate) fn new(desk: Arc<Desk>, inner: S, signed: fn(&HeaderMap) -> bool) -> Self {
-        Self { desk, inner, signed }
+        Self { desk, inner, signed, forwards: false }
+    }
+
+    /// Tells `inner`, which forwards, who asks, and passes on what it has to say before its answer.
+    pub(crate) fn forwarding(self) -> Self {
+        Self { forwards: true, ..self }
     }
 
     /// Answers one request of a connection.
@@ -123,8 +144,9 @@ where
             own(overloaded(), ticket)
         };
         let headers = response.headers_mut();
-        headers.insert(X_REQUEST_ID, id);
-        headers.insert(header::SERVER, SERVER);
+        // What another server has said stays.
+        headers.entry(X_REQUEST_ID).or_insert(id);
+        headers.entry(header::SERVER).or_insert(SERVER);
         Ok(response)
     }
 
@@ -143,11 +165,16 @@ where
         let mut inner = self.inner.clone();
         let Ok(()) = poll_fn(|cx| inner.poll_ready(cx)).await;
         let Ok(response) = inner.call(request).await;
-        if fate.is_some_and(|fate| fate.too_slow()) && !response.status().is_success() {
-            self.desk.metrics.slow_bodies.increment(1);
-            return own(too_slow(version), ticket);
+        if let Some(fate) = fate.filter(|_| !response.status().is_success()) {
+            if fate.too_slow() {
+                self.desk.metrics.slow_bodies.increment(1);
+                return own(too_slow(version), ticket);
+            }
+            if fate.too_large() {
+                return own(request_body::too_large(), ticket);
+            }
         }
-        if response.status().is_server_error() {
+        if self.desk.blobs.is_some() && response.status().is_server_error() {
             self.desk.metrics.store_error(response.status());
         }
         ticket.answered(&response);

@@ -1,10 +1,11 @@
-//! The ifmatch gateway: the blob service behind listeners, TLS, tokens, limits, metrics and logs.
+//! The ifmatch gateway: the blob service, or a caching proxy, behind listeners, TLS, tokens, limits, metrics and logs.
 //!
 //! The command `ifmatch` is [`cli::main`]. What is set by flags, environment and file are [`settings::Settings`];
 //! checked against each other they are a [`config::Config`], with which the gateway runs.
 //!
 //! A request passes, in this order: the limits on its head (by hyper), its request id, the gateway's own endpoints
-//! (`/-/health`, `/-/metrics`, `/-/leases`), its token, the limit on requests at a time, and then the blob service. Its body is
+//! (`/-/health`, `/-/metrics`, `/-/leases`, `/-/cache`), its token, the limit on requests at a time, and then the blob
+//! service, or the cache and the upstreams. Its body is
 //! watched for progress on the way in, and the answer on the way out.
 
 pub mod access;
@@ -12,6 +13,7 @@ pub mod accounts;
 pub mod cli;
 pub mod config;
 pub mod error;
+pub mod proxy;
 pub mod settings;
 pub mod switch;
 pub mod units;
@@ -24,6 +26,7 @@ mod connection;
 mod endpoints;
 mod framing;
 mod gateway;
+mod interim;
 mod leases;
 mod listen;
 mod log;
@@ -32,6 +35,7 @@ mod operator;
 mod request_body;
 mod request_id;
 mod response_body;
+mod runtime;
 mod serve;
 mod server;
 mod signals;

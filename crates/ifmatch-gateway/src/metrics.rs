@@ -89,6 +89,17 @@ impl Metrics {
         Ok((metrics, recorder))
     }
 
+    /// Registers everything with the process's recorder.
+    ///
+    /// # Errors
+    /// There is one already.
+    pub(crate) fn global() -> Result<Self, Error> {
+        let (metrics, recorder) = Self::new()?;
+        ::metrics::set_global_recorder(recorder)
+            .map_err(|error| Error::runtime(format!("metrics cannot be set up: {error}")))?;
+        Ok(metrics)
+    }
+
     fn register(handle: PrometheusHandle) -> Self {
         let conditions = |outcome: &'static str| {
             HEADERS.map(|header| counter!(CONDITIONS, "outcome" => outcome, "header" => header.to_string()))

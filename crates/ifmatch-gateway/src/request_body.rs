@@ -8,10 +8,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use http::{Request, Version, header};
+use http::{Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use ifmatch_core::problem::Problem;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
@@ -21,16 +22,18 @@ const LEAST_PROGRESS: u64 = 1024;
 /// The longest that the rest of a body is read after its request was answered.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// The body of a request as the inner service reads it. Ends with [`BodyError::TooSlow`] when less than 1 KiB came
+/// The body of a request as the inner service reads it; the default one is empty. Ends with [`BodyError::TooSlow`] when less than 1 KiB came
 /// within the timeout.
 ///
 /// Dropped half way, the rest is read for a while and thrown away: else HTTP/1 must close the connection on a client
 /// that is still sending, and the client would see a reset instead of the answer that says why.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RequestBody {
     /// Gone once it is being drained.
     body: Option<Incoming>,
     timeout: Duration,
+    /// Bytes that may still come, if they are bounded.
+    room: Option<u64>,
     fate: Option<Arc<Fate>>,
     timer: Option<Pin<Box<Sleep>>>,
     /// Bytes since the timer was set.
@@ -46,6 +49,7 @@ pub(crate) struct RequestBody {
 pub(crate) struct Fate {
     received: AtomicU64,
     too_slow: AtomicBool,
+    too_large: AtomicBool,
 }
 
 /// Why a body ended early.
@@ -55,6 +59,9 @@ pub(crate) enum BodyError {
     /// Too few bytes came in time.
     #[error("the request body came too slowly")]
     TooSlow,
+    /// More bytes came than were allowed.
+    #[error("the request body is too large")]
+    TooLarge,
     /// The client went away, or sent what is not HTTP.
     #[error("the request body ended early: {0}")]
     Broken(#[from] hyper::Error),
@@ -67,9 +74,15 @@ impl RequestBody {
         let drains = request.version() < Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
         let bound = |body| {
             let fate = fate.clone();
-            Self { body: Some(body), timeout, fate, timer: None, progress: 0, waiting: false, drains }
+            Self { body: Some(body), timeout, room: None, fate, timer: None, progress: 0, waiting: false, drains }
         };
         (request.map(bound), fate)
+    }
+
+    /// Bounds its length, in bytes: one that is longer ends with [`BodyError::TooLarge`].
+    pub(crate) fn at_most(mut self, max: u64) -> Self {
+        self.room = Some(max);
+        self
     }
 
     /// Waits for bytes, but not for ever.
@@ -94,14 +107,25 @@ impl RequestBody {
         Poll::Ready(BodyError::TooSlow)
     }
 
-    /// Notes what came.
-    fn came(&mut self, frame: &Frame<Bytes>) {
+    /// Notes what came, and whether it was allowed to.
+    fn came(&mut self, frame: &Frame<Bytes>) -> Result<(), BodyError> {
         let count = frame.data_ref().map_or(0, |data| data.remaining() as u64);
         self.progress += count;
         self.waiting = false;
         if let Some(fate) = &self.fate {
             fate.received.fetch_add(count, Relaxed);
         }
+        if let Some(room) = self.room {
+            self.room = Some(room.checked_sub(count).ok_or_else(|| self.too_large())?);
+        }
+        Ok(())
+    }
+
+    fn too_large(&self) -> BodyError {
+        if let Some(fate) = &self.fate {
+            fate.too_large.store(true, Relaxed);
+        }
+        BodyError::TooLarge
     }
 }
 
@@ -111,10 +135,22 @@ impl Fate {
         self.received.load(Relaxed)
     }
 
+    /// Whether the body was given up because it is too large.
+    pub(crate) fn too_large(&self) -> bool {
+        self.too_large.load(Relaxed)
+    }
+
     /// Whether the body was given up because it came too slowly.
     pub(crate) fn too_slow(&self) -> bool {
         self.too_slow.load(Relaxed)
     }
+}
+
+/// 413, for a body that is too large.
+pub(crate) fn too_large() -> Response<Bytes> {
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large")
+        .detail("the body is larger than --max-body-size allows")
+        .to_response()
 }
 
 impl Body for RequestBody {
@@ -125,8 +161,8 @@ impl Body for RequestBody {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         match Pin::new(body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                self.came(&frame);
-                Poll::Ready(Some(Ok(frame)))
+                let allowed = self.came(&frame);
+                Poll::Ready(Some(allowed.map(|()| frame)))
             }
             Poll::Ready(end) => {
                 self.drains = false;
@@ -141,7 +177,7 @@ impl Body for RequestBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 use tracing::{info, warn};
 
-use crate::config::Config;
+use crate::config::ServerConfig;
 use crate::connection::Host;
 use crate::error::Error;
 use crate::gateway::{Desk, Gateway};
@@ -58,7 +59,7 @@ impl Server {
     ///
     /// # Errors
     /// The TLS files are of no use.
-    pub(crate) fn new(config: &Config, desk: Arc<Desk>) -> Result<Self, Error> {
+    pub(crate) fn new(config: &ServerConfig, desk: Arc<Desk>) -> Result<Self, Error> {
         let connections = config.limits.connections;
         Ok(Self {
             desk,
@@ -139,7 +140,7 @@ async fn accept<S, B>(
             next = next(&listener, &slots) => next,
             _ = stopping.wait_for(|stopping| *stopping) => return,
         };
-        let (stream, slot) = match next {
+        let (stream, address, slot) = match next {
             Ok(next) => next,
             Err(error) => {
                 if !concerns_one_client(&error) {
@@ -153,19 +154,21 @@ async fn accept<S, B>(
         tokio::spawn(async move {
             desk.metrics.connections_total.increment(1);
             desk.metrics.connections.increment(1.0);
-            host.serve(stream, stopping).await;
+            host.serve(stream, address, slot, stopping).await;
             desk.metrics.connections.decrement(1.0);
-            drop(slot);
         });
     }
 }
 
 /// The next connection, once there is a slot for it.
-async fn next(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+async fn next(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
+    let (stream, address) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, slot))
+    Ok((stream, address, slot))
 }
 
 /// Whether an error of accepting tells of a client that has left, not of this machine.

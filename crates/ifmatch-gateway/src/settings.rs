@@ -9,10 +9,11 @@ use serde::Deserialize;
 
 use crate::accounts::AccountSetting;
 use crate::error::Error;
+use crate::proxy::ProxySettings;
 use crate::switch::Switch;
 use crate::units::{ByteSize, Span};
 
-/// Everything that can be set for `ifmatch serve`; what is `None` or empty was not set.
+/// Everything that can be set; what is `None` or empty was not set.
 ///
 /// The same names serve as flags (`--max-body-size`), as environment variables (`IFMATCH_MAX_BODY_SIZE`) and as
 /// keys of the TOML file (`max-body-size`). A flag wins over the environment, the environment over the file, the
@@ -164,6 +165,10 @@ pub struct Settings {
     #[arg(long, value_name = "BOOL", env = "IFMATCH_ACCESS_LOG", help_heading = "Running",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub access_log: Option<bool>,
+
+    /// What concerns `ifmatch proxy` only: the table `[proxy]` of the file. `ifmatch serve` takes no notice of it.
+    #[arg(skip)]
+    pub proxy: ProxySettings,
 }
 
 /// How a line of the log looks.
@@ -247,6 +252,7 @@ impl Settings {
             log: self.log.or(weaker.log),
             log_format: self.log_format.or(weaker.log_format),
             access_log: self.access_log.or(weaker.access_log),
+            proxy: self.proxy.or(weaker.proxy),
         }
     }
 

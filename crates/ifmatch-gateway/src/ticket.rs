@@ -81,7 +81,9 @@ impl Ticket {
         self.status = Some(status);
         if matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT) && is_by_lease(response.headers()) {
             self.by_lease = true;
-            self.desk.blobs.refused();
+            if let Some(blobs) = &self.desk.blobs {
+                blobs.refused();
+            }
         }
         self.in_flight.answering();
     }

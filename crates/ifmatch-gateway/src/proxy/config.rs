@@ -1,0 +1,144 @@
+//! A configuration of the proxy that can be run.
+
+use ifmatch_proxy::{Proxy, ProxyBuilder, Upstream};
+
+use super::settings::{ProxySettings, Route};
+use crate::access::Access;
+use crate::config::ServerConfig;
+use crate::config::server::{needed, not_zero};
+use crate::error::Error;
+use crate::settings::Settings;
+use crate::switch::Switch;
+
+/// What `ifmatch proxy` runs with. Made by [`ProxyConfig::from_settings`] only, so it is always sound.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// How to listen, and what clients may ask for.
+    pub server: ServerConfig,
+    /// Where requests go, with `/` for those that have no other route.
+    pub routes: Vec<Route>,
+    /// Bytes for stored responses; 0 stores none.
+    pub cache: u64,
+    /// Largest body that is stored, in bytes.
+    pub cache_body: u64,
+    pub(super) proxy: ProxyBuilder,
+}
+
+impl ProxyConfig {
+    /// Checks `settings` and what they say of the proxy, completed by the defaults, and reads the token files they name.
+    ///
+    /// Requests that are forwarded need no token: the upstream decides. The proxy's own endpoints do need one where other
+    /// machines can reach them.
+    ///
+    /// # Errors
+    /// Names the flags that are missing, contradict each other, or are for `ifmatch serve` only.
+    ///
+    /// ```
+    /// use ifmatch_gateway::{proxy::ProxyConfig, settings::Settings};
+    ///
+    /// let settings = Settings::from_toml("listen = '0.0.0.0:80'\n[proxy]\nupstream = ['http://127.0.0.1:8000']").unwrap();
+    /// assert!(!ProxyConfig::from_settings(settings).unwrap().server.access.is_open());
+    /// assert!(ProxyConfig::from_settings(Settings::default()).unwrap_err().to_string().contains("--upstream"));
+    /// ```
+    pub fn from_settings(settings: Settings) -> Result<Self, Error> {
+        refuse_storage(&settings)?;
+        let mut settings = settings.or(Settings::defaults());
+        let of_proxy = std::mem::take(&mut settings.proxy).or(ProxySettings::defaults());
+        let access = Access::from_settings(&settings)?;
+        let listen = needed(settings.listen, "--listen")?;
+        let access = if listen.ip().is_loopback() { access } else { access.never_open() };
+        let routes = routes(&of_proxy)?;
+        Ok(Self {
+            server: ServerConfig::new(&settings, access)?,
+            proxy: builder(&of_proxy, &routes)?,
+            routes,
+            cache: needed(of_proxy.cache, "--cache")?.bytes(),
+            cache_body: needed(of_proxy.cache_body_size, "--cache-body-size")?.bytes(),
+        })
+    }
+}
+
+fn refuse_storage(settings: &Settings) -> Result<(), Error> {
+    let set = [
+        ("--data", settings.data.is_some()),
+        ("--store", settings.store.is_some()),
+        ("--require-conditions", settings.require_conditions == Some(true)),
+        ("--listen-tables", matches!(settings.listen_tables, Some(Switch::On(_)))),
+        ("--accounts", !settings.accounts.is_empty()),
+    ];
+    match set.into_iter().find(|(_, set)| *set) {
+        Some((flag, _)) => Err(Error::usage(format!(
+            "{flag} is for `ifmatch serve`: a proxy keeps no blobs, and forwards to the servers that --upstream names"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
+    let mut routes = settings.route.clone();
+    if !settings.upstream.is_empty() {
+        routes.push(Route { of: "/".to_owned(), upstream: settings.upstream.clone() });
+    }
+    if routes.is_empty() {
+        return Err(Error::usage(
+            "say where requests go: --upstream http://127.0.0.1:8000, or --route for some of them",
+        ));
+    }
+    Ok(routes)
+}
+
+fn builder(settings: &ProxySettings, routes: &[Route]) -> Result<ProxyBuilder, Error> {
+    let mut builder = Proxy::builder()
+        .rewrite_host(settings.rewrite_host.unwrap_or_default())
+        .trust_forwarded(settings.trust_forwarded.unwrap_or_default())
+        .connect_timeout(not_zero(settings.connect_timeout, "--connect-timeout")?)
+        .answer_timeout(not_zero(settings.answer_timeout, "--answer-timeout")?);
+    for Route { of, upstream } in routes {
+        let usage = |error: ifmatch_proxy::InvalidUpstream| Error::usage(error.to_string());
+        builder = builder.route(of, Upstream::parse(upstream).map_err(usage)?).map_err(usage)?;
+    }
+    match &settings.health_path {
+        None => Ok(builder),
+        Some(path) if path.starts_with('/') => {
+            Ok(builder.health_check(path, not_zero(settings.health_interval, "--health-interval")?))
+        }
+        Some(path) => Err(Error::usage(format!("--health-path is {path:?}: it must begin with a slash"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(toml: &str) -> String {
+        ProxyConfig::from_settings(Settings::from_toml(toml).unwrap()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_for_storage_is_refused_by_name() {
+        for (line, flag) in [
+            ("data = 'd'", "--data"),
+            ("store = 'memory://'", "--store"),
+            ("require-conditions = true", "--require-conditions"),
+            ("listen-tables = '127.0.0.1:1'", "--listen-tables"),
+            ("accounts = [{ name = 'a', key = 'a2V5' }]", "--accounts"),
+        ] {
+            let error = error(&format!("{line}\n[proxy]\nupstream = ['http://a']"));
+            assert!(error.starts_with(flag) && error.contains("ifmatch serve"), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        for (lines, part) in [
+            ("", "--upstream"),
+            ("upstream = ['a']", "'a' is no upstream"),
+            ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
+            ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
+            ("route = ['a b=http://a']", "a b"),
+        ] {
+            let error = error(&format!("[proxy]\n{lines}"));
+            assert!(error.contains(part), "{lines}: {error}");
+        }
+    }
+}

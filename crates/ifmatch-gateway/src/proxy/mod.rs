@@ -1,0 +1,13 @@
+//! `ifmatch proxy`: a reverse proxy with the shared cache.
+
+pub use config::ProxyConfig;
+pub use settings::{InvalidRoute, ProxySettings, Route};
+
+pub(crate) mod counters;
+pub(crate) mod purge;
+pub(crate) mod run;
+
+mod banner;
+mod config;
+mod front;
+mod settings;

@@ -1,0 +1,78 @@
+//! Runs the proxy: the cache before the upstreams, behind the gateway's desk.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use ifmatch_cache::CacheLayer;
+use ifmatch_proxy::ProxyError;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::config::ProxyConfig;
+use super::front::Front;
+use super::{banner, counters};
+use crate::error::Error;
+use crate::gateway::{Desk, Gateway};
+use crate::listen::{self, Reserved};
+use crate::metrics::Metrics;
+use crate::request_body::RequestBody;
+use crate::response_body::BoxError;
+use crate::runtime;
+use crate::server::{End, Server};
+use crate::signals::Signals;
+
+/// Forwards with `config` until a signal ends it.
+///
+/// # Errors
+/// It could not start, or requests in flight had to be cut at the end.
+pub(crate) fn run(config: &ProxyConfig) -> Result<(), Error> {
+    runtime::run(&config.server, start(config))
+}
+
+async fn start(config: &ProxyConfig) -> Result<End, Error> {
+    let signals = Signals::listen()?;
+    let reserved = Reserved::take(config.server.listen, listen::BLOBS)?;
+    let proxy = config.proxy.clone().build().map_err(|error| {
+        Error::runtime(format!("no upstream can be reached over TLS, this machine has no root certificates: {error}"))
+    })?;
+    tokio::spawn(proxy.clone().watch_health());
+    let desk = Desk::new(&config.server, Metrics::global()?);
+    if config.cache == 0 {
+        return serve(config, reserved, signals, desk, proxy).await;
+    }
+    counters::describe();
+    let layer = CacheLayer::builder()
+        .capacity(config.cache)
+        .entry_limit(config.cache_body)
+        .scheme(config.server.scheme())
+        .build();
+    let desk = desk.with_cache(layer.handle());
+    serve(config, reserved, signals, desk, layer.layer(proxy)).await
+}
+
+async fn serve<S, B>(
+    config: &ProxyConfig,
+    reserved: Reserved,
+    signals: Signals,
+    desk: Desk,
+    inner: S,
+) -> Result<End, Error>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let desk = Arc::new(desk);
+    let mut server = Server::new(&config.server, Arc::clone(&desk))?;
+    let (listener, address) = reserved.listen()?;
+    let front = Front::new(inner, config.server.limits.body_size);
+    // Whether a request is allowed is for the upstream to say.
+    server.open(listener, Gateway::new(desk, front, |_| true).forwarding());
+    banner::print(config, address);
+    Ok(server.run(signals).await)
+}

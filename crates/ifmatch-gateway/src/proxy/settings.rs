@@ -1,0 +1,158 @@
+//! What can be set of `ifmatch proxy`, once for the flags, the environment and the configuration file.
+
+use std::str::FromStr;
+
+use clap::Args;
+use serde::Deserialize;
+
+use crate::units::{ByteSize, Span};
+
+/// What is set for `ifmatch proxy` beside the [`Settings`](crate::settings::Settings) of the server; what is `None` or
+/// empty was not set. In the TOML file these are the table `[proxy]`.
+///
+/// ```
+/// use ifmatch_gateway::proxy::ProxySettings;
+///
+/// let settings: ProxySettings = toml::from_str("upstream = ['http://127.0.0.1:8000']\ncache = '1GiB'").unwrap();
+/// assert_eq!(settings.or(ProxySettings::defaults()).cache.unwrap().bytes(), 1 << 30);
+/// ```
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ProxySettings {
+    /// Where requests go: http:// or https://, a host, perhaps a port, and a path to put before the request's. Several, given
+    /// with commas or by several flags, take turns.
+    #[arg(long, value_name = "URL", env = "IFMATCH_UPSTREAM", value_delimiter = ',', help_heading = "Upstreams")]
+    pub upstream: Vec<String>,
+
+    /// Other upstreams for a host, a path or both: `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The most
+    /// particular route counts; can be given several times, in the environment with semicolons.
+    #[arg(long, value_name = "ROUTE=URLS", env = "IFMATCH_ROUTE", value_delimiter = ';', help_heading = "Upstreams")]
+    pub route: Vec<Route>,
+
+    /// Send the upstream's own name as Host instead of the one that the client sent.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_REWRITE_HOST", help_heading = "Upstreams",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub rewrite_host: Option<bool>,
+
+    /// Keep Forwarded and X-Forwarded-* fields of requests: all come through another proxy of yours.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_TRUST_FORWARDED", help_heading = "Upstreams",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub trust_forwarded: Option<bool>,
+
+    /// Time to connect to an upstream; then the next one is asked, or the answer is 502.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_CONNECT_TIMEOUT", help_heading = "Upstreams")]
+    pub connect_timeout: Option<Span>,
+
+    /// Time in which an upstream must begin its answer, and go on with it; then 504.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_ANSWER_TIMEOUT", help_heading = "Upstreams")]
+    pub answer_timeout: Option<Span>,
+
+    /// Path to ask every upstream for now and then; one whose answer is not 2xx is left alone.
+    #[arg(long, value_name = "PATH", env = "IFMATCH_HEALTH_PATH", help_heading = "Upstreams")]
+    pub health_path: Option<String>,
+
+    /// How often upstreams are asked for it.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_INTERVAL", help_heading = "Upstreams")]
+    pub health_interval: Option<Span>,
+
+    /// Memory for stored responses; 0 stores none.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE", help_heading = "Cache")]
+    pub cache: Option<ByteSize>,
+
+    /// Largest body that is stored; larger ones pass through. At most a quarter of the cache.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_BODY_SIZE", help_heading = "Cache")]
+    pub cache_body_size: Option<ByteSize>,
+}
+
+/// A host, a path or both, and the servers for it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Route {
+    /// What requests are for: `example.com/images`.
+    pub of: String,
+    /// The addresses of the servers.
+    pub upstream: Vec<String>,
+}
+
+/// The text is no route.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no route: write a host, a path or both, =, and an upstream: example.com/images=http://10.0.0.7:8080")]
+pub struct InvalidRoute(String);
+
+impl FromStr for Route {
+    type Err = InvalidRoute;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRoute> {
+        let (of, upstream) = text.split_once('=').ok_or_else(|| InvalidRoute(text.to_owned()))?;
+        Ok(Self { of: of.to_owned(), upstream: upstream.split(',').map(str::to_owned).collect() })
+    }
+}
+
+impl TryFrom<String> for Route {
+    type Error = InvalidRoute;
+
+    fn try_from(text: String) -> Result<Self, InvalidRoute> {
+        text.parse()
+    }
+}
+
+impl ProxySettings {
+    /// What holds where nothing was set: the one place of every default.
+    pub fn defaults() -> Self {
+        Self {
+            rewrite_host: Some(false),
+            trust_forwarded: Some(false),
+            connect_timeout: Some(Span::from_secs(5)),
+            answer_timeout: Some(Span::from_secs(60)),
+            health_interval: Some(Span::from_secs(10)),
+            cache: Some(ByteSize::from_bytes(256 << 20)),
+            cache_body_size: Some(ByteSize::from_bytes(16 << 20)),
+            ..Self::default()
+        }
+    }
+
+    /// These settings, and `weaker`'s where these say nothing.
+    #[must_use]
+    pub fn or(self, weaker: Self) -> Self {
+        Self {
+            upstream: if self.upstream.is_empty() { weaker.upstream } else { self.upstream },
+            route: if self.route.is_empty() { weaker.route } else { self.route },
+            rewrite_host: self.rewrite_host.or(weaker.rewrite_host),
+            trust_forwarded: self.trust_forwarded.or(weaker.trust_forwarded),
+            connect_timeout: self.connect_timeout.or(weaker.connect_timeout),
+            answer_timeout: self.answer_timeout.or(weaker.answer_timeout),
+            health_path: self.health_path.or(weaker.health_path),
+            health_interval: self.health_interval.or(weaker.health_interval),
+            cache: self.cache.or(weaker.cache),
+            cache_body_size: self.cache_body_size.or(weaker.cache_body_size),
+        }
+    }
+
+    /// The defaults that `--help` shows, by the id of the flag.
+    pub(crate) fn shown_defaults() -> Vec<(&'static str, String)> {
+        let defaults = Self::defaults();
+        let shown = [
+            ("connect_timeout", defaults.connect_timeout.map(|span| span.to_string())),
+            ("answer_timeout", defaults.answer_timeout.map(|span| span.to_string())),
+            ("health_interval", defaults.health_interval.map(|span| span.to_string())),
+            ("cache", defaults.cache.map(|size| size.to_string())),
+            ("cache_body_size", defaults.cache_body_size.map(|size| size.to_string())),
+        ];
+        shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_has_a_target_and_servers() {
+        let route: Route = "example.com/images=http://a,http://b:81/x".parse().unwrap();
+        assert_eq!(
+            (route.of.as_str(), route.upstream),
+            ("example.com/images", vec!["http://a".into(), "http://b:81/x".into()])
+        );
+        assert!("http://a".parse::<Route>().is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! What happens on a connection besides requests and answers: interim responses, and upgrades.
+
+use std::io::{Read, Write};
+
+use support::raw::Connection;
+
+use super::before;
+use super::origin::{Origin, ok};
+
+const HINTS: &str =
+    "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\nconnection: x-private\r\nx-private: 1\r\n\r\n";
+
+/// An origin that sends a hint first, and its answer when the test lets it.
+fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let origin = Origin::converse(move |_, stream| {
+        stream.write_all(HINTS.as_bytes()).unwrap();
+        // Ends with an error when the test has failed.
+        let _ = released.lock().unwrap().recv();
+        stream.write_all(ok("cache-control: no-store\r\n", "hello").as_bytes()).unwrap();
+    });
+    (origin, release)
+}
+
+#[test]
+fn early_hints_come_before_the_answer_is_there() {
+    let (origin, release) = hinting();
+    let gateway = before(&origin, &[]);
+    let mut client = Connection::open(gateway.address());
+    // The second request is sent before the first is answered: its hint must not come into the first one's answer.
+    client.send("GET /1 HTTP/1.1\r\nhost: a\r\n\r\nGET /2 HTTP/1.1\r\nhost: a\r\n\r\n");
+    for _ in 0..2 {
+        let hint = client.answer().expect(103);
+        assert_eq!(hint.header("link"), "</style.css>; rel=preload");
+        assert!(!hint.headers.contains_key("x-private"), "{hint:?}");
+        release.send(()).unwrap();
+        assert_eq!(client.answer().expect(200).text(), "hello");
+    }
+}
+
+#[test]
+fn a_client_of_http_1_0_gets_no_interim_response() {
+    let (origin, release) = hinting();
+    let gateway = before(&origin, &[]);
+    let mut client = Connection::open(gateway.address());
+    client.send("GET / HTTP/1.0\r\nhost: a\r\n\r\n");
+    release.send(()).unwrap();
+    assert_eq!(client.answer().expect(200).text(), "hello");
+}
+
+/// Agrees to an upgrade, and then sends back what it gets, in upper case.
+fn shouter() -> Origin {
+    Origin::converse(|asked, stream| {
+        assert_eq!((asked.field("upgrade"), asked.field("connection")), (Some("shout"), Some("upgrade")), "{asked:?}");
+        let agreed = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: shout\r\n\r\n";
+        stream.write_all(agreed.as_bytes()).unwrap();
+        let mut buffer = [0; 64];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            stream.write_all(&buffer[..count].to_ascii_uppercase()).unwrap();
+        }
+    })
+}
+
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\nupgrade: shout\r\n\r\n";
+
+#[test]
+fn both_ends_talk_to_each_other_after_an_upgrade() {
+    let origin = shouter();
+    let gateway = before(&origin, &[]);
+    let mut client = Connection::open(gateway.address());
+    client.send(UPGRADE);
+    assert_eq!(client.answer().expect(101).header("upgrade"), "shout");
+    client.send("hello");
+    client.finish_sending();
+    assert_eq!(client.rest(), b"HELLO");
+}
+
+#[test]
+fn what_a_connection_was_upgraded_to_is_waited_for_and_at_last_cut() {
+    let origin = shouter();
+    let mut gateway = before(&origin, &["--shutdown-grace", "100ms"]);
+    let mut client = Connection::open(gateway.address());
+    client.send(UPGRADE);
+    client.answer().expect(101);
+    let end = gateway.stop();
+    assert_eq!(end.status.code(), Some(1), "{end:#?}");
+    assert!(end.stderr.contains("connections still open"), "{end:#?}");
+}

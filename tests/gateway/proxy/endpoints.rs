@@ -1,0 +1,90 @@
+//! The proxy's own endpoints: counters, and purging.
+
+use support::raw::exchange;
+use support::{Answer, Gateway};
+
+use super::origin::{Origin, ok};
+use super::{before, get, status};
+use crate::eventually;
+
+fn origin() -> Origin {
+    Origin::start(|_| ok("cache-control: max-age=600\r\n", "hello"))
+}
+
+fn delete(gateway: &Gateway, path: &str, fields: &str) -> Answer {
+    exchange(gateway.address(), format!("DELETE {path} HTTP/1.1\r\nhost: example.com\r\n{fields}\r\n"))
+}
+
+/// Asks until it is stored.
+#[track_caller]
+fn store(gateway: &Gateway, path: &str) {
+    eventually("a hit", || status(&get(gateway, path, "").expect(200)).contains("; hit").then_some(()));
+}
+
+#[test]
+fn a_purge_removes_what_it_names_and_nothing_else() {
+    let (origin, everything) = (origin(), "/-/cache?prefix=");
+    let gateway = before(&origin, &[]);
+    for path in ["/a/1", "/a/2", "/b"] {
+        store(&gateway, path);
+    }
+    let purged = delete(&gateway, "/-/cache?url=http://example.com/a/1", "").expect(200);
+    assert_eq!(purged.json()["purged"], 1);
+    assert!(status(&get(&gateway, "/a/1", "")).contains("fwd=uri-miss"));
+    assert!(status(&get(&gateway, "/a/2", "")).contains("; hit"));
+    store(&gateway, "/a/1");
+    assert_eq!(delete(&gateway, "/-/cache?prefix=http://example.com/a/", "").expect(200).json()["purged"], 2);
+    assert!(status(&get(&gateway, "/b", "")).contains("; hit"));
+    assert_eq!(delete(&gateway, everything, "").expect(200).json()["purged"], 1);
+    assert!(status(&get(&gateway, "/b", "")).contains("fwd=uri-miss"));
+    delete(&gateway, "/-/cache", "").expect(400);
+    delete(&gateway, "/-/cache?url=a&prefix=b", "").expect(400);
+    assert!(origin.asked().iter().all(|asked| asked.head.starts_with("get /")), "{:?}", origin.asked());
+}
+
+#[test]
+fn a_purge_needs_a_token_that_may_write_and_forwarding_needs_none() {
+    let origin = origin();
+    let gateway = before(&origin, &["--read-token", "reader", "--write-token", "writer"]);
+    store(&gateway, "/a");
+    let everything = "/-/cache?prefix=";
+    delete(&gateway, everything, "").expect(401);
+    delete(&gateway, everything, "authorization: Bearer reader\r\n").expect(403);
+    assert!(status(&get(&gateway, "/a", "")).contains("; hit"));
+    get(&gateway, "/-/cache", "").expect(401);
+    get(&gateway, "/-/cache", "authorization: Bearer reader\r\n").expect(200);
+    assert_eq!(delete(&gateway, everything, "authorization: Bearer writer\r\n").expect(200).json()["purged"], 1);
+}
+
+#[test]
+fn beyond_this_machine_the_own_endpoints_are_closed_without_tokens() {
+    let origin = origin();
+    let gateway = before(&origin, &["--listen", "0.0.0.0:0"]);
+    get(&gateway, "/a", "").expect(200);
+    delete(&gateway, "/-/cache?prefix=", "").expect(401);
+    for path in ["/-/cache", "/-/metrics"] {
+        get(&gateway, path, "").expect(401);
+    }
+    get(&gateway, "/-/health", "").expect(200);
+}
+
+#[test]
+fn the_cache_is_counted() {
+    let origin = origin();
+    let gateway = before(&origin, &["--threads", "1"]);
+    get(&gateway, "/a", "").expect(200);
+    crate::wait_for(&gateway, "ifmatch_cache_stored_total 1");
+    get(&gateway, "/a", "").expect(200);
+    exchange(gateway.address(), "OPTIONS /a HTTP/1.1\r\nhost: example.com\r\n\r\n").expect(200);
+    for line in [
+        "ifmatch_cache_requests_total{outcome=\"hit\"} 1",
+        "ifmatch_cache_requests_total{outcome=\"miss\"} 1",
+        "ifmatch_cache_requests_total{outcome=\"passed\"} 1",
+        "ifmatch_cache_answered_bytes_total 5",
+    ] {
+        crate::wait_for(&gateway, line);
+    }
+    let counters = get(&gateway, "/-/cache", "").expect(200).json();
+    assert_eq!((&counters["hits"], &counters["misses"]), (&1.into(), &1.into()), "{counters}");
+    get(&gateway, "/-/leases", "").expect(404);
+}

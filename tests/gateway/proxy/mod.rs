@@ -1,0 +1,27 @@
+//! `ifmatch proxy` between real clients and a scripted origin.
+
+mod answers;
+mod connection;
+mod endpoints;
+mod origin;
+mod trouble;
+
+use support::raw::exchange;
+use support::{Answer, Gateway};
+
+use origin::Origin;
+
+/// A proxy before this origin, with further flags.
+fn before(origin: &Origin, flags: &[&str]) -> Gateway {
+    let upstream = origin.url();
+    Gateway::start(["proxy", "--upstream", &upstream].iter().chain(flags))
+}
+
+fn get(gateway: &Gateway, path: &str, fields: &str) -> Answer {
+    exchange(gateway.address(), format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n{fields}\r\n"))
+}
+
+/// What `Cache-Status` says, without the name of the cache.
+fn status(answer: &Answer) -> &str {
+    answer.header("cache-status")
+}

@@ -1,0 +1,89 @@
+//! An origin that answers by a function, byte by byte.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// An origin on a free port; it keeps what it was asked.
+pub(super) struct Origin {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// Method, path and fields, in lower case.
+    pub(super) head: String,
+    /// The content of a known length.
+    pub(super) content: Vec<u8>,
+}
+
+impl Origin {
+    /// Answers each request with the bytes that the function makes of it.
+    pub(super) fn start<T: AsRef<[u8]>>(answer: impl Fn(&Asked) -> T + Send + Sync + 'static) -> Self {
+        Self::converse(move |asked, stream| {
+            // A proxy that has gone away is the test's matter.
+            drop(stream.write_all(answer(asked).as_ref()));
+        })
+    }
+
+    /// Lets the function write its answer to the stream, and read from it.
+    pub(super) fn converse(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound address");
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let (answer, seen) = (Arc::new(answer), Arc::clone(&asked));
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
+                thread::spawn(move || {
+                    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+                    while let Some(asked) = read(&mut reader) {
+                        seen.lock().expect("no panic").push(asked.clone());
+                        answer(&asked, &mut stream);
+                    }
+                });
+            }
+        });
+        Self { address, asked }
+    }
+
+    /// Where it is, for `--upstream`.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What it was asked so far.
+    pub(super) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().expect("no panic").clone()
+    }
+}
+
+impl Asked {
+    /// The value of a field.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+/// The next request; none at the end of the connection.
+fn read(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let mut asked = Asked { head: head.to_ascii_lowercase(), content: Vec::new() };
+    let length = asked.field("content-length").map_or(0, |length| length.parse().expect("a length"));
+    asked.content.resize(length, 0);
+    reader.read_exact(&mut asked.content).ok()?;
+    Some(asked)
+}
+
+/// A whole response with these fields, each with its end of line.
+pub(super) fn ok(fields: &str, content: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{fields}\r\n{content}", content.len())
+}

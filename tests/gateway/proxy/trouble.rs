@@ -1,0 +1,78 @@
+//! An origin that is away, silent or failing; requests that are too large; and settings that cannot be.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use support::raw::exchange;
+use support::{Gateway, run};
+
+use super::origin::{Origin, ok};
+use super::{before, get};
+
+#[test]
+fn an_origin_that_is_away_is_502_and_a_silent_one_is_504() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let upstream = format!("http://{closed}");
+    let answer = get(&Gateway::start(["proxy", "--upstream", &upstream]), "/", "").expect(502);
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+
+    let silent = Origin::start(|_| "");
+    get(&before(&silent, &["--answer-timeout", "100ms"]), "/", "").expect(504);
+    let broken = Origin::start(|_| "this is not HTTP\r\n\r\n");
+    get(&before(&broken, &[]), "/", "").expect(502);
+}
+
+#[test]
+fn a_stale_response_is_better_than_an_error_where_the_origin_says_so() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let origin = Origin::start(move |asked| {
+        if failing.load(Ordering::SeqCst) {
+            return "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n".to_owned();
+        }
+        let policy = if asked.head.contains("/strict") { "must-revalidate" } else { "stale-if-error=600" };
+        ok(&format!("cache-control: max-age=0, {policy}\r\netag: \"v1\"\r\n"), "hello")
+    });
+    let gateway = before(&origin, &[]);
+    for path in ["/a", "/strict"] {
+        get(&gateway, path, "").expect(200);
+    }
+    crate::wait_for(&gateway, "ifmatch_cache_stored_total 2");
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(get(&gateway, "/a", "").expect(200).text(), "hello");
+    get(&gateway, "/strict", "").expect(500);
+    let asked = origin.asked();
+    assert_eq!(asked.len(), 4, "the origin was asked first: {asked:?}");
+    assert_eq!(asked[2].field("if-none-match"), Some("\"v1\""));
+}
+
+#[test]
+fn a_body_that_is_too_large_is_413_with_a_length_and_without() {
+    let origin = Origin::start(|_| ok("", "hello"));
+    let gateway = before(&origin, &["--max-body-size", "10"]);
+    let with_length = "POST /a HTTP/1.1\r\nhost: example.com\r\ncontent-length: 11\r\n\r\n01234567890";
+    exchange(gateway.address(), with_length).expect(413);
+    assert_eq!(origin.asked().len(), 0);
+    let chunked =
+        "POST /a HTTP/1.1\r\nhost: example.com\r\ntransfer-encoding: chunked\r\n\r\nb\r\n01234567890\r\n0\r\n\r\n";
+    exchange(gateway.address(), chunked).expect(413);
+    let allowed = "POST /a HTTP/1.1\r\nhost: example.com\r\ncontent-length: 10\r\n\r\n0123456789";
+    exchange(gateway.address(), allowed).expect(200);
+}
+
+#[test]
+fn settings_of_storage_are_refused_and_an_upstream_is_needed() {
+    for (args, says) in [
+        (&["--data", "d", "--upstream", "http://a"][..], "--data is for `ifmatch serve`"),
+        (&["--store", "memory://", "--upstream", "http://a"], "--store is for `ifmatch serve`"),
+        (&[], "--upstream http://127.0.0.1:8000"),
+        (&["--upstream", "ftp://a"], "'ftp://a' is no upstream"),
+    ] {
+        let end = run(["proxy"].iter().chain(args));
+        assert_eq!(end.status.code(), Some(2), "{end:#?}");
+        assert!(end.stderr.contains(says), "{says:?} is missing in {end:#?}");
+    }
+    let help = run(["proxy", "--help"]).stdout;
+    assert!(help.contains("ifmatch proxy --upstream http://127.0.0.1:8000") && !help.contains("--data"), "{help}");
+}
