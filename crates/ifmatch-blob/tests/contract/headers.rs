@@ -68,13 +68,20 @@ async fn a_change_leaves_the_bytes(subject: &Subject, name: &str, length: usize)
     let (info, bytes) = subject.read(&blob).await.unwrap();
     assert_eq!((bytes, info.tag), (pattern(length), third.tag.clone()));
     assert_ne!(third.tag, second.tag);
-    assert_eq!((info.headers.content_type, info.headers.cache_control), (None, Some(text("no-cache"))));
+    let fields = (untyped(&info.headers).content_type, info.headers.cache_control);
+    assert_eq!(fields, (None, Some(text("no-cache"))));
     assert_eq!(info.headers.metadata, BTreeMap::from([("owner".into(), text("me"))]));
 
     let last = subject.write_if(&blob, if_match(&third.tag.unwrap()), "other bytes").await.unwrap();
     let (info, bytes) = subject.read(&blob).await.unwrap();
-    assert_eq!((info.tag, bytes, info.headers), (last.tag, "other bytes".into(), BlobHeaders::default()));
+    assert_eq!((info.tag, bytes, untyped(&info.headers)), (last.tag, "other bytes".into(), BlobHeaders::default()));
     assert_eq!(info.created, before.created, "an overwritten blob stays the same blob");
+}
+
+/// Some stores name a type where the client named none: that of bytes which nobody knows more of.
+fn untyped(headers: &BlobHeaders) -> BlobHeaders {
+    let named = headers.content_type.clone().filter(|named| *named != text("application/octet-stream"));
+    BlobHeaders { content_type: named, ..headers.clone() }
 }
 
 async fn a_change_is_conditional(subject: &Subject) {
