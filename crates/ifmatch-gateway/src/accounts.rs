@@ -33,7 +33,7 @@ pub struct AccountSetting {
     pub key2: Option<String>,
 }
 
-/// Never fails, so that no message about the text shows a key. [`resolve`] looks at the parts.
+/// Never fails, so that no message about the text shows a key. The parts are looked at when they are used.
 impl FromStr for AccountSetting {
     type Err = Infallible;
 
