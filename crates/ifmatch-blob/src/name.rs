@@ -51,14 +51,13 @@ impl ContainerName {
     ///
     /// # Errors
     /// [`InvalidName`] says which rule the text breaks.
-    #[allow(dead_code, reason = "the parts that need such containers are not in every build")]
     pub(crate) fn internal(text: &str) -> Result<Self, InvalidName> {
         let name = Self(format!("{INTERNAL}{}", Self::new(text)?).into());
         if name.0.len() > Self::MAX_LEN { Err(InvalidName(NameErrorKind::ContainerTooLong)) } else { Ok(name) }
     }
 
     /// Whether this crate keeps the container for itself.
-    #[cfg(any(feature = "embedded", feature = "objects"))]
+    #[cfg(any(test, feature = "embedded"))]
     pub(crate) fn is_internal(&self) -> bool {
         self.0.starts_with(INTERNAL)
     }

@@ -4,9 +4,13 @@
 mod accounts;
 mod blobs;
 mod blocks;
+#[path = "../clock/mod.rs"]
+mod clock;
 mod collected;
 mod conditions;
 mod containers;
+#[path = "../hooked/mod.rs"]
+mod hooked;
 mod interposed;
 mod leases;
 mod listing;

@@ -1,8 +1,6 @@
 //! A store in a temporary folder, a clock that tests move, and a client that signs as the SDKs do.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -13,31 +11,13 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::{BlobService, EmbeddedStore};
-use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::date::HttpDate;
 use ifmatch_store::{Clock, Driver, MemoryRegister};
 use sha2::Sha256;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-/// A clock that stands still until it is moved. It begins on 13 September 2020, half a second after the full second.
-#[derive(Clone, Debug)]
-pub(crate) struct ManualClock(Arc<AtomicU64>);
-
-impl ManualClock {
-    pub(crate) fn advance(&self, duration: Duration) {
-        self.0.fetch_add(u64::try_from(duration.as_micros()).expect("short"), Ordering::SeqCst);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(duration)
-    }
-}
+pub(crate) use crate::clock::ManualClock;
 
 pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
 pub(crate) type Service = BlobService<Store, ManualClock>;
@@ -62,7 +42,7 @@ pub(crate) struct Fixture {
 /// A service whose container `box` of the account `photos` is there and empty.
 pub(crate) async fn fixture() -> Fixture {
     let folder = Arc::new(tempfile::tempdir().expect("a temporary folder"));
-    let clock = ManualClock(Arc::new(AtomicU64::new(1_600_000_000_500_000)));
+    let clock = ManualClock::default();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
     let store = EmbeddedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
     let service = BlobService::with_clock(store.clone(), clock.clone()).accounts(accounts()).max_body(1 << 20);

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
 
+#[path = "../clock/mod.rs"]
+mod clock;
 mod collected;
 #[path = "../contract/mod.rs"]
 mod contract;

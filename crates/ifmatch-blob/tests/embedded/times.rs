@@ -1,7 +1,5 @@
 //! Leases whose time ends while something happens, on a clock that the test moves.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,32 +9,13 @@ use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BoxError, Delete, LeaseRequest, Put, StoreErrorKind};
 use ifmatch_blob::{BlobStore, EmbeddedStore};
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseUse};
-use ifmatch_store::{Clock, Driver, MemoryRegister};
+use ifmatch_store::{Driver, MemoryRegister};
 use tempfile::TempDir;
 
+use crate::clock::ManualClock;
 use crate::contract::leases::{id, request};
 use crate::contract::{blob, kind, put};
-
-#[derive(Clone)]
-struct ManualClock(Arc<AtomicU64>);
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(duration)
-    }
-}
-
-impl ManualClock {
-    fn advance(&self, seconds: u64) {
-        self.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
-    }
-}
 
 struct Fixture {
     _folder: TempDir,
@@ -46,7 +25,7 @@ struct Fixture {
 
 async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let clock = ManualClock(Arc::new(AtomicU64::new(1_600_000_000_000_000)));
+    let clock = ManualClock::default();
     let driver = Driver::with_clock(MemoryRegister::unbounded(), clock.clone());
     let store = EmbeddedStore::with_driver(folder.path(), driver).await.unwrap();
     Fixture { _folder: folder, clock, store }
@@ -97,7 +76,7 @@ impl Fixture {
 async fn a_lease_that_ends_during_an_upload_stops_it() {
     let fixture = fixture().await;
     let blob = fixture.leased("ends").await;
-    let ended = fixture.upload(&blob, async || fixture.clock.advance(15)).await;
+    let ended = fixture.upload(&blob, async || fixture.clock.advance(Duration::from_secs(15))).await;
     assert_eq!(ended, Err(StoreErrorKind::LeaseFailed(LeaseFailure::Lost)));
     assert_eq!(fixture.bytes(&blob).await, "before");
 }
@@ -107,9 +86,9 @@ async fn a_lease_that_is_renewed_during_an_upload_carries_it() {
     let fixture = fixture().await;
     let blob = fixture.leased("renewed").await;
     let renewed = fixture.upload(&blob, async || {
-        fixture.clock.advance(14);
+        fixture.clock.advance(Duration::from_secs(14));
         fixture.store.lease(&blob, request(LeaseAction::Renew(id(1)))).await.unwrap();
-        fixture.clock.advance(14);
+        fixture.clock.advance(Duration::from_secs(14));
     });
     assert_eq!(renewed.await, Ok(()));
     assert_eq!(fixture.bytes(&blob).await, "holder");
@@ -120,7 +99,7 @@ async fn a_holder_who_was_replaced_during_an_upload_writes_nothing() {
     let fixture = fixture().await;
     let blob = fixture.leased("replaced").await;
     let replaced = fixture.upload(&blob, async || {
-        fixture.clock.advance(15);
+        fixture.clock.advance(Duration::from_secs(15));
         fixture.store.lease(&blob, for_15_seconds(2)).await.unwrap();
         fixture.store.put(&blob, Put { lease: with(2), ..put("successor") }).await.unwrap();
     });
@@ -133,9 +112,9 @@ async fn an_expired_lease_can_be_renewed_until_somebody_writes() {
     let fixture = fixture().await;
     let blob = fixture.leased("expired").await;
     let renew = || request(LeaseAction::Renew(id(1)));
-    fixture.clock.advance(60);
+    fixture.clock.advance(Duration::from_mins(1));
     fixture.store.lease(&blob, renew()).await.unwrap();
-    fixture.clock.advance(15);
+    fixture.clock.advance(Duration::from_secs(15));
     fixture.store.put(&blob, put("somebody")).await.unwrap();
     let refused = kind(fixture.store.lease(&blob, renew()).await);
     assert_eq!(refused, StoreErrorKind::LeaseConflict(LeaseConflict::IdMismatch));
@@ -147,13 +126,13 @@ async fn an_expired_lease_of_a_container_can_be_renewed_whatever_is_written() {
     let blob = blob("times-container", "x");
     fixture.store.put(&blob, put("1")).await.unwrap();
     fixture.store.lease_container(&blob.container, for_15_seconds(1)).await.unwrap();
-    fixture.clock.advance(15);
+    fixture.clock.advance(Duration::from_secs(15));
     fixture.store.put(&blob, put("2")).await.unwrap();
     let change = crate::contract::headers::set(ifmatch_blob::store::HeaderChange::Metadata([].into()));
     fixture.store.set_container(&blob.container, change).await.unwrap();
     fixture.store.lease_container(&blob.container, request(LeaseAction::Renew(id(1)))).await.unwrap();
     let delete = || fixture.store.delete_container(&blob.container, Delete::default());
     assert_eq!(kind(delete().await), StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing));
-    fixture.clock.advance(15);
+    fixture.clock.advance(Duration::from_secs(15));
     delete().await.unwrap();
 }

@@ -1,6 +1,8 @@
 //! The blob service over the embedded store, called as a tower service.
 #![expect(clippy::expect_used, reason = "a test ends at what it did not expect")]
 
+#[path = "../clock/mod.rs"]
+mod clock;
 mod conditions;
 mod faults;
 mod leases;

@@ -1,9 +1,7 @@
 //! A store in a temporary folder, a clock that tests move, and answers that are checked for what must hold of any.
 
-use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,38 +10,12 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::store::{BlobStore, BoxError};
 use ifmatch_blob::{BlobService, EmbeddedStore};
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_store::{Clock, Driver, MemoryRegister};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-/// A clock that stands still until it is moved.
-#[derive(Clone, Debug)]
-pub(crate) struct ManualClock(Arc<AtomicU64>);
-
-impl ManualClock {
-    pub(crate) fn advance(&self, duration: Duration) {
-        self.0.fetch_add(u64::try_from(duration.as_micros()).expect("short"), Ordering::SeqCst);
-    }
-}
-
-/// 13 September 2020, half a second after the full second.
-impl Default for ManualClock {
-    fn default() -> Self {
-        Self(Arc::new(AtomicU64::new(1_600_000_000_500_000)))
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(duration)
-    }
-}
+pub(crate) use crate::clock::ManualClock;
 
 pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
 pub(crate) type Service = BlobService<Store, ManualClock>;

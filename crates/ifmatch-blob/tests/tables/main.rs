@@ -4,9 +4,13 @@
 mod access;
 mod bad_input;
 mod changes;
+#[path = "../clock/mod.rs"]
+mod clock;
 mod collecting;
 mod conditions;
 mod content;
+#[path = "../hooked/mod.rs"]
+mod hooked;
 mod interleavings;
 mod interposed;
 mod queries;

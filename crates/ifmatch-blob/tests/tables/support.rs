@@ -1,9 +1,6 @@
 //! A table service whose requests are signed, and answers as a client reads them.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,39 +11,14 @@ use http_body_util::{BodyExt, Full};
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::service::TableService;
 use ifmatch_blob::{BlobStore, EmbeddedStore};
-use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::date::HttpDate;
 use ifmatch_store::{Clock, Driver, MemoryRegister};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-/// A clock that stands still until it is moved; waits are the runtime's.
-#[derive(Clone, Debug)]
-pub(crate) struct ManualClock(Arc<AtomicU64>);
-
-impl ManualClock {
-    pub(crate) fn advance(&self, duration: Duration) {
-        self.0.fetch_add(u64::try_from(duration.as_micros()).expect("short"), Ordering::SeqCst);
-    }
-}
-
-/// 13 September 2020, half a second after the full second.
-impl Default for ManualClock {
-    fn default() -> Self {
-        Self(Arc::new(AtomicU64::new(1_600_000_000_500_000)))
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(duration)
-    }
-}
+pub(crate) use crate::clock::ManualClock;
 
 pub(crate) const ACCOUNT: &str = "photos";
 pub(crate) const KEY: &str = "c2VjcmV0";
