@@ -9,11 +9,11 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
 
-pub(crate) use native::Memory;
+use ifmatch_store::Key;
 
 use crate::variant::Vary;
 
-mod native;
+pub(crate) use crate::platform::Memory;
 
 /// The representations of one resource.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ impl Entry {
     }
 
     /// The entry with one more representation. Those that were selected by other header fields go.
-    fn with(&self, vary: Vary, new: Known) -> Self {
+    pub(crate) fn with(&self, vary: Vary, new: Known) -> Self {
         let same = |known: &&Arc<Known>| self.vary == vary && known.variant != new.variant;
         let mut known: Vec<_> = self.known.iter().filter(same).cloned().collect();
         if known.len() >= Self::MAX_KNOWN {
@@ -94,4 +94,9 @@ impl Entry {
         let size = size_of::<Self>() + known.iter().map(|known| known.size()).sum::<usize>();
         Self { vary, known, size }
     }
+}
+
+/// The bytes that an entry takes, about.
+pub(crate) fn weight(key: &Key, entry: &Entry) -> u32 {
+    u32::try_from(size_of::<Key>() + key.as_str().len() + entry.size).unwrap_or(u32::MAX)
 }

@@ -1,25 +1,35 @@
-//! The memory on platforms with threads and a clock: moka.
+//! The memory on platforms without threads: quick_cache, which needs no clock.
 
 use std::sync::Arc;
 
 use ifmatch_store::Key;
-use moka::sync::Cache;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
-use super::{Entry, Known};
+use crate::memory::{Entry, Known, weight};
 use crate::variant::Vary;
 
 /// The memory.
 #[derive(Debug)]
-pub(crate) struct Memory(Cache<Key, Arc<Entry>>);
+pub(crate) struct Memory(Cache<Key, Arc<Entry>, BySize>);
+
+/// What an entry has, more or less.
+const USUAL_SIZE: u64 = 1024;
+
+#[derive(Clone, Debug)]
+struct BySize;
+
+impl Weighter<Key, Arc<Entry>> for BySize {
+    fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
+        weight(key, entry).into()
+    }
+}
 
 impl Memory {
     /// A memory of about so many bytes.
     pub(crate) fn with_capacity(bytes: u64) -> Self {
-        let weigh = |key: &Key, entry: &Arc<Entry>| {
-            let size = size_of::<Key>() + key.as_str().len() + entry.size;
-            u32::try_from(size).unwrap_or(u32::MAX)
-        };
-        Self(Cache::builder().max_capacity(bytes).weigher(weigh).build())
+        let entries = usize::try_from(bytes / USUAL_SIZE).unwrap_or(usize::MAX);
+        Self(Cache::with_weighter(entries, bytes, BySize))
     }
 
     /// What is remembered of a resource.
@@ -35,6 +45,6 @@ impl Memory {
 
     /// Forgets a resource.
     pub(crate) fn forget(&self, key: &Key) {
-        self.0.invalidate(key);
+        self.0.remove(key);
     }
 }
