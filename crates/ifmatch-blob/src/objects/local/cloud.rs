@@ -9,7 +9,7 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{BackoffConfig, ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::Url;
 
-use super::open_error::{OpenError, OpenErrorKind};
+use super::super::open_error::{OpenError, OpenErrorKind};
 
 /// Settings that hold unless they are given. A body may take as long as it needs while it makes progress. Deletions go
 /// one by one, which every S3 server understands.
