@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::Method;
+use ifmatch_blob::accounts::access::is_signed;
 use ifmatch_blob::service::TableService;
 use ifmatch_blob::{AnyStore, BlobService};
 use ifmatch_core::policy::RequirePreconditions;
@@ -18,7 +19,7 @@ use crate::listen::Reserved;
 use crate::metrics::Metrics;
 use crate::server::{End, Server};
 use crate::signals::Signals;
-use crate::{access, banner, collect, leases, listen, runtime, store};
+use crate::{banner, collect, leases, listen, runtime, store};
 
 /// Serves with `config` until a signal ends it.
 ///
@@ -48,7 +49,7 @@ async fn serve(config: &Config) -> Result<End, Error> {
     let desk = Arc::new(Desk::new(&config.server, metrics).with_blobs(blobs));
     let mut server = Server::new(&config.server, Arc::clone(&desk))?;
     let (listener, address) = reserved.listen()?;
-    server.open(listener, Gateway::new(Arc::clone(&desk), service, access::is_signed));
+    server.open(listener, Gateway::new(Arc::clone(&desk), service, is_signed));
     let mut addresses = Addresses { blobs: address, tables: None };
     if let Some(reserved) = reserved_tables {
         let (listener, address) = reserved.listen()?;

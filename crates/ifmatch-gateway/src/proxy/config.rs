@@ -3,7 +3,7 @@
 use ifmatch_proxy::{Proxy, ProxyBuilder, Upstream};
 
 use super::settings::{ProxySettings, Route};
-use crate::access::Access;
+use crate::access::{self, Access};
 use crate::config::ServerConfig;
 use crate::config::server::{needed, not_zero};
 use crate::error::Error;
@@ -44,7 +44,7 @@ impl ProxyConfig {
         refuse_storage(&settings)?;
         let mut settings = settings.or(Settings::defaults());
         let of_proxy = std::mem::take(&mut settings.proxy).or(ProxySettings::defaults());
-        let access = Access::from_settings(&settings)?;
+        let access = access::from_settings(&settings)?;
         let listen = needed(settings.listen, "--listen")?;
         let access = if listen.ip().is_loopback() { access } else { access.never_open() };
         let routes = routes(&of_proxy)?;

@@ -1,12 +1,16 @@
 //! Time by `performance.now` and `Date.now`, waits by `setTimeout`.
 
+use std::cell::Cell;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gloo_timers::future::TimeoutFuture;
+use js_sys::{Function, Promise, Reflect};
 use send_wrapper::SendWrapper;
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
 use web_time::{Instant, SystemTime};
 
 /// The longest that `setTimeout` waits, in milliseconds.
@@ -34,8 +38,42 @@ pub(crate) fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
         let mut left = duration.as_micros().div_ceil(1_000);
         while left > 0 {
             let part = u32::try_from(left).unwrap_or(LONGEST).min(LONGEST);
-            TimeoutFuture::new(part).await;
+            Timer::set(part).over().await;
             left -= u128::from(part);
         }
     })
+}
+
+/// A timer. Dropping it ends it: a Durable Object stays in memory as long as one runs.
+struct Timer {
+    id: JsValue,
+    over: Promise,
+}
+
+impl Timer {
+    /// Sets a timer, in milliseconds.
+    fn set(milliseconds: u32) -> Self {
+        let id = AssertUnwindSafe(Cell::new(JsValue::UNDEFINED));
+        let over = Promise::new(&mut |resolve, _| id.set(call("setTimeout", &resolve, &milliseconds.into())));
+        Self { id: id.take(), over }
+    }
+
+    /// Waits until its time is over.
+    async fn over(self) {
+        // It does not fail: nobody rejects it.
+        let _ = JsFuture::from(self.over.clone()).await;
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        call("clearTimeout", &self.id, &JsValue::UNDEFINED);
+    }
+}
+
+/// Calls a function that every JavaScript runtime has.
+fn call(function: &str, first: &JsValue, second: &JsValue) -> JsValue {
+    let function = Reflect::get(&js_sys::global(), &function.into()).ok().and_then(|value| value.dyn_into().ok());
+    let result = function.and_then(|function: Function| function.call2(&JsValue::UNDEFINED, first, second).ok());
+    result.unwrap_or(JsValue::UNDEFINED)
 }
