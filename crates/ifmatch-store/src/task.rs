@@ -24,7 +24,8 @@ static SPAWNER: OnceLock<fn(Work)> = OnceLock::new();
 #[derive(Debug)]
 pub struct Detached<T>(oneshot::Receiver<Option<T>>);
 
-/// Starts work that nobody's leaving can stop, but the end of the runtime. A panic in it stops nothing else.
+/// Starts work that nobody's leaving can stop, but the end of the runtime. A panic in it stops nothing else, where panics
+/// unwind.
 ///
 /// It runs on the tokio runtime that this is called in, or on the JavaScript event loop; or as [`spawn_by`] says.
 ///
