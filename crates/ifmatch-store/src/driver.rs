@@ -18,7 +18,8 @@ use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 const MAX_SWAPS: usize = 100;
 /// The most swaps tried for one command when the register does not say what became of them.
 const MAX_UNANSWERED: usize = 3;
-/// The pauses between swaps, and between looks at a write in flight elsewhere, grow from the first to the second.
+/// The pauses between swaps grow from the first to the second; those between looks at a write in flight elsewhere grow from
+/// the first to [`Turns::LONGEST_PAUSE`].
 const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
 
 /// Runs commands on a register.
@@ -151,7 +152,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
         // From here on no end of a write is missed: the place in the queue exists before the record is read again.
         let turn = self.turns.join(key);
         let give_up = self.now().saturating_add(self.patience);
-        let mut pauses = pauses().without_max_times().build();
+        let mut pauses = pauses().with_max_delay(Turns::LONGEST_PAUSE).without_max_times().build();
         loop {
             let applied = self.apply(key, command).await?;
             let Some(deadline) = in_flight(&applied.outcome) else {
@@ -164,7 +165,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
             if now >= give_up {
                 return Ok(applied);
             }
-            let pause = pauses.next().unwrap_or(PAUSE.1).min(now.until(deadline)).min(now.until(give_up));
+            let pause = pauses.next().unwrap_or(Turns::LONGEST_PAUSE).min(now.until(deadline)).min(now.until(give_up));
             let sleep = self.clock.sleep(pause.max(PAUSE.0));
             select(pin!(turn.called()), pin!(sleep)).await;
         }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -21,6 +22,9 @@ struct Queue {
 }
 
 impl Turns {
+    /// How long those who wait may pause before they look at the register: writers of other processes call nobody.
+    pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
     /// Joins the queue at a key. The place is given up by dropping it.
     pub(crate) fn join(&self, key: &Key) -> Turn<'_> {
         let mut waiting = self.lock();

@@ -2,6 +2,7 @@
 //! one, whose input and output would then be used on behalf of the first. Those who wait look again after a pause.
 
 use std::future::{Future, pending};
+use std::time::Duration;
 
 use crate::key::Key;
 
@@ -14,6 +15,10 @@ pub(crate) struct Turns;
 pub(crate) struct Turn;
 
 impl Turns {
+    /// How long those who wait may pause before they look at the register: each look is a request, and of those a Worker may
+    /// make so many.
+    pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
     /// Joins the queue at a key.
     pub(crate) fn join(&self, _: &Key) -> Turn {
         Turn
