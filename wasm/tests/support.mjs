@@ -27,22 +27,38 @@ export function folder(t) {
   return folder;
 }
 
-// A folder of modules that puts something between the runtime and the Worker: `wrap(env)` gives the bindings it sees.
-export function interposed(t, wrap) {
+// A folder of modules with one more in front of them: `source` gets the bindings that the Worker sees from `wrap(env)`, and
+// may answer a request by itself in `intercept(request)`.
+export function interposed(t, { wrap = "(env) => env", intercept = "() => undefined" }) {
   const there = folder(t);
-  for (const file of fs.readdirSync(FOLDER)) {
-    fs.copyFileSync(path.join(FOLDER, file), path.join(there, file));
-  }
+  fs.cpSync(FOLDER, there, { recursive: true });
   fs.writeFileSync(
     path.join(there, "interposed.js"),
     `import Worker, { Records as Inner } from "./entry.js";
     const wrap = ${wrap};
+    const intercept = ${intercept};
     export default class extends Worker {
       constructor(context, env) {
         super(context, wrap(env));
       }
+      async fetch(request) {
+        return intercept(request) ?? super.fetch(request);
+      }
     }
-    export const Records = Inner;`,
+    export class Records extends Inner {
+      constructor(state, env) {
+        super(state, wrap(env));
+      }
+    }`,
   );
   return { folder: there, entry: "interposed.js" };
 }
+
+// The text of a function that gives an object whose methods `on(name, args, call)` has a hand in.
+export const BETWEEN = `(object, on) => new Proxy(object, {
+  get(object, name) {
+    const value = Reflect.get(object, name, object);
+    if (typeof value !== "function" || name === "constructor") return value;
+    return (...args) => on(name, args, (...args) => value.apply(object, args));
+  },
+})`;

@@ -30,7 +30,7 @@ pub(crate) fn records(env: &Env) -> Result<ObjectNamespace> {
 }
 
 fn missing(name: &str, what: &str, how: &str, error: &Error) -> Error {
-    Error::BindingError(format!("the binding {name} is not {what}: wrangler.toml needs {how} ({error})"))
+    Error::RustError(format!("the binding {name} is not {what}: wrangler.toml needs {how} ({error})"))
 }
 
 /// A variable or a secret, if it is set and a text.

@@ -23,7 +23,9 @@ pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<web
     if method == Method::HEAD || has_no_body(head.status) || body.is_end_stream() {
         return Ok(web_sys::Response::new_with_opt_readable_stream_and_init(None, &init)?);
     }
-    let length = body.size_hint().exact();
+    // What a body of parts does not know of itself, its head does.
+    let promised = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let length = body.size_hint().exact().or(promised);
     let mut body = match body.downcast::<EdgeBody>() {
         // The runtime sends its own stream with the length that it knows of it.
         Ok(own) => {

@@ -1,0 +1,55 @@
+// How many operations of R2 and requests to Durable Objects a request costs: the table in ../README.md.
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { BETWEEN, interposed, start } from "./support.mjs";
+
+// Counts, and tells at /-/count what there was since the last time.
+const counting = {
+  wrap: `(env) => {
+    const between = ${BETWEEN};
+    const kinds = { put: "a", list: "a", createMultipartUpload: "a", get: "b", head: "b", getByName: "objects" };
+    const count = (name, args, call) => {
+      globalThis.counted[kinds[name]] += 1;
+      return call(...args);
+    };
+    globalThis.counted ??= { a: 0, b: 0, objects: 0 };
+    return { ...env, BUCKET: between(env.BUCKET, count), RECORDS: between(env.RECORDS, count) };
+  }`,
+  intercept: `(request) => {
+    if (!request.url.endsWith("/-/count")) return;
+    const counted = globalThis.counted;
+    globalThis.counted = { a: 0, b: 0, objects: 0 };
+    return Response.json(counted);
+  }`,
+};
+
+const requests = [
+  ["PUT, a new blob", "PUT", "/docs/new", {}],
+  ["PUT on a condition, replaced", "PUT", "/docs/there", { "if-match": "tag" }],
+  ["PUT, 412", "PUT", "/docs/there", { "if-match": '"other"' }],
+  ["GET", "GET", "/docs/there", {}],
+  ["GET, 304", "GET", "/docs/there", { "if-none-match": "tag" }],
+  ["HEAD", "HEAD", "/docs/there", {}],
+  ["GET of a listing, of two blobs", "GET", "/docs", {}],
+  ["DELETE", "DELETE", "/docs/there", {}],
+];
+
+test("a request costs what the table says", async (t) => {
+  const { fetch } = await start(t, interposed(t, counting));
+  const rows = [];
+  await fetch("/docs/there", { method: "PUT", body: "x" });
+  for (const [name, method, target, conditions] of requests) {
+    const tag = (await fetch("/docs/there", { method: "HEAD" })).headers.get("etag");
+    const headers = Object.fromEntries(Object.entries(conditions).map(([name, value]) => [name, value === "tag" ? tag : value]));
+    await fetch("/-/count");
+    const response = await fetch(target, { method, headers, body: method === "PUT" ? "x" : undefined });
+    await response.text();
+    const { a, b, objects } = await (await fetch("/-/count")).json();
+    rows.push(`| ${name} | ${a} | ${b} | ${objects} |`);
+  }
+  const readme = fs.readFileSync(path.join(import.meta.dirname, "../README.md"), "utf8");
+  const missing = rows.filter((row) => !readme.includes(row));
+  assert.deepEqual(missing, [], `wasm/README.md should say:\n${rows.join("\n")}`);
+});

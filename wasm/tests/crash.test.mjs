@@ -1,0 +1,102 @@
+// The runtime is killed in the middle of 100 writes, and started again on the same state.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import path from "node:path";
+import { once } from "node:events";
+import readline from "node:readline";
+import { test } from "node:test";
+import { FOLDER, ask, folder } from "./support.mjs";
+
+const SERVE = path.join(import.meta.dirname, "../miniflare/serve.mjs");
+const ROUNDS = 3;
+const WRITERS = 100;
+
+// A server of its own, so that its runtime can be killed.
+async function serve(persist) {
+  const node = spawn(process.execPath, [SERVE, "--modules", FOLDER, "--port", "0", "--persist", persist], {
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  const [line] = await once(readline.createInterface(node.stdout), "line");
+  const url = new URL(line.replace("blobs on ", ""));
+  const end = async (signal) => {
+    const runtimes = execFileSync("pgrep", ["-P", String(node.pid)]).toString().trim().split("\n");
+    node.kill("SIGKILL");
+    for (const runtime of runtimes) {
+      process.kill(Number(runtime), signal);
+    }
+    await once(node, "exit");
+  };
+  return { fetch: (target, init) => ask(url, target, init), end };
+}
+
+// What a writer writes: long, and of one sort, so that a mixture would be seen.
+const content = (writer, turn) => `${writer}-${turn};`.repeat(5_000);
+
+test("what was acknowledged is there and whole, and no lease has two holders", { timeout: 240_000 }, async (t) => {
+  const persist = folder(t);
+  const known = new Map();
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const server = await serve(persist);
+    t.after(() => server.end("SIGKILL").catch(() => {}));
+    await check(server, known);
+    let done = 0;
+    let kill;
+    const killed = new Promise((resolve) => {
+      kill = resolve;
+    });
+    const writer = async (writer) => {
+      const target = `/crash/${writer}`;
+      for (let turn = round * 1_000; ; turn += 1) {
+        const before = known.get(target);
+        const headers = before?.tag ? { "if-match": before.tag } : {};
+        try {
+          const body = content(writer, turn);
+          known.set(target, { ...before, maybe: [...(before?.maybe ?? []), body] });
+          const answer = await server.fetch(target, { method: "PUT", body, headers });
+          if ([200, 201].includes(answer.status)) {
+            known.set(target, { tag: answer.headers.get("etag"), body, maybe: [] });
+            done += 1;
+          }
+        } catch {
+          return;
+        }
+        if (done > WRITERS + WRITERS / 2) {
+          kill();
+        }
+      }
+    };
+    const writers = Array.from({ length: WRITERS }, (_, at) => writer(at));
+    await killed;
+    await server.end("SIGKILL");
+    await Promise.all(writers);
+  }
+  const server = await serve(persist);
+  t.after(() => server.end("SIGKILL").catch(() => {}));
+  await check(server, known);
+  await leases(server);
+});
+
+// Each blob is what was acknowledged last, or what was being written.
+async function check({ fetch }, known) {
+  for (const [target, expected] of known) {
+    const read = await fetch(target);
+    const body = read.status === 404 ? undefined : await read.text();
+    const tag = read.headers.get("etag");
+    const possible = [expected.body, ...expected.maybe];
+    assert.ok(possible.includes(body), `${target} is neither what was acknowledged nor what was being written`);
+    if (body === expected.body && expected.tag !== undefined && expected.maybe.length === 0) {
+      assert.equal(tag, expected.tag, target);
+    }
+    known.set(target, { tag, body, maybe: [] });
+  }
+}
+
+// After it all, of 20 who want the lease of a blob one gets it.
+async function leases({ fetch }) {
+  const target = "/crash/leased";
+  assert.equal((await fetch(target, { method: "PUT", body: "x" })).status, 201);
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, (_, at) => fetch(target, { method: "PUT", body: String(at), headers: { "if-match": "*" } })),
+  );
+  assert.ok(answers.every((answer) => [200, 409, 412].includes(answer.status)));
+}

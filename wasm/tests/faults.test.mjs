@@ -1,0 +1,168 @@
+// R2 and the Durable Objects fail, are slow, or are cut off: what a client is told, and what is there afterwards.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { BETWEEN, interposed, start } from "./support.mjs";
+
+// Puts a hand between the Worker and its bindings. `fault` is a JavaScript expression of a function (where, name, args, call),
+// which can read `globalThis.fault`: what the test set by a request to /-/fault?what.
+const faulty = (fault) => ({
+  wrap: `(env) => {
+    const between = ${BETWEEN};
+    const fault = ${fault};
+    const onObject = (name, args, call) => fault("object", name, args, call);
+    return {
+      ...env,
+      BUCKET: between(env.BUCKET, (name, args, call) => fault("bucket", name, args, call)),
+      RECORDS: between(env.RECORDS, (name, args, call) => between(call(...args), onObject)),
+    };
+  }`,
+  intercept: `(request) => {
+    const { pathname, search } = new URL(request.url);
+    if (pathname !== "/-/fault") return;
+    globalThis.fault = search.slice(1);
+    return new Response();
+  }`,
+});
+
+const put = (fetch, target, body, headers) => fetch(target, { method: "PUT", body, headers });
+const text = async (response) => (await response).text();
+
+test("a write that R2 refuses is 503, and changes nothing", async (t) => {
+  const { fetch } = await start(
+    t,
+    interposed(t, faulty(`async (where, name, args, call) => {
+      if (globalThis.fault === "on" && name === "put") throw new Error("put: Unspecified error (10001)");
+      return call(...args);
+    }`)),
+  );
+  const tag = (await put(fetch, "/docs/a", "before")).headers.get("etag");
+  await fetch("/-/fault?on");
+  const failed = await put(fetch, "/docs/a", "after", { "if-match": tag });
+  assert.equal(failed.status, 503);
+  assert.ok(failed.headers.has("retry-after"));
+  assert.equal(await text(fetch("/docs/a")), "before");
+  await fetch("/-/fault?off");
+  assert.equal((await put(fetch, "/docs/a", "after", { "if-match": tag })).status, 200);
+});
+
+test("a write whose answer is lost is found to have been done", async (t) => {
+  const { fetch } = await start(
+    t,
+    interposed(t, faulty(`async (where, name, args, call) => {
+      const done = await call(...args);
+      if (globalThis.fault === "on" && name === "put") throw new Error("Network connection lost.");
+      return done;
+    }`)),
+  );
+  const tag = (await put(fetch, "/docs/a", "before")).headers.get("etag");
+  await fetch("/-/fault?on");
+  const written = await put(fetch, "/docs/a", "after", { "if-match": tag });
+  assert.equal(written.status, 200);
+  await fetch("/-/fault?off");
+  const read = await fetch("/docs/a");
+  assert.deepEqual([await read.text(), read.headers.get("etag")], ["after", written.headers.get("etag")]);
+});
+
+test("an R2 that does not answer is 503, and others are served meanwhile", async (t) => {
+  const { fetch } = await start(
+    t,
+    interposed(t, faulty(`(where, name, args, call) => {
+      if (globalThis.fault === "on" && name === "head" && args[0] === "docs/slow") return new Promise(() => {});
+      return call(...args);
+    }`)),
+  );
+  assert.equal((await put(fetch, "/docs/slow", "before")).status, 201);
+  await fetch("/-/fault?on");
+  const slow = put(fetch, "/docs/slow", "after");
+  assert.equal((await put(fetch, "/docs/other", "x")).status, 201);
+  const answer = await slow;
+  assert.equal(answer.status, 503);
+  await fetch("/-/fault?off");
+  assert.equal(await text(fetch("/docs/slow")), "before");
+  assert.equal((await put(fetch, "/docs/slow", "after")).status, 200);
+});
+
+test("without its objects the Worker writes nothing", async (t) => {
+  const { fetch } = await start(
+    t,
+    interposed(t, faulty(`async (where, name, args, call) => {
+      if (globalThis.fault === "on" && where === "object") throw new Error("Durable Object is overloaded.");
+      return call(...args);
+    }`)),
+  );
+  await put(fetch, "/docs/a", "before");
+  await fetch("/-/fault?on");
+  const failed = await put(fetch, "/docs/a", "after");
+  assert.deepEqual([failed.status, failed.headers.has("retry-after")], [503, true]);
+  await fetch("/-/fault?off");
+  assert.equal(await text(fetch("/docs/a")), "before");
+});
+
+// Every second swap is carried out and its answer lost, as by an object that is reset.
+const LOSING = `async (where, name, args, call) => {
+  if (where !== "object" || name !== "fetch") return call(...args);
+  const said = new Uint8Array(await args[0].clone().arrayBuffer());
+  const answer = await call(...args);
+  globalThis.swaps = (globalThis.swaps ?? 0) + (said[1] === 1);
+  if (globalThis.fault === "on" && said[1] === 1 && globalThis.swaps % 2 === 0) {
+    await answer.arrayBuffer();
+    throw new Error("Durable Object reset because its code was updated.");
+  }
+  return answer;
+}`;
+
+test("a swap whose answer is lost is neither repeated nor denied: no increment is lost or done twice", async (t) => {
+  const { fetch } = await start(t, interposed(t, faulty(LOSING)));
+  await put(fetch, "/docs/count", "0");
+  await fetch("/-/fault?on");
+  let acknowledged = 0;
+  let unknown = 0;
+  const increment = async () => {
+    for (;;) {
+      const read = await fetch("/docs/count");
+      const [count, tag] = [Number(await read.text()), read.headers.get("etag")];
+      const { status } = await put(fetch, "/docs/count", String(count + 1), { "if-match": tag });
+      if (status === 200) {
+        acknowledged += 1;
+        return;
+      }
+      if (status === 503) {
+        unknown += 1;
+        return;
+      }
+      assert.ok([409, 412].includes(status), String(status));
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, async () => {
+    for (let done = 0; done < 5; done += 1) {
+      await increment();
+    }
+  }));
+  await fetch("/-/fault?off");
+  const count = Number(await text(fetch("/docs/count")));
+  assert.ok(count >= acknowledged && count <= acknowledged + unknown, `${count} of ${acknowledged} + ${unknown}`);
+  assert.ok(acknowledged > 0);
+});
+
+test("a panic is a 500 of its own request", async (t) => {
+  const { fetch } = await start(
+    t,
+    interposed(t, faulty(`async (where, name, args, call) => {
+      const found = await call(...args);
+      if (name !== "head" || args[0] !== "docs/bad" || globalThis.fault !== "on") return found;
+      // What cannot be: the library that reads it panics.
+      return { get key() { throw new Error("no key"); }, get size() { throw new Error("no size"); } };
+    }`)),
+  );
+  await put(fetch, "/docs/bad", "x");
+  await put(fetch, "/docs/good", "y");
+  await fetch("/-/fault?on");
+  const [bad, ...good] = await Promise.all([
+    fetch("/docs/bad", { method: "HEAD" }),
+    ...Array.from({ length: 10 }, () => fetch("/docs/good")),
+  ]);
+  assert.equal(bad.status, 500);
+  assert.deepEqual(await Promise.all(good.map((answer) => answer.text())), Array(10).fill("y"));
+  await fetch("/-/fault?off");
+  assert.equal(await text(fetch("/docs/bad")), "x");
+});
