@@ -1,15 +1,18 @@
 // The runtime is killed in the middle of 100 writes, and started again on the same state.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import path from "node:path";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
+import path from "node:path";
 import readline from "node:readline";
 import { test } from "node:test";
+import { acquire } from "./azure.mjs";
 import { FOLDER, ask, folder } from "./support.mjs";
 
 const SERVE = path.join(import.meta.dirname, "../miniflare/serve.mjs");
 const ROUNDS = 3;
 const WRITERS = 100;
+const LEASED = Array.from({ length: 8 }, (_, at) => `/crash/leased-${at}`);
 
 // A server of its own, so that its runtime can be killed.
 async function serve(persist) {
@@ -35,6 +38,7 @@ const content = (writer, turn) => `${writer}-${turn};`.repeat(5_000);
 test("what was acknowledged is there and whole, and no lease has two holders", { timeout: 240_000 }, async (t) => {
   const persist = folder(t);
   const known = new Map();
+  const holders = new Map();
   for (let round = 0; round < ROUNDS; round += 1) {
     const server = await serve(persist);
     t.after(() => server.end("SIGKILL").catch(() => {}));
@@ -66,6 +70,11 @@ test("what was acknowledged is there and whole, and no lease has two holders", {
       }
     };
     const writers = Array.from({ length: WRITERS }, (_, at) => writer(at));
+    if (round === 0) {
+      await Promise.all(LEASED.map((target) => server.fetch(target, { method: "PUT", body: "x" })));
+    }
+    // Two at each blob, so that they race.
+    writers.push(contend(server, holders), contend(server, holders));
     await killed;
     await server.end("SIGKILL");
     await Promise.all(writers);
@@ -73,7 +82,7 @@ test("what was acknowledged is there and whole, and no lease has two holders", {
   const server = await serve(persist);
   t.after(() => server.end("SIGKILL").catch(() => {}));
   await check(server, known);
-  await leases(server);
+  await leases(server, holders);
 });
 
 // Each blob is what was acknowledged last, or what was being written.
@@ -91,12 +100,38 @@ async function check({ fetch }, known) {
   }
 }
 
-// After it all, of 20 who want the lease of a blob one gets it.
-async function leases({ fetch }) {
-  const target = "/crash/leased";
-  assert.equal((await fetch(target, { method: "PUT", body: "x" })).status, 201);
-  const answers = await Promise.all(
-    Array.from({ length: 20 }, (_, at) => fetch(target, { method: "PUT", body: String(at), headers: { "if-match": "*" } })),
+// Asks for the lease of every leased blob, until the server is gone; says who was told that it has it.
+async function contend({ fetch }, holders) {
+  await Promise.all(
+    LEASED.map(async (target) => {
+      for (;;) {
+        const id = randomUUID();
+        try {
+          const answer = await fetch(...acquire(target, id));
+          if (answer.status === 201) {
+            holders.set(target, [...(holders.get(target) ?? []), id]);
+          }
+        } catch {
+          return;
+        }
+      }
+    }),
   );
-  assert.ok(answers.every((answer) => [200, 409, 412].includes(answer.status)));
+}
+
+// Whoever was told that it has a lease has it, alone.
+async function leases({ fetch }, holders) {
+  for (const target of LEASED) {
+    const told = holders.get(target) ?? [];
+    assert.ok(told.length <= 1, `${target} has the holders ${told}`);
+    const other = await fetch(...acquire(target, randomUUID()));
+    if (told.length === 1) {
+      assert.equal(other.status, 409, target);
+      const write = (headers) => fetch(target, { method: "PUT", body: "x", headers });
+      assert.equal((await write({})).status, 412, target);
+      assert.equal((await write({ "x-ms-lease-id": told[0] })).status, 200, target);
+    } else {
+      assert.ok([201, 409].includes(other.status), target);
+    }
+  }
 }

@@ -46,10 +46,16 @@ impl Run {
         self
     }
 
-    /// Runs for as long as this task: its standard input ends when the task does. An error if it ends with one.
-    pub(crate) fn serve(mut self) -> Result {
+    /// With a standard input that ends when this task does, however that ends.
+    pub(crate) fn attached(mut self) -> Self {
+        self.command.stdin(Stdio::piped());
+        self
+    }
+
+    /// Runs for as long as this task. An error if it ends with one.
+    pub(crate) fn serve(self) -> Result {
         let shown = self.shown();
-        let mut child = self.command.stdin(Stdio::piped()).spawn().map_err(|error| format!("{shown}: {error}"))?;
+        let mut child = self.attached().command.spawn().map_err(|error| format!("{shown}: {error}"))?;
         // To wait for it as such would end its input.
         let input = child.stdin.take();
         let status = child.wait()?;

@@ -1,4 +1,4 @@
-//! The suite in tests/sdk: the official Azure clients for Python and JavaScript, against the gateway and against Azurite.
+//! The suite in tests/sdk: the official Azure clients for Python and JavaScript, against the gateway, the Worker and Azurite.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 use crate::command::{Run, Running};
 use crate::step::Context;
-use crate::{listening, npm};
+use crate::{listening, npm, worker};
 
 /// The development account and its key, which everybody knows: what `UseDevelopmentStorage=true` stands for.
 const ACCOUNT: &str = "devstoreaccount1";
@@ -33,6 +33,15 @@ pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     npm::require(context.workspace, npm::CLIENTS, context.deadline)?;
     start_azurite(context, &dir)?.suites(context, &python, &dir)?;
     start_gateway(context, gateway, &dir)?.suites(context, &python, &dir)
+}
+
+/// Runs both suites against the Worker whose modules are in `folder`.
+pub(crate) fn check_worker(context: &Context<'_>, folder: &Path) -> Result {
+    let dir = context.workspace.target().join("sdk");
+    fs::create_dir_all(&dir)?;
+    let python = python(context, &dir)?;
+    npm::require(context.workspace, npm::CLIENTS, context.deadline)?;
+    start_worker(context, folder, &dir)?.suites(context, &python, &dir)
 }
 
 /// An interpreter of its own, with exactly the packages that requirements.txt lists.
@@ -61,6 +70,15 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
         .start()?;
     let known_errors = known_errors(context, "gateway");
     Server { name: "gateway", blobs, tables, known_errors, _running: vec![running] }.listening()
+}
+
+fn start_worker(context: &Context<'_>, folder: &Path, dir: &Path) -> Result<Server> {
+    let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
+    let server = worker::Server { folder, port: blobs.port(), tables: Some(tables.port()), persist: None };
+    let running =
+        server.run(context.workspace, context.deadline)?.log_to(&dir.join("Worker.log"))?.attached().start()?;
+    let known_errors = known_errors(context, "worker");
+    Server { name: "Worker", blobs, tables, known_errors, _running: vec![running] }.listening()
 }
 
 fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::command::Run;
 use crate::step::{Context, Step, Tool, run_all};
 use crate::workspace::{Package, Workspace};
-use crate::{Result, npm, package, sdk, tree};
+use crate::{Result, npm, package, sdk, tree, worker};
 
 /// What `cargo xtask test` takes.
 #[derive(Args)]
@@ -25,6 +25,7 @@ const RUSTFMT: Tool = Tool { probe: &["cargo", "fmt", "--version"], install: "ru
 const CLIPPY: Tool = Tool { probe: &["cargo", "clippy", "--version"], install: "rustup component add clippy" };
 const CXX: Tool = Tool { probe: &["c++", "--version"], install: "apt-get install g++" };
 const GIT: Tool = Tool { probe: &["git", "--version"], install: "apt-get install git" };
+const NODE: Tool = Tool { probe: &["node", "--version"], install: "apt-get install nodejs" };
 const NPM: Tool = Tool { probe: &["npm", "--version"], install: "apt-get install npm" };
 const PYTHON: Tool =
     Tool { probe: &["python3", "-c", "import ensurepip, venv"], install: "apt-get install python3-venv" };
@@ -53,6 +54,13 @@ const STEPS: &[Step] = &[
         minutes: 45,
         needs: &[NPM, PYTHON],
         run: sdk,
+    },
+    Step {
+        name: "worker",
+        about: "the Cloudflare Worker: size, tests, the Azure clients",
+        minutes: 60,
+        needs: &[NODE, NPM, PYTHON],
+        run: worker::check,
     },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
     Step {

@@ -9,6 +9,7 @@ use ifmatch_blob::BlobService;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_blob::service::TableService;
+use ifmatch_blob::store::StoreError;
 use ifmatch_store::AnyRegister;
 use tower_service::Service;
 use worker::{Env, Result, web_sys};
@@ -53,6 +54,15 @@ pub(crate) async fn answer(request: web_sys::Request, env: Env) -> Result<web_sy
     response::to_js(&method, answered)
 }
 
+/// Removes what nobody can reach any more.
+pub(crate) async fn collect(env: &Env) {
+    let Ok(app) = opened(env) else { return };
+    match app.service.collect().await {
+        Ok(entries) => tracing::info!(entries, "removed what was left over"),
+        Err(error) => tracing::warn!(%error, "what was left over stays until another time"),
+    }
+}
+
 /// The service, opened by the first request. What is wrong with the settings is said to each request, and in the log.
 fn opened(env: &Env) -> std::result::Result<App, String> {
     if let Some(app) = APP.with_borrow(Clone::clone) {
@@ -61,6 +71,16 @@ fn opened(env: &Env) -> std::result::Result<App, String> {
     let app = App::open(env).inspect_err(|why| worker::console_error!("ifmatch cannot serve: {why}"))?;
     APP.set(Some(app.clone()));
     Ok(app)
+}
+
+impl Serving {
+    /// Removes blocks that nobody committed, or the entities of tables that were deleted. Says how many entries.
+    async fn collect(&self) -> std::result::Result<u64, StoreError> {
+        match self {
+            Self::Blobs(blobs) => blobs.collect_blocks().await,
+            Self::Tables(tables) => tables.collect().await.map(|entities| entities as u64),
+        }
+    }
 }
 
 impl App {

@@ -16,7 +16,7 @@ mod tasks;
 
 pub use records::object::Records;
 
-use worker::{Context, Env, Result, event, web_sys};
+use worker::{Context, Env, Result, ScheduleContext, ScheduledEvent, event, web_sys};
 
 /// Before the first request.
 #[event(start)]
@@ -29,4 +29,10 @@ fn start() {
 #[event(fetch)]
 async fn fetch(request: web_sys::Request, env: Env, _: Context) -> Result<web_sys::Response> {
     tasks::to_the_end(app::answer(request, env)).await
+}
+
+/// Removes what is left over, once a day as wrangler.toml has it.
+#[event(scheduled)]
+async fn scheduled(_: ScheduledEvent, env: Env, _: ScheduleContext) {
+    app::collect(&env).await;
 }

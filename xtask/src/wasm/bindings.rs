@@ -20,7 +20,12 @@ pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
         fs::remove_dir_all(folder)?;
     }
     let mut bindgen = Bindgen::new();
-    bindgen.input_path(module).out_name("index").typescript(false).remove_producers_section(true).remove_name_section(true);
+    bindgen
+        .input_path(module)
+        .out_name("index")
+        .typescript(false)
+        .remove_producers_section(true)
+        .remove_name_section(true);
     match target {
         Target::Worker => bindgen.module(true)?.reset_state_function(true).force_enable_abort_handler(true),
     };

@@ -26,6 +26,10 @@ export default class extends WorkerEntrypoint {
   fetch(request) {
     return wasm.fetch.call(this, request, this.env, this.ctx);
   }
+
+  scheduled(controller) {
+    return wasm.scheduled.call(this, controller, this.env, this.ctx);
+  }
 }
 
 export const Records = renewed(wasm.Records);

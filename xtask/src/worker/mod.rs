@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::command::Run;
+use crate::step::Context;
 use crate::wasm::{self, Target};
 use crate::workspace::Workspace;
-use crate::{Result, npm};
+use crate::{Result, npm, sdk};
 
 /// What goes between the runtime and the bindings.
 const ENTRY: &str = include_str!("entry.js");
@@ -38,18 +39,39 @@ pub(crate) fn run(options: &Options) -> Result {
     if options.build {
         return Ok(());
     }
-    npm::require(&workspace, npm::MINIFLARE, deadline)?;
-    let mut run = Run::new("node", workspace.root())
-        .args([workspace.root().join(npm::MINIFLARE).join("serve.mjs")])
-        .args(["--modules".as_ref(), folder.as_os_str()])
-        .args(["--port", &options.port.to_string()]);
-    if let Some(port) = options.listen_tables {
-        run = run.args(["--tables", &port.to_string()]);
+    let persist = options.persist.as_deref().map(std::path::absolute).transpose()?;
+    let server = Server { folder: &folder, port: options.port, tables: options.listen_tables, persist };
+    server.run(&workspace, deadline)?.serve()
+}
+
+/// The Worker under miniflare.
+pub(crate) struct Server<'a> {
+    /// Where its modules are.
+    pub(crate) folder: &'a Path,
+    /// The port of the blobs.
+    pub(crate) port: u16,
+    /// The port of the tables.
+    pub(crate) tables: Option<u16>,
+    /// Where the state is kept.
+    pub(crate) persist: Option<PathBuf>,
+}
+
+impl Server<'_> {
+    /// The command that serves until its standard input ends.
+    pub(crate) fn run(&self, workspace: &Workspace, deadline: Instant) -> Result<Run> {
+        npm::require(workspace, npm::MINIFLARE, deadline)?;
+        let mut run = Run::new("node", workspace.root())
+            .args([workspace.root().join(npm::MINIFLARE).join("serve.mjs")])
+            .args(["--modules".as_ref(), self.folder.as_os_str()])
+            .args(["--port", &self.port.to_string()]);
+        if let Some(port) = self.tables {
+            run = run.args(["--tables", &port.to_string()]);
+        }
+        if let Some(folder) = &self.persist {
+            run = run.args(["--persist".as_ref(), folder.as_os_str()]);
+        }
+        Ok(run)
     }
-    if let Some(folder) = &options.persist {
-        run = run.args(["--persist".as_ref(), std::path::absolute(folder)?.as_os_str()]);
-    }
-    run.serve()
 }
 
 /// Builds the Worker, and returns the folder of its modules: the first is `entry.js`.
@@ -62,7 +84,35 @@ pub(crate) fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf>
     Ok(folder)
 }
 
-/// How many bytes the Worker has, compressed.
-pub(crate) fn size(folder: &Path) -> Result<usize> {
-    ["entry.js", "index.js", "index_bg.wasm"].iter().map(|file| wasm::compressed(&folder.join(file))).sum()
+/// What must hold of the Worker: its size, what its tests say, and that the Azure clients work with it.
+pub(crate) fn check(context: &Context<'_>) -> Result {
+    let folder = build(context.workspace, context.deadline)?;
+    let (size, most) = (size(&folder)?, budget(context.workspace)?);
+    if size > most {
+        return Err(format!("the Worker has {size} bytes compressed, and wasm/budget.json allows {most}").into());
+    }
+    npm::require(context.workspace, npm::MINIFLARE, context.deadline)?;
+    Run::new("node", &context.workspace.root().join("wasm/tests"))
+        .args(["--test", "--test-concurrency=1", "."])
+        .env("IFMATCH_WORKER", &folder)
+        .passes(context.deadline)?;
+    sdk::check_worker(context, &folder)
+}
+
+/// The most bytes that the Worker may have, compressed.
+fn budget(workspace: &Workspace) -> Result<usize> {
+    let text = std::fs::read_to_string(workspace.root().join("wasm/budget.json"))?;
+    let budget: serde_json::Value = serde_json::from_str(&text)?;
+    let bytes = budget["compressed bytes"].as_u64().ok_or("wasm/budget.json has no `compressed bytes`")?;
+    Ok(usize::try_from(bytes)?)
+}
+
+/// How many bytes the Worker has, compressed: all its modules.
+fn size(folder: &Path) -> Result<usize> {
+    std::fs::read_dir(folder)?
+        .map(|entry| {
+            let path = entry?.path();
+            if path.is_dir() { size(&path) } else { wasm::compressed(&path) }
+        })
+        .sum()
 }
