@@ -42,6 +42,7 @@ fn not_inherited(manifest: &File) -> Vec<String> {
     for line in manifest.text.lines() {
         if line.starts_with('[') {
             section = line;
+            continue;
         }
         if section.contains("dependencies") && line.contains('=') && !inherits(line) {
             wrong.push(format!("{}: a version that the workspace should state: {line}", manifest.path));
@@ -93,4 +94,8 @@ fn own_versions_and_lints_are_found() {
     let good = "[lints]\nworkspace = true\n[dependencies]\nhttp.workspace = true\nhex = { workspace = true }\n";
     assert_eq!(inherited(&[manifest(good)]), [""; 0]);
     assert_eq!(inherited(&[manifest("[package]\nname = \"x\"\n[dev-dependencies]\nhttp = \"1\"\n")]).len(), 2);
+    let of_a_target =
+        |line: &str| format!("[lints]\nworkspace = true\n[target.'cfg(target_os = \"x\")'.dependencies]\n{line}\n");
+    assert_eq!(inherited(&[manifest(&of_a_target("http.workspace = true"))]), [""; 0]);
+    assert_eq!(inherited(&[manifest(&of_a_target("http = \"1\""))]).len(), 1);
 }
