@@ -119,7 +119,9 @@ impl<'a> Http<'a> {
         while answer.status == StatusCode::CONTINUE {
             answer = read(&mut connection, request.method());
         }
-        if answer.headers.get("connection").is_none_or(|option| option != "close") {
+        // A server may close where it refused without reading the body (RFC 9112 §9.6), and need not say so.
+        let unread = answer.status.as_u16() >= 400 && !request.body().is_empty();
+        if !unread && answer.headers.get("connection").is_none_or(|option| option != "close") {
             self.connection = Some(connection);
         }
         let reply = Reply { asked, azure: self.signer.is_some_and(|(_, form)| form == Form::Blob), answer };

@@ -26,14 +26,14 @@ pub(crate) struct Suite {
 
 /// A line of `differences.txt`: cases that this server is known to fail.
 struct Difference {
-    /// A name, or the beginning of names before a `*`.
+    /// A name, or the beginning of names before a `…`.
     cases: String,
     reason: String,
 }
 
 impl Difference {
     fn covers(&self, name: &str) -> bool {
-        self.cases.strip_suffix('*').map_or(self.cases == name, |start| name.starts_with(start))
+        self.cases.strip_suffix('…').map_or(self.cases == name, |start| name.starts_with(start))
     }
 }
 
@@ -91,7 +91,7 @@ fn remember(info: &PanicHookInfo<'_>) {
 }
 
 /// What this thread panicked with; the payload came from another thread if this one did not.
-fn said(payload: &(dyn Any + Send)) -> String {
+pub(crate) fn said(payload: &(dyn Any + Send)) -> String {
     let last = LAST_PANIC.with(RefCell::take);
     let payload = text(payload);
     if last.starts_with(payload) { last } else { payload.to_owned() }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::azure::{A, acquire, blob, container};
 use crate::http::Http;
 use crate::site::{Site, eventually};
+use crate::suite::said;
 
 /// The shortest lease, in seconds.
 const SHORTEST: i32 = 15;
@@ -36,7 +37,7 @@ impl Expired {
             let (ready, done) = &*shared;
             let wanted = std::mem::take(&mut ready.lock().unwrap_or_else(PoisonError::into_inner).wanted);
             // A panic is the failure of every case that waits here.
-            let made = std::panic::catch_unwind(|| make(&site, wanted)).map_err(|_| "the leases to expire".to_owned());
+            let made = std::panic::catch_unwind(|| make(&site, wanted)).map_err(|panic| said(panic.as_ref()));
             ready.lock().unwrap_or_else(PoisonError::into_inner).paths = Some(made);
             done.notify_all();
         });
@@ -51,7 +52,7 @@ impl Expired {
         let guard = wait.unwrap_or_else(PoisonError::into_inner);
         match &guard.paths {
             Some(Ok(paths)) => paths[case].clone(),
-            Some(Err(error)) => panic!("could not prepare {error}"),
+            Some(Err(error)) => panic!("the leases that are to expire: {error}"),
             None => unreachable!("it was waited for"),
         }
     }

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::azure::container;
-use crate::http::Http;
+use crate::http::{Http, Reply};
 use crate::races::{path, race};
 use crate::site::Site;
 use crate::suite::Suite;
@@ -29,20 +29,37 @@ pub(crate) fn add(suite: &mut Suite) {
 fn count<'a>(site: &'a Site, path: &str, clients: usize, increments: usize, http: impl Fn(usize) -> Http<'a> + Sync) {
     race(clients, |client| {
         let mut http = http(client);
+        let mut pause = 2;
         for _ in 0..increments {
-            increment(&mut http, path);
+            increment(&mut http, path, &mut pause);
+            // Who got through may come sooner next time.
+            pause = (pause / 2).max(2);
         }
     });
     assert_eq!(site.plain().get(path).is(200).text(), (clients * increments).to_string());
 }
 
-fn increment(http: &mut Http<'_>, path: &str) {
-    let mut pause = 2;
+fn increment(http: &mut Http<'_>, path: &str, pause: &mut u64) {
     loop {
         let read = http.get(path).is(200);
         let next = read.text().parse::<usize>().expect("a number") + 1;
         let fields = [("x-ms-blob-type", "BlockBlob"), ("if-match", read.etag())];
         let reply = http.put(path, &fields, next.to_string());
+        if reply.status.is_success() {
+            return;
+        }
+        if !reply.changed_nothing() {
+            reply.fail("success, or a refusal");
+        }
+        backoff(pause);
+    }
+}
+
+/// Tries until it succeeds. Until then the server must say that it did nothing.
+pub(crate) fn until_done(mut attempt: impl FnMut() -> Reply) {
+    let mut pause = 4;
+    loop {
+        let reply = attempt();
         if reply.status.is_success() {
             return;
         }

@@ -20,7 +20,7 @@ const WRITERS: usize = 6;
 const CHANGES: usize = 12;
 
 pub(crate) fn add(suite: &mut Suite) {
-    for length in [100, 150_000] {
+    for length in [100, 100_000] {
         suite.case(format!("history: replacements of {length} bytes"), move |site| {
             World::new(site, length, false).run();
         });
@@ -166,12 +166,10 @@ impl<'a> World<'a> {
 
     fn saw(&self, start: u64, reply: &Reply) {
         self.history.record(start, What::Saw(Some(reply.etag().to_owned())));
-        let lines: Vec<&str> = reply.text().lines().collect();
-        assert!(lines.iter().all(|line| *line == lines[0]), "a mixture of versions");
-        let number = lines[0].parse().expect("a number");
-        if reply.status == 200 {
-            assert_eq!(reply.body.len(), self.version(number).len(), "a whole version");
-        }
+        let number = reply.text().lines().next().and_then(|line| line.parse().ok()).expect("a line with a number");
+        let whole = self.version(number);
+        let part = if reply.status == 206 { &whole[20..80] } else { &whole[..] };
+        assert!(reply.body == part, "a mixture of versions, or a part of one");
         self.seen.lock().expect("nobody panics here").push((reply.etag().to_owned(), number));
     }
 }

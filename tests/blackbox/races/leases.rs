@@ -9,6 +9,7 @@ use support::raw::Connection;
 
 use crate::azure::{A, B, acquire, blob};
 use crate::http::{Http, head};
+use crate::races::counter::until_done;
 use crate::races::race;
 use crate::site::{Site, eventually};
 use crate::suite::Suite;
@@ -153,17 +154,7 @@ fn turns(site: &Site) {
 }
 
 fn turn(http: &mut Http<'_>, path: &str, id: &str) {
-    let mut pause = 4;
-    loop {
-        let reply = acquire(http, path, id, 60);
-        if reply.status == 201 {
-            break;
-        }
-        if !reply.changed_nothing() {
-            reply.fail("201, or a refusal");
-        }
-        super::counter::backoff(&mut pause);
-    }
+    until_done(|| acquire(http, path, id, 60));
     let next = http.get(path).is(200).text().parse::<usize>().expect("a number") + 1;
     http.upload(path, &[("x-ms-lease-id", id)], next.to_string()).is(201);
     http.lease(path, "release", &[("x-ms-lease-id", id)]).is(200);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::races::counter::until_done;
 use crate::races::race;
 use crate::site::Site;
 use crate::suite::Suite;
@@ -164,7 +165,7 @@ fn mergers(site: &Site) {
     let merge = |racer: usize| {
         let mut table = Table { http: site.tables(), path: path.clone() };
         for round in 0..5 {
-            table.write("MERGE", None, &json!({ format!("p{racer}"): round })).is(204);
+            until_done(|| table.write("MERGE", None, &json!({ format!("p{racer}"): round })));
         }
     };
     race(10, merge);
@@ -179,19 +180,11 @@ fn counter(site: &Site) {
     let count = |_| {
         let mut table = Table { http: site.tables(), path: path.clone() };
         for _ in 0..10 {
-            let mut pause = 2;
-            loop {
+            until_done(|| {
                 let read = table.send("GET", ENTITY, &[], "").is(200);
                 let next = read.json()["sum"].as_u64().expect("a number") + 1;
-                let reply = table.write("MERGE", Some(read.etag()), &json!({ "sum": next }));
-                if reply.status == 204 {
-                    break;
-                }
-                if !reply.changed_nothing() {
-                    reply.fail("204, or a refusal");
-                }
-                crate::races::counter::backoff(&mut pause);
-            }
+                table.write("MERGE", Some(read.etag()), &json!({ "sum": next }))
+            });
         }
     };
     race(8, count);
