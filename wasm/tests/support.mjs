@@ -27,8 +27,8 @@ export function folder(t) {
   return folder;
 }
 
-// A folder of modules with one more in front of them: `source` gets the bindings that the Worker sees from `wrap(env)`, and
-// may answer a request by itself in `intercept(request)`.
+// A folder of modules with one more in front of them: `wrap(env)` gives the bindings that the Worker sees, and
+// `intercept(request, env)` may answer a request in its place. Both are texts of functions.
 export function interposed(t, { wrap = "(env) => env", intercept = "() => undefined" }) {
   const there = folder(t);
   fs.cpSync(FOLDER, there, { recursive: true });
@@ -42,7 +42,7 @@ export function interposed(t, { wrap = "(env) => env", intercept = "() => undefi
         super(context, wrap(env));
       }
       async fetch(request) {
-        return intercept(request) ?? super.fetch(request);
+        return intercept(request, this.env) ?? super.fetch(request);
       }
     }
     export class Records extends Inner {

@@ -1,0 +1,44 @@
+// What it takes until the first answer, in time of the processor: beside a Worker that does nothing.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import fs from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
+import { options } from "../miniflare/options.mjs";
+import { FOLDER, ask, folder } from "./support.mjs";
+
+const BUDGET = JSON.parse(fs.readFileSync(path.join(import.meta.dirname, "../budget.json"), "utf8"))["start-up ms"];
+const ROUNDS = 10;
+const NOTHING = `export default { fetch() { return new Response(); } };
+export class Records {}`;
+
+test("the Worker starts within its budget", { timeout: 120_000 }, async (t) => {
+  const nothing = folder(t);
+  fs.writeFileSync(path.join(nothing, "entry.js"), NOTHING);
+  const took = { nothing: [], worker: [] };
+  for (let round = 0; round < ROUNDS; round += 1) {
+    took.nothing.push(await started(nothing));
+    took.worker.push(await started(FOLDER));
+  }
+  const own = median(took.worker) - median(took.nothing);
+  t.diagnostic(`${own} ms more than a Worker that does nothing`);
+  assert.ok(own <= BUDGET, `${own} ms, and wasm/budget.json allows ${BUDGET}`);
+});
+
+// Starts a runtime, asks it once, and says how much time of the processor it has used, in ms.
+async function started(folder) {
+  const miniflare = new Miniflare(options({ folder }));
+  try {
+    const url = await miniflare.ready;
+    await (await ask(url, "/-/health")).text();
+    const pid = execFileSync("pgrep", ["-P", String(process.pid), "workerd"]).toString().trim();
+    const fields = fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
+    const ticks = Number(execFileSync("getconf", ["CLK_TCK"]).toString());
+    return ((Number(fields[11]) + Number(fields[12])) * 1_000) / ticks;
+  } finally {
+    await miniflare.dispose();
+  }
+}
+
+const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
