@@ -1,9 +1,10 @@
-//! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask bench` measures, `cargo xtask
-//! worker` serves the Cloudflare Worker.
+//! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask bench` measures, `cargo xtask worker` serves
+//! the Cloudflare Worker, `cargo xtask js` builds the package for JavaScript.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
 
 mod bench;
 mod command;
+mod js;
 mod listening;
 mod npm;
 mod package;
@@ -36,6 +37,8 @@ enum Task {
     Test(test::Options),
     /// Measures.
     Bench(bench::Options),
+    /// Builds the npm package for JavaScript into target/npm/ifmatch.
+    Js,
     /// Builds the Cloudflare Worker, and serves it on this machine.
     Worker(worker::Options),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Js => js::run(),
         Task::Worker(options) => worker::run(&options),
     };
     match done {

@@ -11,6 +11,8 @@ use crate::workspace::Workspace;
 
 /// Azurite.
 pub(crate) const AZURITE: &str = "tests/azurite";
+/// What the tests of the package for JavaScript use.
+pub(crate) const JS: &str = "wasm/js";
 /// The runtime of Cloudflare Workers, and what starts it.
 pub(crate) const MINIFLARE: &str = "wasm/miniflare";
 /// The clients for JavaScript, and the suite that uses them.
@@ -18,7 +20,9 @@ pub(crate) const CLIENTS: &str = "tests/sdk/javascript";
 
 /// Installs exactly what the lock files say, without running the packages' own scripts.
 pub(crate) fn install(context: &Context<'_>) -> Result {
-    [AZURITE, CLIENTS, MINIFLARE].iter().try_for_each(|folder| install_in(context.workspace, folder, context.deadline))
+    [AZURITE, CLIENTS, JS, MINIFLARE]
+        .iter()
+        .try_for_each(|folder| install_in(context.workspace, folder, context.deadline))
 }
 
 /// Installs what a folder's lock file says if that has not been done since the file changed.

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::command::Run;
 use crate::step::{Context, Step, Tool, run_all};
 use crate::workspace::{Package, Workspace};
-use crate::{Result, npm, package, sdk, tree, worker};
+use crate::{Result, js, npm, package, sdk, tree, worker};
 
 /// What `cargo xtask test` takes.
 #[derive(Args)]
@@ -54,6 +54,13 @@ const STEPS: &[Step] = &[
         minutes: 45,
         needs: &[NPM, PYTHON],
         run: sdk,
+    },
+    Step {
+        name: "js",
+        about: "the package for JavaScript: types, tables, Workers that use it",
+        minutes: 45,
+        needs: &[NODE, NPM],
+        run: js::check,
     },
     Step {
         name: "worker",

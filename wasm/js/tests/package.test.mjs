@@ -48,6 +48,7 @@ test("what is no tag, date, length or method is a TypeError that says so", () =>
     [() => evaluatePreconditions({ method: "A B", headers: new Headers() }, null), /method/],
     [() => selectRange({ method: "GET", headers: new Headers() }, { length: 1.5 }), /length/],
     [() => selectRange({ method: "GET", headers: new Headers() }, {}), /length/],
+    [() => selectRange({ method: "GET", headers: new Headers() }, { length: 2 ** 53 }), /length/],
     [() => strongMatch("v1", '"v1"'), /quotes/],
     [() => strongMatch('"\u4e2d"', '"v1"'), /quotes/],
     [() => lastModified(new Date(-1)), /1970/],

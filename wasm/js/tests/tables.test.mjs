@@ -40,6 +40,8 @@ test("comparison", () => {
 
 test("ranges", () => {
   for (const [lines, length, expected] of rows("ranges")) {
+    // JavaScript has no larger lengths; that they are refused is tested elsewhere.
+    if (!Number.isSafeInteger(Number(length))) continue;
     const selection = selectRange({ method: "GET", headers: headers(fields(lines)) }, { length: Number(length) });
     const got = {
       whole: () => "whole",

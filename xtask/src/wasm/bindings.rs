@@ -12,9 +12,22 @@ use crate::Result;
 pub(crate) enum Target {
     /// A Cloudflare Worker: the module is imported, and made anew after a fault that cannot be caught.
     Worker,
+    /// The runtimes that a package is for: the module is given by who loads it, and there are types.
+    Package,
 }
 
-/// Writes the bindings of a module into a folder, as `index.js` and `index_bg.wasm`.
+impl Target {
+    /// What the files are called.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Worker => "index",
+            Self::Package => "ifmatch",
+        }
+    }
+}
+
+/// Writes the bindings of a module into a folder, as `index.js` and `index_bg.wasm`, or
+/// `ifmatch.js` and `ifmatch_bg.wasm` in a package.
 pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
@@ -22,12 +35,13 @@ pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
     let mut bindgen = Bindgen::new();
     bindgen
         .input_path(module)
-        .out_name("index")
-        .typescript(false)
+        .out_name(target.name())
+        .typescript(target == Target::Package)
         .remove_producers_section(true)
         .remove_name_section(true);
     match target {
         Target::Worker => bindgen.module(true)?.reset_state_function(true).force_enable_abort_handler(true),
+        Target::Package => bindgen.web(true)?,
     };
     bindgen.generate(folder)?;
     if target == Target::Worker {

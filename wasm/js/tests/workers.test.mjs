@@ -1,0 +1,66 @@
+// The package in Cloudflare's runtime: in a Worker of plain JavaScript, and in one on Hono.
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+import { Miniflare } from "miniflare";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const packages = path.resolve(here, "../node_modules");
+
+/** The modules of a package, under the names that the runtime finds them by. */
+function modules(name, folder, entry) {
+  const root = path.join(packages, name, folder);
+  const files = fs.readdirSync(root, { recursive: true }).filter((file) => /\.(js|wasm)$/.test(file));
+  const found = files.map((file) => ({
+    type: file.endsWith(".wasm") ? "CompiledWasm" : "ESModule",
+    path: path.posix.join("/packages", name, file),
+    contents: fs.readFileSync(path.join(root, file), file.endsWith(".wasm") ? undefined : "utf8"),
+  }));
+  return [{ type: "ESModule", path: path.posix.join("/", name), contents: `export * from "/packages/${name}/${entry}";` }, ...found];
+}
+
+async function run(worker, others, check) {
+  const entry = fs.readFileSync(path.join(here, "workers", worker), "utf8").replace(/from "(\w+)"/g, 'from "/$1"');
+  const runtime = new Miniflare({
+    modulesRoot: "/",
+    modules: [{ type: "ESModule", path: "/entry.js", contents: entry }, ...others],
+    compatibilityDate: "2026-07-30",
+    host: "127.0.0.1",
+    port: 0,
+    cf: false,
+    telemetry: { enabled: false },
+  });
+  try {
+    const url = new URL("/note", await runtime.ready);
+    await check((init = {}) => fetch(url, { ...init, headers: { "accept-encoding": "identity", ...init.headers } }));
+  } finally {
+    await runtime.dispose();
+  }
+}
+
+const ifmatch = modules("ifmatch", ".", "workerd.js");
+
+test("a Worker of plain JavaScript answers 304, 206 and 416 as it should", async () => {
+  await run("plain.mjs", ifmatch, async (ask) => {
+    const whole = await ask();
+    const etag = whole.headers.get("etag");
+    assert.equal(await whole.text(), "hello");
+    assert.equal((await ask({ headers: { "if-none-match": `W/"x", W/${etag}` } })).status, 304);
+    assert.equal((await ask({ headers: { "if-match": `W/${etag}` } })).status, 412);
+    const part = await ask({ headers: { range: "bytes=1-2", "if-range": etag } });
+    assert.deepEqual([part.status, await part.text(), part.headers.get("content-range")], [206, "el", "bytes 1-2/5"]);
+  });
+});
+
+test("a Worker on Hono lets the second of two editors fail", async () => {
+  await run("hono.mjs", [...ifmatch, ...modules("hono", "dist", "index.js")], async (ask) => {
+    const etag = (await ask()).headers.get("etag");
+    assert.equal((await ask({ method: "PUT", body: "mine" })).status, 428);
+    assert.equal((await ask({ method: "PUT", body: "mine", headers: { "if-match": etag } })).status, 204);
+    assert.equal((await ask({ method: "PUT", body: "theirs", headers: { "if-match": etag } })).status, 412);
+    assert.equal(await (await ask()).text(), "mine");
+  });
+});

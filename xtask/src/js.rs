@@ -1,0 +1,54 @@
+//! The package for JavaScript: builds it from wasm/js, and tests it in Node and in Cloudflare's runtime.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::command::Run;
+use crate::step::Context;
+use crate::wasm::{self, Target};
+use crate::workspace::Workspace;
+use crate::{Result, npm};
+
+/// Builds the package.
+pub(crate) fn run() -> Result {
+    build(&Workspace::load()?, Instant::now() + Duration::from_hours(1)).map(drop)
+}
+
+/// Builds the package, and returns its folder: what `npm publish` takes.
+fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
+    let module = wasm::build(workspace, "ifmatch-js", deadline)?;
+    let folder = workspace.target().join("npm/ifmatch");
+    wasm::write(&module, Target::Package, &folder)?;
+    copy(&workspace.root().join("wasm/js/package"), &folder)?;
+    println!(
+        "{}: {} bytes of WebAssembly compressed",
+        folder.display(),
+        wasm::compressed(&folder.join("ifmatch_bg.wasm"))?
+    );
+    Ok(folder)
+}
+
+/// What must hold of the package: its types, the tables of the RFC's rules through it, and Workers that use it.
+pub(crate) fn check(context: &Context<'_>) -> Result {
+    let package = build(context.workspace, context.deadline)?;
+    npm::require(context.workspace, npm::JS, context.deadline)?;
+    let here = context.workspace.root().join(npm::JS);
+    // Where the tests find it, as its users do.
+    copy(&package, &here.join("node_modules/ifmatch"))?;
+    let node = |args: &[&str]| Run::new("node", &here).args(args).passes(context.deadline);
+    node(&["node_modules/typescript/bin/tsc", "--project", "."])?;
+    node(&["--test", "tests"])
+}
+
+/// Copies the files of a folder.
+fn copy(from: &Path, to: &Path) -> Result {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let file = entry?;
+        if file.file_type()?.is_file() {
+            fs::copy(file.path(), to.join(file.file_name()))?;
+        }
+    }
+    Ok(())
+}
