@@ -112,16 +112,16 @@ impl<'a> Http<'a> {
     /// Sends a request as it is, and reads the answer.
     #[track_caller]
     pub(crate) fn exchange(&mut self, request: &Request<Bytes>) -> Reply {
-        let mut connection = self.connection.take().unwrap_or_else(|| Connection::open(self.endpoint.address));
+        let kept = self.connection.take().filter(|connection| !connection.is_closed());
+        let mut connection = kept.unwrap_or_else(|| Connection::open(self.endpoint.address));
         let asked = described(request);
         connection.send([head(request, &self.endpoint.authority).as_bytes(), request.body()].concat());
         let mut answer = read(&mut connection, request.method());
         while answer.status == StatusCode::CONTINUE {
             answer = read(&mut connection, request.method());
         }
-        // A server may close where it refused without reading the body (RFC 9112 §9.6), and need not say so.
-        let unread = answer.status.as_u16() >= 400 && !request.body().is_empty();
-        if !unread && answer.headers.get("connection").is_none_or(|option| option != "close") {
+        // A server may close where it has not read all of a body (RFC 9112 §9.6), and need not say so.
+        if request.body().is_empty() && answer.headers.get("connection").is_none_or(|option| option != "close") {
             self.connection = Some(connection);
         }
         let reply = Reply { asked, azure: self.signer.is_some_and(|(_, form)| form == Form::Blob), answer };

@@ -50,6 +50,14 @@ impl Connection {
         self.stream.write_all(bytes.as_ref())
     }
 
+    /// Whether the server has closed the connection, as it may do while there is no request.
+    pub fn is_closed(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let seen = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a socket");
+        !matches!(seen, Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+
     /// Says that nothing more will be sent, as a client does that stops half way.
     pub fn finish_sending(&self) {
         // An error means that the server has closed the connection already.
