@@ -16,7 +16,7 @@ function modules(folder, entry) {
 }
 
 // The options of miniflare: blobs on `port`, tables on `tables` if it is a port (0: a free one), state in `persist` if it
-// is a folder. `bindings` are variables; `worker` overrides what concerns the Worker that serves blobs.
+// is a folder. Both are reached without miniflare's own Worker in between, which closes a connection after every refusal. `bindings` are variables; `worker` overrides what concerns the Worker that serves blobs.
 export function options({ folder, entry = "entry.js", port = 0, tables, persist, bindings = {}, worker = {} }) {
   const code = {
     modulesRoot: folder,
@@ -29,6 +29,7 @@ export function options({ folder, entry = "entry.js", port = 0, tables, persist,
     r2Buckets: { BUCKET: "blobs" },
     durableObjects: { RECORDS: { className: "Records", useSQLite: true } },
     bindings: { IFMATCH_DEVELOPMENT: "true", ...bindings },
+    unsafeDirectSockets: [{ host: HOST, port }],
     ...worker,
   };
   const workers = [blobs];
@@ -46,5 +47,12 @@ export function options({ folder, entry = "entry.js", port = 0, tables, persist,
     r2Persist: path.join(persist, "r2"),
     durableObjectsPersist: path.join(persist, "records"),
   };
-  return { host: HOST, port, cf: false, telemetry: { enabled: false }, workers, ...state };
+  return { host: HOST, port: 0, cf: false, telemetry: { enabled: false }, workers, ...state };
+}
+
+// Where a Worker of these options is reached, once it runs.
+export async function urls(miniflare, { tables } = {}) {
+  await miniflare.ready;
+  const of = (name) => miniflare.unsafeGetDirectURL(name);
+  return { blobs: await of("ifmatch"), tables: tables === undefined ? undefined : await of("ifmatch-tables") };
 }

@@ -2,7 +2,7 @@
 //   node serve.mjs --modules DIR [--port PORT] [--tables PORT] [--persist DIR]
 import { parseArgs } from "node:util";
 import { Miniflare } from "miniflare";
-import { options } from "./options.mjs";
+import { options, urls } from "./options.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -35,7 +35,8 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
 }
 process.stdin.resume().on("end", stop);
 
-console.log(`blobs on ${(await miniflare.ready).origin}`);
-if (values.tables) {
-  console.log(`tables on ${(await miniflare.unsafeGetDirectURL("ifmatch-tables")).origin}`);
+const { blobs, tables } = await urls(miniflare, values);
+console.log(`blobs on ${blobs.origin}`);
+if (tables) {
+  console.log(`tables on ${tables.origin}`);
 }

@@ -10,7 +10,7 @@ export function signed(method, path, headers = {}) {
   const all = { ...headers, "x-ms-date": new Date().toUTCString(), "x-ms-version": "2025-05-05" };
   const own = Object.keys(all).filter((name) => name.startsWith("x-ms-")).sort();
   const query = [...url.searchParams].map(([name, value]) => `${name}:${value}`).sort();
-  const standard = ["content-encoding", "content-language", "", "content-md5", "content-type", "date", "if-modified-since"];
+  const standard = ["content-encoding", "content-language", "content-length", "content-md5", "content-type", "date", "if-modified-since"];
   const rest = ["if-match", "if-none-match", "if-unmodified-since", "range"];
   const text = [
     method,

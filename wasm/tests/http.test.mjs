@@ -6,14 +6,14 @@ import net from "node:net";
 import { after, before, test } from "node:test";
 import { ask } from "./support.mjs";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
-import { options } from "../miniflare/options.mjs";
+import { options, urls } from "../miniflare/options.mjs";
 import { FOLDER } from "./support.mjs";
 
 let miniflare;
 let url;
 before(async () => {
   miniflare = new Miniflare(options({ folder: FOLDER }));
-  url = await miniflare.ready;
+  ({ blobs: url } = await urls(miniflare));
 });
 after(() => miniflare.dispose());
 

@@ -13,8 +13,7 @@ const MOST = 400;
 const CHUNK = Buffer.alloc(1 << 20, "0123456789abcdef");
 
 test("200 MB go through both ways, and little memory is used", { timeout: 240_000 }, async (t) => {
-  const { fetch, miniflare } = await start(t);
-  const url = await miniflare.ready;
+  const { fetch, url } = await start(t);
   const hash = createHash("sha256");
   for (let at = 0; at < MEGABYTES; at += 1) {
     hash.update(CHUNK);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
-import { options } from "../miniflare/options.mjs";
+import { options, urls } from "../miniflare/options.mjs";
 import { ask as http, interposed } from "./support.mjs";
 
 // Hands a message on to the object that the query names.
@@ -18,7 +18,7 @@ before(async () => {
   const cleanups = [];
   const modules = interposed({ after: (cleanup) => cleanups.push(cleanup) }, { intercept: HAND_ON });
   miniflare = new Miniflare(options(modules));
-  url = await miniflare.ready;
+  ({ blobs: url } = await urls(miniflare));
   end = () => Promise.all([miniflare.dispose(), ...cleanups.map((cleanup) => cleanup())]);
 });
 after(() => end());

@@ -5,7 +5,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
-import { options } from "../miniflare/options.mjs";
+import { options, urls } from "../miniflare/options.mjs";
 import { FOLDER, ask, folder } from "./support.mjs";
 
 const BUDGET = JSON.parse(fs.readFileSync(path.join(import.meta.dirname, "../budget.json"), "utf8"))["start-up ms"];
@@ -30,7 +30,7 @@ test("the Worker starts within its budget", { timeout: 120_000 }, async (t) => {
 async function started(folder) {
   const miniflare = new Miniflare(options({ folder }));
   try {
-    const url = await miniflare.ready;
+    const { blobs: url } = await urls(miniflare);
     await (await ask(url, "/-/health")).text();
     const pid = execFileSync("pgrep", ["-P", String(process.pid), "workerd"]).toString().trim();
     const fields = fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
-import { options } from "../miniflare/options.mjs";
+import { options, urls } from "../miniflare/options.mjs";
 
 export const FOLDER = path.resolve(process.env.IFMATCH_WORKER ?? path.join(import.meta.dirname, "../../target/worker"));
 
@@ -11,8 +11,8 @@ export const FOLDER = path.resolve(process.env.IFMATCH_WORKER ?? path.join(impor
 export async function start(t, settings = {}) {
   const miniflare = new Miniflare(options({ folder: FOLDER, ...settings }));
   t.after(() => miniflare.dispose());
-  const url = await miniflare.ready;
-  return { miniflare, fetch: (target, init) => ask(url, target, init) };
+  const { blobs: url } = await urls(miniflare);
+  return { url, fetch: (target, init) => ask(url, target, init) };
 }
 
 // The request as it is, without the coding that fetch asks for by itself.

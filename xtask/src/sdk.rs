@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 use crate::command::{Run, Running};
 use crate::step::Context;
-use crate::{listening, npm, worker};
+use crate::worker::Served;
+use crate::{listening, npm};
 
 /// The development account and its key, which everybody knows: what `UseDevelopmentStorage=true` stands for.
 const ACCOUNT: &str = "devstoreaccount1";
@@ -73,12 +74,9 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
 }
 
 fn start_worker(context: &Context<'_>, folder: &Path, dir: &Path) -> Result<Server> {
-    let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
-    let server = worker::Server { folder, port: blobs.port(), tables: Some(tables.port()), persist: None };
-    let running =
-        server.run(context.workspace, context.deadline)?.log_to(&dir.join("Worker.log"))?.attached().start()?;
+    let Served { blobs, tables, running } = Served::start(context, folder, &dir.join("Worker.log"))?;
     let known_errors = known_errors(context, "worker");
-    Server { name: "Worker", blobs, tables, known_errors, _running: vec![running] }.listening()
+    Ok(Server { name: "Worker", blobs, tables, known_errors, _running: vec![running] })
 }
 
 fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {

@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use http::{Request, Response};
-use ifmatch_blob::BlobService;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_blob::service::TableService;
 use ifmatch_blob::store::StoreError;
+use ifmatch_blob::{AnyStore, BlobService};
 use ifmatch_store::AnyRegister;
 use tower_service::Service;
 use worker::{Env, Result, web_sys};
@@ -36,8 +36,8 @@ struct App {
 
 #[derive(Clone)]
 enum Serving {
-    Blobs(BlobService<ObjectBlobs>),
-    Tables(TableService<ObjectBlobs>),
+    Blobs(BlobService<AnyStore>),
+    Tables(TableService<AnyStore>),
 }
 
 /// Answers a request.
@@ -92,7 +92,7 @@ impl App {
             Backing::new(Arc::new(R2::new(bucket))).with_prefix(settings.prefix.as_str().into()).listed_in_order();
         let register = AnyRegister::new(RecordObjects::new(records));
         // Its documentation promises all of it.
-        let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
+        let blobs = AnyStore::new(ObjectBlobs::trusting(backing, register, Capability::FULL));
         let service = match settings.serves {
             Serves::Blobs => {
                 let service =

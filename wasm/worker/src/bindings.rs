@@ -1,8 +1,11 @@
 //! What wrangler.toml binds to the Worker: the bucket of the blobs, and the objects of the records.
 
-use worker::{Bucket, Env, Error, ObjectNamespace, Result};
+#[cfg(feature = "entry")]
+use worker::Bucket;
+use worker::{Env, Error, ObjectNamespace, Result};
 
 /// The R2 bucket.
+#[cfg(feature = "entry")]
 const BUCKET: &str = "BUCKET";
 /// The Durable Objects.
 const RECORDS: &str = "RECORDS";
@@ -11,6 +14,7 @@ const RECORDS: &str = "RECORDS";
 ///
 /// # Errors
 /// Says what to write into wrangler.toml.
+#[cfg(feature = "entry")]
 pub(crate) fn bucket(env: &Env) -> Result<Bucket> {
     env.bucket(BUCKET).map_err(|error| {
         let how = "[[r2_buckets]] with binding = \"BUCKET\" and the bucket_name of yours";
@@ -34,6 +38,7 @@ fn missing(name: &str, what: &str, how: &str, error: &Error) -> Error {
 }
 
 /// A variable or a secret, if it is set and a text.
+#[cfg(feature = "entry")]
 pub(crate) fn variable(env: &Env, name: &str) -> Option<String> {
     env.var(name).ok().map(|value| value.to_string())
 }

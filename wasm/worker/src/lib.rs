@@ -1,38 +1,29 @@
 //! The ifmatch blob service as a Cloudflare Worker: bodies in R2, records in Durable Objects.
 //!
 //! It is the service of the native gateway, and makes the same decisions with the same code. What is here are the
-//! bindings: an object store on R2 ([`r2`]), a register on Durable Objects ([`records`]), requests and responses of the
-//! runtime ([`edge`]), and the settings.
+//! bindings: an object store on R2 (`r2`), a register on Durable Objects (`records`), requests and responses of the
+//! runtime (`edge`), and the settings.
+//!
+//! Without the feature `entry` it is a library for a Worker of your own: the register, for `ifmatch::ConditionalLayer`
+//! around a service, with the class of its objects.
 
+#[cfg(feature = "entry")]
 mod app;
 mod bindings;
+#[cfg(feature = "entry")]
 mod edge;
+#[cfg(feature = "entry")]
+mod entry;
+#[cfg(feature = "entry")]
 mod front;
+#[cfg(feature = "entry")]
 mod log;
+#[cfg(feature = "entry")]
 mod r2;
 mod records;
+#[cfg(feature = "entry")]
 mod settings;
-mod tasks;
+pub mod tasks;
 
+pub use records::RecordObjects;
 pub use records::object::Records;
-
-use worker::{Context, Env, Result, ScheduleContext, ScheduledEvent, event, web_sys};
-
-/// Before the first request.
-#[event(start)]
-fn start() {
-    log::begin();
-    tasks::begin();
-}
-
-/// Answers a request.
-#[event(fetch)]
-async fn fetch(request: web_sys::Request, env: Env, _: Context) -> Result<web_sys::Response> {
-    tasks::to_the_end(app::answer(request, env)).await
-}
-
-/// Removes what is left over, once a day as wrangler.toml has it.
-#[event(scheduled)]
-async fn scheduled(_: ScheduledEvent, env: Env, _: ScheduleContext) {
-    app::collect(&env).await;
-}

@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod headers;
+pub(crate) mod reader;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod stream;

@@ -18,14 +18,17 @@ use super::headers;
 /// # Errors
 /// The runtime takes no such response.
 pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<web_sys::Response> {
-    let (head, body) = response.into_parts();
+    let (mut head, body) = response.into_parts();
+    // What a body of parts does not know of itself, its head does.
+    let promised = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let length = body.size_hint().exact().or(promised);
+    if let Some(length) = length.filter(|length| method == Method::HEAD && promised.is_none() && *length > 0) {
+        head.headers.insert(header::CONTENT_LENGTH, length.into());
+    }
     let init = init(head.status, &head.headers)?;
     if method == Method::HEAD || has_no_body(head.status) || body.is_end_stream() {
         return Ok(web_sys::Response::new_with_opt_readable_stream_and_init(None, &init)?);
     }
-    // What a body of parts does not know of itself, its head does.
-    let promised = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let length = body.size_hint().exact().or(promised);
     let mut body = match body.downcast::<EdgeBody>() {
         // The runtime sends its own stream with the length that it knows of it.
         Ok(own) => {

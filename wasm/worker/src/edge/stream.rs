@@ -1,16 +1,17 @@
 //! A stream of the runtime, which stays the runtime's own until somebody reads it.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::stream::{LocalBoxStream, try_unfold};
+use futures_util::{Stream, StreamExt};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
-use js_sys::Uint8Array;
-use wasm_bindgen::{JsCast, JsValue};
-use wasm_streams::readable::IntoStream;
+use wasm_bindgen::JsValue;
 use worker::send::SendWrapper;
 use worker::web_sys;
+
+use super::reader::{Reader, Said};
 
 /// The bytes of a stream.
 ///
@@ -21,9 +22,7 @@ enum State {
     /// Nothing was read.
     Whole(web_sys::ReadableStream),
     /// Being read.
-    Read(IntoStream<'static>),
-    /// Nothing can be read.
-    Over,
+    Read(LocalBoxStream<'static, Said<Bytes>>),
 }
 
 /// The stream broke off.
@@ -48,7 +47,7 @@ impl ByteStream {
     pub(crate) fn into_whole(self) -> Option<web_sys::ReadableStream> {
         match self.0.0 {
             State::Whole(whole) => Some(whole),
-            State::Read(_) | State::Over => None,
+            State::Read(_) => None,
         }
     }
 }
@@ -59,25 +58,22 @@ impl Stream for ByteStream {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let state = &mut self.0.0;
         if let State::Whole(whole) = state {
-            *state = match wasm_streams::ReadableStream::from_raw(whole.clone().unchecked_into()).try_into_stream() {
-                Ok(read) => State::Read(read),
-                Err((error, _)) => {
-                    let broken = broken(&error.into());
-                    *state = State::Over;
-                    return Poll::Ready(Some(Err(broken)));
-                }
-            };
+            *state = State::Read(read(Reader::new(whole)));
         }
-        let State::Read(read) = state else { return Poll::Ready(None) };
-        let chunk = ready!(Pin::new(read).poll_next(context));
-        if !matches!(chunk, Some(Ok(_))) {
-            *state = State::Over;
+        match state {
+            State::Read(chunks) => chunks.poll_next_unpin(context).map_err(|error| broken(&error)),
+            State::Whole(_) => Poll::Ready(None),
         }
-        Poll::Ready(chunk.map(|chunk| match chunk {
-            Ok(chunk) => chunk.dyn_into::<Uint8Array>().map(|chunk| chunk.to_vec().into()).map_err(|odd| broken(&odd)),
-            Err(error) => Err(broken(&error)),
-        }))
     }
+}
+
+fn read(reader: Said<Reader>) -> LocalBoxStream<'static, Said<Bytes>> {
+    try_unfold(reader, |reader| async {
+        let mut reader = reader?;
+        let chunk = reader.next().await?;
+        Ok(chunk.map(|chunk| (chunk.to_vec().into(), Ok(reader))))
+    })
+    .boxed_local()
 }
 
 fn broken(error: &JsValue) -> Broken {

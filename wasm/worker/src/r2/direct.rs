@@ -5,19 +5,15 @@ use std::array;
 use futures_util::future::{try_join, try_join_all};
 use ifmatch_blob::objects::DirectUpload;
 use ifmatch_core::digest::ContentHash;
-use js_sys::{Array, Function, Promise, Reflect, Uint8Array};
 use object_store::path::Path;
 use object_store::{Error, Result};
-use wasm_bindgen::{JsCast, JsValue};
-use wasm_bindgen_futures::JsFuture;
+use wasm_bindgen::JsValue;
 use worker::crypto::{DigestStream, DigestStreamAlgorithm};
 use worker::worker_sys::FixedLengthStream;
 use worker::{MultipartUpload, web_sys};
 
 use super::{failure, in_time};
-
-/// How many bytes are moved in one step. The runtime moves few if it is not told.
-const STEP: u32 = 256 << 10;
+use crate::edge::reader::{Reader, call, promised};
 
 /// The part that a whole body is.
 pub(super) const PART: u16 = 1;
@@ -61,34 +57,14 @@ pub(super) async fn send(
 /// Moves all bytes of a stream to the writers.
 async fn pump(location: &Path, from: &web_sys::ReadableStream, to: &[JsValue]) -> Result<()> {
     let failed = |error: JsValue| failure::of(location, &error.into());
-    let mode = js_sys::Object::new();
-    Reflect::set(&mode, &"mode".into(), &"byob".into()).map_err(failed)?;
-    let reader = call(from, "getReader", &[mode.into()]).map_err(failed)?;
-    loop {
-        let room = Uint8Array::new_with_length(STEP);
-        let read = promised(call(&reader, "readAtLeast", &[STEP.into(), room.into()])).await.map_err(failed)?;
-        let chunk = Reflect::get(&read, &"value".into()).map_err(failed)?;
-        let is_empty = chunk.dyn_ref::<Uint8Array>().is_none_or(|chunk| chunk.length() == 0);
-        if !is_empty {
-            let writes = to.iter().map(|writer| promised(call(writer, "write", std::slice::from_ref(&chunk))));
-            in_time(async { try_join_all(writes).await.map_err(failed) }).await?;
-        }
-        if Reflect::get(&read, &"done".into()).map_err(failed)?.is_truthy() {
-            break;
-        }
+    let mut reader = Reader::new(from).map_err(failed)?;
+    while let Some(chunk) = reader.next().await.map_err(failed)? {
+        let chunk = JsValue::from(chunk);
+        let writes = to.iter().map(|writer| promised(call(writer, "write", std::slice::from_ref(&chunk))));
+        in_time(async { try_join_all(writes).await.map_err(failed) }).await?;
     }
     let closed = to.iter().map(|writer| promised(call(writer, "close", &[])));
     in_time(async { try_join_all(closed).await.map_err(failed) }).await.map(drop)
-}
-
-/// Calls a method of the runtime's.
-fn call(object: &JsValue, method: &str, arguments: &[JsValue]) -> std::result::Result<JsValue, JsValue> {
-    let function: Function = Reflect::get(object, &method.into())?.dyn_into()?;
-    function.apply(object, &arguments.iter().collect::<Array>())
-}
-
-async fn promised(called: std::result::Result<JsValue, JsValue>) -> std::result::Result<JsValue, JsValue> {
-    JsFuture::from(called?.dyn_into::<Promise>()?).await
 }
 
 /// A body that cannot be sent.

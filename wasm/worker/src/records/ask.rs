@@ -7,7 +7,7 @@ use ifmatch_store::task::timeout;
 use js_sys::{Reflect, Uint8Array};
 use wasm_bindgen::JsValue;
 use worker::send::IntoSendFuture;
-use worker::{Error, Method, ObjectNamespace, Request, RequestInit};
+use worker::{Error, ObjectNamespace, Request, web_sys};
 
 use super::wire::{self, Answer, Ask};
 
@@ -62,10 +62,11 @@ async fn exchange(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Result<An
 }
 
 fn request(message: &[u8]) -> Result<Request, Error> {
-    let mut init = RequestInit::new();
-    init.with_method(Method::Post).with_body(Some(Uint8Array::from(message).into()));
+    let init = web_sys::RequestInit::new();
+    init.set_method("POST");
+    init.set_body(&Uint8Array::from(message));
     // An object has no host: this names what is spoken.
-    Request::new_with_init("https://records.ifmatch/", &init)
+    Ok(web_sys::Request::new_with_str_and_init("https://records.ifmatch/", &init)?.into())
 }
 
 fn unreached(error: &Error) -> Trouble {

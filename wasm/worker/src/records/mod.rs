@@ -24,4 +24,4 @@ mod register;
 mod table;
 mod wire;
 
-pub(crate) use register::RecordObjects;
+pub use register::RecordObjects;

@@ -16,13 +16,13 @@ const LOOKS: usize = 6;
 
 /// A [`Register`] whose records are Durable Objects. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct RecordObjects {
+pub struct RecordObjects {
     objects: SendWrapper<ObjectNamespace>,
 }
 
 impl RecordObjects {
     /// The register in this namespace.
-    pub(crate) fn new(objects: ObjectNamespace) -> Self {
+    pub fn new(objects: ObjectNamespace) -> Self {
         Self { objects: SendWrapper::new(objects) }
     }
 

@@ -1,0 +1,53 @@
+//! What must hold of the Worker.
+
+use std::path::Path;
+
+use super::{Served, build};
+use crate::command::Run;
+use crate::step::Context;
+use crate::workspace::Workspace;
+use crate::{Result, npm, sdk, wasm};
+
+/// Its size is within the budget, and its own tests, those of every server, and the Azure clients find nothing wrong.
+pub(crate) fn check(context: &Context<'_>) -> Result {
+    let folder = build(context.workspace, context.deadline)?;
+    let (size, most) = (size(&folder)?, budget(context.workspace)?);
+    if size > most {
+        return Err(format!("the Worker has {size} bytes compressed, and wasm/budget.json allows {most}").into());
+    }
+    npm::require(context.workspace, npm::MINIFLARE, context.deadline)?;
+    Run::new("node", &context.workspace.root().join("wasm/tests"))
+        .args(["--test", "--test-concurrency=1", "."])
+        .env("IFMATCH_WORKER", &folder)
+        .passes(context.deadline)?;
+    black_box(context, &folder)?;
+    sdk::check_worker(context, &folder)
+}
+
+/// The suite that knows nothing but a URL, as it is run against the gateway.
+fn black_box(context: &Context<'_>, folder: &Path) -> Result {
+    let served = Served::start(context, folder, &context.workspace.target().join("worker.log"))?;
+    Run::cargo("test --locked --package ifmatch-workspace --test blackbox", context.workspace.root())
+        .env("IFMATCH_SERVER", "worker")
+        .env("IFMATCH_URL", format!("http://{}", served.blobs))
+        .env("IFMATCH_TABLES_URL", format!("http://{}", served.tables))
+        .passes(context.deadline)
+}
+
+/// The most bytes that the Worker may have, compressed.
+fn budget(workspace: &Workspace) -> Result<usize> {
+    let text = std::fs::read_to_string(workspace.root().join("wasm/budget.json"))?;
+    let budget: serde_json::Value = serde_json::from_str(&text)?;
+    let bytes = budget["compressed bytes"].as_u64().ok_or("wasm/budget.json has no `compressed bytes`")?;
+    Ok(usize::try_from(bytes)?)
+}
+
+/// How many bytes the Worker has, compressed: all its modules.
+pub(super) fn size(folder: &Path) -> Result<usize> {
+    std::fs::read_dir(folder)?
+        .map(|entry| {
+            let path = entry?.path();
+            if path.is_dir() { size(&path) } else { wasm::compressed(&path) }
+        })
+        .sum()
+}
