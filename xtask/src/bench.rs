@@ -9,6 +9,7 @@ mod programs;
 mod report;
 mod sockets;
 mod subject;
+mod worker;
 
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ enum What {
     Growth,
     /// Leases and conditional writes beside Azurite, and durable swaps by the number of clients.
     Leases,
+    /// The Cloudflare Worker beside others on the same runtime.
+    Worker,
 }
 
 /// Measures what was asked for.
@@ -49,5 +52,6 @@ pub(crate) fn run(options: &Options) -> Result {
         What::Functions => functions::run(&workspace, options.quick, deadline),
         What::Growth => programs::growth(&workspace, options.quick, deadline),
         What::Leases => leases::run(&workspace, options.quick, deadline),
+        What::Worker => worker::run(&workspace, options.quick, deadline),
     }
 }

@@ -22,6 +22,8 @@ struct Server {
     tables: SocketAddr,
     /// The cases that it is known to get wrong.
     known_errors: PathBuf,
+    /// Whether it keeps connections open for long.
+    keep_alive: bool,
     _running: Vec<Running>,
 }
 
@@ -70,13 +72,13 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
         .args([data])
         .start()?;
     let known_errors = known_errors(context, "gateway");
-    Server { name: "gateway", blobs, tables, known_errors, _running: vec![running] }.listening()
+    Server { name: "gateway", blobs, tables, known_errors, keep_alive: true, _running: vec![running] }.listening()
 }
 
 fn start_worker(context: &Context<'_>, folder: &Path, dir: &Path) -> Result<Server> {
     let Served { blobs, tables, running } = Served::start(context, folder, &dir.join("Worker.log"))?;
     let known_errors = known_errors(context, "worker");
-    Ok(Server { name: "Worker", blobs, tables, known_errors, _running: vec![running] })
+    Ok(Server { name: "Worker", blobs, tables, known_errors, keep_alive: false, _running: vec![running] })
 }
 
 fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
@@ -91,7 +93,7 @@ fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
     let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
     let running = vec![start("blob", blobs)?, start("table", tables)?];
     let known_errors = known_errors(context, "azurite");
-    Server { name: "Azurite", blobs, tables, known_errors, _running: running }.listening()
+    Server { name: "Azurite", blobs, tables, known_errors, keep_alive: true, _running: running }.listening()
 }
 
 /// The list of what a server gets wrong.
@@ -130,6 +132,7 @@ impl Server {
         run.env("IFMATCH_SDK_BLOB", connection_string("Blob", self.blobs))
             .env("IFMATCH_SDK_TABLE", connection_string("Table", self.tables))
             .env("IFMATCH_SDK_KNOWN_ERRORS", &self.known_errors)
+            .env("IFMATCH_SDK_KEEP_ALIVE", if self.keep_alive { "on" } else { "off" })
     }
 }
 

@@ -140,6 +140,10 @@ impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
         self.inner.open(blob, reading).await
     }
 
+    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        self.inner.open(blob, reading).await
+    }
+
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
         self.inner.at_hand(blob)
     }

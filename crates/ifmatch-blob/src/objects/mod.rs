@@ -198,6 +198,10 @@ impl BlobStore for ObjectBlobs {
         self.shared.read(blob, reading).await
     }
 
+    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        self.shared.read_unleased(blob, reading).await
+    }
+
     fn at_hand(&self, _: &BlobPath) -> Option<AtHand> {
         None
     }

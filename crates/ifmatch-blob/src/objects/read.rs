@@ -15,15 +15,22 @@ use super::direct::DirectBody;
 use super::{Shared, failure};
 use crate::body::BlobBody;
 use crate::name::BlobPath;
-use crate::store::{BlobInfo, Opened, Reading, Reply, Source, StoreError, StoreErrorKind};
+use crate::store::{Opened, Reading, Reply, Source, StoreError, StoreErrorKind};
 
 impl Shared {
-    /// Opens an object. None: there is none.
+    /// Opens an object, and looks for its lease. None: there is none.
     pub(super) async fn read(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        let Some(mut opened) = self.read_unleased(blob, reading).await? else { return Ok(None) };
+        opened.info.lease = self.lease_of(blob).await?;
+        Ok(Some(opened))
+    }
+
+    /// Opens an object, and asks the register for nothing. None: there is none.
+    pub(super) async fn read_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let location = self.location(blob)?;
         let options = GetOptions::new().with_head(reading != Reading::Whole);
         let Some((result, current)) = self.get(&location, options).await? else { return Ok(None) };
-        let info = BlobInfo { lease: self.lease_of(blob).await?, ..current.info.clone() };
+        let info = current.info.clone();
         let source: Box<dyn Source> = match reading {
             Reading::Head => Box::new(Nothing),
             Reading::Whole => Box::new(Version::new(self, location, current, Some(body(result)))),

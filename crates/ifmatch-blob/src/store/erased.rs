@@ -42,6 +42,7 @@ impl fmt::Debug for AnyStore {
 
 trait Erased: Send + Sync + 'static {
     fn open<'a>(&'a self, blob: &'a BlobPath, reading: Reading) -> Reply<'a, Option<Opened>>;
+    fn open_unleased<'a>(&'a self, blob: &'a BlobPath, reading: Reading) -> Reply<'a, Option<Opened>>;
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand>;
     fn put<'a>(&'a self, blob: &'a BlobPath, put: Put) -> Reply<'a, Written>;
     fn delete<'a>(&'a self, blob: &'a BlobPath, delete: Delete) -> Reply<'a, ()>;
@@ -59,6 +60,10 @@ trait Erased: Send + Sync + 'static {
 impl<S: BlobStore> Erased for S {
     fn open<'a>(&'a self, blob: &'a BlobPath, reading: Reading) -> Reply<'a, Option<Opened>> {
         Box::pin(BlobStore::open(self, blob, reading))
+    }
+
+    fn open_unleased<'a>(&'a self, blob: &'a BlobPath, reading: Reading) -> Reply<'a, Option<Opened>> {
+        Box::pin(BlobStore::open_unleased(self, blob, reading))
     }
 
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
@@ -114,6 +119,10 @@ impl<S: BlobStore> Erased for S {
 impl BlobStore for AnyStore {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         Erased::open(&*self.0, blob, reading).await
+    }
+
+    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        Erased::open_unleased(&*self.0, blob, reading).await
     }
 
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
@@ -173,6 +182,10 @@ impl BlobStore for AnyStore {
 impl<S: BlobStore> BlobStore for Arc<S> {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         S::open(self, blob, reading).await
+    }
+
+    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        S::open_unleased(self, blob, reading).await
     }
 
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {

@@ -76,6 +76,16 @@ pub trait BlobStore: Send + Sync + 'static {
         reading: Reading,
     ) -> impl Future<Output = Result<Option<Opened>, StoreError>> + Send;
 
+    /// The same for who needs no lease: [`BlobInfo::lease`] may be none though there is one. A store whose leases are not
+    /// where its blobs are is asked once less.
+    fn open_unleased(
+        &self,
+        blob: &BlobPath,
+        reading: Reading,
+    ) -> impl Future<Output = Result<Option<Opened>, StoreError>> + Send {
+        self.open(blob, reading)
+    }
+
     /// The current version of a blob, where the store can tell it without waiting for anything. None: it takes an
     /// [`open`](Self::open), whose contract holds here as well.
     fn at_hand(&self, _blob: &BlobPath) -> Option<AtHand> {

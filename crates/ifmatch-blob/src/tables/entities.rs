@@ -131,7 +131,7 @@ impl<S: BlobStore, C: Clock> Entities<'_, S, C> {
     }
 
     async fn load(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Before>, TableError> {
-        let Some(opened) = self.store.open(blob, reading).await? else { return Ok(None) };
+        let Some(opened) = self.store.open_unleased(blob, reading).await? else { return Ok(None) };
         let generation = numbered(opened.info.generation)?;
         let tag = opened.info.tag.clone().filter(|tag| !tag.is_weak());
         let tag = tag.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "the store has no strong tags"))?;

@@ -86,7 +86,7 @@ impl Home {
 
     /// The table that a blob is.
     pub(super) async fn read(&self, store: &impl BlobStore, blob: &BlobPath) -> Result<Option<Table>, StoreError> {
-        let Some(opened) = store.open(blob, Reading::Whole).await? else { return Ok(None) };
+        let Some(opened) = store.open_unleased(blob, Reading::Whole).await? else { return Ok(None) };
         Table::decode(&entities::bytes(opened).await?).map(Some)
     }
 

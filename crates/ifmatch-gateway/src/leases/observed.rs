@@ -61,6 +61,10 @@ impl<S: BlobStore> BlobStore for Observed<S> {
         self.store.open(blob, reading).await
     }
 
+    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        self.store.open_unleased(blob, reading).await
+    }
+
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
         self.store.at_hand(blob)
     }

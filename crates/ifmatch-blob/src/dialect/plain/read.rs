@@ -29,12 +29,12 @@ pub(super) async fn read<S: BlobStore, C: Clock>(
     let wanted = wanted(head);
     if revalidates(&preconditions) && wanted != Reading::Head {
         // Most likely a 304, which needs no body. If it is none, everything is decided anew, of what is there then.
-        let opened = open(shared, blob, Reading::Head).await?;
+        let opened = open(shared, head, blob, Reading::Head).await?;
         if let Some(answer) = without_body(head, &preconditions, Described::New(&opened.info), shared.now()) {
             return answer;
         }
     }
-    let opened = open(shared, blob, wanted).await?;
+    let opened = open(shared, head, blob, wanted).await?;
     let now = shared.now();
     match without_body(head, &preconditions, Described::New(&opened.info), now) {
         Some(answer) => answer,
@@ -125,12 +125,19 @@ fn revalidates(preconditions: &Preconditions) -> bool {
     preconditions.if_none_match.is_some() || preconditions.if_modified_since.is_some()
 }
 
+/// Opens what a request asks for. Only one with a lease id needs to know the lease.
 async fn open<S: BlobStore, C: Clock>(
     shared: &Shared<S, C>,
+    head: &Parts,
     blob: &BlobPath,
     reading: Reading,
 ) -> Result<Opened, Problem> {
-    shared.store.open(blob, reading).await?.ok_or_else(Problem::not_found)
+    let opened = if head.headers.contains_key(fields::LEASE_ID) {
+        shared.store.open(blob, reading).await?
+    } else {
+        shared.store.open_unleased(blob, reading).await?
+    };
+    opened.ok_or_else(Problem::not_found)
 }
 
 /// Refuses a lease id that is not that of the lease. Without one everybody may read.

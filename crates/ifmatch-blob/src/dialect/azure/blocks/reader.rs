@@ -78,7 +78,7 @@ impl<S: BlobStore, C: Clock> Reader<S, C> {
             (Segment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),
             (Segment::Current(_), None) => Err("the blob is not opened".into()),
             (Segment::Staged(block), _) => {
-                let opened = self.shared.store.open(&block.path, Reading::Whole).await?;
+                let opened = self.shared.store.open_unleased(&block.path, Reading::Whole).await?;
                 if let Some(mut opened) = opened.filter(|opened| opened.info.tag == block.tag) {
                     return Ok(opened.source.read(None).await?);
                 }

@@ -1,0 +1,118 @@
+// Measures the Worker beside others on the same runtime: interleaved rounds, medians, ratios.
+//   node bench.mjs --modules DIR [--quick]
+import fs from "node:fs";
+import path from "node:path";
+import { parseArgs } from "node:util";
+
+import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
+import { options, urls } from "../miniflare/options.mjs";
+import { ask, median, rate } from "./load.mjs";
+
+const { values } = parseArgs({ options: { modules: { type: "string" }, quick: { type: "boolean", default: false } } });
+const ROUNDS = values.quick ? 3 : 7;
+const here = import.meta.dirname;
+const SMALL = Buffer.alloc(1024, "x");
+const LARGE = Buffer.alloc(64 * 1024 * 1024, "x");
+
+// A Worker of JavaScript, with the packages that it imports.
+function script(name, packages = {}) {
+  const modules = [{ type: "ESModule", path: "/worker.js", contents: fs.readFileSync(path.join(here, "workers", `${name}.mjs`), "utf8") }];
+  for (const [specifier, file] of Object.entries(packages)) {
+    modules[0].contents = modules[0].contents.replace(`from "${specifier}"`, `from "/hono/${file}"`);
+  }
+  if (Object.keys(packages).length > 0) {
+    const root = path.resolve(here, "../js/node_modules/hono/dist");
+    for (const file of fs.readdirSync(root, { recursive: true })) {
+      if (!file.endsWith(".js")) continue;
+      modules.push({ type: "ESModule", path: `/hono/${file}`, contents: fs.readFileSync(path.join(root, file), "utf8") });
+    }
+  }
+  return {
+    host: "127.0.0.1",
+    port: 0,
+    cf: false,
+    telemetry: { enabled: false },
+    workers: [{
+      name,
+      modulesRoot: "/",
+      modules,
+      compatibilityDate: "2026-07-30",
+      r2Buckets: { BUCKET: "blobs" },
+      unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }],
+    }],
+  };
+}
+
+const runtimes = {};
+const at = {};
+async function start(name, settings, find) {
+  runtimes[name] = new Miniflare(settings);
+  at[name] = new URL("/bench/", await find(runtimes[name]));
+}
+
+const direct = (name) => async (runtime) => {
+  await runtime.ready;
+  return runtime.unsafeGetDirectURL(name);
+};
+
+/** Runs subjects in turn, round by round, and returns the rates of each. */
+async function measure(subjects, connections, count) {
+  const rates = Object.fromEntries(Object.keys(subjects).map((name) => [name, []]));
+  for (const [, once] of Object.entries(subjects)) await rate(connections, Math.ceil(count / 4), once);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    for (const [name, once] of Object.entries(subjects)) rates[name].push(await rate(connections, count, once));
+  }
+  return rates;
+}
+
+function check(answer, status, what) {
+  if (answer.status !== status) throw new Error(`${what}: ${answer.status} in place of ${status}`);
+  return answer;
+}
+
+function report(title, rates, unit = "/s", scale = 1) {
+  const [[, ours]] = Object.entries(rates);
+  for (const [name, all] of Object.entries(rates)) {
+    const ratios = all.map((value, round) => ours[round] / value);
+    const spread = `${Math.min(...ratios).toFixed(2)}–${Math.max(...ratios).toFixed(2)}`;
+    console.log(`| ${title} | ${name} | ${(median(all) * scale).toFixed(0)} ${unit} | ${median(ratios).toFixed(2)} | ${spread} |`);
+  }
+}
+
+try {
+  await start("ifmatch", options({ folder: path.resolve(values.modules) }), async (runtime) => (await urls(runtime)).blobs);
+  await start("plain", script("plain"), direct("plain"));
+  await start("hono", script("hono", { "hono": "index.js", "hono/etag": "middleware/etag/index.js" }), direct("hono"));
+
+  const put = (name, key, body, headers) => (agent) => ask(agent, new URL(key, at[name]), { method: "PUT", body, headers });
+  const tags = {};
+  for (const name of Object.keys(at)) {
+    const written = await put(name, "small", SMALL)(undefined);
+    if (written.status >= 300) throw new Error(`${name} does not take a body: ${written.status}`);
+    tags[name] = (await ask(undefined, new URL("small", at[name]))).headers.etag;
+  }
+
+  console.log("| what | server | rate | ifmatch / it | from–to |\n|---|---|---|---|---|");
+  const count = values.quick ? 200 : 1500;
+  const read = (name, status, headers) => async (agent) => check(await ask(agent, new URL("small", at[name]), { headers }), status, name);
+  const names = Object.keys(at);
+  const each = (of, subject) => Object.fromEntries(of.map((name) => [name, subject(name)]));
+  report("304", await measure(each(names, (name) => read(name, 304, { "if-none-match": tags[name] })), 8, count));
+  report("GET 1 KiB", await measure(each(names, (name) => read(name, 200, {})), 8, count));
+
+  // Each client replaces a blob of its own, on the condition that it is what it was.
+  const conditional = (name) => {
+    const known = [];
+    return async (agent, number) => {
+      const headers = known[number] ? { "if-match": known[number] } : {};
+      const answer = await ask(agent, new URL(`own-${number}`, at[name]), { method: "PUT", body: SMALL, headers });
+      if (answer.status >= 300) throw new Error(`${name}: ${answer.status}`);
+      known[number] = answer.headers.etag;
+    };
+  };
+  report("PUT 1 KiB with If-Match", await measure(each(["ifmatch", "plain"], conditional), 8, Math.ceil(count / 2)));
+  const upload = (name) => put(name, "large", LARGE);
+  report("PUT 64 MiB", await measure(each(["ifmatch", "plain"], upload), 1, 2), "MiB/s", 64);
+} finally {
+  await Promise.all(Object.values(runtimes).map((runtime) => runtime.dispose()));
+}

@@ -1,0 +1,18 @@
+//! The Worker beside others on the same runtime.
+
+use std::time::Instant;
+
+use crate::command::Run;
+use crate::workspace::Workspace;
+use crate::{Result, npm, worker};
+
+/// Builds the Worker, and measures it: wasm/bench.
+pub(super) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
+    let modules = worker::build(workspace, deadline)?;
+    for folder in [npm::MINIFLARE, npm::JS] {
+        npm::require(workspace, folder, deadline)?;
+    }
+    let bench = Run::new("node", workspace.root()).args(["wasm/bench/bench.mjs", "--modules"]).args([modules]);
+    let bench = if quick { bench.args(["--quick"]) } else { bench };
+    bench.passes(deadline)
+}
