@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Served, build};
+use super::{Served, build, build_package};
 use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::Workspace;
@@ -19,6 +19,7 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     Run::new("node", &context.workspace.root().join("wasm/tests"))
         .args(["--test", "--test-concurrency=1", "."])
         .env("IFMATCH_WORKER", &folder)
+        .env("IFMATCH_EXAMPLE", build_package(context.workspace, "worker-axum", "worker-axum", context.deadline)?)
         .passes(context.deadline)?;
     black_box(context, &folder)?;
     sdk::check_worker(context, &folder)

@@ -50,8 +50,13 @@ pub(crate) fn run(options: &Options) -> Result {
 
 /// Builds the Worker, and returns the folder of its modules: the first is `entry.js`.
 pub(crate) fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
-    let module = wasm::build(workspace, "ifmatch-worker", deadline)?;
-    let folder = workspace.target().join("worker");
+    build_package(workspace, "ifmatch-worker", "worker", deadline)
+}
+
+/// The same of any package whose objects are `Records`.
+fn build_package(workspace: &Workspace, package: &str, folder: &str, deadline: Instant) -> Result<PathBuf> {
+    let module = wasm::build(workspace, package, deadline)?;
+    let folder = workspace.target().join(folder);
     wasm::write(&module, Target::Worker, &folder)?;
     std::fs::write(folder.join("entry.js"), ENTRY)?;
     println!("{}: {} bytes compressed", folder.display(), check::size(&folder)?);

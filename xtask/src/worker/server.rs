@@ -39,6 +39,10 @@ impl Server<'_> {
     }
 }
 
+/// Where a machine has a folder in memory. The runtime waits for its disk in the thread that also watches its clients, and
+/// on a busy disk drops those who come in meanwhile.
+const MEMORY: &str = "/dev/shm";
+
 /// A Worker that serves on free ports, with a state of its own, for as long as this lives.
 pub(crate) struct Served {
     /// Where the blobs are.
@@ -54,7 +58,11 @@ impl Served {
     pub(crate) fn start(context: &Context<'_>, folder: &Path, log: &Path) -> Result<Self> {
         let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
         let server = Server { folder, port: blobs.port(), tables: Some(tables.port()), persist: None };
-        let running = server.command(context.workspace, context.deadline)?.log_to(log)?.attached().start()?;
+        let mut command = server.command(context.workspace, context.deadline)?.log_to(log)?.attached();
+        if Path::new(MEMORY).is_dir() {
+            command = command.env("TMPDIR", MEMORY);
+        }
+        let running = command.start()?;
         listening::wait("the Worker", blobs)?;
         listening::wait("the Worker", tables)?;
         Ok(Self { blobs, tables, running })
