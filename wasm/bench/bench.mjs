@@ -111,7 +111,11 @@ try {
     };
   };
   report("PUT 1 KiB with If-Match", await measure(each(["ifmatch", "plain"], conditional), 8, Math.ceil(count / 2)));
-  const upload = (name) => put(name, "large", LARGE);
+  // The runtime may close a connection after a large body.
+  const upload = (name) => async () => {
+    const answer = await put(name, "large", LARGE)(false);
+    if (answer.status >= 300) throw new Error(`${name}: ${answer.status}`);
+  };
   report("PUT 64 MiB", await measure(each(["ifmatch", "plain"], upload), 1, 2), "MiB/s", 64);
 } finally {
   await Promise.all(Object.values(runtimes).map((runtime) => runtime.dispose()));
