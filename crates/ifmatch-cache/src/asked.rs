@@ -5,6 +5,7 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use http_body::Body;
+use ifmatch_core::fields::hop_by_hop;
 
 use crate::config::Config;
 use crate::key::Key;
@@ -34,6 +35,9 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn of(head: &Parts, body: &impl Body, config: &Config) -> Self {
+        if config.bypass.is_some_and(|bypasses| bypasses(&head.headers)) {
+            return Self::Bypass;
+        }
         let key = || Key::of(head, config.scheme.as_deref());
         if is_unsafe(&head.method) {
             return key().map_or(Self::Bypass, Self::Write);
@@ -54,7 +58,9 @@ impl Kind {
 }
 
 impl Asked {
-    pub(crate) fn new(head: Parts, key: Key, config: &Config) -> Self {
+    pub(crate) fn new(mut head: Parts, key: Key, config: &Config) -> Self {
+        // What nobody will see behind the next proxy must not select what others get.
+        hop_by_hop::remove_named(&mut head.headers);
         let directives = if config.obey_requests {
             RequestDirectives::from_headers(&head.headers)
         } else {

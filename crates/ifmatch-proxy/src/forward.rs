@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use http::header::{EXPECT, FORWARDED, HOST, HeaderName, UPGRADE, VIA};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Version};
+use ifmatch_core::fields::hop_by_hop;
 
 use crate::hop;
 use crate::upstream::Server;
@@ -95,7 +96,7 @@ pub(crate) fn response(headers: &mut HeaderMap, version: Version, upgraded: bool
 /// The protocol that the client wants to change to. Only HTTP/1.1 has upgrades (RFC 9110 §7.8).
 pub(crate) fn wanted_upgrade(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
     let upgrade = headers.get(UPGRADE)?;
-    if version != Version::HTTP_11 || !hop::options(headers).contains(&UPGRADE) {
+    if version != Version::HTTP_11 || hop_by_hop::options(headers).all(|option| option != UPGRADE) {
         return None;
     }
     // Clear-text HTTP/2 is a matter between two neighbours.
