@@ -1,13 +1,11 @@
 //! Requests signed as Azure's SDKs sign them (`SharedKey`), made by hand so that they can be wrong in one place.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit, Mac};
-use http::{HeaderMap, HeaderValue, Method, Request};
-use sha2::Sha256;
+use http::{HeaderValue, Method, Request};
 
-use crate::{Answer, Body, Client, full};
+use crate::signer::now;
+pub use crate::signer::{Form, Signer};
+use crate::{Answer, Client, full};
 
 /// The account of `UseDevelopmentStorage=true`.
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -19,15 +17,7 @@ pub const DEVELOPMENT_KEY: &str =
 #[derive(Clone)]
 pub struct Azure {
     client: Client,
-    account: String,
-    key: Vec<u8>,
-}
-
-/// What is signed of a request: all of it for blobs, little for tables.
-#[derive(Clone, Copy)]
-enum Form {
-    Blob,
-    Table,
+    signer: Signer,
 }
 
 impl Azure {
@@ -38,8 +28,7 @@ impl Azure {
 
     /// A client of this account, whose key is base64.
     pub fn new(client: Client, account: &str, key: &str) -> Self {
-        let key = STANDARD.decode(key).expect("a key is base64");
-        Self { client, account: account.to_owned(), key }
+        Self { client, signer: Signer::new(account, key) }
     }
 
     /// Sends a request about blobs. The path begins behind the account: `/container/blob?comp=lease`.
@@ -50,7 +39,8 @@ impl Azure {
         headers: &[(&str, &str)],
         content: impl Into<Bytes>,
     ) -> Answer {
-        self.client.send(self.signed(Form::Blob, method, path, headers, content.into())).await
+        let request = signed(&self.signer, Form::Blob, method, path, headers, content.into());
+        self.client.send(request.map(full)).await
     }
 
     /// Sends a request about tables.
@@ -61,7 +51,8 @@ impl Azure {
         headers: &[(&str, &str)],
         content: impl Into<Bytes>,
     ) -> Answer {
-        self.client.send(self.signed(Form::Table, method, path, headers, content.into())).await
+        let request = signed(&self.signer, Form::Table, method, path, headers, content.into());
+        self.client.send(request.map(full)).await
     }
 
     /// Creates a container.
@@ -81,88 +72,30 @@ impl Azure {
         let headers = [&[("x-ms-lease-action", action)], headers].concat();
         self.blob(Method::PUT, &format!("{path}{and}comp=lease"), &headers, "").await
     }
-
-    fn signed(&self, form: Form, method: Method, path: &str, own: &[(&str, &str)], content: Bytes) -> Request<Body> {
-        let uri = format!("/{}{path}", self.account);
-        let mut request = Request::builder().method(method).uri(&uri).body(()).expect("a path");
-        let headers = request.headers_mut();
-        headers.insert("x-ms-date", now());
-        headers.insert("x-ms-version", HeaderValue::from_static("2025-11-05"));
-        if !content.is_empty() {
-            headers.insert("content-length", HeaderValue::from(content.len()));
-        }
-        for (name, value) in own {
-            let name: http::HeaderName = name.parse().expect("a field name");
-            headers.append(name, value.parse().expect("a field value"));
-        }
-        let text = match form {
-            Form::Blob => self.blob_text(&request),
-            Form::Table => self.table_text(&request),
-        };
-        let authorization = format!("SharedKey {}:{}", self.account, self.signature(&text));
-        request.headers_mut().insert("authorization", authorization.parse().expect("base64 is text"));
-        request.map(|()| full(content))
-    }
-
-    /// Base64 of the HMAC of a text.
-    fn signature(&self, text: &str) -> String {
-        let mut hmac = Hmac::<Sha256>::new_from_slice(&self.key).expect("any length");
-        hmac.update(text.as_bytes());
-        STANDARD.encode(hmac.finalize().into_bytes())
-    }
-
-    fn blob_text(&self, request: &Request<()>) -> String {
-        let standard = [
-            "content-encoding",
-            "content-language",
-            "content-length",
-            "content-md5",
-            "content-type",
-            "date",
-            "if-modified-since",
-            "if-match",
-            "if-none-match",
-            "if-unmodified-since",
-            "range",
-        ];
-        let lines = standard.map(|name| field(request.headers(), name));
-        let mut own: Vec<String> = request
-            .headers()
-            .iter()
-            .filter(|(name, _)| name.as_str().starts_with("x-ms-"))
-            .map(|(name, value)| format!("{name}:{}", value.to_str().expect("text")))
-            .collect();
-        own.sort();
-        let uri = request.uri();
-        let mut query: Vec<String> =
-            uri.query().unwrap_or_default().split('&').map(|pair| pair.replacen('=', ":", 1)).collect();
-        query.retain(|pair| !pair.is_empty());
-        query.sort();
-        let resource = [vec![format!("/{}{}", self.account, uri.path())], query].concat().join("\n");
-        format!("{}\n{}\n{}\n{resource}", request.method(), lines.join("\n"), own.join("\n"))
-    }
-
-    fn table_text(&self, request: &Request<()>) -> String {
-        let headers = request.headers();
-        let comp = request.uri().query().unwrap_or_default().split('&').find(|pair| pair.starts_with("comp="));
-        let comp = comp.map(|comp| format!("?{comp}")).unwrap_or_default();
-        format!(
-            "{}\n{}\n{}\n{}\n/{}{}{comp}",
-            request.method(),
-            field(headers, "content-md5"),
-            field(headers, "content-type"),
-            field(headers, "x-ms-date"),
-            self.account,
-            request.uri().path()
-        )
-    }
 }
 
-fn field(headers: &HeaderMap, name: &str) -> String {
-    headers.get(name).map(|value| value.to_str().expect("text").to_owned()).unwrap_or_default()
-}
-
-#[expect(clippy::disallowed_methods, reason = "a signature holds for the moment")]
-fn now() -> HeaderValue {
-    httpdate::fmt_http_date(std::time::SystemTime::now()).parse().expect("a date is text")
+/// A signed request; a path begins behind the account. What `own` says of the version or the date of the request counts.
+pub fn signed(
+    signer: &Signer,
+    form: Form,
+    method: Method,
+    path: &str,
+    own: &[(&str, &str)],
+    content: Bytes,
+) -> Request<Bytes> {
+    let uri = format!("/{}{path}", signer.account());
+    let mut request = Request::builder().method(method).uri(&uri).body(content).expect("a path");
+    let length = HeaderValue::from(request.body().len());
+    let headers = request.headers_mut();
+    if length != "0" {
+        headers.insert("content-length", length);
+    }
+    for (name, value) in own {
+        let name: http::HeaderName = name.parse().expect("a field name");
+        headers.append(name, value.parse().expect("a field value"));
+    }
+    headers.entry("x-ms-date").or_insert_with(now);
+    headers.entry("x-ms-version").or_insert(HeaderValue::from_static("2025-11-05"));
+    signer.sign(form, &mut request);
+    request
 }

@@ -17,6 +17,8 @@ mod gateway;
 mod process;
 pub mod raw;
 mod server;
+mod signer;
+pub mod wire;
 
 pub use answer::Answer;
 pub use client::{Body, Client, full};

@@ -40,6 +40,23 @@ impl Run {
         self
     }
 
+    /// Without a variable that this task has.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
+    /// Runs for as long as this task: its standard input ends when the task does. An error if it ends with one.
+    pub(crate) fn serve(mut self) -> Result {
+        let shown = self.shown();
+        let mut child = self.command.stdin(Stdio::piped()).spawn().map_err(|error| format!("{shown}: {error}"))?;
+        // To wait for it as such would end its input.
+        let input = child.stdin.take();
+        let status = child.wait()?;
+        drop(input);
+        if status.success() { Ok(()) } else { Err(format!("{status}: {shown}").into()) }
+    }
+
     /// Runs to the end with the output on the terminal; an error if it fails or the deadline passes.
     pub(crate) fn passes(mut self, deadline: Instant) -> Result {
         println!("$ {}", self.shown());

@@ -1,4 +1,5 @@
-//! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask bench` measures.
+//! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask bench` measures, `cargo xtask
+//! worker` serves the Cloudflare Worker.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
 
 mod bench;
@@ -10,6 +11,8 @@ mod sdk;
 mod step;
 mod test;
 mod tree;
+mod wasm;
+mod worker;
 mod workspace;
 
 use std::process::ExitCode;
@@ -33,12 +36,15 @@ enum Task {
     Test(test::Options),
     /// Measures.
     Bench(bench::Options),
+    /// Builds the Cloudflare Worker, and serves it on this machine.
+    Worker(worker::Options),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Worker(options) => worker::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,38 +1,41 @@
-//! What tests need from npm, pinned by lock files: Azurite, the Azure storage emulator, and the Azure clients.
+//! What tests need from npm, pinned by lock files: Azurite, the Azure storage emulator, the Azure clients, and miniflare.
 
 use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use crate::Result;
 use crate::command::Run;
 use crate::step::Context;
+use crate::workspace::Workspace;
 
 /// Azurite.
 pub(crate) const AZURITE: &str = "tests/azurite";
+/// The runtime of Cloudflare Workers, and what starts it.
+pub(crate) const MINIFLARE: &str = "wasm/miniflare";
 /// The clients for JavaScript, and the suite that uses them.
 pub(crate) const CLIENTS: &str = "tests/sdk/javascript";
 
 /// Installs exactly what the lock files say, without running the packages' own scripts.
 pub(crate) fn install(context: &Context<'_>) -> Result {
-    [AZURITE, CLIENTS].iter().try_for_each(|folder| install_in(context, folder))
+    [AZURITE, CLIENTS, MINIFLARE].iter().try_for_each(|folder| install_in(context.workspace, folder, context.deadline))
 }
 
 /// Installs what a folder's lock file says if that has not been done since the file changed.
-pub(crate) fn require(context: &Context<'_>, folder: &str) -> Result {
-    let there = context.workspace.root().join(folder);
+pub(crate) fn require(workspace: &Workspace, folder: &str, deadline: Instant) -> Result {
+    let there = workspace.root().join(folder);
     // npm writes this file at the end of an installation.
     let installed = changed(&there.join("node_modules/.package-lock.json"));
     if installed.is_some() && installed >= changed(&there.join("package-lock.json")) {
         return Ok(());
     }
-    install_in(context, folder)
+    install_in(workspace, folder, deadline)
 }
 
-fn install_in(context: &Context<'_>, folder: &str) -> Result {
-    Run::new("npm", &context.workspace.root().join(folder))
+fn install_in(workspace: &Workspace, folder: &str, deadline: Instant) -> Result {
+    Run::new("npm", &workspace.root().join(folder))
         .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
-        .passes(context.deadline)
+        .passes(deadline)
 }
 
 fn changed(file: &Path) -> Option<SystemTime> {

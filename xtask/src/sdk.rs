@@ -29,8 +29,8 @@ pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
     let python = python(context, &dir)?;
-    npm::require(context, npm::AZURITE)?;
-    npm::require(context, npm::CLIENTS)?;
+    npm::require(context.workspace, npm::AZURITE, context.deadline)?;
+    npm::require(context.workspace, npm::CLIENTS, context.deadline)?;
     start_azurite(context, &dir)?.suites(context, &python, &dir)?;
     start_gateway(context, gateway, &dir)?.suites(context, &python, &dir)
 }

@@ -1,11 +1,14 @@
 //! Storage accounts: the names and keys that requests of the Azure dialect are signed with.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use thiserror::Error;
+
+pub mod access;
 
 /// The account that every Azure SDK knows: `UseDevelopmentStorage=true` stands for it.
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -81,6 +84,7 @@ impl Accounts {
 /// assert_eq!(account.name(), "photos");
 /// assert!(Account::new("Photos", "c2VjcmV0").is_err());
 /// assert!(Account::new("photos", "no base64!").is_err());
+/// assert_eq!("photos:c2VjcmV0".parse::<Account>()?.name(), "photos");
 /// # Ok::<(), ifmatch_blob::accounts::InvalidAccount>(())
 /// ```
 #[derive(Clone)]
@@ -132,6 +136,19 @@ impl Account {
     }
 }
 
+/// `NAME:KEY` or `NAME:KEY:KEY2`.
+impl FromStr for Account {
+    type Err = InvalidAccount;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAccount> {
+        let (name, rest) = text.split_once(':').ok_or(InvalidAccount(Rule::Text))?;
+        match rest.split_once(':') {
+            Some((first, second)) => Self::new(name, first)?.and_key(second),
+            None => Self::new(name, rest),
+        }
+    }
+}
+
 /// The name alone: keys belong into no log.
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,6 +167,8 @@ enum Rule {
     Name,
     #[error("an account's key is base64, such as `openssl rand -base64 64` writes it")]
     Key,
+    #[error("an account is written NAME:KEY or NAME:KEY:KEY2, the keys in base64")]
+    Text,
     #[error("an account has at most {} keys", Account::MAX_KEYS)]
     Keys,
     #[error("two accounts have one name: give each its own")]

@@ -1,13 +1,12 @@
-//! The bodies that a blob service sends.
+//! Bodies: those that a blob service sends, and those of any type.
 
+use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
-use http_body_util::combinators::UnsyncBoxBody;
 
 use crate::store::StoreError;
 
@@ -24,7 +23,7 @@ pub struct BlobBody(Kind);
 
 enum Kind {
     Full(Option<Bytes>),
-    Stream(UnsyncBoxBody<Bytes, StoreError>),
+    Stream(AnyBody<StoreError>),
 }
 
 impl BlobBody {
@@ -34,8 +33,19 @@ impl BlobBody {
     }
 
     /// Bytes that come one after the other.
-    pub fn stream(body: impl Body<Data = Bytes, Error = StoreError> + Send + 'static) -> Self {
-        Self(Kind::Stream(body.boxed_unsync()))
+    pub fn stream(body: impl Body<Data = Bytes, Error: Into<StoreError>> + Send + 'static) -> Self {
+        Self(Kind::Stream(AnyBody::new(body)))
+    }
+
+    /// What [`stream`](Self::stream) was given, if it is of this type: see [`AnyBody::downcast`].
+    ///
+    /// # Errors
+    /// The body itself, if it is of another type, or was read from.
+    pub fn downcast<B: 'static>(self) -> Result<B, Self> {
+        match self.0 {
+            Kind::Stream(stream) => stream.downcast().map_err(|stream| Self(Kind::Stream(stream))),
+            full @ Kind::Full(_) => Err(Self(full)),
+        }
     }
 }
 
@@ -79,5 +89,143 @@ impl Body for BlobBody {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Kind::Stream(body) => body.size_hint(),
         }
+    }
+}
+
+/// A body of any type, which can be had back as what it is until it is first read.
+///
+/// A platform that can hand on a stream without reading it, as a Cloudflare Worker can, so gets its own body out at the
+/// other end: that of a request in the object store, that of an object in the server. Everything in between sees a body
+/// like any other.
+///
+/// ```
+/// use bytes::Bytes;
+/// use http_body_util::Full;
+/// use ifmatch_blob::store::Upload;
+///
+/// let upload = Upload::new(Full::new(Bytes::from("hello")));
+/// let whole: Full<Bytes> = upload.downcast().unwrap();
+/// # let _ = whole;
+/// ```
+pub struct AnyBody<E> {
+    /// Not read yet, and therefore not pinned.
+    whole: Option<Box<dyn Erased<E>>>,
+    /// Being read.
+    begun: Option<Pin<Box<dyn Erased<E>>>>,
+}
+
+/// A body with its errors as `E`.
+trait Erased<E>: Any + Send {
+    fn frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>>;
+    fn has_ended(&self) -> bool;
+    fn size(&self) -> SizeHint;
+}
+
+impl<E, B> Erased<E> for B
+where
+    B: Body<Data = Bytes, Error: Into<E>> + Send + 'static,
+{
+    fn frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>> {
+        self.poll_frame(context).map_err(Into::into)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.is_end_stream()
+    }
+
+    fn size(&self) -> SizeHint {
+        self.size_hint()
+    }
+}
+
+impl<E: 'static> AnyBody<E> {
+    /// Forgets the type of a body.
+    pub fn new(body: impl Body<Data = Bytes, Error: Into<E>> + Send + 'static) -> Self {
+        Self { whole: Some(Box::new(body)), begun: None }
+    }
+
+    /// The body, if it is of this type and nothing was read from it.
+    ///
+    /// # Errors
+    /// This body as it was, otherwise.
+    pub fn downcast<B: 'static>(mut self) -> Result<B, Self> {
+        let Some(whole) = self.whole.take_if(|whole| (&**whole as &dyn Any).is::<B>()) else { return Err(self) };
+        match (whole as Box<dyn Any>).downcast() {
+            Ok(body) => Ok(*body),
+            // It is of this type.
+            Err(_) => Err(self),
+        }
+    }
+
+    fn erased(&self) -> Option<&dyn Erased<E>> {
+        self.whole.as_deref().or(self.begun.as_deref())
+    }
+}
+
+impl<E: 'static> Body for AnyBody<E> {
+    type Data = Bytes;
+    type Error = E;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>> {
+        if let Some(whole) = self.whole.take() {
+            self.begun = Some(Box::into_pin(whole));
+        }
+        match &mut self.begun {
+            Some(body) => body.as_mut().frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.erased().is_none_or(Erased::has_ended)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.erased().map(Erased::size).unwrap_or_default()
+    }
+}
+
+impl<E: 'static> fmt::Debug for AnyBody<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyBody").field("size", &self.size_hint()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::FutureExt;
+    use http_body_util::{BodyExt, Empty, Full};
+
+    use super::*;
+    use crate::store::Upload;
+
+    fn upload() -> Upload {
+        Upload::new(Full::<Bytes>::from("hello"))
+    }
+
+    #[test]
+    fn a_body_comes_back_as_what_it_was_while_it_is_unread() {
+        let Err(upload) = upload().downcast::<Empty<Bytes>>() else { panic!("it is not empty") };
+        assert_eq!((upload.size_hint().exact(), upload.is_end_stream()), (Some(5), false));
+        let full: Full<Bytes> = upload.downcast().unwrap();
+        let collected: Result<_, Infallible> = full.collect().now_or_never().unwrap();
+        assert_eq!(collected.unwrap().to_bytes(), "hello");
+    }
+
+    #[test]
+    fn a_body_that_was_read_stays_what_it_is() {
+        let mut upload = upload();
+        assert!(upload.frame().now_or_never().unwrap().unwrap().is_ok());
+        let Err(mut upload) = upload.downcast::<Full<Bytes>>() else { panic!("a part of it is gone") };
+        assert!(upload.is_end_stream());
+        assert!(upload.frame().now_or_never().unwrap().is_none());
+    }
+
+    #[test]
+    fn bytes_in_memory_are_no_stream() {
+        let Err(body) = BlobBody::from("hello").downcast::<Full<Bytes>>() else { panic!("it never was one") };
+        assert_eq!(body.size_hint().exact(), Some(5));
     }
 }

@@ -1,8 +1,9 @@
 //! The ifmatch blob service: blobs over HTTP whose every write can be made conditional, and is decided in one step.
 //!
 //! [`BlobService`] is a [`tower_service::Service`] over any [`BlobStore`]: [`EmbeddedStore`], which keeps its blobs in a
-//! folder, or one that keeps them as objects of S3, Azure Blob Storage, Google Cloud Storage or a file system
-//! (feature `objects`). [`AnyStore`] is for programs that choose theirs at run time.
+//! folder, or one that keeps them as objects of another store (feature `objects`, which also works on WebAssembly): a
+//! file system or memory (`local`), S3, Azure Blob Storage or Google Cloud Storage (`cloud`). [`AnyStore`] is for programs
+//! that choose theirs at run time.
 
 pub mod accounts;
 pub mod body;

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use futures_util::future::Either;
 use http::{Request, Response};
 use http_body::Body;
-use http_body_util::BodyExt;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_store::{Clock, SystemClock};
@@ -20,7 +19,7 @@ use tower_service::Service;
 use crate::accounts::Accounts;
 use crate::body::BlobBody;
 use crate::dialect::{azure, plain};
-use crate::store::{BlobStore, BoxError, StoreError};
+use crate::store::{BlobStore, BoxError, StoreError, Upload};
 
 pub use crate::tables::TableService;
 
@@ -203,7 +202,7 @@ where
             return Either::Left(ready(Ok(response)));
         }
         let shared = Arc::clone(shared);
-        let upload = || body.map_err(Into::into).boxed_unsync();
+        let upload = || Upload::new(body);
         Either::Right(if speaks_azure {
             let answer = azure::answer(shared, head, upload);
             Box::pin(async move { Ok(answer.await) })

@@ -36,7 +36,7 @@ pub(crate) fn answer<T>(asked: &Asked, stored: &Stored, now: Timestamp, status: 
     match &stored.body {
         Body::Whole(content) => Some(reply.whole(content)),
         Body::Part(part) => reply.part(part),
-        Body::File(file) => Some(reply.file(file)),
+        Body::File(file) => reply.file(file),
         Body::Flow(flow) if asked.is_head() => Some(reply.empty(flow.declared)),
         Body::Flow(flow) => {
             let reader = flow.join()?;
@@ -117,27 +117,27 @@ impl Reply<'_> {
         }
     }
 
-    /// Several ranges of a file are not worth it: then all of it is an answer, too.
-    fn file<T>(&self, file: &Arc<FileBody>) -> Answer<T> {
+    /// Several ranges of a file are not worth it: then all of it is an answer, too. None: the file is gone.
+    fn file<T>(&self, file: &Arc<FileBody>) -> Option<Answer<T>> {
         if self.asked.is_head() {
-            return self.empty(Some(file.len));
+            return Some(self.empty(Some(file.len)));
         }
         match self.selection(file.len) {
-            Selection::Unsatisfiable => self.unsatisfiable(file.len),
+            Selection::Unsatisfiable => Some(self.unsatisfiable(file.len)),
             Selection::Parts(ranges) if ranges.len() == 1 => self.range_of_file(file, ranges[0]),
             Selection::Whole | Selection::Parts(_) => {
-                let body = ResponseBody::file(file.reader(None));
-                Answer { response: self.with(self.headers(Some(file.len)), body), bytes: file.len }
+                let body = ResponseBody::file(file.reader(None)?);
+                Some(Answer { response: self.with(self.headers(Some(file.len)), body), bytes: file.len })
             }
         }
     }
 
-    fn range_of_file<T>(&self, file: &Arc<FileBody>, range: ByteRange) -> Answer<T> {
+    fn range_of_file<T>(&self, file: &Arc<FileBody>, range: ByteRange) -> Option<Answer<T>> {
         let mut headers = self.headers(Some(range.len()));
         headers.remove("content-digest");
         headers.insert(CONTENT_RANGE, range.content_range(file.len));
-        let body = ResponseBody::file(file.reader(Some(range)));
-        Answer { response: response(StatusCode::PARTIAL_CONTENT, headers, body), bytes: range.len() }
+        let body = ResponseBody::file(file.reader(Some(range))?);
+        Some(Answer { response: response(StatusCode::PARTIAL_CONTENT, headers, body), bytes: range.len() })
     }
 
     /// What of the representation is asked for.

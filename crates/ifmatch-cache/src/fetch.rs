@@ -116,7 +116,7 @@ impl<C: Clock> Fetch<C> {
             match &self.question {
                 Question::Changed(stored) if response.status() == StatusCode::NOT_MODIFIED => {
                     let stored = stored.clone();
-                    if is_about(response.headers(), &stored.meta.headers) {
+                    if stored.is_there() && is_about(response.headers(), &stored.meta.headers) {
                         return Ok(self.confirmed(&stored, response.headers(), moment));
                     }
                     self.shared.table.discard(&self.key, &stored);

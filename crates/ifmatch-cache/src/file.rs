@@ -17,7 +17,7 @@ use crate::detach::{Blocking, block};
 use crate::disk::Folder;
 
 /// What is written, checked and read at once.
-const PIECE: usize = 256 * 1024;
+const PIECE: usize = 64 * 1024;
 
 /// A complete body in a file, which goes with it.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct FileBody {
 impl FileBody {
     /// Whether the file is still there.
     pub(crate) fn is_there(&self) -> bool {
-        !self.gone.load(Ordering::Acquire)
+        !self.gone.load(Ordering::Acquire) && self.path.exists()
     }
 
     /// The bytes of memory that it takes.
@@ -43,12 +43,16 @@ impl FileBody {
         (size_of::<Self>() + size_of_val(&*self.sums) + self.path.as_os_str().len()) as u64
     }
 
-    /// A reader of all, or of a range.
-    pub(crate) fn reader(self: &Arc<Self>, range: Option<ByteRange>) -> FileReader {
+    /// A reader of all, or of a range. None: the file is gone.
+    pub(crate) fn reader(self: &Arc<Self>, range: Option<ByteRange>) -> Option<FileReader> {
         self.used.store(true, Ordering::Relaxed);
+        let Ok(file) = File::open(&self.path) else {
+            self.folder.give_back(self.remove());
+            return None;
+        };
         let (position, end) = range.map_or((0, self.len), |range| (range.start(), range.end() + 1));
         let trailers = if range.is_none() { self.trailers.clone() } else { None };
-        FileReader { body: Arc::clone(self), position, end, trailers, state: State::Idle(None) }
+        Some(FileReader { body: Arc::clone(self), position, end, trailers, state: State::Idle(Some(file)) })
     }
 
     /// Whether somebody has asked for it since this was asked last.
@@ -67,7 +71,7 @@ impl FileBody {
     }
 
     /// Reads a piece, and checks it. What was changed on the disk is not used again.
-    fn read(&self, file: Option<File>, piece: usize) -> io::Result<(File, Bytes)> {
+    fn read(&self, file: File, piece: usize) -> io::Result<(File, Bytes)> {
         let read = self.try_read(file, piece);
         if read.is_err() {
             self.folder.give_back(self.remove());
@@ -75,8 +79,7 @@ impl FileBody {
         read
     }
 
-    fn try_read(&self, file: Option<File>, piece: usize) -> io::Result<(File, Bytes)> {
-        let mut file = file.map_or_else(|| File::open(&self.path), Ok)?;
+    fn try_read(&self, mut file: File, piece: usize) -> io::Result<(File, Bytes)> {
         let start = piece as u64 * PIECE as u64;
         let left = usize::try_from(self.len.saturating_sub(start)).unwrap_or(PIECE);
         let mut bytes = vec![0; left.min(PIECE)];
@@ -121,7 +124,8 @@ impl FileReader {
                     return Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok));
                 }
                 State::Idle(file) => {
-                    let (body, file, piece) = (Arc::clone(&self.body), file.take(), self.piece());
+                    let Some(file) = file.take() else { return Poll::Ready(None) };
+                    let (body, piece) = (Arc::clone(&self.body), self.piece());
                     self.state = State::Reading(block(move || body.read(file, piece)));
                 }
                 State::Reading(reading) => {

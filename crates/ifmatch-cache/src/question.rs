@@ -21,6 +21,7 @@ pub(crate) enum Question {
 impl Question {
     pub(crate) fn about(stored: &Stored, asked: &Asked) -> Self {
         match &stored.body {
+            _ if !stored.is_there() => Self::Client,
             Body::Whole(_) | Body::File(_) if ask_whether_changed(&mut HeaderMap::new(), &stored.meta.headers) => {
                 Self::Changed(stored.clone())
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ifmatch_blob::accounts::Accounts;
 
-use crate::access::Access;
+use crate::access::{self, Access};
 use crate::accounts::{self, Reach};
 use crate::error::Error;
 use crate::settings::Settings;
@@ -96,7 +96,7 @@ impl Config {
 /// The tokens and the accounts. Accounts with secrets close the plain dialect, in which nothing is signed, to everybody
 /// without a token: it sees the same blobs.
 fn credentials(settings: &Settings, reach: Reach) -> Result<(Access, Accounts), Error> {
-    let access = Access::from_settings(settings)?;
+    let access = access::from_settings(settings)?;
     if settings.accounts.is_empty() {
         let is_ours = access.is_open() && reach == Reach::ThisMachine;
         let accounts = if is_ours { Accounts::development() } else { Accounts::default() };

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use ifmatch_core::problem::Problem;
 
-use crate::access::Denied;
 use crate::gateway::Desk;
 use crate::leases::api;
 use crate::proxy::{counters, purge};
@@ -23,13 +22,13 @@ pub(crate) async fn answer(desk: &Desk, request: Request<RequestBody>) -> Respon
     if let Some(blobs) = desk.blobs.as_ref().filter(|_| about_leases) {
         return match desk.access.check(request.method(), request.headers()) {
             Ok(()) => api::answer(blobs, request).await,
-            Err(why) => denied(why),
+            Err(why) => why.to_problem().to_response(),
         };
     }
     if let Some(cache) = desk.cache.as_ref().filter(|_| path == purge::ROOT) {
         return match desk.access.check(request.method(), request.headers()) {
             Ok(()) => purge::answer(cache, &request),
-            Err(why) => denied(why),
+            Err(why) => why.to_problem().to_response(),
         };
     }
     let answer = match path {
@@ -56,29 +55,6 @@ pub(crate) fn json(value: &serde_json::Value) -> Response<Bytes> {
     text(StatusCode::OK, "application/json", value.to_string().into())
 }
 
-/// The answer to a request without the right token (RFC 6750 §3).
-pub(crate) fn denied(why: Denied) -> Response<Bytes> {
-    let (status, name, detail, challenge) = match why {
-        Denied::NoToken => {
-            (StatusCode::UNAUTHORIZED, "no-token", "send a token: Authorization: Bearer …", r#"Bearer realm="ifmatch""#)
-        }
-        Denied::UnknownToken => (
-            StatusCode::UNAUTHORIZED,
-            "unknown-token",
-            "this token opens nothing here",
-            r#"Bearer realm="ifmatch", error="invalid_token""#,
-        ),
-        Denied::NotForWriting => (
-            StatusCode::FORBIDDEN,
-            "not-for-writing",
-            "this token may only read: use one that may write",
-            r#"Bearer realm="ifmatch", error="insufficient_scope""#,
-        ),
-    };
-    let challenge = HeaderValue::from_static(challenge);
-    Problem::new(status, name).detail(detail).header(header::WWW_AUTHENTICATE, challenge).to_response()
-}
-
 fn health<B>(desk: &Desk, _: &Request<B>) -> Response<Bytes> {
     if desk.is_stopping() {
         text(StatusCode::SERVICE_UNAVAILABLE, "application/json", r#"{"status":"stopping"}"#.into())
@@ -98,7 +74,7 @@ fn metrics<B>(desk: &Desk, request: &Request<B>) -> Response<Bytes> {
             }
             text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", desk.metrics.render().into())
         }
-        Err(why) => denied(why),
+        Err(why) => why.to_problem().to_response(),
     }
 }
 

@@ -137,7 +137,7 @@ where
         } else if let Some(refused) = framing::refuse(&request) {
             own(refused, ticket)
         } else if let Err(why) = self.check(&request) {
-            own(endpoints::denied(why), ticket)
+            own(why.to_problem().to_response(), ticket)
         } else if ticket.enter() {
             self.ask(request, fate, ticket).await
         } else {

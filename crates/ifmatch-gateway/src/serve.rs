@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::Method;
+use ifmatch_blob::accounts::access::is_signed;
 use ifmatch_blob::service::TableService;
 use ifmatch_blob::{AnyStore, BlobService};
 use ifmatch_core::policy::RequirePreconditions;
@@ -20,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::proxy::counters;
 use crate::server::{End, Server};
 use crate::signals::Signals;
-use crate::{access, banner, cache, collect, leases, listen, runtime, store};
+use crate::{banner, cache, collect, leases, listen, runtime, store};
 
 /// Serves with `config` until a signal ends it.
 ///
@@ -60,9 +61,9 @@ async fn serve(config: &Config) -> Result<End, Error> {
         Some(cache) => {
             counters::describe();
             let service = cache::Admitted.layer(cache.layer(service));
-            server.open(listener, Gateway::new(Arc::clone(&desk), service, access::is_signed));
+            server.open(listener, Gateway::new(Arc::clone(&desk), service, is_signed));
         }
-        None => server.open(listener, Gateway::new(Arc::clone(&desk), service, access::is_signed)),
+        None => server.open(listener, Gateway::new(Arc::clone(&desk), service, is_signed)),
     }
     let mut addresses = Addresses { blobs: address, tables: None };
     if let Some(reserved) = reserved_tables {

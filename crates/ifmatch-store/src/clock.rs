@@ -1,11 +1,12 @@
 //! Time, as the driver sees it.
 
 use std::future::Future;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
+
+use crate::platform;
 
 /// The time, and waiting for it.
 ///
@@ -18,28 +19,28 @@ pub trait Clock: Send + Sync + 'static {
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 }
 
-/// The system's clock; waits on the tokio runtime.
+/// The system's clock; waits on the tokio runtime, or on the JavaScript event loop.
 ///
 /// It goes forward with the system's time, at most a millisecond later, and never back: when the system's time is set back,
 /// it goes on from where it is, at the pace of time.
+///
+/// In workerd time stands still while a request computes, and goes on with its input and output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 /// How long the system's time may have been set forward before [`SystemClock`] sees it.
 const LAG: Duration = Duration::from_millis(1);
 
-#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system for the time")]
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-        /// By how much the system's time was ahead of the time since `START`, at the most, in microseconds.
+        /// By how much the system's time was ahead of the time that has elapsed, at the most, in microseconds.
         static AHEAD: AtomicU64 = AtomicU64::new(0);
-        /// When to look again, in microseconds since `START`.
+        /// When to look again, in microseconds of the time that has elapsed.
         static LOOK: AtomicU64 = AtomicU64::new(0);
 
-        let elapsed = micros(START.elapsed());
+        let elapsed = micros(platform::elapsed());
         if elapsed >= LOOK.load(Ordering::Acquire) {
-            let system = micros(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+            let system = micros(platform::since_1970());
             AHEAD.fetch_max(system.saturating_sub(elapsed), Ordering::AcqRel);
             // Whoever sees this sees what is ahead, too.
             LOOK.store(elapsed.saturating_add(micros(LAG)), Ordering::Release);
@@ -47,9 +48,8 @@ impl Clock for SystemClock {
         Timestamp::from_micros(AHEAD.load(Ordering::Acquire).saturating_add(elapsed))
     }
 
-    // Asks for the runtime's timer only when it is waited for.
-    async fn sleep(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        platform::sleep(duration)
     }
 }
 

@@ -11,8 +11,8 @@ use ifmatch_core::record::{Record, Revision};
 
 use crate::clock::{Clock, SystemClock};
 use crate::key::Key;
+use crate::platform::Turns;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
-use crate::turns::Turns;
 
 /// The most swaps tried for one command before it is given up as contended.
 const MAX_SWAPS: usize = 100;

@@ -32,12 +32,13 @@ pub mod driver;
 mod erased;
 mod key;
 mod memory;
+mod platform;
 pub mod register;
-mod turns;
+pub mod task;
 
 pub use clock::{Clock, SystemClock};
 pub use driver::{Driver, nonce};
 pub use erased::AnyRegister;
-pub use key::{InvalidKey, Key};
+pub use key::Key;
 pub use memory::MemoryRegister;
 pub use register::Register;

@@ -9,6 +9,8 @@ use ifmatch_core::record::{Record, Revision};
 
 use crate::key::Key;
 
+pub use crate::key::InvalidKey;
+
 /// A linearizable register for each key.
 ///
 /// # What an implementation owes

@@ -10,10 +10,10 @@ use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_store::{Clock, Driver, MemoryRegister, Register, SystemClock};
 
 use crate::config::{Config, MEMORY, RECORDS};
-use crate::gates::Gates;
 use crate::key::KeyExtractor;
 use crate::layer::ConditionalLayer;
 use crate::memory::Memory;
+use crate::platform::Gates;
 use crate::shared::Shared;
 
 /// Makes a [`ConditionalLayer`] to measure. Begin with [`ConditionalLayer::builder`].

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::request::Parts;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_store::{InvalidKey, Key};
+use ifmatch_store::Key;
+use ifmatch_store::register::InvalidKey;
 use percent_encoding::percent_decode_str;
 
 /// Says which resource a request is about.
@@ -55,7 +56,7 @@ where
 /// let key = |uri| PathKey::new().key(&Request::get(uri).body(()).unwrap().into_parts().0);
 /// assert_eq!(key("/notes/%61?page=2")?.as_str(), "/notes/a");
 /// assert_ne!(key("/notes/a%2fb")?, key("/notes/a/b")?);
-/// # Ok::<(), ifmatch_store::InvalidKey>(())
+/// # Ok::<(), ifmatch_store::register::InvalidKey>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PathKey {

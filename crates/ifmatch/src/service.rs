@@ -10,11 +10,11 @@ use std::task::{Context, Poll};
 use futures_util::future::Either;
 use http::{Method, Request, Response};
 use http_body::Body;
+use ifmatch_store::task::detach;
 use ifmatch_store::{Clock, MemoryRegister, Register, SystemClock};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
-use crate::detach::detach;
 use crate::recall::Sought;
 use crate::shared::{Inner, Shared};
 use crate::{answer, lease, read, write};

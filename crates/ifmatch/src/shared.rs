@@ -13,8 +13,8 @@ use ifmatch_store::{Clock, Driver, Register};
 use tower_service::Service;
 
 use crate::config::Config;
-use crate::gates::Gates;
 use crate::memory::Memory;
+use crate::platform::Gates;
 
 pub(crate) struct Shared<R, C> {
     pub(crate) driver: Driver<R, C>,

@@ -103,11 +103,11 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-    use http_body_util::{BodyExt, Full};
+    use http_body_util::Full;
 
     use super::*;
     use crate::embedded::EmbeddedStore;
-    use crate::store::{BlobStore, Delete, Put, Reading};
+    use crate::store::{BlobStore, Delete, Put, Reading, Upload};
 
     async fn store() -> (EmbeddedStore, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn bytes(text: &'static str) -> Put {
-        Put::new(Full::from(text).map_err(Into::into).boxed_unsync())
+        Put::new(Upload::new(Full::<Bytes>::from(text)))
     }
 
     /// What is at hand after the blob was opened a few times: the first time its records come into memory.

@@ -22,7 +22,7 @@ const GENERATION: usize = 16;
 
 /// How a store wants the names of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Naming {
+pub enum Naming {
     /// As names of header fields.
     Headers,
     /// As identifiers, of letters, digits and underscores.

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use http_body_util::BodyExt;
-
 use super::Shared;
 use super::write::contended;
 use crate::name::BlobPath;
-use crate::store::{BoxError, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Written};
+use crate::store::{MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written};
 
 /// How often the object is read again that others write meanwhile.
 const ATTEMPTS: usize = 16;
@@ -25,7 +23,7 @@ impl Shared {
             };
             let info = opened.info;
             let body = match opened.source.read(None).await {
-                Ok(body) => body.map_err(BoxError::from).boxed_unsync(),
+                Ok(body) => Upload::new(body),
                 Err(error) if *error.kind() == StoreErrorKind::Unavailable => continue,
                 Err(error) => return Err(error),
             };

@@ -10,7 +10,8 @@ use http::Method;
 use ifmatch_core::command::{Authority, Command, Content, Doubt};
 use ifmatch_core::record::State;
 use ifmatch_store::register::{Scan, Swap};
-use ifmatch_store::{Key, Register};
+use ifmatch_store::task::timeout;
+use ifmatch_store::{Clock, Key, Register};
 use object_store::ObjectMeta;
 
 use super::guard::{Asked, GRACE, commit, of_driver, of_register};
@@ -52,7 +53,7 @@ impl Shared {
             self.end(&key, Command::Abort(grant.token)).await?;
             return Err(StoreErrorKind::ContainerNotFound.into());
         }
-        match tokio::time::timeout(self.time_to_work(grant.deadline), self.empty(container)).await {
+        match timeout(self.driver.clock(), self.time_to_work(grant.deadline), self.empty(container)).await {
             Ok(Ok(())) => {
                 self.end(&key, commit(grant.token, Content::Absent)).await?;
                 Ok(())
@@ -134,7 +135,7 @@ impl Shared {
                     return Ok(());
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            self.driver.clock().sleep(PAUSE).await;
         }
     }
 }

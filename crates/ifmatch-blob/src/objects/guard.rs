@@ -11,8 +11,8 @@ use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Record, Token, Variant};
 use ifmatch_store::driver::{Applied, DriverError};
 use ifmatch_store::register::{RegisterError, RegisterErrorKind};
-use ifmatch_store::{Key, nonce};
-use tokio::time::timeout;
+use ifmatch_store::task::timeout;
+use ifmatch_store::{Clock, Key, nonce};
 
 use super::Shared;
 use super::attributes::Current;
@@ -72,7 +72,7 @@ impl Shared {
         let key = key(blob)?;
         let asked = Asked { method, lease, preconditions: &Preconditions::default(), ttl: TTL };
         let Grant { token, deadline, .. } = self.begin(&key, &asked, Authority::Resource).await?;
-        let (result, command) = match timeout(self.time_to_work(deadline), work).await {
+        let (result, command) = match timeout(self.driver.clock(), self.time_to_work(deadline), work).await {
             Ok(Ending::Done(value, content)) => (Ok(value), commit(token, content)),
             Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
             Ok(Ending::Unknown(error, grace)) => (Err(error), Command::Doubt(Doubt { token, grace })),
@@ -135,7 +135,7 @@ impl Shared {
         let Some(current) = current.filter(|_| !tick.is_zero()) else { return };
         let now = i64::try_from(self.driver.now().micros()).unwrap_or(i64::MAX);
         let age = u64::try_from(now.saturating_sub(current.written)).unwrap_or_default();
-        tokio::time::sleep(tick.saturating_sub(Duration::from_micros(age))).await;
+        self.driver.clock().sleep(tick.saturating_sub(Duration::from_micros(age))).await;
     }
 }
 

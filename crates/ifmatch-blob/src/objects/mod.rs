@@ -29,11 +29,14 @@
 //!   still carry it out in the rest, before anybody else writes; and later only where no condition goes with it.
 //!
 //! ```
+//! use std::sync::Arc;
+//!
 //! use ifmatch_blob::objects::{Backing, ObjectBlobs};
 //! use ifmatch_store::{AnyRegister, MemoryRegister};
+//! use object_store::memory::InMemory;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-//! let backing = Backing::from_url("memory://", [])?;
+//! let backing = Backing::new(Arc::new(InMemory::new()));
 //! let blobs = ObjectBlobs::open(backing, AnyRegister::new(MemoryRegister::with_capacity(10_000))).await?;
 //! assert!(blobs.capability().is_native());
 //! # Ok::<(), ifmatch_blob::objects::OpenError>(())
@@ -57,22 +60,25 @@ use crate::store::{
 };
 
 use attributes::Current;
+pub use attributes::Naming;
 pub use backing::Backing;
+pub use direct::{DirectBody, DirectUpload};
 pub use open_error::{OpenError, OpenErrorKind};
 pub use probe::{Capability, Support};
 
 mod attributes;
 mod backing;
 mod change;
-#[cfg_attr(not(feature = "cloud"), path = "cloud_absent.rs")]
-mod cloud;
 mod container;
 mod container_list;
+mod direct;
 mod drain;
 mod failure;
 mod guard;
 mod lease;
 mod list;
+#[cfg(feature = "local")]
+mod local;
 mod multipart;
 mod open_error;
 mod probe;
@@ -114,14 +120,17 @@ impl ObjectBlobs {
     /// As for [`ObjectBlobs::open`].
     ///
     /// ```
+    /// use std::sync::Arc;
+    ///
     /// use ifmatch_blob::objects::{Backing, ObjectBlobs};
     /// use ifmatch_redb::RedbRegister;
     /// use ifmatch_store::AnyRegister;
+    /// use object_store::memory::InMemory;
     ///
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// # let folder = tempfile::tempdir()?;
     /// let register = RedbRegister::open(folder.path().join("register.redb"))?;
-    /// let backing = Backing::from_url("memory://", [])?;
+    /// let backing = Backing::new(Arc::new(InMemory::new()));
     /// let blobs = ObjectBlobs::open_durable(backing, AnyRegister::new(register)).await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -132,7 +141,6 @@ impl ObjectBlobs {
     }
 
     async fn open_with(backing: Backing, register: AnyRegister, durable: bool) -> Result<Self, OpenError> {
-        let driver = Driver::new(register);
         let capability = probe::probe(&backing).await?;
         tracing::info!(store = %backing.objects, ?capability, "tried out the store's conditions");
         if !capability.is_native() {
@@ -141,7 +149,31 @@ impl ObjectBlobs {
                 "the store does not honour conditions: writers who bypass this server can cause lost updates"
             );
         }
-        Ok(Self { shared: Arc::new(Shared { backing, capability, driver, durable }) })
+        Ok(Self::with(backing, register, capability, durable))
+    }
+
+    /// The same as [`ObjectBlobs::open_durable`] for a store of which it is known what it does: nothing is tried out, and
+    /// nothing asked of it. A store that then ignores a condition loses updates.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs};
+    /// use ifmatch_store::{AnyRegister, MemoryRegister};
+    /// use object_store::memory::InMemory;
+    ///
+    /// let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
+    /// let register = AnyRegister::new(MemoryRegister::unbounded());
+    /// let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
+    /// assert!(blobs.capability().is_native());
+    /// ```
+    pub fn trusting(backing: Backing, register: AnyRegister, capability: Capability) -> Self {
+        Self::with(backing, register, capability, true)
+    }
+
+    fn with(backing: Backing, register: AnyRegister, capability: Capability, durable: bool) -> Self {
+        let driver = Driver::new(register);
+        Self { shared: Arc::new(Shared { backing, capability, driver, durable }) }
     }
 
     /// What the store was found to do.

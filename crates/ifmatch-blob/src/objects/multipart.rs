@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use ifmatch_store::task::{Detached, detach};
 use object_store::path::Path;
-use object_store::{Attributes, Error, MultipartUpload, ObjectStore, PutMultipartOptions, PutPayload, PutResult};
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use object_store::{Error, MultipartUpload, ObjectStore, PutMultipartOptions, PutPayload, PutResult};
 
 use super::failure::{self, Failure};
 use crate::store::{StoreError, StoreErrorKind};
@@ -14,16 +13,15 @@ use crate::store::{StoreError, StoreErrorKind};
 pub(super) struct Multipart {
     upload: Option<Box<dyn MultipartUpload>>,
     /// The part on its way: one at a time, while the next one is taken in.
-    part: Option<JoinHandle<Result<(), Error>>>,
+    part: Option<Detached<Result<(), Error>>>,
 }
 
 impl Multipart {
     pub(super) async fn begin(
         objects: &dyn ObjectStore,
         location: &Path,
-        attributes: Attributes,
+        options: PutMultipartOptions,
     ) -> Result<Self, StoreError> {
-        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
         let upload = objects.put_multipart_opts(location, options).await.map_err(unwritten)?;
         Ok(Self { upload: Some(upload), part: None })
     }
@@ -32,17 +30,16 @@ impl Multipart {
     pub(super) async fn send(&mut self, payload: PutPayload) -> Result<(), StoreError> {
         self.flush().await?;
         if let Some(upload) = self.upload.as_mut().filter(|_| payload.content_length() > 0) {
-            self.part = Some(tokio::spawn(upload.put_part(payload)));
+            self.part = Some(detach(upload.put_part(payload)));
         }
         Ok(())
     }
 
     /// Waits until all parts have arrived.
     pub(super) async fn flush(&mut self) -> Result<(), StoreError> {
-        match self.part.take() {
-            Some(part) => part.await.map_err(Error::from).flatten().map_err(unwritten),
-            None => Ok(()),
-        }
+        let Some(part) = self.part.take() else { return Ok(()) };
+        let stopped = || Err(StoreError::new(StoreErrorKind::Unavailable, "a part was stopped half way"));
+        part.result().await.map_or_else(stopped, |arrived| arrived.map_err(unwritten))
     }
 
     /// Makes the parts an object. An error of which nobody knows what it means leaves the parts at the store.
@@ -57,16 +54,16 @@ impl Multipart {
 
 impl Drop for Multipart {
     fn drop(&mut self) {
-        let (Some(mut upload), Ok(runtime)) = (self.upload.take(), Handle::try_current()) else { return };
+        let Some(mut upload) = self.upload.take() else { return };
         let part = self.part.take();
-        runtime.spawn(async move {
+        drop(detach(async move {
             if let Some(part) = part {
-                let _arrived = part.await;
+                let _arrived = part.result().await;
             }
             if let Err(error) = upload.abort().await {
                 tracing::warn!(%error, "the parts of an upload that was given up are still at the store");
             }
-        });
+        }));
     }
 }
 

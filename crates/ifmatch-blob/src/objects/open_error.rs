@@ -10,8 +10,10 @@ use crate::store::BoxError;
 /// ```
 /// use ifmatch_blob::objects::{Backing, OpenErrorKind};
 ///
+/// # #[cfg(feature = "local")] {
 /// let error = Backing::from_url("ftp://host/", []).unwrap_err();
 /// assert_eq!(error.kind(), OpenErrorKind::Url);
+/// # }
 /// ```
 #[derive(Debug)]
 pub struct OpenError {

@@ -44,6 +44,9 @@ pub enum Support {
 }
 
 impl Capability {
+    /// That of a store which honours all conditions and keeps metadata.
+    pub const FULL: Self = Self { create: Support::Native, update: Support::Native, metadata: true };
+
     /// Whether the store protects updates from writers who bypass us.
     pub fn is_native(&self) -> bool {
         self.create == Support::Native && self.update == Support::Native

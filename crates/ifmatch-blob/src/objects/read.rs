@@ -1,17 +1,17 @@
 //! Reading objects: all that is read through one opening belongs to one version.
 
+use std::future::ready;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use object_store::path::Path;
-use object_store::{Error, GetOptions, GetRange, ObjectStore};
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
 
 use super::attributes::Current;
+use super::direct::DirectBody;
 use super::{Shared, failure};
 use crate::body::BlobBody;
 use crate::name::BlobPath;
@@ -26,7 +26,7 @@ impl Shared {
         let info = BlobInfo { lease: self.lease_of(blob).await?, ..current.info.clone() };
         let source: Box<dyn Source> = match reading {
             Reading::Head => Box::new(Nothing),
-            Reading::Whole => Box::new(Version::new(self, location, current, Some(result.into_stream()))),
+            Reading::Whole => Box::new(Version::new(self, location, current, Some(body(result)))),
             Reading::Ranges => Box::new(Version::new(self, location, current, None)),
         };
         Ok(Some(Opened { info, source }))
@@ -48,16 +48,11 @@ struct Version {
     location: Path,
     current: Current,
     /// All its bytes, on their way already.
-    whole: Option<BoxStream<'static, Result<Bytes, Error>>>,
+    whole: Option<BlobBody>,
 }
 
 impl Version {
-    fn new(
-        shared: &Shared,
-        location: Path,
-        current: Current,
-        whole: Option<BoxStream<'static, Result<Bytes, Error>>>,
-    ) -> Self {
+    fn new(shared: &Shared, location: Path, current: Current, whole: Option<BlobBody>) -> Self {
         Self { objects: Arc::clone(&shared.backing.objects), location, current, whole }
     }
 
@@ -73,9 +68,7 @@ impl Version {
             };
             let options = GetOptions::new().with_if_match(Some(e_tag)).with_range(range.map(GetRange::Bounded));
             match objects.get_opts(&location, options).await {
-                Ok(result) if Current::new(&result.meta, &result.attributes).info.tag == tag => {
-                    Ok(body(result.into_stream()))
-                }
+                Ok(result) if Current::new(&result.meta, &result.attributes).info.tag == tag => Ok(body(result)),
                 Ok(_) | Err(Error::Precondition { .. } | Error::NotFound { .. }) => Err(replaced()),
                 Err(error) => Err(failure::of_read(error)),
             }
@@ -87,14 +80,18 @@ impl Source for Version {
     fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody> {
         let range = range.filter(|range| *range != (0..self.current.info.length));
         match self.whole.take() {
-            Some(whole) if range.is_none() => Box::pin(async { Ok(body(whole)) }),
+            Some(whole) if range.is_none() => Box::pin(ready(Ok(whole))),
             _ => Box::pin(self.part(range)),
         }
     }
 }
 
-fn body(bytes: BoxStream<'static, Result<Bytes, Error>>) -> BlobBody {
-    BlobBody::stream(StreamBody::new(bytes.map_ok(Frame::data).map_err(failure::of_read).boxed()))
+/// The bytes that came, as the platform has them if it can.
+fn body(result: GetResult) -> BlobBody {
+    if let Some(direct) = DirectBody::take(&result) {
+        return direct;
+    }
+    BlobBody::stream(StreamBody::new(result.into_stream().map_ok(Frame::data).map_err(failure::of_read).boxed()))
 }
 
 fn replaced() -> StoreError {

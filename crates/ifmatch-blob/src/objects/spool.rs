@@ -19,9 +19,7 @@ pub(super) struct Spool {
     rest: Bytes,
     hasher: Hasher,
     taken: u64,
-    limit: u64,
-    length: Option<u64>,
-    digest: Option<ContentHash>,
+    promise: Promise,
 }
 
 /// The next bytes of a body, at most [`PART`] of them.
@@ -33,15 +31,8 @@ pub(super) struct Part {
 
 impl Spool {
     /// Begins to take in the body of a request.
-    ///
-    /// # Errors
-    /// [`StoreErrorKind::TooLarge`] where the promised length says so already.
-    pub(super) fn new(body: Upload, put: &Promise) -> Result<Self, StoreError> {
-        let Promise { limit, length, digest } = *put;
-        if length.is_some_and(|length| length > limit) {
-            return Err(StoreErrorKind::TooLarge { limit }.into());
-        }
-        Ok(Self { body, rest: Bytes::new(), hasher: Hasher::default(), taken: 0, limit, length, digest })
+    pub(super) fn new(body: Upload, promise: &Promise) -> Self {
+        Self { body, rest: Bytes::new(), hasher: Hasher::default(), taken: 0, promise: *promise }
     }
 
     /// The next part: a full one, unless it is the last.
@@ -72,14 +63,7 @@ impl Spool {
     /// # Errors
     /// The body is not what was promised.
     pub(super) fn finish(self) -> Result<ContentHash, StoreError> {
-        if self.length.is_some_and(|length| length != self.taken) {
-            return Err(StoreErrorKind::LengthMismatch.into());
-        }
-        let hash = self.hasher.finish();
-        if self.digest.is_some_and(|digest| digest != hash) {
-            return Err(StoreErrorKind::DigestMismatch.into());
-        }
-        Ok(hash)
+        self.promise.keep(self.taken, self.hasher.finish())
     }
 
     async fn chunk(&mut self) -> Result<Option<Bytes>, StoreError> {
@@ -90,10 +74,10 @@ impl Spool {
                 continue;
             }
             self.taken = self.taken.saturating_add(chunk.len() as u64);
-            if self.taken > self.limit {
-                return Err(StoreErrorKind::TooLarge { limit: self.limit }.into());
+            if self.taken > self.promise.limit {
+                return Err(StoreErrorKind::TooLarge { limit: self.promise.limit }.into());
             }
-            if self.length.is_some_and(|length| self.taken > length) {
+            if self.promise.length.is_some_and(|length| self.taken > length) {
                 return Err(StoreErrorKind::LengthMismatch.into());
             }
             self.hasher.update(&chunk);
@@ -115,6 +99,31 @@ impl Promise {
     /// What a request says of its body.
     pub(super) fn of(put: &Put) -> Self {
         Self { limit: put.limit, length: put.length, digest: put.digest }
+    }
+
+    /// # Errors
+    /// [`StoreErrorKind::TooLarge`] where the promised length says so already.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match self.length {
+            Some(length) if length > self.limit => Err(StoreErrorKind::TooLarge { limit: self.limit }.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The promised length, if more than one part is promised.
+    pub(super) fn long(&self) -> Option<u64> {
+        self.length.filter(|length| *length > PART as u64)
+    }
+
+    /// The hash of what came, so many bytes, if that is what was promised.
+    pub(super) fn keep(&self, taken: u64, hash: ContentHash) -> Result<ContentHash, StoreError> {
+        if self.length.is_some_and(|length| length != taken) {
+            return Err(StoreErrorKind::LengthMismatch.into());
+        }
+        if self.digest.is_some_and(|digest| digest != hash) {
+            return Err(StoreErrorKind::DigestMismatch.into());
+        }
+        Ok(hash)
     }
 
     /// The hash that the client promised.

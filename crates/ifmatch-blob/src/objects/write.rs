@@ -10,12 +10,14 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
-use ifmatch_store::nonce;
+use ifmatch_store::task::detach;
+use ifmatch_store::{Clock, nonce};
 use object_store::path::Path;
-use object_store::{Attributes, PutMode, PutOptions, PutPayload, PutResult};
+use object_store::{Attributes, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
 
 use super::attributes::{Current, Stamp, tag};
 use super::container::Found;
+use super::direct::{DirectUpload, Offer};
 use super::failure::{self, Failure, lost};
 use super::guard::{Ending, GRACE, check, content, of_register};
 use super::multipart::Multipart;
@@ -24,7 +26,7 @@ use super::spool::{Promise, Spool};
 use super::{Shared, guard};
 use crate::headers::BlobHeaders;
 use crate::name::BlobPath;
-use crate::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Written};
+use crate::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
 
 /// How often a write is tried when others, who bypass us, change the object each time.
 const TRIES: u32 = 8;
@@ -96,29 +98,7 @@ impl Shared {
         let promise = Promise::of(&put);
         let nonce = format!("{:016x}", nonce().map_err(of_register)?);
         let mut stamp = Stamp { nonce, generation: None, hash: promise.digest(), request };
-        let mut spool = Spool::new(put.body, &promise)?;
-        let first = spool.part().await?;
-        let (body, hash) = if first.last {
-            let hash = spool.finish()?;
-            stamp.hash = Some(hash);
-            (Body::Whole(first.payload), hash)
-        } else {
-            // Whether the request created the blob is not known yet: a retry of it cannot be answered.
-            stamp.request = None;
-            let attributes = this.attributes(&put.headers, &stamp, false);
-            let mut parts = Multipart::begin(&*this.backing.objects, &location, attributes).await?;
-            parts.send(first.payload).await?;
-            loop {
-                let part = spool.part().await?;
-                parts.send(part.payload).await?;
-                if part.last {
-                    break;
-                }
-            }
-            let hash = spool.finish()?;
-            parts.flush().await?;
-            (Body::Parts(parts), hash)
-        };
+        let (body, hash) = this.take_in(&location, put.body, &promise, &put.headers, &mut stamp).await?;
         let (preconditions, lease, missing) = (put.preconditions, put.lease, put.container);
         let (blob, headers) = (blob.clone(), put.headers);
         let job = Job { blob, location, preconditions, lease, missing, container, based_on, headers, stamp, hash };
@@ -128,6 +108,69 @@ impl Shared {
             this.guarded(&job.blob, &Method::PUT, job.lease, this.write(&job, &mut body)).await
         })
         .await
+    }
+
+    /// Takes in a body: a small one whole, a large one in parts that go to the store, or as it is if the store can.
+    async fn take_in(
+        &self,
+        location: &Path,
+        mut body: Upload,
+        promise: &Promise,
+        headers: &BlobHeaders,
+        stamp: &mut Stamp,
+    ) -> Result<(Body, ContentHash), StoreError> {
+        promise.check()?;
+        let mut begun = None;
+        if let Some(length) = promise.long().filter(|_| self.backing.takes_uploads) {
+            let direct = DirectUpload::new(body, length);
+            let parts = self.begin_parts(location, headers, stamp, Some(direct.clone())).await?;
+            match direct.end() {
+                Offer::Arrived(hash) => return Ok((Body::Parts(parts), promise.keep(length, hash)?)),
+                Offer::Left(left) => (body, begun) = (left, Some(parts)),
+                Offer::Lost => {
+                    let why = "the store took a body and does not say what became of it";
+                    return Err(StoreError::new(StoreErrorKind::Unavailable, why));
+                }
+            }
+        }
+        let mut spool = Spool::new(body, promise);
+        let mut part = spool.part().await?;
+        if part.last && begun.is_none() {
+            let hash = spool.finish()?;
+            stamp.hash = Some(hash);
+            return Ok((Body::Whole(part.payload), hash));
+        }
+        let mut parts = match begun {
+            Some(parts) => parts,
+            None => self.begin_parts(location, headers, stamp, None).await?,
+        };
+        loop {
+            parts.send(part.payload).await?;
+            if part.last {
+                break;
+            }
+            part = spool.part().await?;
+        }
+        let hash = spool.finish()?;
+        parts.flush().await?;
+        Ok((Body::Parts(parts), hash))
+    }
+
+    async fn begin_parts(
+        &self,
+        location: &Path,
+        headers: &BlobHeaders,
+        stamp: &mut Stamp,
+        direct: Option<DirectUpload>,
+    ) -> Result<Multipart, StoreError> {
+        // Whether the request created the blob is not known yet: a retry of it cannot be answered.
+        stamp.request = None;
+        let attributes = self.attributes(headers, stamp, false);
+        let mut options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+        if let Some(direct) = direct {
+            options.extensions.insert(direct);
+        }
+        Multipart::begin(&*self.backing.objects, location, options).await
     }
 
     /// Deletes an object. There is no condition for it to go with: it is compared right before, under the permit.
@@ -168,7 +211,7 @@ impl Shared {
     async fn write(&self, job: &Job, body: &mut Body) -> Ending<Written> {
         let mut created = false;
         for tries in 0..=TRIES {
-            tokio::time::sleep(PAUSE * tries).await;
+            self.driver.clock().sleep(PAUSE * tries).await;
             let current = match self.look(&job.location).await {
                 Ok(current) => current,
                 Err(error) if tries == 0 => return Ending::Refused(error),
@@ -315,10 +358,8 @@ fn is_from(current: &Current, request: Option<&str>) -> bool {
 pub(super) async fn in_a_task<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
-    match tokio::spawn(work).await {
-        Ok(result) => result,
-        Err(error) => Err(StoreError::new(StoreErrorKind::OutcomeUnknown, error)),
-    }
+    let stopped = || Err(StoreError::new(StoreErrorKind::OutcomeUnknown, "it was stopped half way"));
+    detach(work).result().await.unwrap_or_else(stopped)
 }
 
 pub(super) fn contended() -> StoreError {

@@ -5,7 +5,6 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 
-use http_body_util::combinators::UnsyncBoxBody;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
@@ -13,7 +12,7 @@ use ifmatch_core::lease::{Lease, LeaseUse};
 use ifmatch_core::precondition::{Preconditions, Validators};
 use ifmatch_core::record::{RequestId, Revision};
 
-use crate::body::BlobBody;
+use crate::body::{AnyBody, BlobBody};
 use crate::headers::BlobHeaders;
 use crate::name::{BlobName, BlobPath, ContainerName};
 
@@ -45,9 +44,10 @@ mod error;
 /// written meanwhile may or may not be in them.
 ///
 /// ```
+/// use bytes::Bytes;
 /// use http_body_util::{BodyExt, Full};
 /// use ifmatch_blob::name::BlobPath;
-/// use ifmatch_blob::store::{Delete, Put, Reading};
+/// use ifmatch_blob::store::{Delete, Put, Reading, Upload};
 /// use ifmatch_blob::{BlobStore, EmbeddedStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -55,7 +55,7 @@ mod error;
 /// # let folder = tempfile::tempdir()?;
 /// let store = EmbeddedStore::open(folder.path()).await?;
 /// let blob = BlobPath::parse("/notes/today.txt")?;
-/// let written = store.put(&blob, Put::new(Full::from("hello").map_err(Into::into).boxed_unsync())).await?;
+/// let written = store.put(&blob, Put::new(Upload::new(Full::<Bytes>::from("hello")))).await?;
 ///
 /// let mut opened = store.open(&blob, Reading::Whole).await?.unwrap();
 /// assert_eq!(opened.info.tag, written.tag);
@@ -215,7 +215,7 @@ pub trait Source: Send + 'static {
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A body on its way in, with the client's error.
-pub type Upload = UnsyncBoxBody<bytes::Bytes, BoxError>;
+pub type Upload = AnyBody<BoxError>;
 
 /// All there is to a write.
 #[derive(Debug)]

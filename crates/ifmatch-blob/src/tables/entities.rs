@@ -16,7 +16,7 @@ use super::etag::Guard;
 use super::key::EntityKey;
 use super::table::{Home, Table};
 use crate::name::BlobPath;
-use crate::store::{BlobStore, Delete, Opened, Put, Reading, StoreError, StoreErrorKind};
+use crate::store::{BlobStore, Delete, Opened, Put, Reading, StoreError, StoreErrorKind, Upload};
 
 /// The entities of a table.
 #[derive(Debug)]
@@ -180,7 +180,7 @@ impl Written {
 /// A write of these bytes.
 pub(super) fn put(content: String, preconditions: Preconditions) -> Put {
     let length = u64::try_from(content.len()).ok();
-    let body = Full::new(Bytes::from(content)).map_err(Into::into).boxed_unsync();
+    let body = Upload::new(Full::new(Bytes::from(content)));
     Put { preconditions, length, ..Put::new(body) }
 }
 

@@ -5,7 +5,7 @@ use futures_util::{StreamExt, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::BlobStore;
-use ifmatch_blob::store::{BoxError, Put, Reading, StoreErrorKind};
+use ifmatch_blob::store::{BoxError, Put, Reading, StoreErrorKind, Upload};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 
@@ -86,7 +86,7 @@ async fn a_writer_that_leaves_changes_nothing(subject: &Subject) {
             let _ = tell.send(());
             std::future::pending().await
         }));
-        let endless = Put { body: StreamBody::new(frames).boxed_unsync(), ..put("") };
+        let endless = Put { body: Upload::new(StreamBody::new(frames)), ..put("") };
         tokio::select! {
             result = subject.store.put(&blob, endless) => panic!("the body has not ended: {result:?}"),
             told = told => told.expect("the body was read"),

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::StreamBody;
 use ifmatch_blob::BlobStore;
-use ifmatch_blob::store::{BoxError, Put, RequestKey, StoreErrorKind};
+use ifmatch_blob::store::{BoxError, Put, RequestKey, StoreErrorKind, Upload};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::precondition::{Precondition, Preconditions};
@@ -104,7 +104,7 @@ async fn the_body_is_not_asked_for_in_vain(subject: &Subject) {
         asks.store(true, Ordering::SeqCst);
         Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"2")))
     }));
-    let refused = Put { preconditions: if_absent(), body: body.boxed_unsync(), ..put("") };
+    let refused = Put { preconditions: if_absent(), body: Upload::new(body), ..put("") };
     assert_eq!(refusal(subject.store.put(&blob, refused).await).0, Precondition::IfNoneMatch);
     assert!(!asked.load(Ordering::SeqCst));
 }

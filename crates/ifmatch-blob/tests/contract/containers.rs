@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::StreamBody;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -180,7 +180,7 @@ fn gated(bytes: &'static [u8]) -> (Upload, oneshot::Receiver<()>, oneshot::Sende
         let _ = opened.await;
         Ok::<_, BoxError>(Frame::data(Bytes::from_static(bytes)))
     }));
-    (body.boxed_unsync(), asked, open)
+    (Upload::new(body), asked, open)
 }
 
 async fn a_write_in_flight_does_not_outlive_its_container(subject: &Subject) {

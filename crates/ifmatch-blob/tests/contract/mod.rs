@@ -1,7 +1,5 @@
 //! What every blob store owes, as tests: one call runs them all, each in containers of its own.
 
-use std::convert::Infallible;
-
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
@@ -61,15 +59,14 @@ pub(crate) fn blob(container: &str, name: &str) -> BlobPath {
 
 /// A write without conditions.
 pub(crate) fn put(bytes: impl Into<Bytes>) -> Put {
-    let body = Full::new(bytes.into()).map_err(|never: Infallible| match never {}).boxed_unsync();
-    Put::new(body)
+    Put::new(Upload::new(Full::new(bytes.into())))
 }
 
 /// A body that comes in these pieces, and then fails if it is told to.
 pub(crate) fn pieces(pieces: Vec<Bytes>, error: Option<&'static str>) -> Upload {
     let frames = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
     let frames = frames.chain(error.map(|error| Err(BoxError::from(error))));
-    StreamBody::new(stream::iter(frames)).boxed_unsync()
+    Upload::new(StreamBody::new(stream::iter(frames)))
 }
 
 pub(crate) fn if_match(tag: &EntityTag) -> Preconditions {

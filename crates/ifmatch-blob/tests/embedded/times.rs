@@ -7,7 +7,7 @@ use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BoxError, Delete, LeaseRequest, Put, StoreErrorKind};
+use ifmatch_blob::store::{BoxError, Delete, LeaseRequest, Put, StoreErrorKind, Upload};
 use ifmatch_blob::{BlobStore, EmbeddedStore};
 use ifmatch_core::lease::{LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseUse};
 use ifmatch_store::{Driver, MemoryRegister};
@@ -57,7 +57,7 @@ impl Fixture {
             let _ = opened.await;
             Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"holder")))
         }));
-        let upload = self.store.put(blob, Put { lease: with(1), body: body.boxed_unsync(), ..put("") });
+        let upload = self.store.put(blob, Put { lease: with(1), body: Upload::new(body), ..put("") });
         let (result, ()) = futures_util::join!(upload, async {
             asked.await.unwrap();
             meanwhile().await;

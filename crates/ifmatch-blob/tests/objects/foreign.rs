@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::StreamBody;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::objects::{Backing, ObjectBlobs, Support};
-use ifmatch_blob::store::{BoxError, Put, StoreErrorKind};
+use ifmatch_blob::store::{BoxError, Put, StoreErrorKind, Upload};
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use object_store::{ObjectStore, ObjectStoreExt};
 
@@ -126,7 +126,7 @@ async fn a_large_write_is_compared_again_once_it_is_complete() {
             Ok::<_, BoxError>(Frame::data(chunk))
         }
     });
-    let body = StreamBody::new(frames).boxed_unsync();
+    let body = Upload::new(StreamBody::new(frames));
     let refused = subject.store.put(&blob, Put { preconditions: if_match(&tag), body, ..put("") }).await;
     assert_eq!(refusal(refused).0, Precondition::IfMatch);
     assert_eq!(store.modes(), ["multipart", "overwrite"], "the parts were under way");

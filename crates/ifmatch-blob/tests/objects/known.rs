@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::StreamBody;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
@@ -33,7 +33,7 @@ fn gated() -> (Upload, oneshot::Receiver<()>, oneshot::Sender<()>) {
         let _ = opened.await;
         Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"1")))
     }));
-    (body.boxed_unsync(), asked, open)
+    (Upload::new(body), asked, open)
 }
 
 #[tokio::test]

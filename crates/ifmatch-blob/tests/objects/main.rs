@@ -14,6 +14,7 @@ use object_store::ObjectStore;
 
 #[path = "../contract/mod.rs"]
 mod contract;
+mod direct;
 mod faults;
 mod foreign;
 mod known;

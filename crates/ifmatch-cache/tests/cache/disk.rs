@@ -102,6 +102,24 @@ async fn what_was_changed_on_the_disk_is_given_to_nobody_as_a_whole() {
 }
 
 #[tokio::test]
+async fn a_file_that_somebody_removed_is_fetched_again() {
+    let (folder, world) = roomy();
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
+    for wait in [0, 61] {
+        world.origin.will(200, &fields, &text(0));
+        world.get("/").await;
+        for entry in fs::read_dir(folder.path()).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        world.clock.advance(wait);
+        world.origin.will(200, &fields, &text(1));
+        assert_eq!(world.get("/").await.text(), text(1));
+        assert!(!world.origin.seen().last().unwrap().headers.contains_key("if-none-match"));
+        world.handle.purge(&ifmatch_cache::Purge::Prefix(String::new()));
+    }
+}
+
+#[tokio::test]
 async fn the_folder_has_a_limit_and_the_oldest_that_nobody_wants_goes() {
     let folder = tempfile::tempdir().unwrap();
     let most = 5 * LEN as u64;

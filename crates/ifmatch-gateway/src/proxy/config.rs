@@ -5,7 +5,7 @@ use std::time::Duration;
 use ifmatch_proxy::{Proxy, ProxyBuilder, Upstream};
 
 use super::settings::{DEFAULT_CACHE, ProxySettings, Route};
-use crate::access::Access;
+use crate::access;
 use crate::config::server::{needed, not_zero};
 use crate::config::{CacheConfig, ServerConfig};
 use crate::error::Error;
@@ -47,7 +47,7 @@ impl ProxyConfig {
         refuse_storage(&settings)?;
         let mut settings = settings.or(Settings::defaults());
         let of_proxy = std::mem::take(&mut settings.proxy).or(ProxySettings::defaults());
-        let access = Access::from_settings(&settings)?;
+        let access = access::from_settings(&settings)?;
         let listen = needed(settings.listen, "--listen")?;
         let access = if listen.ip().is_loopback() { access } else { access.never_open() };
         let routes = routes(&of_proxy)?;

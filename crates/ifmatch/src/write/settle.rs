@@ -12,6 +12,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Token;
+use ifmatch_store::task::detach;
 use ifmatch_store::{Clock, Key, Register};
 
 use super::Writing;
@@ -20,7 +21,6 @@ use super::run::End;
 use super::target::changed;
 use crate::answer;
 use crate::body::ResponseBody;
-use crate::detach::detach;
 use crate::shared::Shared;
 
 /// The pauses between attempts to give back a permit grow from the first to the second.

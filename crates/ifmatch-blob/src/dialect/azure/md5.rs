@@ -11,7 +11,6 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
 
 use super::error::AzureError;
 use super::fields;
@@ -42,7 +41,7 @@ impl Promise {
     /// The body, which ends with an error if it has another MD5.
     pub(super) fn check(&self, body: Upload) -> Upload {
         let broken = Arc::clone(&self.broken);
-        Checked { body, hasher: Md5::new(), expected: self.digest, broken, ended: false }.boxed_unsync()
+        Upload::new(Checked { body, hasher: Md5::new(), expected: self.digest, broken, ended: false })
     }
 
     /// Whether the body had another MD5.

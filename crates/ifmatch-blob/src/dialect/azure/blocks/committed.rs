@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::BlockId;
 use crate::name::BlobPath;
-use crate::store::{BlobInfo, BlobStore, Put, Reading, StoreError, StoreErrorKind, Written};
+use crate::store::{BlobInfo, BlobStore, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
 
 /// How often a list is written anew because another one came in between.
 const TRIES: usize = 5;
@@ -64,7 +65,7 @@ impl CommittedList {
                 Some(tag) => Preconditions { if_match: Some(TagList::Tags(vec![tag])), ..Preconditions::default() },
                 None => Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() },
             };
-            let body = Full::from(text.clone()).map_err(Into::into).boxed_unsync();
+            let body = Upload::new(Full::<Bytes>::from(text.clone()));
             match store.put(place, Put { preconditions, ..Put::new(body) }).await {
                 Err(error) if matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. }) => {}
                 result => return result.map(drop),

@@ -44,7 +44,7 @@ pub(super) fn body<S: BlobStore, C: Clock>(
 ) -> Upload {
     let segments = segments.into_iter();
     let reader = Reader { shared: Arc::clone(shared), owner, segments, current, body: None, moved: moved.clone() };
-    StreamBody::new(stream::try_unfold(reader, Reader::next)).boxed_unsync()
+    Upload::new(StreamBody::new(stream::try_unfold(reader, Reader::next)))
 }
 
 struct Reader<S, C> {

@@ -1,0 +1,60 @@
+//! Connections to S3, Azure Blob Storage and Google Cloud Storage.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::{BackoffConfig, ObjectStore, ObjectStoreScheme, RetryConfig};
+use url::Url;
+
+use super::super::open_error::{OpenError, OpenErrorKind};
+
+/// Settings that hold unless they are given. A body may take as long as it needs while it makes progress. Deletions go
+/// one by one, which every S3 server understands.
+const DEFAULTS: [(&str, &str); 3] =
+    [("timeout", "1 day"), ("read_timeout", "30 seconds"), ("aws_disable_bulk_delete", "true")];
+
+/// Connects to the store that a URL names.
+pub(super) fn connect(
+    scheme: &ObjectStoreScheme,
+    url: &Url,
+    settings: impl Iterator<Item = (String, String)>,
+) -> Result<Arc<dyn ObjectStore>, OpenError> {
+    // An error says that the process has chosen a provider already.
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    let defaults = DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let settings = defaults.chain(settings);
+    // What the builders have in common is no trait.
+    macro_rules! build {
+        ($builder:expr) => {
+            settings
+                .fold($builder.with_url(url.as_str()), |builder, (name, value)| {
+                    match name.to_ascii_lowercase().parse() {
+                        Ok(key) => builder.with_config(key, value),
+                        Err(_) => builder,
+                    }
+                })
+                .with_retry(retries())
+                .build()
+                .map(|objects| Arc::new(objects) as Arc<dyn ObjectStore>)
+        };
+    }
+    let objects = match scheme {
+        ObjectStoreScheme::MicrosoftAzure => build!(MicrosoftAzureBuilder::new()),
+        ObjectStoreScheme::GoogleCloudStorage => build!(GoogleCloudStorageBuilder::new()),
+        _ => build!(AmazonS3Builder::new()),
+    };
+    objects.map_err(|error| {
+        let what = format!("{url} cannot be used: check the settings in the environment (AWS_…, AZURE_…, GOOGLE_…)");
+        OpenError::new(OpenErrorKind::Settings, what).because(error)
+    })
+}
+
+/// Requests are tried again for a time that a permit to write outlasts.
+fn retries() -> RetryConfig {
+    let backoff =
+        BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(2), base: 2.0 };
+    RetryConfig { backoff, max_retries: 4, retry_timeout: Duration::from_secs(15) }
+}

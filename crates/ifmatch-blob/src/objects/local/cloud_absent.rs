@@ -1,0 +1,18 @@
+//! What stands for the clouds in a build without them.
+
+use std::sync::Arc;
+
+use object_store::{ObjectStore, ObjectStoreScheme};
+use url::Url;
+
+use super::super::open_error::{OpenError, OpenErrorKind};
+
+/// Says that this build cannot connect.
+pub(super) fn connect(
+    _scheme: &ObjectStoreScheme,
+    url: &Url,
+    _settings: impl Iterator<Item = (String, String)>,
+) -> Result<Arc<dyn ObjectStore>, OpenError> {
+    let what = format!("{url} cannot be used: this program was built without the feature 'cloud'");
+    Err(OpenError::new(OpenErrorKind::Settings, what))
+}

@@ -1,0 +1,9 @@
+//! WebAssembly in a JavaScript runtime: workerd, Node, or a browser.
+
+pub(crate) use task::spawn;
+pub(crate) use time::{elapsed, since_1970, sleep};
+pub(crate) use turns::Turns;
+
+mod task;
+mod time;
+mod turns;

@@ -1,0 +1,79 @@
+//! Time by `performance.now` and `Date.now`, waits by `setTimeout`.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use js_sys::{Function, Promise, Reflect};
+use send_wrapper::SendWrapper;
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use web_time::{Instant, SystemTime};
+
+/// The longest that `setTimeout` waits, in milliseconds.
+const LONGEST: u32 = i32::MAX.cast_unsigned();
+
+/// The time since some moment. It never goes back, though workerd's `performance.now` does when its system's time is set
+/// back: it then stands still.
+pub(crate) fn elapsed() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    /// The latest time that was given out, in microseconds.
+    static LATEST: AtomicU64 = AtomicU64::new(0);
+
+    let now = u64::try_from(START.elapsed().as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(LATEST.fetch_max(now, Ordering::AcqRel).max(now))
+}
+
+/// The time since 1970, as the system has it at the moment.
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Waits, in whole milliseconds. The timer is set only once that is waited for.
+pub(crate) fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
+    SendWrapper::new(async move {
+        let mut left = duration.as_micros().div_ceil(1_000);
+        while left > 0 {
+            let part = u32::try_from(left).unwrap_or(LONGEST).min(LONGEST);
+            Timer::set(part).over().await;
+            left -= u128::from(part);
+        }
+    })
+}
+
+/// A timer. Dropping it ends it: a Durable Object stays in memory as long as one runs.
+struct Timer {
+    id: JsValue,
+    over: Promise,
+}
+
+impl Timer {
+    /// Sets a timer, in milliseconds.
+    fn set(milliseconds: u32) -> Self {
+        let id = AssertUnwindSafe(Cell::new(JsValue::UNDEFINED));
+        let over = Promise::new(&mut |resolve, _| id.set(call("setTimeout", &resolve, &milliseconds.into())));
+        Self { id: id.take(), over }
+    }
+
+    /// Waits until its time is over.
+    async fn over(self) {
+        // It does not fail: nobody rejects it.
+        let _ = JsFuture::from(self.over.clone()).await;
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        call("clearTimeout", &self.id, &JsValue::UNDEFINED);
+    }
+}
+
+/// Calls a function that every JavaScript runtime has.
+fn call(function: &str, first: &JsValue, second: &JsValue) -> JsValue {
+    let function = Reflect::get(&js_sys::global(), &function.into()).ok().and_then(|value| value.dyn_into().ok());
+    let result = function.and_then(|function: Function| function.call2(&JsValue::UNDEFINED, first, second).ok());
+    result.unwrap_or(JsValue::UNDEFINED)
+}

@@ -1,0 +1,193 @@
+//! Blobs in Azure's dialect, from their first write to their deletion, and beside the plain dialect.
+
+use crate::azure::{blob, container};
+use crate::plain::ranges::pattern;
+use crate::site::Site;
+use crate::suite::Suite;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.case("azure blob: it comes back as it was written", life);
+    suite.case("azure blob: each write gives a new tag, even of the same bytes", tags);
+    suite.case("azure blob: metadata and properties are replaced apart", apart);
+    suite.case("azure blob: the plain dialect sees the same", plain);
+    suite.case("azure blob: the MD5 of a body is checked", md5);
+    suite.case("azure blob: x-ms-range wins, and one range is served", ranges);
+    suite.case("azure blob: an empty one", empty);
+    suite.case("azure blob: when it was created", |site| {
+        let mut http = site.azure();
+        let path = blob(&mut http, site);
+        let created = http.head(&path).is(200).header("x-ms-creation-time").to_owned();
+        assert!(httpdate::parse_http_date(&created).is_ok(), "{created}");
+        http.upload(&path, &[], "second").is(201);
+        assert_eq!(http.head(&path).is(200).header("x-ms-creation-time"), created);
+    });
+    suite.case("azure blob: dates are always sent", dated);
+    suite.case("azure blob: a body without its length", no_length);
+    for name in ["with%20space", "a/b/c", "%C3%BC", "plus+sign", "a%2Fb", "~a!$'()"] {
+        suite.case(format!("azure blob: the name {name}"), move |site| named(site, name));
+    }
+}
+
+fn life(site: &Site) {
+    let mut http = site.azure();
+    let path = format!("{}/a", container(&mut http, site));
+    let fields = [
+        ("content-type", "application/octet-stream"),
+        ("x-ms-blob-content-type", "text/plain"),
+        ("x-ms-blob-content-language", "en"),
+        ("x-ms-blob-content-disposition", "inline"),
+        ("x-ms-blob-cache-control", "no-cache"),
+        ("x-ms-meta-owner", "me"),
+    ];
+    let written = http.upload(&path, &fields, "hello").is(201);
+    for method in ["GET", "HEAD"] {
+        let read = http.send(method, &path, &[], "").is(200);
+        assert_eq!(read.body, if method == "GET" { "hello" } else { "" });
+        let expected = [
+            ("etag", written.etag()),
+            ("last-modified", written.header("last-modified")),
+            ("content-length", "5"),
+            ("content-type", "text/plain"),
+            ("content-language", "en"),
+            ("content-disposition", "inline"),
+            ("cache-control", "no-cache"),
+            ("x-ms-meta-owner", "me"),
+            ("x-ms-blob-type", "BlockBlob"),
+            ("x-ms-lease-state", "available"),
+            ("x-ms-lease-status", "unlocked"),
+            ("accept-ranges", "bytes"),
+        ];
+        for (name, value) in expected {
+            assert_eq!(read.header(name), value, "{method} {name}");
+        }
+        assert_eq!(read.field("x-ms-lease-duration"), "");
+    }
+    http.delete(&path, &[]).is(202);
+    http.get(&path).refused(404, "BlobNotFound");
+    http.head(&path).refused(404, "BlobNotFound");
+    http.delete(&path, &[]).refused(404, "BlobNotFound");
+}
+
+fn tags(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    let mut tags = vec![http.head(&path).is(200).etag().to_owned()];
+    for _ in 0..3 {
+        tags.push(http.upload(&path, &[], "same").is(201).etag().to_owned());
+    }
+    for comp in ["metadata", "metadata", "properties"] {
+        tags.push(http.put(&format!("{path}?comp={comp}"), &[], "").is(200).etag().to_owned());
+    }
+    assert_eq!(http.get(&path).is(200).etag(), tags[6]);
+    tags.sort();
+    tags.dedup();
+    assert_eq!(tags.len(), 7, "{tags:?}");
+}
+
+fn apart(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    let fields = [("x-ms-blob-content-type", "text/plain"), ("x-ms-meta-a", "1"), ("x-ms-meta-b", "2")];
+    http.upload(&path, &fields, "x").is(201);
+    http.put(&format!("{path}?comp=metadata"), &[("x-ms-meta-c", "3")], "").is(200);
+    let read = http.get(&path).is(200);
+    let seen = ["content-type", "x-ms-meta-a", "x-ms-meta-b", "x-ms-meta-c"].map(|name| read.field(name));
+    assert_eq!((seen, read.text()), (["text/plain", "", "", "3"], "x"));
+    http.put(&format!("{path}?comp=properties"), &[("x-ms-blob-content-type", "text/html")], "").is(200);
+    let read = http.send("HEAD", &format!("{path}?comp=metadata"), &[], "").is(200);
+    assert_eq!(read.field("x-ms-meta-c"), "3");
+    assert_eq!(http.get(&path).is(200).field("content-type"), "text/html");
+}
+
+fn plain(site: &Site) {
+    let (mut azure, mut http) = (site.azure(), site.plain());
+    let path = blob(&mut azure, site);
+    let written = azure.upload(&path, &[("x-ms-meta-owner", "me")], "hello").is(201);
+    let read = http.get(&path).is(200);
+    assert_eq!((read.etag(), read.text(), read.field("x-meta-owner")), (written.etag(), "hello", "me"));
+    let changed = http.put(&path, &[("if-match", written.etag())], "changed").is(200);
+    azure.upload(&path, &[("if-match", written.etag())], "late").refused(412, "ConditionNotMet");
+    azure.upload(&path, &[("if-match", changed.etag())], "third").is(201);
+    http.put(&path, &[("if-match", changed.etag())], "late").is(412);
+    assert_eq!(http.get(&path).is(200).text(), "third");
+    azure.delete(&path, &[]).is(202);
+    http.get(&path).is(404);
+}
+
+/// Of `hello`.
+const MD5: &str = "XUFAKrxLKna5cZ2REBfFkg==";
+
+fn md5(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    assert_eq!(http.upload(&path, &[("content-md5", MD5)], "hello").is(201).field("content-md5"), MD5);
+    http.upload(&path, &[("content-md5", MD5)], "hallo").refused(400, "Md5Mismatch");
+    http.upload(&path, &[("content-md5", MD5)], "").refused(400, "Md5Mismatch");
+    let fields = [("x-ms-range", "bytes=0-4"), ("x-ms-range-get-content-md5", "true")];
+    let read = http.send("GET", &path, &fields, "").is(206);
+    assert_eq!((read.text(), read.field("content-md5")), ("hello", MD5));
+}
+
+fn ranges(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    let content = pattern(1000);
+    http.upload(&path, &[], &content).is(201);
+    for (fields, first, last) in [
+        (&[("x-ms-range", "bytes=0-33554431")][..], 0, 999),
+        (&[("range", "bytes=10-19")], 10, 19),
+        (&[("range", "bytes=10-19"), ("x-ms-range", "bytes=0-0")], 0, 0),
+        (&[("x-ms-range", "bytes=990-")], 990, 999),
+    ] {
+        let read = http.send("GET", &path, fields, "").is(206);
+        assert_eq!(read.header("content-range"), format!("bytes {first}-{last}/1000"));
+        assert_eq!(read.body, content[first..=last]);
+    }
+    let several = http.send("GET", &path, &[("x-ms-range", "bytes=0-0,2-2")], "").is(200);
+    assert_eq!(several.body, content);
+    http.send("GET", &path, &[("x-ms-range", "bytes=1000-")], "").refused(416, "InvalidRange");
+}
+
+/// The Python client asks for a range, and then again without one.
+fn empty(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    http.upload(&path, &[], "").is(201);
+    http.send("GET", &path, &[("x-ms-range", "bytes=0-33554431")], "").refused(416, "InvalidRange");
+    let read = http.get(&path).is(200);
+    assert_eq!((read.header("content-length"), read.text()), ("0", ""));
+}
+
+fn dated(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    let parse = |date: &str| httpdate::parse_http_date(date).expect("a date");
+    let mut last = parse(http.head(&path).is(200).header("last-modified"));
+    for _ in 0..3 {
+        let written = http.upload(&path, &[], "x").is(201);
+        let date = parse(written.header("last-modified"));
+        assert!(date >= last, "a date never goes back");
+        assert_eq!(http.get(&path).is(200).header("last-modified"), written.header("last-modified"));
+        last = date;
+    }
+}
+
+fn no_length(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    let fields = [("x-ms-blob-type", "BlockBlob"), ("transfer-encoding", "chunked")];
+    let mut request = http.request("PUT", &path, &fields, b"");
+    *request.body_mut() = "5\r\nhello\r\n0\r\n\r\n".into();
+    http.exchange(&request).refused(411, "MissingContentLengthHeader");
+    let mut http = site.azure();
+    assert_eq!(http.get(&path).is(200).text(), "first");
+}
+
+fn named(site: &Site, name: &str) {
+    let mut http = site.azure();
+    let path = format!("{}/{name}", container(&mut http, site));
+    let written = http.upload(&path, &[], name).is(201);
+    let read = http.get(&path).is(200);
+    assert_eq!((read.etag(), read.text()), (written.etag(), name));
+    http.delete(&path, &[("if-match", written.etag())]).is(202);
+}

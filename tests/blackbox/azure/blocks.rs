@@ -1,0 +1,141 @@
+//! Blobs made of blocks.
+
+use std::fmt::Write;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::azure::{blob, container};
+use crate::http::{Http, Reply};
+use crate::plain::ranges::pattern;
+use crate::site::Site;
+use crate::suite::Suite;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.case("blocks: a list makes a blob of what was staged", list_makes_blob);
+    suite.case("blocks: committed ones are used again", used_again);
+    suite.case("blocks: a write of the whole discards them", discarded);
+    suite.case("blocks: ids have one length", one_length);
+    suite.case("blocks: a list with a stale tag changes nothing, and can be sent again", stale);
+    suite.case("blocks: of 4 MiB together, read by ranges", large);
+    suite.case("blocks: staging needs no lease, committing does", leased);
+}
+
+const IDS: [&str; 4] = ["MDAwMA==", "MDAwMQ==", "MDAwMg==", "MDAwMw=="];
+
+fn stage(http: &mut Http<'_>, path: &str, id: usize, content: impl AsRef<[u8]>) -> Reply {
+    let id = utf8_percent_encode(IDS[id], NON_ALPHANUMERIC);
+    http.put(&format!("{path}?comp=block&blockid={id}"), &[], content)
+}
+
+fn commit(http: &mut Http<'_>, path: &str, fields: &[(&str, &str)], blocks: &[(&str, usize)]) -> Reply {
+    let mut list = "<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>".to_owned();
+    for (from, id) in blocks {
+        let _ = write!(list, "<{from}>{}</{from}>", IDS[*id]);
+    }
+    http.put(&format!("{path}?comp=blocklist"), fields, list + "</BlockList>")
+}
+
+fn staged(http: &mut Http<'_>, path: &str) -> Vec<String> {
+    let reply = http.get(&format!("{path}?comp=blocklist&blocklisttype=uncommitted")).is(200);
+    reply.all("Name").into_iter().map(str::to_owned).collect()
+}
+
+fn list_makes_blob(site: &Site) {
+    let mut http = site.azure();
+    let path = format!("{}/a", container(&mut http, site));
+    for (id, text) in [(1, "one "), (2, "two "), (3, "three ")] {
+        stage(&mut http, &path, id, text).is(201);
+    }
+    http.get(&path).refused(404, "BlobNotFound");
+    assert_eq!(staged(&mut http, &path), IDS[1..]);
+    let fields = [("x-ms-blob-content-type", "text/plain"), ("x-ms-meta-a", "1")];
+    let blocks = [("Latest", 3), ("Uncommitted", 1), ("Latest", 1)];
+    let written = commit(&mut http, &path, &fields, &blocks).is(201);
+    let read = http.get(&path).is(200);
+    assert_eq!((read.text(), read.etag()), ("three one one ", written.etag()));
+    assert_eq!((read.field("content-type"), read.field("x-ms-meta-a")), ("text/plain", "1"));
+    assert!(staged(&mut http, &path).is_empty(), "what was not in the list is gone");
+    let all = http.get(&format!("{path}?comp=blocklist&blocklisttype=all")).is(200);
+    assert_eq!(all.all("Name"), [IDS[3], IDS[1], IDS[1]]);
+    assert_eq!(all.field("x-ms-blob-content-length"), "14");
+}
+
+fn used_again(site: &Site) {
+    let mut http = site.azure();
+    let path = format!("{}/a", container(&mut http, site));
+    for (id, text) in [(1, "one "), (2, "two ")] {
+        stage(&mut http, &path, id, text).is(201);
+    }
+    commit(&mut http, &path, &[], &[("Latest", 1), ("Latest", 2)]).is(201);
+    stage(&mut http, &path, 2, "TWO ").is(201);
+    commit(&mut http, &path, &[], &[("Committed", 2), ("Uncommitted", 2), ("Latest", 2), ("Committed", 1)]).is(201);
+    assert_eq!(http.get(&path).is(200).text(), "two TWO TWO one ");
+    http.put(&format!("{path}?comp=metadata"), &[("x-ms-meta-a", "1")], "").is(200);
+    commit(&mut http, &path, &[], &[("Committed", 1)]).is(201);
+    assert_eq!(http.get(&path).is(200).text(), "one ");
+    commit(&mut http, &path, &[], &[]).is(201);
+    assert_eq!(http.get(&path).is(200).text(), "");
+}
+
+fn discarded(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    stage(&mut http, &path, 1, "one").is(201);
+    http.upload(&path, &[], "whole").is(201);
+    assert!(staged(&mut http, &path).is_empty());
+    commit(&mut http, &path, &[], &[("Latest", 1)]).refused(400, "InvalidBlockList");
+    stage(&mut http, &path, 1, "one").is(201);
+    http.delete(&path, &[]).is(202);
+    commit(&mut http, &path, &[], &[("Latest", 1)]).refused(400, "InvalidBlockList");
+    http.get(&path).refused(404, "BlobNotFound");
+}
+
+fn one_length(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    stage(&mut http, &path, 1, "old").is(201);
+    http.put(&format!("{path}?comp=block&blockid=AA%3D%3D"), &[], "x").refused(400, "InvalidBlobOrBlock");
+    stage(&mut http, &path, 1, "newer").is(201);
+    commit(&mut http, &path, &[], &[("Latest", 1)]).is(201);
+    assert_eq!(http.get(&path).is(200).text(), "newer");
+}
+
+fn stale(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    let old = http.get(&path).is(200).etag().to_owned();
+    let tag = http.upload(&path, &[], "second").is(201).etag().to_owned();
+    stage(&mut http, &path, 1, "third").is(201);
+    commit(&mut http, &path, &[("if-match", &old)], &[("Latest", 1)]).refused(412, "ConditionNotMet");
+    commit(&mut http, &path, &[("if-none-match", "*")], &[("Latest", 1)]).refused(409, "BlobAlreadyExists");
+    assert_eq!(http.get(&path).is(200).text(), "second");
+    commit(&mut http, &path, &[("if-match", &tag)], &[("Latest", 1)]).is(201);
+    assert_eq!(http.get(&path).is(200).text(), "third");
+}
+
+fn large(site: &Site) {
+    let mut http = site.azure();
+    let path = format!("{}/a", container(&mut http, site));
+    let content = pattern(4 << 20);
+    for (id, block) in content.chunks(1 << 20).enumerate() {
+        stage(&mut http, &path, id, block).is(201);
+    }
+    commit(&mut http, &path, &[], &[("Latest", 0), ("Latest", 1), ("Latest", 2), ("Latest", 3)]).is(201);
+    let read = http.get(&path).is(200);
+    assert!(read.body == content, "the bytes of the blocks, in order");
+    let read = http.send("GET", &path, &[("x-ms-range", "bytes=1048570-1048585")], "").is(206);
+    assert_eq!(read.body, content[1_048_570..=1_048_585]);
+}
+
+fn leased(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    crate::azure::acquire(&mut http, &path, crate::azure::A, 60).is(201);
+    let id = [("x-ms-lease-id", crate::azure::A)];
+    let target = format!("{path}?comp=block&blockid=MDAwMQ%3D%3D");
+    http.put(&target, &[], "one").refused(412, "LeaseIdMissing");
+    http.put(&target, &id, "one").is(201);
+    commit(&mut http, &path, &[], &[("Latest", 1)]).refused(412, "LeaseIdMissing");
+    commit(&mut http, &path, &id, &[("Latest", 1)]).is(201);
+    assert_eq!(http.get(&path).is(200).text(), "one");
+}

@@ -1,0 +1,94 @@
+//! Conditional fields by Azure's rules: every row of the table that the blob service's own tests read.
+
+use std::time::Duration;
+
+use crate::azure::{A, container};
+use crate::http::{Http, Reply};
+use crate::rows::{borrowed, rows};
+use crate::site::Site;
+use crate::suite::Suite;
+
+const LIST: &str = "<BlockList><Latest>AA==</Latest></BlockList>";
+
+pub(crate) fn add(suite: &mut Suite) {
+    for row in rows(include_str!("../../../crates/ifmatch-blob/tests/azure/data/conditions.txt")) {
+        let [operations, fields, status, code] = row.try_into().expect("four columns");
+        for operation in operations.split(' ').map(str::to_owned) {
+            let name = format!("azure condition: {operation} {fields}");
+            let (fields, status, code) = (fields.clone(), status.clone(), code.clone());
+            suite.case(name, move |site| check(site, &operation, &fields, &status, &code));
+        }
+    }
+}
+
+fn check(site: &Site, operation: &str, fields: &str, status: &str, code: &str) {
+    let mut http = site.azure();
+    let own = container(&mut http, site);
+    let (on, what) = operation.split_once('-').unwrap_or(("there", operation));
+    http.upload(&format!("{own}/there"), &[], "first").is(201);
+    if what == "list" {
+        http.put(&format!("{own}/{on}?comp=block&blockid=AA=="), &[], "second").is(201);
+    }
+    let target = if on == "container" { format!("{own}?restype=container") } else { format!("{own}/{on}") };
+    let before = http.head(&target);
+    let fields = meaning(fields, &before);
+    let reply = send(&mut http, what, &target, &borrowed(&fields));
+    if status == "ok" {
+        if !reply.status.is_success() {
+            reply.fail("success");
+        }
+        return;
+    }
+    let bodiless = reply.status == 304;
+    let tag = reply.field("etag").to_owned();
+    reply.refused(status.parse().expect("a status"), code);
+    assert!(!bodiless || tag == before.etag(), "a 304 has the tag");
+    let after = http.head(&target);
+    assert_eq!(after.status, before.status);
+    for name in ["etag", "last-modified", "x-ms-lease-state", "content-length", "content-type"] {
+        assert_eq!(after.field(name), before.field(name), "{name} after a refusal");
+    }
+}
+
+/// The fields of a row; `before` is what is there.
+fn meaning(text: &str, before: &Reply) -> Vec<(String, String)> {
+    let tag = Some(before.field("etag")).filter(|tag| !tag.is_empty()).unwrap_or("\"none\"");
+    let hour = Duration::from_hours(1);
+    let modified = httpdate::parse_http_date(before.field("last-modified"));
+    let modified = modified.unwrap_or(std::time::UNIX_EPOCH + hour * 400_000);
+    let value = |word: &str| match word {
+        "current" => tag.to_owned(),
+        "bare" => tag.trim_matches('"').to_owned(),
+        "weak" => format!("W/{tag}"),
+        "stale" => "\"stale\"".to_owned(),
+        "before" => httpdate::fmt_http_date(modified - hour),
+        "same" => httpdate::fmt_http_date(modified),
+        "after" => httpdate::fmt_http_date(modified + hour),
+        other => other.to_owned(),
+    };
+    let field = |field: &str| {
+        let (name, words) = field.split_once('=').expect("a name and a value");
+        (name.to_owned(), words.split(',').map(value).collect::<Vec<_>>().join(", "))
+    };
+    text.split(' ').map(field).collect()
+}
+
+fn send(http: &mut Http<'_>, what: &str, target: &str, fields: &[(&str, &str)]) -> Reply {
+    let also = if target.contains('?') { '&' } else { '?' };
+    let with = |parameters: &str| format!("{target}{also}{parameters}");
+    let leasing = [("x-ms-lease-duration", "15"), ("x-ms-proposed-lease-id", A)];
+    match what {
+        "get" => http.send("GET", target, fields, ""),
+        "head" => http.send("HEAD", target, fields, ""),
+        "put" => http.upload(target, fields, "second"),
+        "list" => http.put(&with("comp=blocklist"), fields, LIST),
+        "metadata" => http.put(&with("comp=metadata"), fields, ""),
+        "properties" => http.put(&with("comp=properties"), fields, ""),
+        "delete" => http.delete(target, fields),
+        "acquire" => http.lease(target, "acquire", &[&leasing, fields].concat()),
+        "create" => http.put(target, fields, ""),
+        "block" => http.put(&with("comp=block&blockid=AQ=="), fields, "x"),
+        "blocks" => http.send("GET", &with("comp=blocklist"), fields, ""),
+        _ => panic!("no such operation: {what}"),
+    }
+}

@@ -1,0 +1,246 @@
+//! A client that sends exactly what it is told, and answers that say what was asked.
+
+use std::fmt::Write as _;
+use std::ops::Deref;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use support::Answer;
+use support::azure::{Form, Signer, signed};
+use support::raw::Connection;
+
+use crate::site::Endpoint;
+
+/// A client on one connection, which is opened again when it was closed.
+pub(crate) struct Http<'a> {
+    endpoint: &'a Endpoint,
+    token: Option<&'a str>,
+    signer: Option<(&'a Signer, Form)>,
+    connection: Option<Connection>,
+}
+
+/// An answer, and what it is the answer to.
+pub(crate) struct Reply {
+    asked: String,
+    azure: bool,
+    answer: Answer,
+}
+
+impl<'a> Http<'a> {
+    pub(crate) fn plain(endpoint: &'a Endpoint, token: Option<&'a str>) -> Self {
+        Self { endpoint, token, signer: None, connection: None }
+    }
+
+    pub(crate) fn azure(endpoint: &'a Endpoint, signer: &'a Signer) -> Self {
+        Self { endpoint, token: None, signer: Some((signer, Form::Blob)), connection: None }
+    }
+
+    pub(crate) fn tables(endpoint: &'a Endpoint, signer: &'a Signer) -> Self {
+        Self { endpoint, token: None, signer: Some((signer, Form::Table)), connection: None }
+    }
+
+    /// Sends a request. In Azure's dialect the path begins behind the account, and the request is signed.
+    #[track_caller]
+    pub(crate) fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        content: impl AsRef<[u8]>,
+    ) -> Reply {
+        let request = self.request(method, path, fields, content.as_ref());
+        self.exchange(&request)
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&mut self, path: &str) -> Reply {
+        self.send("GET", path, &[], "")
+    }
+
+    #[track_caller]
+    pub(crate) fn head(&mut self, path: &str) -> Reply {
+        self.send("HEAD", path, &[], "")
+    }
+
+    #[track_caller]
+    pub(crate) fn put(&mut self, path: &str, fields: &[(&str, &str)], content: impl AsRef<[u8]>) -> Reply {
+        self.send("PUT", path, fields, content)
+    }
+
+    #[track_caller]
+    pub(crate) fn delete(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
+        self.send("DELETE", path, fields, "")
+    }
+
+    /// Writes a block blob in Azure's dialect.
+    #[track_caller]
+    pub(crate) fn upload(&mut self, path: &str, fields: &[(&str, &str)], content: impl AsRef<[u8]>) -> Reply {
+        self.put(path, &[&[("x-ms-blob-type", "BlockBlob")], fields].concat(), content)
+    }
+
+    /// A lease operation.
+    #[track_caller]
+    pub(crate) fn lease(&mut self, path: &str, action: &str, fields: &[(&str, &str)]) -> Reply {
+        let and = if path.contains('?') { '&' } else { '?' };
+        self.put(&format!("{path}{and}comp=lease"), &[&[("x-ms-lease-action", action)], fields].concat(), "")
+    }
+
+    /// A whole request, signed if need be.
+    pub(crate) fn request(&self, method: &str, path: &str, fields: &[(&str, &str)], content: &[u8]) -> Request<Bytes> {
+        let method: Method = method.parse().expect("a method");
+        let content = Bytes::copy_from_slice(content);
+        let mut request = if let Some((signer, form)) = self.signer {
+            signed(signer, form, method, path, fields, content)
+        } else {
+            let mut request = Request::builder().method(method).uri(path);
+            for (name, value) in fields {
+                request = request.header(*name, *value);
+            }
+            request.body(content).expect("valid names and values")
+        };
+        let (length, needs_length) = (request.body().len(), needs_length(&request));
+        let headers = request.headers_mut();
+        if needs_length && !headers.contains_key("transfer-encoding") {
+            headers.entry("content-length").or_insert(length.into());
+        }
+        if let Some(token) = self.token.filter(|_| !headers.contains_key("authorization")) {
+            headers.insert("authorization", format!("Bearer {token}").parse().expect("a token"));
+        }
+        request
+    }
+
+    /// Sends a request as it is, and reads the answer.
+    #[track_caller]
+    pub(crate) fn exchange(&mut self, request: &Request<Bytes>) -> Reply {
+        let mut connection = self.connection.take().unwrap_or_else(|| Connection::open(self.endpoint.address));
+        let asked = described(request);
+        connection.send([head(request, &self.endpoint.authority).as_bytes(), request.body()].concat());
+        let mut answer = read(&mut connection, request.method());
+        while answer.status == StatusCode::CONTINUE {
+            answer = read(&mut connection, request.method());
+        }
+        if answer.headers.get("connection").is_none_or(|option| option != "close") {
+            self.connection = Some(connection);
+        }
+        let reply = Reply { asked, azure: self.signer.is_some_and(|(_, form)| form == Form::Blob), answer };
+        reply.is_well_formed(request.method());
+        reply
+    }
+}
+
+/// The head of a request on the wire; `Accept-Encoding` so that nobody on the way compresses.
+pub(crate) fn head(request: &Request<Bytes>, authority: &str) -> String {
+    let mut head = format!("{} {} HTTP/1.1\r\nhost: {authority}\r\n", request.method(), request.uri());
+    head += "accept-encoding: identity\r\n";
+    for (name, value) in request.headers() {
+        let _ = write!(head, "{name}: {}\r\n", value.to_str().expect("text"));
+    }
+    head + "\r\n"
+}
+
+fn read(connection: &mut Connection, method: &Method) -> Answer {
+    if method == Method::HEAD { connection.answer_to_head() } else { connection.answer() }
+}
+
+fn needs_length(request: &Request<Bytes>) -> bool {
+    !request.body().is_empty() || matches!(request.method().as_str(), "PUT" | "POST" | "PATCH" | "MERGE")
+}
+
+/// The request in one line.
+fn described(request: &Request<Bytes>) -> String {
+    let mut text = format!("{} {}", request.method(), request.uri());
+    let fields = request.headers().iter().filter(|(name, _)| *name != "authorization");
+    for (name, value) in fields {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let _ = write!(text, " · {name}: {value:.200}");
+    }
+    let _ = write!(text, " · {} bytes", request.body().len());
+    text
+}
+
+impl Deref for Reply {
+    type Target = Answer;
+
+    fn deref(&self) -> &Answer {
+        &self.answer
+    }
+}
+
+impl Reply {
+    /// The same, if the status is this one.
+    #[track_caller]
+    #[allow(clippy::return_self_not_must_use, reason = "the check is most often all that is wanted")]
+    pub(crate) fn is(self, status: u16) -> Self {
+        if self.status != status {
+            self.fail(&status.to_string());
+        }
+        self
+    }
+
+    /// A refusal with this status and code.
+    #[track_caller]
+    pub(crate) fn refused(self, status: u16, code: &str) {
+        if self.status != status || self.code() != code {
+            self.fail(&format!("{status} {code}"));
+        }
+    }
+
+    /// Whether the server says that it did nothing: a condition or a lease was in the way, another write, or load.
+    pub(crate) fn changed_nothing(&self) -> bool {
+        matches!(self.status.as_u16(), 409 | 412) || self.status == 503 && !self.text().contains("outcome-unknown")
+    }
+
+    /// Ends the case: something else was expected.
+    #[track_caller]
+    pub(crate) fn fail(&self, expected: &str) -> ! {
+        panic!("\n  request:  {}\n  expected: {expected}\n  got:      {}\n", self.asked, self.seen())
+    }
+
+    /// The code of an error in Azure's dialect.
+    pub(crate) fn code(&self) -> &str {
+        self.field("x-ms-error-code")
+    }
+
+    /// A field, or nothing.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap_or("not text"))
+    }
+
+    /// The texts of all XML elements of this name.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+        let parts = self.text().split(open.as_str()).skip(1);
+        parts.map(|part| part.split_once(close.as_str()).map_or("", |(text, _)| text)).collect()
+    }
+
+    fn seen(&self) -> String {
+        let mut text = self.status.to_string();
+        for (name, value) in &self.headers {
+            let _ = write!(text, " · {name}: {}", String::from_utf8_lossy(value.as_bytes()));
+        }
+        let _ = write!(text, " · {:.400}", self.body.escape_ascii().to_string());
+        text
+    }
+
+    /// What holds for every answer.
+    #[track_caller]
+    fn is_well_formed(&self, method: &Method) {
+        let status = self.status.as_u16();
+        let bodiless = *method == Method::HEAD || matches!(status, 204 | 304);
+        if !bodiless && !self.headers.contains_key("content-length") && self.field("transfer-encoding") != "chunked" {
+            self.fail("a body whose end its framing tells");
+        }
+        if status < 400 {
+            return;
+        }
+        if self.azure {
+            let in_body = if bodiless { vec![self.code()] } else { self.all("Code") };
+            if self.code().is_empty() || in_body != [self.code()] || self.field("content-type") != "application/xml" {
+                self.fail("an error in XML with its code, in the header as well");
+            }
+        } else if self.field("x-ms-error-code").is_empty() && !bodiless && !self.field("content-type").contains("json")
+        {
+            self.fail("an error as problem details");
+        }
+    }
+}

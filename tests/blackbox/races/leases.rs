@@ -1,0 +1,170 @@
+//! Leases that end in the middle of something: never two holders, never a write by one who lost it.
+
+use std::sync::mpsc::channel;
+use std::thread::scope;
+use std::time::Duration;
+
+use support::Answer;
+use support::raw::Connection;
+
+use crate::azure::{A, B, acquire, blob};
+use crate::http::{Http, head};
+use crate::races::race;
+use crate::site::{Site, eventually};
+use crate::suite::Suite;
+
+/// Of a body in two halves.
+const HALF: usize = 40_000;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.case("lease race: a write whose lease expires meanwhile", |site| lost(site, 15, false));
+    suite.case("lease race: a write whose lease is broken meanwhile", |site| lost(site, 60, true));
+    suite.case("lease race: a write whose lease is released meanwhile", released);
+    suite.case("lease race: a break among renewals", broken);
+    suite.case("lease race: changes of one lease to different ids", changed);
+    suite.case("lease race: holders take turns, and none writes in another's", turns);
+}
+
+/// A write by A of which half has come.
+struct Slow {
+    connection: Connection,
+}
+
+impl Slow {
+    fn begin(site: &Site, path: &str) -> Self {
+        let fields = [("x-ms-blob-type", "BlockBlob"), ("x-ms-lease-id", A)];
+        let request = site.azure().request("PUT", path, &fields, &vec![b'a'; 2 * HALF]);
+        let mut connection = Connection::open(site.address());
+        connection.send([head(&request, "localhost").as_bytes(), &request.body()[..HALF]].concat());
+        Self { connection }
+    }
+
+    fn end(mut self) -> Answer {
+        // A server may have refused already, and closed.
+        drop(self.connection.try_send(vec![b'a'; HALF]));
+        self.connection.answer()
+    }
+}
+
+/// A's lease ends while its write is under way, B gets it and writes. Whatever the order, B's write is not lost, and
+/// A is not told that it succeeded after B had the lease.
+fn lost(site: &Site, seconds: i32, broken: bool) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    acquire(&mut http, &path, A, seconds).is(201);
+    let slow = Slow::begin(site, &path);
+    if broken {
+        http.lease(&path, "break", &[("x-ms-lease-break-period", "0")]).is(202);
+    } else {
+        eventually("the lease to expire", || {
+            (http.head(&path).is(200).field("x-ms-lease-state") == "expired").then_some(())
+        });
+    }
+    let (tell, told) = channel();
+    scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut http = site.azure();
+            let held =
+                eventually("B's lease", || Some(acquire(&mut http, &path, B, 60)).filter(|reply| reply.status == 201));
+            tell.send(()).expect("the other thread waits");
+            http.upload(&path, &[("x-ms-lease-id", B)], "by B").is(201);
+            held
+        });
+        // A server may let B wait for the write that is under way.
+        let before = told.recv_timeout(Duration::from_secs(2)).is_ok();
+        let answer = slow.end();
+        let refused = answer.status == 412;
+        assert!(refused || (!before && answer.status == 201), "A after B had the lease ({before}): {answer:?}");
+        other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    assert_eq!(http.get(&path).is(200).text(), "by B");
+    http.upload(&path, &[("x-ms-lease-id", A)], "by A").refused(412, "LeaseIdMismatchWithBlobOperation");
+}
+
+/// Who gives its lease back in the middle of its own write has no lease when that ends.
+fn released(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    acquire(&mut http, &path, A, 60).is(201);
+    let slow = Slow::begin(site, &path);
+    http.lease(&path, "release", &[("x-ms-lease-id", A)]).is(200);
+    let tag = http.upload(&path, &[], "in between").is(201).etag().to_owned();
+    slow.end().expect(412);
+    assert_eq!(http.get(&path).is(200).etag(), tag);
+}
+
+/// After the break no renewal succeeds, whatever was under way.
+fn broken(site: &Site) {
+    let path = blob(&mut site.azure(), site);
+    acquire(&mut site.azure(), &path, A, 60).is(201);
+    let broke = std::sync::atomic::AtomicBool::new(false);
+    race(10, |racer| {
+        let mut http = site.azure();
+        if racer == 0 {
+            http.lease(&path, "break", &[("x-ms-lease-break-period", "0")]).is(202);
+            broke.store(true, std::sync::atomic::Ordering::SeqCst);
+            return;
+        }
+        for _ in 0..5 {
+            let before = broke.load(std::sync::atomic::Ordering::SeqCst);
+            let reply = http.lease(&path, "renew", &[("x-ms-lease-id", A)]);
+            match reply.status.as_u16() {
+                200 if !before => {}
+                409 => reply.refused(409, "LeaseIsBrokenAndCannotBeRenewed"),
+                _ => reply.fail("a renewal before the break, or a refusal"),
+            }
+        }
+    });
+    let mut http = site.azure();
+    assert_eq!(http.head(&path).is(200).header("x-ms-lease-state"), "broken");
+    acquire(&mut http, &path, B, 60).is(201);
+}
+
+/// One of many changes from A succeeds: the others no longer name its holder.
+fn changed(site: &Site) {
+    let path = blob(&mut site.azure(), site);
+    acquire(&mut site.azure(), &path, A, 60).is(201);
+    let id = |racer: usize| format!("c0000000-0000-4000-8000-{racer:012}");
+    let replies = race(20, |racer| {
+        let fields = [("x-ms-lease-id", A), ("x-ms-proposed-lease-id", &*id(racer))];
+        site.azure().lease(&path, "change", &fields).status.as_u16()
+    });
+    let winners: Vec<usize> = (0..20).filter(|racer| replies[*racer] == 200).collect();
+    let [winner] = winners[..] else { panic!("winners: {winners:?}") };
+    assert!(replies.iter().all(|status| matches!(status, 200 | 409)), "{replies:?}");
+    site.azure().upload(&path, &[("x-ms-lease-id", &id(winner))], "x").is(201);
+    site.azure().upload(&path, &[("x-ms-lease-id", A)], "x").is(412);
+}
+
+/// A lock made of a lease around a read and an unconditional write: with two holders at once an increment would be lost.
+fn turns(site: &Site) {
+    const CLIENTS: usize = 8;
+    const TURNS: usize = 4;
+    let path = blob(&mut site.azure(), site);
+    site.azure().upload(&path, &[], "0").is(201);
+    race(CLIENTS, |client| {
+        let mut http = site.azure();
+        let id = format!("d0000000-0000-4000-8000-{client:012}");
+        for _ in 0..TURNS {
+            turn(&mut http, &path, &id);
+        }
+    });
+    assert_eq!(site.azure().get(&path).is(200).text(), (CLIENTS * TURNS).to_string());
+}
+
+fn turn(http: &mut Http<'_>, path: &str, id: &str) {
+    let mut pause = 4;
+    loop {
+        let reply = acquire(http, path, id, 60);
+        if reply.status == 201 {
+            break;
+        }
+        if !reply.changed_nothing() {
+            reply.fail("201, or a refusal");
+        }
+        super::counter::backoff(&mut pause);
+    }
+    let next = http.get(path).is(200).text().parse::<usize>().expect("a number") + 1;
+    http.upload(path, &[("x-ms-lease-id", id)], next.to_string()).is(201);
+    http.lease(path, "release", &[("x-ms-lease-id", id)]).is(200);
+}

@@ -1,0 +1,143 @@
+//! Twenty want the same, one may have it.
+
+use support::azure::Form;
+
+use crate::azure::{acquire, blob, container};
+use crate::http::Reply;
+use crate::races::{path, race};
+use crate::site::Site;
+use crate::suite::Suite;
+
+const RACERS: usize = 20;
+
+pub(crate) fn add(suite: &mut Suite) {
+    for round in 0..3 {
+        suite.case(format!("race: twenty create, round {round}"), creators);
+        suite.case(format!("race: twenty create in Azure's dialect, round {round}"), azure_creators);
+        suite.case(format!("race: twenty replace the same version, round {round}"), replacers);
+        suite.case(format!("race: twenty acquire, round {round}"), acquirers);
+        suite.case(format!("race: twenty delete and replace the same version, round {round}"), deleters);
+    }
+    suite.case("race: twenty create a container", containers);
+    suite.case("race: twenty write without a condition, and each has a tag of its own", writers);
+    suite.case("race: twenty commit the same blocks", committers);
+    suite.case("race: twenty send the same request with the same key", retriers);
+}
+
+/// The one that succeeded, and its number; all others must have been refused.
+fn winner(replies: Vec<Reply>, success: u16) -> (usize, Reply) {
+    let (won, lost): (Vec<_>, Vec<_>) = replies.into_iter().enumerate().partition(|(_, reply)| reply.status == success);
+    for (_, reply) in lost {
+        // Where blocks are committed, some come when the blocks are used up.
+        if !reply.changed_nothing() && reply.code() != "InvalidBlockList" {
+            reply.fail(&format!("{success}, or a refusal"));
+        }
+    }
+    let mut won = won.into_iter();
+    match (won.next(), won.next()) {
+        (Some(winner), None) => winner,
+        (None, _) => panic!("nobody won"),
+        (Some((_, one)), Some((_, two))) => {
+            panic!("two won: {} and {}", one.field("etag"), two.field("etag"))
+        }
+    }
+}
+
+fn creators(site: &Site) {
+    let path = path(site);
+    let create = |racer: usize| site.plain().put(&path, &[("if-none-match", "*")], format!("by {racer}"));
+    let (number, won) = winner(race(RACERS, create), 201);
+    let read = site.plain().get(&path).is(200);
+    assert_eq!((read.text(), read.etag()), (format!("by {number}").as_str(), won.etag()));
+}
+
+fn azure_creators(site: &Site) {
+    let path = format!("{}/a", container(&mut site.azure(), site));
+    let create = |racer: usize| site.azure().upload(&path, &[("if-none-match", "*")], format!("by {racer}"));
+    let (number, won) = winner(race(RACERS, create), 201);
+    let read = site.azure().get(&path).is(200);
+    assert_eq!((read.text(), read.etag()), (format!("by {number}").as_str(), won.etag()));
+}
+
+fn replacers(site: &Site) {
+    let path = path(site);
+    let tag = site.plain().put(&path, &[], "first").is(201).etag().to_owned();
+    let replace = |racer: usize| site.plain().put(&path, &[("if-match", &tag)], format!("by {racer}"));
+    let (number, won) = winner(race(RACERS, replace), 200);
+    let read = site.plain().get(&path).is(200);
+    assert_eq!((read.text(), read.etag()), (format!("by {number}").as_str(), won.etag()));
+}
+
+/// A deletion and a replacement of one version exclude each other as well.
+fn deleters(site: &Site) {
+    let path = path(site);
+    let tag = site.plain().put(&path, &[], "first").is(201).etag().to_owned();
+    let run = |racer: usize| match racer % 2 {
+        0 => site.plain().delete(&path, &[("if-match", &tag)]),
+        _ => site.plain().put(&path, &[("if-match", &tag)], format!("by {racer}")),
+    };
+    let replies = race(RACERS, run);
+    let successes = replies.iter().filter(|reply| reply.status.is_success()).count();
+    assert_eq!(successes, 1, "{:?}", replies.iter().map(|reply| reply.status.as_u16()).collect::<Vec<_>>());
+    let deleted = replies.iter().any(|reply| reply.status == 204);
+    for reply in replies.iter().filter(|reply| !reply.status.is_success()) {
+        if reply.status != 404 && !reply.changed_nothing() {
+            reply.fail("404, or a refusal");
+        }
+    }
+    site.plain().get(&path).is(if deleted { 404 } else { 200 });
+}
+
+fn acquirers(site: &Site) {
+    let path = blob(&mut site.azure(), site);
+    let id = |racer: usize| format!("a0000000-0000-4000-8000-{racer:012}");
+    let (number, won) = winner(race(RACERS, |racer| acquire(&mut site.azure(), &path, &id(racer), 60)), 201);
+    assert_eq!(won.header("x-ms-lease-id"), id(number));
+    for racer in 0..RACERS {
+        let reply = site.azure().upload(&path, &[("x-ms-lease-id", &id(racer))], "held");
+        reply.is(if racer == number { 201 } else { 412 });
+    }
+}
+
+fn containers(site: &Site) {
+    let path = format!("/{}?restype=container", site.name());
+    let create = |racer: usize| site.azure().put(&path, &[("x-ms-meta-by", &racer.to_string())], "");
+    let (number, won) = winner(race(RACERS, create), 201);
+    let read = site.azure().get(&path).is(200);
+    assert_eq!((read.header("x-ms-meta-by"), read.etag()), (number.to_string().as_str(), won.etag()));
+}
+
+fn writers(site: &Site) {
+    let path = path(site);
+    let replies = race(RACERS, |racer| site.plain().put(&path, &[], format!("by {racer}")));
+    let created = replies.iter().filter(|reply| reply.status == 201).count();
+    assert_eq!(created, 1, "of all who write where nothing is, one creates");
+    let mut tags: Vec<&str> = replies.iter().map(|reply| reply.etag()).collect();
+    let read = site.plain().get(&path).is(200);
+    let last = tags.iter().position(|tag| *tag == read.etag()).expect("the tag of one of the writes");
+    assert_eq!(read.text(), format!("by {last}"));
+    tags.sort_unstable();
+    tags.dedup();
+    assert_eq!(tags.len(), RACERS);
+}
+
+fn committers(site: &Site) {
+    let path = blob(&mut site.azure(), site);
+    let tag = site.azure().head(&path).is(200).etag().to_owned();
+    site.azure().put(&format!("{path}?comp=block&blockid=AA%3D%3D"), &[], "block").is(201);
+    let list = "<BlockList><Latest>AA==</Latest></BlockList>";
+    let commit = |_| site.azure().put(&format!("{path}?comp=blocklist"), &[("if-match", &tag)], list);
+    winner(race(RACERS, commit), 201);
+    assert_eq!(site.azure().get(&path).is(200).text(), "block");
+}
+
+/// One signed request, sent by twenty: a client whose connection broke, again and again.
+fn retriers(site: &Site) {
+    let path = format!("{}/a", container(&mut site.azure(), site));
+    let fields = [("x-ms-client-request-id", "one request"), ("x-ms-blob-type", "BlockBlob"), ("if-none-match", "*")];
+    let mut request = site.azure().request("PUT", &path, &fields, b"once");
+    site.signer.sign(Form::Blob, &mut request);
+    let replies = race(RACERS, |_| site.azure().exchange(&request).is(201).etag().to_owned());
+    assert!(replies.iter().all(|tag| *tag == replies[0]), "one write, and one answer: {replies:?}");
+    assert_eq!(site.azure().get(&path).is(200).etag(), replies[0]);
+}

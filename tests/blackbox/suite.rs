@@ -1,0 +1,103 @@
+//! The cases, each a test of its own, and what servers are known to do otherwise.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
+use std::sync::Arc;
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::rows::rows;
+use crate::site::Site;
+
+thread_local! {
+    /// Where and why this thread panicked last.
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// All cases against one server.
+pub(crate) struct Suite {
+    site: Arc<Site>,
+    differences: Vec<Difference>,
+    names: HashSet<String>,
+    trials: Vec<Trial>,
+}
+
+/// A line of `differences.txt`: cases that this server is known to fail.
+struct Difference {
+    /// A name, or the beginning of names before a `*`.
+    cases: String,
+    reason: String,
+}
+
+impl Difference {
+    fn covers(&self, name: &str) -> bool {
+        self.cases.strip_suffix('*').map_or(self.cases == name, |start| name.starts_with(start))
+    }
+}
+
+impl Suite {
+    /// No cases yet.
+    pub(crate) fn new(site: Arc<Site>) -> Self {
+        set_hook(Box::new(remember));
+        let differences = rows(include_str!("../data/blackbox/differences.txt"))
+            .into_iter()
+            .map(|row| match row.as_slice() {
+                [servers, cases, reason] if !reason.is_empty() => (servers.clone(), cases.clone(), reason.clone()),
+                _ => panic!("differences.txt: servers | case | what differs, and why: {row:?}"),
+            })
+            .filter(|(servers, ..)| servers.split(' ').any(|server| server == site.server))
+            .map(|(_, cases, reason)| Difference { cases, reason })
+            .collect();
+        Self { site, differences, names: HashSet::new(), trials: Vec::new() }
+    }
+
+    /// What the cases run against.
+    pub(crate) fn site(&self) -> &Arc<Site> {
+        &self.site
+    }
+
+    /// Adds a case.
+    pub(crate) fn case(&mut self, name: impl Into<String>, run: impl FnOnce(&Site) + Send + 'static) {
+        let name = name.into();
+        assert!(self.names.insert(name.clone()), "two cases have the name {name}");
+        let site = Arc::clone(&self.site);
+        let known = self.differences.iter().find(|difference| difference.covers(&name));
+        let known = known.map(|difference| difference.reason.clone());
+        self.trials.push(Trial::test(name, move || match (catch_unwind(AssertUnwindSafe(|| run(&site))), known) {
+            (Ok(()), None) | (Err(_), Some(_)) => Ok(()),
+            (Ok(()), Some(reason)) => Err(Failed::from(format!("passes, but differences.txt says: {reason}"))),
+            (Err(panic), None) => Err(Failed::from(said(panic.as_ref()))),
+        }));
+    }
+
+    /// The cases, and one about the list of differences.
+    pub(crate) fn into_trials(self) -> Vec<Trial> {
+        let Self { names, differences, mut trials, .. } = self;
+        let stale = differences.iter().filter(|difference| !names.iter().any(|name| difference.covers(name)));
+        let stale: Vec<String> = stale.map(|difference| difference.cases.clone()).collect();
+        trials.push(Trial::test("differences: every line is about a case", move || {
+            if stale.is_empty() { Ok(()) } else { Err(Failed::from(format!("no such case: {stale:?}"))) }
+        }));
+        trials
+    }
+}
+
+/// Keeps the message for the report of the case, instead of printing it in between.
+fn remember(info: &PanicHookInfo<'_>) {
+    let place = info.location().map(|place| format!("{}:{}", place.file(), place.line())).unwrap_or_default();
+    LAST_PANIC.with(|last| *last.borrow_mut() = format!("{}\n  at {place}", text(info.payload())));
+}
+
+/// What this thread panicked with; the payload came from another thread if this one did not.
+fn said(payload: &(dyn Any + Send)) -> String {
+    let last = LAST_PANIC.with(RefCell::take);
+    let payload = text(payload);
+    if last.starts_with(payload) { last } else { payload.to_owned() }
+}
+
+fn text(payload: &(dyn Any + Send)) -> &str {
+    let owned = payload.downcast_ref::<String>().map(String::as_str);
+    owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message")
+}

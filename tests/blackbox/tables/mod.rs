@@ -1,0 +1,86 @@
+//! Tables: entities, their tags, and queries.
+
+mod conditions;
+mod queries;
+mod writes;
+
+use serde_json::{Value, json};
+
+use crate::http::{Http, Reply};
+use crate::site::Site;
+use crate::suite::Suite;
+
+pub(crate) fn add(suite: &mut Suite) {
+    writes::add(suite);
+    conditions::add(suite);
+    queries::add(suite);
+}
+
+/// A client and a table of its own.
+struct Table<'a> {
+    http: Http<'a>,
+    /// As a path.
+    path: String,
+}
+
+impl<'a> Table<'a> {
+    fn new(site: &'a Site) -> Self {
+        let (mut http, name) = (site.tables(), site.name());
+        http.send("POST", "/Tables", &JSON, json!({ "TableName": name }).to_string()).is(201);
+        Self { http, path: format!("/{name}") }
+    }
+
+    /// Sends a request to this table; the address is what follows its name.
+    #[track_caller]
+    fn send(&mut self, method: &str, address: &str, fields: &[(&str, &str)], body: impl AsRef<[u8]>) -> Reply {
+        let fields = [&JSON, fields].concat();
+        self.http.send(method, &format!("{}{address}", self.path), &fields, body)
+    }
+
+    /// Inserts an entity.
+    #[track_caller]
+    fn insert(&mut self, partition: &str, row: &str, properties: &Value) -> Reply {
+        let mut entity = properties.clone();
+        entity["PartitionKey"] = partition.into();
+        entity["RowKey"] = row.into();
+        self.send("POST", "", &[("prefer", "return-no-content")], entity.to_string())
+    }
+
+    /// Replaces the entity `p`, `r`, or merges into it.
+    #[track_caller]
+    fn write(&mut self, method: &str, if_match: Option<&str>, properties: &Value) -> Reply {
+        let fields: Vec<_> = if_match.map(|tag| ("if-match", tag)).into_iter().collect();
+        self.send(method, ENTITY, &fields, properties.to_string())
+    }
+
+    #[track_caller]
+    fn delete(&mut self, if_match: &str) -> Reply {
+        self.send("DELETE", ENTITY, &[("if-match", if_match)], "")
+    }
+
+    /// What is in the entity `p`, `r` beside keys and time; null if there is none.
+    #[track_caller]
+    fn properties(&mut self) -> Value {
+        let reply = self.send("GET", ENTITY, &[], "");
+        if reply.status == 404 {
+            return Value::Null;
+        }
+        let mut json = reply.is(200).json();
+        for name in ["PartitionKey", "RowKey", "Timestamp"] {
+            assert!(json.as_object_mut().expect("an object").remove(name).is_some(), "{name}");
+        }
+        json
+    }
+}
+
+const ENTITY: &str = "(PartitionKey='p',RowKey='r')";
+const JSON: [(&str, &str); 2] = [("content-type", "application/json"), ("accept", "application/json;odata=nometadata")];
+
+/// A refusal by the table service, whose code stands in its body.
+#[track_caller]
+fn refused(reply: Reply, status: u16, code: &str) {
+    let reply = reply.is(status);
+    if reply.json()["odata.error"]["code"] != code {
+        reply.fail(&format!("{status} {code}"));
+    }
+}

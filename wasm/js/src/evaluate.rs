@@ -1,0 +1,74 @@
+//! Preconditions of a request against what is there.
+
+use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderName, Method};
+use ifmatch_core::fields::not_modified::is_retained_by_304;
+use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsCast, JsValue};
+
+use crate::fields::{HeadersLike, RequestLike, invalid, last_modified, object, read, tags};
+
+#[wasm_bindgen]
+extern "C" {
+    /// What identifies the current representation.
+    #[wasm_bindgen(typescript_type = "Validators | null | undefined")]
+    pub type MaybeValidators;
+    /// What the conditions say.
+    #[wasm_bindgen(typescript_type = "Verdict")]
+    pub type JsVerdict;
+}
+
+/// Evaluates the conditions of a request against the current representation, `null` if there is none, in the order of
+/// RFC 9110 §13.2.2.
+///
+/// Do so only when the response would be 2xx or 412 without them: after authentication, and after a 404 or 405. For a
+/// write this is not enough by itself: another writer may come between this and your write. Push the condition down to
+/// where you store (R2's `onlyIf`, a Durable Object, `WHERE version = ?`).
+///
+/// # Errors
+/// A `TypeError` for an `etag` without quotes or a `lastModified` that is no date.
+#[wasm_bindgen(js_name = evaluatePreconditions)]
+pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) -> Result<JsVerdict, JsValue> {
+    let method = Method::from_bytes(request.method().as_bytes()).map_err(|_| invalid("the method is no token"))?;
+    let names = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE];
+    let conditions = Preconditions::from_headers(&read(&request.headers(), &names)?);
+    let current: &JsValue = current.as_ref();
+    let verdict = if current.is_null() || current.is_undefined() {
+        conditions.evaluate(&method, None)
+    } else {
+        let tags = tags(current)?;
+        conditions.evaluate(&method, Some(&Validators { tags: &tags, last_modified: last_modified(current)? }))
+    };
+    let verdict = match verdict {
+        Verdict::Proceed => object(&[("outcome", "proceed".into())]),
+        Verdict::NotModified => object(&[("outcome", "not-modified".into()), ("status", 304.into())]),
+        Verdict::Failed(condition) => object(&[
+            ("outcome", "failed".into()),
+            ("status", 412.into()),
+            ("condition", condition.header().as_str().into()),
+        ]),
+    };
+    Ok(verdict?.unchecked_into())
+}
+
+/// Whether a write comes with a condition, as a 428 asks for (RFC 6585 §3).
+///
+/// # Errors
+/// A `TypeError` for header fields that are none.
+#[wasm_bindgen(js_name = hasWriteCondition)]
+pub fn has_write_condition(request: &RequestLike) -> Result<bool, JsValue> {
+    let names = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH];
+    Ok(Preconditions::from_headers(&read(&request.headers(), &names)?).has_write_condition())
+}
+
+/// Whether a 304 has this field of the 200 in whose place it is (RFC 9110 §15.4.5), which are given.
+///
+/// # Errors
+/// A `TypeError` for a name that is none.
+#[wasm_bindgen(js_name = isRetainedBy304)]
+pub fn is_retained(name: &str, headers: &HeadersLike) -> Result<bool, JsValue> {
+    let tagged = headers.get("etag")?.is_some();
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid("this is no name of a header field"))?;
+    Ok(is_retained_by_304(&name, tagged))
+}

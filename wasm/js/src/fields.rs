@@ -1,0 +1,105 @@
+//! Header fields as JavaScript has them.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::HttpDate;
+use js_sys::{Array, Date, Object, Reflect, TypeError};
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsCast, JsValue};
+
+#[wasm_bindgen]
+extern "C" {
+    /// A request.
+    #[wasm_bindgen(typescript_type = "RequestLike")]
+    pub type RequestLike;
+    #[wasm_bindgen(method, getter, structural)]
+    pub(crate) fn method(this: &RequestLike) -> String;
+    #[wasm_bindgen(method, getter, structural)]
+    pub(crate) fn headers(this: &RequestLike) -> HeadersLike;
+
+    /// Header fields.
+    #[wasm_bindgen(typescript_type = "HeadersLike")]
+    pub type HeadersLike;
+    #[wasm_bindgen(method, structural, catch)]
+    pub(crate) fn get(this: &HeadersLike, name: &str) -> Result<Option<String>, JsValue>;
+}
+
+/// The fields of these names.
+pub(crate) fn read(headers: &HeadersLike, names: &[HeaderName]) -> Result<HeaderMap, JsValue> {
+    let mut found = HeaderMap::with_capacity(names.len());
+    for name in names {
+        if let Some(text) = headers.get(name.as_str())? {
+            let bytes =
+                latin1(&text).ok_or_else(|| invalid(&format!("the header {name} has characters above U+00FF")))?;
+            let value = HeaderValue::from_bytes(&bytes)
+                .map_err(|_| invalid(&format!("the header {name} has control characters")))?;
+            found.insert(name.clone(), value);
+        }
+    }
+    Ok(found)
+}
+
+/// A tag of ours, which must be one.
+pub(crate) fn tag(text: &str) -> Result<EntityTag, JsValue> {
+    let tag = latin1(text).and_then(|bytes| EntityTag::parse(&bytes).ok());
+    tag.ok_or_else(|| {
+        invalid(&format!("{text:?} is no entity tag: write it with its quotes, as in '\"v1\"' or 'W/\"v1\"'"))
+    })
+}
+
+/// The tags of a property that is a text, a list, or nothing.
+pub(crate) fn tags(object: &JsValue) -> Result<Vec<EntityTag>, JsValue> {
+    let value = Reflect::get(object, &"etag".into())?;
+    if value.is_null() || value.is_undefined() {
+        return Ok(Vec::new());
+    }
+    let one = |value: &JsValue| tag(&value.as_string().ok_or_else(|| invalid("an etag is a text, quotes included"))?);
+    match value.dyn_ref::<Array>() {
+        Some(list) => list.iter().map(|value| one(&value)).collect(),
+        None => Ok(vec![one(&value)?]),
+    }
+}
+
+/// The date of a property that is a text, a `Date`, or nothing.
+pub(crate) fn last_modified(object: &JsValue) -> Result<Option<HttpDate>, JsValue> {
+    let value = Reflect::get(object, &"lastModified".into())?;
+    if value.is_null() || value.is_undefined() {
+        return Ok(None);
+    }
+    let date = match (value.as_string(), value.dyn_ref::<Date>()) {
+        (Some(text), _) => HttpDate::parse(text.as_bytes()),
+        (None, Some(date)) => seconds(date.get_time()).map(HttpDate::from_unix),
+        (None, None) => None,
+    };
+    let what = "lastModified is a Date, or a text as in 'Sun, 06 Nov 1994 08:49:37 GMT'";
+    date.map(Some).ok_or_else(|| invalid(what))
+}
+
+/// Whole seconds, rounded up: a moment within a second must not count as its beginning.
+#[expect(clippy::cast_possible_truncation, reason = "a Date is within 8.64e15 milliseconds")]
+pub(crate) fn seconds(millis: f64) -> Option<i64> {
+    millis.is_finite().then(|| (millis / 1000.0).ceil() as i64)
+}
+
+/// A text as JavaScript has it, one character for each byte.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
+}
+
+fn latin1(text: &str) -> Option<Vec<u8>> {
+    text.chars().map(|char| u8::try_from(char).ok()).collect()
+}
+
+/// A `TypeError`.
+pub(crate) fn invalid(what: &str) -> JsValue {
+    TypeError::new(what).into()
+}
+
+/// An object with these properties.
+pub(crate) fn object(properties: &[(&str, JsValue)]) -> Result<JsValue, JsValue> {
+    let object = Object::new();
+    for (name, value) in properties {
+        Reflect::set(&object, &(*name).into(), value)?;
+    }
+    Ok(object.into())
+}

@@ -1,0 +1,103 @@
+// What a program in JavaScript relies on beyond the RFC's tables.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { test } from "node:test";
+
+import {
+  ContentHash, ContentHasher, contentTag, evaluatePreconditions, hasWriteCondition, lastModified, selectRange, strongMatch,
+} from "ifmatch";
+
+const bytes = (text) => new TextEncoder().encode(text);
+
+test("a Request of the platform is one", () => {
+  const request = new Request("http://a/", { headers: { "if-none-match": 'W/"v1", "v2"' } });
+  assert.deepEqual(evaluatePreconditions(request, { etag: '"v1"' }), { outcome: "not-modified", status: 304 });
+  assert.deepEqual(evaluatePreconditions(request, { etag: '"v3"' }), { outcome: "proceed" });
+  const create = new Request("http://a/", { method: "PUT", headers: { "if-none-match": "*" } });
+  assert.equal(evaluatePreconditions(create, null).outcome, "proceed");
+  assert.equal(evaluatePreconditions(create, undefined).outcome, "proceed");
+  assert.equal(evaluatePreconditions(create, {}).condition, "if-none-match");
+});
+
+test("several codings have a tag each", () => {
+  const request = { method: "PUT", headers: new Headers({ "if-match": '"v1-gzip"' }) };
+  assert.equal(evaluatePreconditions(request, { etag: ['"v1"', '"v1-gzip"'] }).outcome, "proceed");
+  assert.equal(evaluatePreconditions(request, { etag: ['"v2"', '"v2-gzip"'] }).status, 412);
+});
+
+test("a date is a Date or the text that was sent", () => {
+  const sent = "Thu, 01 Jan 1970 00:01:40 GMT";
+  const request = { method: "PUT", headers: new Headers({ "if-unmodified-since": sent }) };
+  for (const [date, outcome] of [
+    [sent, "proceed"],
+    [new Date(100_000), "proceed"],
+    [new Date(100_001), "failed"],
+    [new Date(101_000), "failed"],
+  ]) {
+    assert.equal(evaluatePreconditions(request, { lastModified: date }).outcome, outcome, String(date));
+  }
+});
+
+test("what is no tag, date, length or method is a TypeError that says so", () => {
+  const request = { method: "PUT", headers: new Headers() };
+  for (const [call, what] of [
+    [() => evaluatePreconditions(request, { etag: "v1" }), /quotes/],
+    [() => evaluatePreconditions(request, { etag: [1] }), /quotes/],
+    [() => evaluatePreconditions(request, { lastModified: "yesterday" }), /lastModified/],
+    [() => evaluatePreconditions(request, { lastModified: new Date(NaN) }), /lastModified/],
+    [() => evaluatePreconditions({ method: "A B", headers: new Headers() }, null), /method/],
+    [() => selectRange({ method: "GET", headers: new Headers() }, { length: 1.5 }), /length/],
+    [() => selectRange({ method: "GET", headers: new Headers() }, {}), /length/],
+    [() => strongMatch("v1", '"v1"'), /quotes/],
+    [() => strongMatch('"\u4e2d"', '"v1"'), /quotes/],
+    [() => lastModified(new Date(-1)), /1970/],
+  ]) {
+    assert.throws(call, (error) => error instanceof TypeError && what.test(error.message), String(call));
+  }
+});
+
+test("an error of the caller's own headers is passed on", () => {
+  const mine = new Error("mine");
+  const headers = { get: () => { throw mine; } };
+  assert.throws(() => evaluatePreconditions({ method: "GET", headers }, null), mine);
+});
+
+test("tags and digests are those of the bytes", () => {
+  const hash = createHash("sha256").update("hello").digest();
+  assert.equal(contentTag(bytes("hello")), `"${hash.toString("hex")}"`);
+  const hasher = new ContentHasher();
+  hasher.update(bytes("hel"));
+  hasher.update(bytes("lo"));
+  const found = hasher.finish();
+  assert.equal(found.contentTag(), `"${hash.toString("hex")}"`);
+  assert.equal(found.reprDigest(), `sha-256=:${hash.toString("base64")}:`);
+  assert.notEqual(found.versionedTag(1n), found.versionedTag(2n));
+  assert.equal(ContentHash.of(bytes("hello")).versionedTag(2n), found.versionedTag(2n));
+});
+
+test("the largest lengths are exact", () => {
+  const request = { method: "GET", headers: new Headers({ range: "bytes=-1" }) };
+  const length = Number.MAX_SAFE_INTEGER;
+  const { ranges } = selectRange(request, { length });
+  assert.deepEqual(ranges, [{ start: length - 1, end: length - 1, contentRange: `bytes ${length - 1}-${length - 1}/${length}` }]);
+});
+
+test("If-Range of another version gives the whole", () => {
+  const request = { method: "GET", headers: new Headers({ range: "bytes=0-0", "if-range": '"old"' }) };
+  assert.deepEqual(selectRange(request, { etag: '"new"', length: 5 }), { outcome: "whole" });
+  assert.equal(selectRange(request, { etag: '"old"', length: 5 }).outcome, "parts");
+  assert.equal(selectRange({ ...request, method: "HEAD" }, { etag: '"old"', length: 5 }).outcome, "whole");
+});
+
+test("a date is sent once its second has come", () => {
+  assert.equal(lastModified(new Date(1_000)), "Thu, 01 Jan 1970 00:00:02 GMT");
+  assert.equal(lastModified(new Date(1_999)), "Thu, 01 Jan 1970 00:00:02 GMT");
+  assert.equal(lastModified(new Date(Date.now() + 5_000)), undefined);
+});
+
+test("a write without a condition is known", () => {
+  const request = (name, value) => ({ method: "PUT", headers: new Headers(name ? [[name, value]] : []) });
+  assert.equal(hasWriteCondition(request()), false);
+  assert.equal(hasWriteCondition(request("if-match", '"a"')), true);
+  assert.equal(hasWriteCondition(request("if-modified-since", "Thu, 01 Jan 1970 00:01:40 GMT")), false);
+});

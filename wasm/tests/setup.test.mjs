@@ -1,0 +1,47 @@
+// What a Worker says that is not set up, or not set up as it should be.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { start } from "./support.mjs";
+
+const wrong = {
+  "no bucket": [{ worker: { r2Buckets: {} } }, /BUCKET.*\[\[r2_buckets\]\]/],
+  "a text in place of the bucket": [{ worker: { r2Buckets: {} }, bindings: { BUCKET: "blobs" } }, /BUCKET.*R2 bucket/],
+  "no records": [{ worker: { durableObjects: {} } }, /RECORDS.*\[\[durable_objects.bindings\]\]/],
+  "a bucket in place of the records": [
+    { worker: { durableObjects: {}, r2Buckets: { BUCKET: "blobs", RECORDS: "blobs" } } },
+    /RECORDS.*Durable Object/,
+  ],
+  "no credentials": [{ bindings: { IFMATCH_DEVELOPMENT: "false" } }, /wrangler secret put/],
+  "a setting that is none": [{ bindings: { IFMATCH_SERVES: "queues" } }, /IFMATCH_SERVES/],
+};
+
+for (const [name, [settings, says]] of Object.entries(wrong)) {
+  test(`${name}: everything is refused, and the health check says why`, async (t) => {
+    const { fetch } = await start(t, settings);
+    for (const [target, init] of [
+      ["/docs/a.txt", {}],
+      ["/docs/a.txt", { method: "PUT", body: "x" }],
+      ["/-/health", {}],
+    ]) {
+      const response = await fetch(target, init);
+      assert.equal(response.status, 503, target);
+      const problem = await response.json();
+      assert.equal(problem.type, "urn:ifmatch:problem:not-set-up");
+      const saysWhy = says.test(problem.detail);
+      assert.equal(saysWhy, target === "/-/health", problem.detail);
+    }
+  });
+}
+
+test("with a token, whoever has it gets in", async (t) => {
+  const bindings = { IFMATCH_WRITE_TOKEN: "writer", IFMATCH_READ_TOKEN: "reader" };
+  const { fetch } = await start(t, { bindings });
+  const put = (headers) => fetch("/docs/a.txt", { method: "PUT", body: "x", headers });
+  assert.equal((await put({})).status, 401);
+  assert.equal((await put({ authorization: "Bearer other" })).status, 401);
+  assert.equal((await put({ authorization: "Bearer reader" })).status, 403);
+  assert.equal((await put({ authorization: "Bearer writer" })).status, 201);
+  assert.equal((await fetch("/docs/a.txt")).status, 401);
+  assert.equal((await fetch("/docs/a.txt", { headers: { authorization: "Bearer reader" } })).status, 200);
+  assert.equal((await fetch("/-/health")).status, 200);
+});

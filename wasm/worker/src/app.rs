@@ -1,0 +1,103 @@
+//! The service that requests are answered by: put together once for each isolate, without a request to anything.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use ifmatch_blob::BlobService;
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs};
+use ifmatch_blob::service::TableService;
+use ifmatch_store::AnyRegister;
+use tower_service::Service;
+use worker::{Env, Result, web_sys};
+
+use crate::bindings;
+use crate::edge::body::EdgeBody;
+use crate::edge::{request, response};
+use crate::front::{self, Front};
+use crate::r2::R2;
+use crate::records::RecordObjects;
+use crate::settings::{Serves, Settings};
+
+thread_local! {
+    /// What was opened.
+    static APP: RefCell<Option<App>> = const { RefCell::new(None) };
+}
+
+/// All that requests share. Cheap to clone.
+#[derive(Clone)]
+struct App {
+    front: Arc<Front>,
+    service: Serving,
+}
+
+#[derive(Clone)]
+enum Serving {
+    Blobs(BlobService<ObjectBlobs>),
+    Tables(TableService<ObjectBlobs>),
+}
+
+/// Answers a request.
+pub(crate) async fn answer(request: web_sys::Request, env: Env) -> Result<web_sys::Response> {
+    let parsed = match request::from_js(&request) {
+        Ok(parsed) => parsed,
+        Err(error) => return response::to_js(&http::Method::GET, front::malformed(&error)),
+    };
+    let method = parsed.method().clone();
+    let answered = match opened(&env) {
+        Ok(app) => app.answer(parsed).await,
+        Err(why) => front::unusable(parsed.uri().path(), &why),
+    };
+    response::to_js(&method, answered)
+}
+
+/// The service, opened by the first request. What is wrong with the settings is said to each request, and in the log.
+fn opened(env: &Env) -> std::result::Result<App, String> {
+    if let Some(app) = APP.with_borrow(Clone::clone) {
+        return Ok(app);
+    }
+    let app = App::open(env).inspect_err(|why| worker::console_error!("ifmatch cannot serve: {why}"))?;
+    APP.set(Some(app.clone()));
+    Ok(app)
+}
+
+impl App {
+    fn open(env: &Env) -> std::result::Result<Self, String> {
+        let bucket = bindings::bucket(env).map_err(|error| error.to_string())?;
+        let records = bindings::records(env).map_err(|error| error.to_string())?;
+        let settings = Settings::read(|name| bindings::variable(env, name)).map_err(|error| error.to_string())?;
+        let backing =
+            Backing::new(Arc::new(R2::new(bucket))).with_prefix(settings.prefix.as_str().into()).listed_in_order();
+        let register = AnyRegister::new(RecordObjects::new(records));
+        // Its documentation promises all of it.
+        let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
+        let service = match settings.serves {
+            Serves::Blobs => {
+                let service =
+                    BlobService::new(blobs).accounts(settings.accounts).require_preconditions(settings.required);
+                Serving::Blobs(match settings.max_body {
+                    Some(bytes) => service.max_body(bytes),
+                    None => service,
+                })
+            }
+            Serves::Tables => Serving::Tables(TableService::new(blobs).accounts(settings.accounts)),
+        };
+        Ok(Self { front: Arc::new(Front::new(settings.access, settings.serves)), service })
+    }
+
+    async fn answer(self, request: Request<EdgeBody>) -> Response<BlobBody> {
+        if let Some(answer) = self.front.answer(&request) {
+            return answer;
+        }
+        let answer: std::result::Result<Response<BlobBody>, Infallible> = match self.service {
+            Serving::Blobs(mut service) => service.call(request).await,
+            Serving::Tables(mut service) => service.call(request).await,
+        };
+        match answer {
+            Ok(answer) => answer,
+            Err(never) => match never {},
+        }
+    }
+}

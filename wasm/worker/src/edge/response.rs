@@ -1,0 +1,83 @@
+//! A response, as the runtime wants it.
+
+use bytes::Bytes;
+use futures_util::{FutureExt, Stream, StreamExt};
+use http::{HeaderMap, Method, Response, StatusCode, header};
+use http_body::Body;
+use http_body_util::{BodyDataStream, BodyExt};
+use ifmatch_blob::body::BlobBody;
+use js_sys::{Reflect, Uint8Array};
+use wasm_bindgen::{JsCast, JsValue};
+use worker::{Error, FixedLengthStream, Result, web_sys};
+
+use super::body::EdgeBody;
+use super::headers;
+
+/// Makes a response to a request with this method.
+///
+/// # Errors
+/// The runtime takes no such response.
+pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<web_sys::Response> {
+    let (head, body) = response.into_parts();
+    let init = init(head.status, &head.headers)?;
+    if method == Method::HEAD || has_no_body(head.status) || body.is_end_stream() {
+        return Ok(web_sys::Response::new_with_opt_readable_stream_and_init(None, &init)?);
+    }
+    let length = body.size_hint().exact();
+    let mut body = match body.downcast::<EdgeBody>() {
+        // The runtime sends its own stream with the length that it knows of it.
+        Ok(own) => {
+            let whole = own.into_whole();
+            return Ok(web_sys::Response::new_with_opt_readable_stream_and_init(whole.as_ref(), &init)?);
+        }
+        Err(body) => body,
+    };
+    let first = at_once(&mut body);
+    if let Some(first) = first.as_ref().filter(|_| body.is_end_stream()) {
+        let bytes = Uint8Array::from(&first[..]);
+        return Ok(web_sys::Response::new_with_opt_js_u8_array_and_init(Some(&bytes), &init)?);
+    }
+    let chunks = futures_util::stream::iter(first.map(Ok)).chain(chunks(body));
+    let stream = match length {
+        Some(length) => sized(chunks, length),
+        None => wasm_streams::ReadableStream::from_stream(chunks.map(to_array)).into_raw().unchecked_into(),
+    };
+    Ok(web_sys::Response::new_with_opt_readable_stream_and_init(Some(&stream), &init)?)
+}
+
+fn init(status: StatusCode, headers: &HeaderMap) -> Result<web_sys::ResponseInit> {
+    let init = web_sys::ResponseInit::new();
+    init.set_status(status.as_u16());
+    init.set_headers(headers::to_js(headers)?.as_ref());
+    if headers.contains_key(header::CONTENT_ENCODING) {
+        // Otherwise the runtime would encode once more what is stored encoded.
+        Reflect::set(&init, &"encodeBody".into(), &"manual".into())?;
+    }
+    Ok(init)
+}
+
+/// The runtime refuses these with a body (RFC 9110 §15).
+fn has_no_body(status: StatusCode) -> bool {
+    let bare =
+        [StatusCode::SWITCHING_PROTOCOLS, StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT, StatusCode::NOT_MODIFIED];
+    bare.contains(&status)
+}
+
+/// The first bytes, where nothing has to be waited for.
+fn at_once(body: &mut BlobBody) -> Option<Bytes> {
+    body.frame().now_or_never()??.ok()?.into_data().ok()
+}
+
+fn chunks(body: BlobBody) -> impl Stream<Item = Result<Bytes>> + 'static {
+    BodyDataStream::new(body).map(|chunk| chunk.map_err(|error| Error::RustError(error.to_string())))
+}
+
+/// A stream that the runtime knows the length of, and sends it.
+fn sized(chunks: impl Stream<Item = Result<Bytes>> + 'static, length: u64) -> web_sys::ReadableStream {
+    let chunks = chunks.map(|chunk| chunk.map(Vec::from));
+    worker::worker_sys::FixedLengthStream::from(FixedLengthStream::wrap(chunks, length)).readable()
+}
+
+fn to_array(chunk: Result<Bytes>) -> std::result::Result<JsValue, JsValue> {
+    chunk.map(|chunk| Uint8Array::from(&chunk[..]).into()).map_err(JsValue::from)
+}

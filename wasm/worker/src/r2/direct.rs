@@ -1,0 +1,97 @@
+//! Bodies that go between a client and R2 as the runtime has them: nothing copies their bytes into WebAssembly.
+
+use std::array;
+
+use futures_util::future::{try_join, try_join_all};
+use ifmatch_blob::objects::DirectUpload;
+use ifmatch_core::digest::ContentHash;
+use js_sys::{Array, Function, Promise, Reflect, Uint8Array};
+use object_store::path::Path;
+use object_store::{Error, Result};
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use worker::crypto::{DigestStream, DigestStreamAlgorithm};
+use worker::worker_sys::FixedLengthStream;
+use worker::{MultipartUpload, web_sys};
+
+use super::{failure, in_time};
+
+/// How many bytes are moved in one step. The runtime moves few if it is not told.
+const STEP: u32 = 256 << 10;
+
+/// The part that a whole body is.
+pub(super) const PART: u16 = 1;
+
+/// Sends a body as the only part of an upload, and returns the part's tag.
+///
+/// The hash is the runtime's. The body is given to it and to R2 step by step: a slow store slows the client down, and
+/// fills no memory.
+pub(super) async fn send(
+    location: &Path,
+    upload: &MultipartUpload,
+    body: web_sys::ReadableStream,
+    direct: &DirectUpload,
+) -> Result<String> {
+    let failed = |error: JsValue| failure::of(location, &error.into());
+    let digest = DigestStream::new(DigestStreamAlgorithm::Sha256);
+    let pipe = FixedLengthStream::new_big_int(direct.length().into()).map_err(failed)?;
+    let to: [JsValue; 2] = [pipe.writable().into(), digest.raw().into()];
+    let sent = async {
+        let part = upload.upload_part(PART, pipe.readable()).await;
+        part.map(|part| part.etag()).map_err(|error| failure::of(location, &error))
+    };
+    let moved = async {
+        let writers = to.map(|stream| call(&stream, "getWriter", &[]));
+        let writers = writers.into_iter().collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
+        let moved = pump(location, &body, &writers).await;
+        if moved.is_err() {
+            // R2 waits for the rest of the body otherwise.
+            for writer in &writers {
+                let _ = call(writer, "abort", &[]);
+            }
+        }
+        moved
+    };
+    let (tag, ()) = try_join(sent, moved).await?;
+    let hash = digest.digest().await.map_err(|error| failure::of(location, &error))?;
+    direct.arrived(ContentHash::from_bytes(array::from_fn(|at| hash.get_index(u32::try_from(at).unwrap_or(u32::MAX)))));
+    Ok(tag)
+}
+
+/// Moves all bytes of a stream to the writers.
+async fn pump(location: &Path, from: &web_sys::ReadableStream, to: &[JsValue]) -> Result<()> {
+    let failed = |error: JsValue| failure::of(location, &error.into());
+    let mode = js_sys::Object::new();
+    Reflect::set(&mode, &"mode".into(), &"byob".into()).map_err(failed)?;
+    let reader = call(from, "getReader", &[mode.into()]).map_err(failed)?;
+    loop {
+        let room = Uint8Array::new_with_length(STEP);
+        let read = promised(call(&reader, "readAtLeast", &[STEP.into(), room.into()])).await.map_err(failed)?;
+        let chunk = Reflect::get(&read, &"value".into()).map_err(failed)?;
+        let is_empty = chunk.dyn_ref::<Uint8Array>().is_none_or(|chunk| chunk.length() == 0);
+        if !is_empty {
+            let writes = to.iter().map(|writer| promised(call(writer, "write", std::slice::from_ref(&chunk))));
+            in_time(async { try_join_all(writes).await.map_err(failed) }).await?;
+        }
+        if Reflect::get(&read, &"done".into()).map_err(failed)?.is_truthy() {
+            break;
+        }
+    }
+    let closed = to.iter().map(|writer| promised(call(writer, "close", &[])));
+    in_time(async { try_join_all(closed).await.map_err(failed) }).await.map(drop)
+}
+
+/// Calls a method of the runtime's.
+fn call(object: &JsValue, method: &str, arguments: &[JsValue]) -> std::result::Result<JsValue, JsValue> {
+    let function: Function = Reflect::get(object, &method.into())?.dyn_into()?;
+    function.apply(object, &arguments.iter().collect::<Array>())
+}
+
+async fn promised(called: std::result::Result<JsValue, JsValue>) -> std::result::Result<JsValue, JsValue> {
+    JsFuture::from(called?.dyn_into::<Promise>()?).await
+}
+
+/// A body that cannot be sent.
+pub(super) fn unread() -> Error {
+    Error::Generic { store: "R2", source: "a body that was read before cannot be sent as it is".into() }
+}

@@ -1,0 +1,106 @@
+//! R2 as an object store: what the blob service needs of it, and nothing more.
+//!
+//! Conditions go along with the request, so that also a writer who bypasses the Worker is not written over. R2 tells no
+//! failed condition from another, so which one it was is found out from what it sends back.
+
+mod attributes;
+mod direct;
+mod failure;
+mod get;
+mod list;
+mod multipart;
+mod put;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+use ifmatch_store::SystemClock;
+use ifmatch_store::task::timeout;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use worker::Bucket;
+use worker::send::{IntoSendFuture, SendWrapper};
+
+/// How long R2 may take to answer. A body that comes from a client as it is takes as long as the client.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// A bucket. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct R2 {
+    bucket: SendWrapper<Bucket>,
+}
+
+impl R2 {
+    /// The store in this bucket.
+    pub(crate) fn new(bucket: Bucket) -> Self {
+        Self { bucket: SendWrapper::new(bucket) }
+    }
+}
+
+impl fmt::Display for R2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("R2")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for R2 {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        in_time(put::put(&self.bucket, location, &payload, options)).into_send().await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        multipart::begin(&self.bucket, location, &options).into_send().await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        in_time(get::get(&self.bucket, location, options)).into_send().await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let store = self.clone();
+        locations
+            .and_then(move |location| {
+                let store = store.clone();
+                async move {
+                    let deleted = store.bucket.delete(location.as_ref());
+                    in_time(async { deleted.await.map_err(|error| failure::of(&location, &error)) }).await?;
+                    Ok(location)
+                }
+                .into_send()
+            })
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        list::objects(&self.bucket, prefix, None)
+    }
+
+    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+        list::objects(&self.bucket, prefix, Some(offset))
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        list::folders(&self.bucket, prefix).into_send().await
+    }
+
+    async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
+        Err(Error::NotImplemented { operation: "copy".to_owned(), implementer: self.to_string() })
+    }
+}
+
+/// Gives up after a while. What was asked may still happen: that is what the error says.
+async fn in_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |elapsed| Err(Error::Generic { store: "R2", source: Box::new(elapsed) });
+    timeout(&SystemClock, PATIENCE, work).await.unwrap_or_else(late)
+}

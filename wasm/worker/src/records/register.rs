@@ -1,0 +1,101 @@
+//! The register on the Worker's side: what it asks the objects.
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_store::{Key, Register};
+use worker::ObjectNamespace;
+use worker::send::{IntoSendFuture, SendWrapper};
+
+use super::ask::{self, Trouble};
+use super::place;
+use super::wire::{Answer, Ask, Entry};
+
+/// How many objects are asked at the same time in a listing.
+const LOOKS: usize = 6;
+
+/// A [`Register`] whose records are Durable Objects. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordObjects {
+    objects: SendWrapper<ObjectNamespace>,
+}
+
+impl RecordObjects {
+    /// The register in this namespace.
+    pub(crate) fn new(objects: ObjectNamespace) -> Self {
+        Self { objects: SendWrapper::new(objects) }
+    }
+
+    async fn names(&self, group: &str, ask: Ask) -> Result<Vec<String>, RegisterError> {
+        match ask::again(&self.objects, &place::names(group), &ask).into_send().await {
+            Ok(Answer::Names(names)) => Ok(names),
+            other => Err(unavailable(other)),
+        }
+    }
+
+    async fn entry(&self, name: String) -> Result<Option<(Key, Record)>, RegisterError> {
+        let key = Key::new(name).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
+        Ok(self.load(&key).await?.map(|record| (key, record)))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Register for RecordObjects {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        match ask::again(&self.objects, &place::record(key.as_str()), &Ask::Load).into_send().await {
+            Ok(Answer::Record(entry)) => entry.map(|entry| read(&entry)).transpose(),
+            other => Err(unavailable(other)),
+        }
+    }
+
+    fn revision_at_once(&self, _: &Key) -> Option<Revision> {
+        None
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        let next = next.map(|record| Entry { revision: record.revision().get(), record: record.encode() });
+        let swap = Ask::Swap { key: key.as_str().to_owned(), expected: expected.get(), next };
+        match ask::once(&self.objects, &place::record(key.as_str()), &swap).into_send().await {
+            Ok(Answer::Done) => Ok(Swap::Done),
+            Ok(Answer::Conflict(found)) => Ok(Swap::Conflict(found.map(|entry| read(&entry)).transpose()?)),
+            Err(Trouble::Unanswered(why)) => Err(RegisterError::new(RegisterErrorKind::Ambiguous, why)),
+            other => Err(unavailable(other)),
+        }
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let limit = u32::try_from(scan.limit).unwrap_or(u32::MAX);
+        let mut after = scan.after.map(ToOwned::to_owned);
+        loop {
+            let ask = Ask::Names { prefix: scan.prefix.to_owned(), after: after.take(), limit };
+            let names = self.names(place::group(scan.prefix), ask).await?;
+            let Some(last) = names.last() else { return Ok(Vec::new()) };
+            after = Some(last.clone());
+            let looked = stream::iter(names.into_iter().map(|name| self.entry(name))).buffered(LOOKS);
+            let found: Vec<_> = looked.try_filter_map(|entry| async { Ok(entry) }).try_collect().await?;
+            // Names without a record do not end a listing.
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+fn read(entry: &Entry) -> Result<Record, RegisterError> {
+    Ok(Record::decode(&entry.record)?)
+}
+
+/// Nothing was changed, and there is no answer.
+fn unavailable(answer: Result<Answer, Trouble>) -> RegisterError {
+    let why = match answer {
+        Ok(Answer::Unavailable(why)) => why,
+        Ok(other) => format!("{other:?} is no answer to what was asked"),
+        Err(trouble) => trouble.to_string(),
+    };
+    RegisterError::new(RegisterErrorKind::Unavailable, why)
+}

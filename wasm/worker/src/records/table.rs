@@ -1,0 +1,134 @@
+//! The tables of an object. Without a pause between two statements they are one transaction.
+
+use std::cell::Cell;
+
+use worker::{Error, Result, SqlStorage, SqlStorageValue};
+
+use super::wire::{Entry, Note};
+
+/// The record of an object. A table is made with the first row: to look for a record that is not there leaves nothing behind.
+pub(super) struct Records {
+    sql: SqlStorage,
+    exists: Cell<bool>,
+}
+
+/// The names of a group.
+pub(super) struct Names {
+    sql: SqlStorage,
+    exists: Cell<bool>,
+}
+
+impl Records {
+    pub(super) fn new(sql: SqlStorage) -> Self {
+        Self { sql, exists: Cell::new(false) }
+    }
+
+    /// The record.
+    pub(super) fn load(&self) -> Result<Option<Entry>> {
+        if !exists(&self.sql, &self.exists, "record")? {
+            return Ok(None);
+        }
+        match row(&self.sql, "SELECT revision, record FROM record", Vec::new())?.as_deref() {
+            None => Ok(None),
+            Some([SqlStorageValue::String(revision), SqlStorageValue::Blob(record)]) => {
+                let revision = u64::from_str_radix(revision, 16).map_err(|_| damaged())?;
+                Ok(Some(Entry { revision, record: record.clone() }))
+            }
+            Some(_) => Err(damaged()),
+        }
+    }
+
+    /// Puts a record in the place of the one that is there.
+    pub(super) fn store(&self, key: &str, entry: Entry) -> Result<()> {
+        if !exists(&self.sql, &self.exists, "record")? {
+            let create = "CREATE TABLE record (key TEXT PRIMARY KEY, revision TEXT NOT NULL, record BLOB NOT NULL)";
+            self.sql.exec(create, None)?;
+        }
+        let row = vec![key.into(), format!("{:016x}", entry.revision).into(), entry.record.into()];
+        self.sql.exec("INSERT OR REPLACE INTO record (key, revision, record) VALUES (?, ?, ?)", row)?;
+        self.exists.set(true);
+        Ok(())
+    }
+
+    /// Forgets the record.
+    pub(super) fn remove(&self) -> Result<()> {
+        self.sql.exec("DROP TABLE IF EXISTS record", None)?;
+        self.exists.set(false);
+        Ok(())
+    }
+}
+
+impl Names {
+    pub(super) fn new(sql: SqlStorage) -> Self {
+        Self { sql, exists: Cell::new(false) }
+    }
+
+    /// Notes a name, also one that is there.
+    pub(super) fn note(&self, name: &str, note: Note) -> Result<()> {
+        if !exists(&self.sql, &self.exists, "names")? {
+            self.sql.exec("CREATE TABLE names (name TEXT PRIMARY KEY, note TEXT NOT NULL) WITHOUT ROWID", None)?;
+        }
+        let row = vec![name.into(), hex(note)];
+        self.sql.exec("INSERT OR REPLACE INTO names (name, note) VALUES (?, ?)", row)?;
+        self.exists.set(true);
+        Ok(())
+    }
+
+    /// How a name is noted.
+    pub(super) fn noted(&self, name: &str) -> Result<Option<Note>> {
+        if !exists(&self.sql, &self.exists, "names")? {
+            return Ok(None);
+        }
+        match row(&self.sql, "SELECT note FROM names WHERE name = ?", vec![name.into()])?.as_deref() {
+            None => Ok(None),
+            Some([SqlStorageValue::String(note)]) => u64::from_str_radix(note, 16).map(Some).map_err(|_| damaged()),
+            Some(_) => Err(damaged()),
+        }
+    }
+
+    /// Removes a name that is noted so.
+    pub(super) fn remove(&self, name: &str, note: Note) -> Result<()> {
+        if exists(&self.sql, &self.exists, "names")? {
+            self.sql.exec("DELETE FROM names WHERE name = ? AND note = ?", vec![name.into(), hex(note)])?;
+        }
+        Ok(())
+    }
+
+    /// The names from a prefix on, in the order of their bytes.
+    pub(super) fn list(&self, prefix: &str, after: Option<&str>, limit: u32) -> Result<Vec<String>> {
+        if !exists(&self.sql, &self.exists, "names")? {
+            return Ok(Vec::new());
+        }
+        // SQLite compares texts by their bytes, and so does this comparison the prefix.
+        let query = "SELECT name FROM names WHERE name >= ?1 AND name > ?2 AND substr(name, 1, length(?1)) = ?1 \
+                     ORDER BY name LIMIT ?3";
+        let asked = vec![prefix.into(), after.unwrap_or_default().into(), i64::from(limit).into()];
+        let names = self.sql.exec(query, asked)?.raw().map(|row| match row?.as_slice() {
+            [SqlStorageValue::String(name)] => Ok(name.clone()),
+            _ => Err(damaged()),
+        });
+        names.collect()
+    }
+}
+
+/// Whether a table was made, remembered once it was.
+fn exists(sql: &SqlStorage, known: &Cell<bool>, table: &str) -> Result<bool> {
+    if !known.get() {
+        let query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?";
+        known.set(row(sql, query, vec![table.into()])?.is_some());
+    }
+    Ok(known.get())
+}
+
+fn row(sql: &SqlStorage, query: &str, bindings: Vec<SqlStorageValue>) -> Result<Option<Vec<SqlStorageValue>>> {
+    sql.exec(query, bindings)?.raw().next().transpose()
+}
+
+/// JavaScript's numbers are not as long.
+fn hex(note: Note) -> SqlStorageValue {
+    format!("{note:016x}").into()
+}
+
+fn damaged() -> Error {
+    Error::RustError("the object's table cannot be read: it is damaged, or a newer release wrote it".to_owned())
+}

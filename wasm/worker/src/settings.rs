@@ -1,0 +1,168 @@
+//! What is set by variables and secrets, under the names that the gateway has for it.
+
+use http::Method;
+use ifmatch_blob::accounts::access::Access;
+use ifmatch_blob::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use ifmatch_core::policy::RequirePreconditions;
+
+/// What a Worker serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Serves {
+    /// Blobs, in both dialects.
+    #[default]
+    Blobs,
+    /// Tables.
+    Tables,
+}
+
+/// All that can be set.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// `IFMATCH_SERVES`: `blobs` or `tables`.
+    pub(crate) serves: Serves,
+    /// `IFMATCH_ACCOUNTS`: `NAME:KEY[:KEY2]`, several with commas between them.
+    pub(crate) accounts: Accounts,
+    /// `IFMATCH_READ_TOKEN` and `IFMATCH_WRITE_TOKEN`: several with commas between them.
+    pub(crate) access: Access,
+    /// `IFMATCH_REQUIRE_CONDITIONS`: `true` to refuse writes without a condition.
+    pub(crate) required: RequirePreconditions,
+    /// `IFMATCH_MAX_BODY_SIZE`: in bytes.
+    pub(crate) max_body: Option<u64>,
+    /// `IFMATCH_PREFIX`: what the names of the objects begin with.
+    pub(crate) prefix: String,
+}
+
+/// A setting is none, or what is needed is not set; the message says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unusable(String);
+
+impl Settings {
+    /// Reads the settings. Without credentials there is nothing that the Worker may do, unless `IFMATCH_DEVELOPMENT` says
+    /// that only its author can reach it.
+    pub(crate) fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
+        let set = |name: &str| set(name).filter(|value| !value.trim().is_empty());
+        let accounts =
+            list(set("IFMATCH_ACCOUNTS").as_deref()).iter().map(|text| account(text)).collect::<Result<Vec<_>, _>>()?;
+        let (read, write) = (list(set("IFMATCH_READ_TOKEN").as_deref()), list(set("IFMATCH_WRITE_TOKEN").as_deref()));
+        let is_closed = !accounts.is_empty() || !read.is_empty() || !write.is_empty();
+        let development = flag("IFMATCH_DEVELOPMENT", set("IFMATCH_DEVELOPMENT").as_deref())?;
+        if !is_closed && !development {
+            return Err(Unusable(
+                "nobody may use this Worker yet: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`, \
+                 or IFMATCH_DEVELOPMENT = \"true\" where only you can reach it"
+                    .to_owned(),
+            ));
+        }
+        let accounts = if is_closed {
+            Accounts::new(accounts).map_err(|error| Unusable(format!("IFMATCH_ACCOUNTS: {error}")))?
+        } else {
+            Accounts::development()
+        };
+        let access = Access::new(&read, &write).map_err(|error| Unusable(error.to_string()))?;
+        Ok(Self {
+            serves: serves(set("IFMATCH_SERVES").as_deref())?,
+            accounts,
+            access: if is_closed { access.never_open() } else { access },
+            required: required(flag("IFMATCH_REQUIRE_CONDITIONS", set("IFMATCH_REQUIRE_CONDITIONS").as_deref())?),
+            max_body: set("IFMATCH_MAX_BODY_SIZE").map(|text| size(&text)).transpose()?,
+            prefix: set("IFMATCH_PREFIX").unwrap_or_default(),
+        })
+    }
+}
+
+fn list(text: Option<&str>) -> Vec<String> {
+    text.unwrap_or_default().split(',').map(str::trim).filter(|item| !item.is_empty()).map(ToOwned::to_owned).collect()
+}
+
+/// The message holds no key.
+fn account(text: &str) -> Result<Account, Unusable> {
+    let account: Account = text.parse().map_err(|error| Unusable(format!("IFMATCH_ACCOUNTS: {error}")))?;
+    let is_published = text.split(':').skip(1).any(|key| key.trim() == DEVELOPMENT_KEY);
+    if is_published {
+        return Err(Unusable(format!(
+            "IFMATCH_ACCOUNTS: everybody knows the key of {DEVELOPMENT_ACCOUNT}: give the account a key of its own \
+             (openssl rand -base64 64)"
+        )));
+    }
+    Ok(account)
+}
+
+fn flag(name: &str, text: Option<&str>) -> Result<bool, Unusable> {
+    match text.map(str::trim) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(Unusable(format!("{name} is true or false"))),
+    }
+}
+
+fn serves(text: Option<&str>) -> Result<Serves, Unusable> {
+    match text.map(str::trim) {
+        None | Some("blobs") => Ok(Serves::Blobs),
+        Some("tables") => Ok(Serves::Tables),
+        Some(_) => Err(Unusable("IFMATCH_SERVES is blobs or tables".to_owned())),
+    }
+}
+
+fn size(text: &str) -> Result<u64, Unusable> {
+    text.trim().parse().map_err(|_| Unusable("IFMATCH_MAX_BODY_SIZE is a number of bytes".to_owned()))
+}
+
+fn required(by_all: bool) -> RequirePreconditions {
+    if by_all { RequirePreconditions::for_methods([Method::PUT, Method::DELETE]) } else { RequirePreconditions::none() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test speaks by panicking")]
+
+    use super::*;
+
+    fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
+        let get = |name: &str| set.iter().find(|(its, _)| *its == name).map(|(_, value)| (*value).to_owned());
+        Settings::read(get).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn without_credentials_nobody_gets_in() {
+        for set in [&[][..], &[("IFMATCH_DEVELOPMENT", "false")], &[("IFMATCH_WRITE_TOKEN", " , ")]] {
+            let error = read(set).unwrap_err();
+            assert!(error.contains("wrangler secret put"), "{error}");
+        }
+    }
+
+    #[test]
+    fn development_is_open_unless_there_are_credentials() {
+        let open = read(&[("IFMATCH_DEVELOPMENT", "true")]).unwrap();
+        assert!(open.access.is_open() && open.accounts.get(DEVELOPMENT_ACCOUNT).is_some());
+        for (name, value) in [("IFMATCH_WRITE_TOKEN", "w"), ("IFMATCH_ACCOUNTS", "one:c2VjcmV0")] {
+            let closed = read(&[("IFMATCH_DEVELOPMENT", "true"), (name, value)]).unwrap();
+            assert!(!closed.access.is_open() && closed.accounts.get(DEVELOPMENT_ACCOUNT).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn several_are_told_apart_by_commas() {
+        let settings = read(&[("IFMATCH_ACCOUNTS", "one:c2VjcmV0, two:c2VjcmV0:YW5vdGhlcg==")]).unwrap();
+        assert!(settings.accounts.is_default(settings.accounts.get("one").unwrap()));
+        assert!(settings.accounts.get("two").is_some());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_no_secret_is_shown() {
+        let published = format!("one:c2VjcmV0:{DEVELOPMENT_KEY}");
+        for (name, value, says) in [
+            ("IFMATCH_ACCOUNTS", "hunter2", "NAME:KEY"),
+            ("IFMATCH_ACCOUNTS", "one:hunter2!", "base64"),
+            ("IFMATCH_ACCOUNTS", "one:c2VjcmV0,one:c2VjcmV0", "one name"),
+            ("IFMATCH_ACCOUNTS", &published, "everybody knows"),
+            ("IFMATCH_WRITE_TOKEN", "hunter2 hunter2", "token"),
+            ("IFMATCH_SERVES", "queues", "blobs or tables"),
+            ("IFMATCH_MAX_BODY_SIZE", "1MiB", "bytes"),
+            ("IFMATCH_REQUIRE_CONDITIONS", "yes", "IFMATCH_REQUIRE_CONDITIONS"),
+        ] {
+            let error = read(&[("IFMATCH_READ_TOKEN", "r"), (name, value)]).unwrap_err();
+            assert!(error.contains(says) && !error.contains("hunter2"), "{name}={value}: {error}");
+        }
+    }
+}

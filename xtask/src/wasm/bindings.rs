@@ -1,0 +1,34 @@
+//! What JavaScript loads WebAssembly by.
+
+use std::fs;
+use std::path::Path;
+
+use wasm_bindgen_cli_support::Bindgen;
+
+use crate::Result;
+
+/// Who loads it.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Target {
+    /// A Cloudflare Worker: the module is imported, and made anew after a fault that cannot be caught.
+    Worker,
+}
+
+/// Writes the bindings of a module into a folder, as `index.js` and `index_bg.wasm`.
+pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    let mut bindgen = Bindgen::new();
+    bindgen.input_path(module).out_name("index").typescript(false).remove_producers_section(true);
+    match target {
+        Target::Worker => bindgen.module(true)?.reset_state_function(true).force_enable_abort_handler(true),
+    };
+    bindgen.generate(folder)?;
+    if target == Target::Worker {
+        // The runtime gives a compiled module by a plain import.
+        let script = folder.join("index.js");
+        fs::write(&script, fs::read_to_string(&script)?.replace("import source ", "import "))?;
+    }
+    Ok(())
+}

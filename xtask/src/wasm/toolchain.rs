@@ -1,0 +1,68 @@
+//! A toolchain that builds for WebAssembly such that a panic can be caught.
+//!
+//! The standard library that comes with the target aborts at a panic, which ends all requests of a Worker that are under
+//! way. So the library is built too, from its sources.
+
+use std::path::{Path, PathBuf};
+
+use super::{PROFILE, TARGET};
+use crate::Result;
+use crate::command::Run;
+use crate::workspace::Workspace;
+
+/// Where Debian has its toolchain.
+const DEBIAN: &str = "/usr";
+/// Where the sources are, in the folder of a toolchain.
+const SOURCES: &str = "lib/rustlib/src/rust/library";
+
+/// A toolchain that has the sources of the standard library.
+pub(super) enum Toolchain {
+    /// The one that runs this task.
+    Own,
+    /// Another one, with the folder of its programs.
+    Other(PathBuf),
+}
+
+impl Toolchain {
+    /// The first that there is.
+    pub(super) fn find(workspace: &Workspace) -> Result<Self> {
+        let own = Run::new("rustc", workspace.root()).args(["--print", "sysroot"]).output()?;
+        if Path::new(own.trim()).join(SOURCES).exists() {
+            return Ok(Self::Own);
+        }
+        let debian = Path::new(DEBIAN);
+        if debian.join(SOURCES).exists() && debian.join("bin/cargo").exists() {
+            return Ok(Self::Other(debian.join("bin")));
+        }
+        Err("the sources of the standard library are needed to build for WebAssembly. Install them with: rustup component \
+             add rust-src; or, on Debian: apt-get install --no-install-recommends rustc-web cargo-web rust-web-src \
+             rust-web-llvm lld-22"
+            .into())
+    }
+
+    /// The command that builds a package's library.
+    pub(super) fn build(&self, workspace: &Workspace, package: &str, target: &Path) -> Result<Run> {
+        let args = format!("build --locked --package {package} --lib --profile {PROFILE} --target {TARGET}");
+        let run = match self {
+            Self::Own => Run::cargo(&args, workspace.root()),
+            Self::Other(programs) => other(programs, &args, workspace)?,
+        };
+        Ok(run
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("CARGO_UNSTABLE_BUILD_STD", "std,panic_unwind")
+            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-Cpanic=unwind")
+            .env("CARGO_TARGET_DIR", target))
+    }
+}
+
+/// What this task was started by must not lead the other toolchain back to its own.
+fn other(programs: &Path, args: &str, workspace: &Workspace) -> Result<Run> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path)))?;
+    let run = Run::new(programs.join("cargo"), workspace.root())
+        .args(args.split_whitespace())
+        .env("PATH", path)
+        .env("RUSTC", programs.join("rustc"));
+    let inherited = ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"];
+    Ok(inherited.into_iter().fold(run, Run::without))
+}
