@@ -17,7 +17,7 @@ use support::{Answer, Gateway};
 
 use case::{Asking, Case, Got, Last};
 use clock::Clock;
-use origin::Origin;
+use origin::{Framing, Origin};
 
 /// How many proxies run at a time.
 const THREADS: usize = 4;
@@ -26,14 +26,24 @@ const THREADS: usize = 4;
 const TRIES: usize = 20;
 
 #[test]
-fn every_case_holds_through_sockets() {
+fn every_case_holds_by_lengths() {
+    run_all(Framing::Length);
+}
+
+#[test]
+fn every_case_holds_by_chunks() {
+    run_all(Framing::Chunks);
+}
+
+/// Runs all cases before an origin that frames its content like this.
+fn run_all(framing: Framing) {
     let cases = case::all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/ifmatch-cache/tests/data/cases"));
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(why) = run_exactly(case) {
+                    if let Err(why) = run_exactly(case, framing) {
                         failures.lock().unwrap().push(format!("{}: {why}", case.name));
                     }
                 }
@@ -44,10 +54,10 @@ fn every_case_holds_through_sockets() {
 }
 
 /// Runs a case until it was quick enough to be judged by whole seconds.
-fn run_exactly(case: &Case) -> Result<(), String> {
+fn run_exactly(case: &Case, framing: Framing) -> Result<(), String> {
     for _ in 0..TRIES {
         let mut clock = Clock::new();
-        let result = run(case, &mut clock);
+        let result = run(case, framing, &mut clock);
         if clock.is_exact() {
             return result;
         }
@@ -56,8 +66,8 @@ fn run_exactly(case: &Case) -> Result<(), String> {
 }
 
 /// Runs a case before a proxy of its own.
-fn run(case: &Case, clock: &mut Clock) -> Result<(), String> {
-    let origin = Origin::start();
+fn run(case: &Case, framing: Framing, clock: &mut Clock) -> Result<(), String> {
+    let origin = Origin::start(framing);
     let mut command = Gateway::command();
     command.args(["proxy", "--threads", "1", "--listen", "127.0.0.1:0", "--upstream", &origin.url()]);
     clock.rules(&mut command);

@@ -13,6 +13,13 @@ use crate::case::Telling;
 
 const MOMENT: Duration = Duration::from_millis(10);
 
+/// How the end of content is told, where a case does not say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Length,
+    Chunks,
+}
+
 /// An origin on a free port.
 pub(crate) struct Origin {
     address: SocketAddr,
@@ -26,7 +33,7 @@ struct State {
 }
 
 impl Origin {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(framing: Framing) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::<Mutex<State>>::default();
@@ -34,7 +41,7 @@ impl Origin {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || converse(stream, &shared));
+                thread::spawn(move || converse(stream, framing, &shared));
             }
         });
         Self { address, state }
@@ -74,7 +81,7 @@ impl Origin {
 }
 
 /// Answers the requests of a connection, until it ends or is to be broken off.
-fn converse(mut stream: TcpStream, state: &Mutex<State>) {
+fn converse(mut stream: TcpStream, framing: Framing, state: &Mutex<State>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     while let Some((method, headers)) = read(&mut reader) {
         let telling = {
@@ -88,8 +95,8 @@ fn converse(mut stream: TcpStream, state: &Mutex<State>) {
         };
         let (response, ends) = match telling {
             Some(Telling::Fails) => return,
-            Some(Telling::Answers { status, fields, body }) => written(&method, status, &fields, &body),
-            None => written(&method, 599, &[], "unexpected request"),
+            Some(Telling::Answers { status, fields, body }) => written(framing, &method, status, &fields, &body),
+            None => written(framing, &method, 599, &[], "unexpected request"),
         };
         // A proxy that has gone away is the test's matter.
         drop(stream.write_all(response.as_bytes()));
@@ -120,19 +127,24 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<(String, HeaderMap)> {
 }
 
 /// A whole response, and whether the connection ends after it.
-fn written(method: &str, status: u16, fields: &[(String, String)], body: &str) -> (String, bool) {
+fn written(framing: Framing, method: &str, status: u16, fields: &[(String, String)], body: &str) -> (String, bool) {
     let mut text = format!("HTTP/1.1 {status} Status\r\n");
     for (name, value) in fields {
         write!(text, "{name}: {value}\r\n").unwrap();
     }
     let named = |wanted: &str| fields.iter().any(|(name, _)| name == wanted);
     let bodiless = method == "HEAD" || [204, 304].contains(&status);
-    if !bodiless && !named("content-length") {
-        write!(text, "content-length: {}\r\n", body.len()).unwrap();
-    }
-    text.push_str("\r\n");
-    if !bodiless {
-        text.push_str(body);
+    match framing {
+        _ if bodiless => text.push_str("\r\n"),
+        _ if named("content-length") => write!(text, "\r\n{body}").unwrap(),
+        Framing::Length => write!(text, "content-length: {}\r\n\r\n{body}", body.len()).unwrap(),
+        Framing::Chunks => {
+            text.push_str("transfer-encoding: chunked\r\n\r\n");
+            for chunk in body.as_bytes().chunks(3) {
+                write!(text, "{:x}\r\n{}\r\n", chunk.len(), String::from_utf8_lossy(chunk)).unwrap();
+            }
+            text.push_str("0\r\n\r\n");
+        }
     }
     let closes = |(name, value): &(String, String)| name == "connection" && value.contains("close");
     (text, fields.iter().any(closes))

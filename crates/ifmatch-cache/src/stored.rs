@@ -55,7 +55,7 @@ pub(crate) struct Meta {
     received: Timestamp,
     initial_age: Duration,
     /// The fields of a 304, once somebody has asked for one.
-    unmodified: OnceLock<HeaderMap>,
+    unmodified: OnceLock<Box<HeaderMap>>,
 }
 
 /// Which requests for the URI the response is for.
@@ -147,7 +147,7 @@ impl Meta {
         self.unmodified.get_or_init(|| {
             let mut headers = self.headers.clone();
             retain_304_headers(&mut headers);
-            headers
+            Box::new(headers)
         })
     }
 
@@ -227,12 +227,16 @@ impl Stored {
     }
 }
 
+/// How many fields an answer has besides: its copy then need not be made larger. `Age`, `Content-Length`, `Cache-Status`, and
+/// what a server adds.
+const TOLD: usize = 6;
+
 /// The same header fields, with their values in one piece of memory: they may be slices of a much larger buffer.
 fn compact(headers: &HeaderMap) -> HeaderMap {
     let mut text = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
     headers.values().for_each(|value| text.extend_from_slice(value.as_bytes()));
     let mut text: Bytes = text.freeze();
-    let mut copy = HeaderMap::with_capacity(headers.keys_len());
+    let mut copy = HeaderMap::with_capacity(headers.keys_len() + TOLD);
     for (name, value) in headers {
         if let Ok(value) = HeaderValue::from_maybe_shared(text.split_to(value.len())) {
             copy.append(name, value);
