@@ -3,7 +3,7 @@
 use http::header::{AUTHORIZATION, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::Body;
 use ifmatch_core::fields::hop_by_hop;
 
@@ -42,15 +42,13 @@ impl Kind {
         if is_unsafe(&head.method) {
             return key().map_or(Self::Bypass, Self::Write);
         }
-        if head.method == Method::CONNECT || head.headers.contains_key(UPGRADE) {
+        if head.method == Method::CONNECT || head.headers.keys().any(|name| *name == UPGRADE) {
             return Self::Bypass;
         }
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return Self::Method;
         }
-        // §4.3.2: these conditions are for the origin. A body might select what the key does not tell apart.
-        let for_origin = head.headers.contains_key(IF_MATCH) || head.headers.contains_key(IF_UNMODIFIED_SINCE);
-        if for_origin || has_content(&head.headers) || !body.is_end_stream() {
+        if !body.is_end_stream() || head.headers.iter().any(|(name, value)| is_for_origin(name, value)) {
             return Self::Bypass;
         }
         key().map_or(Self::Bypass, Self::Read)
@@ -90,8 +88,13 @@ impl Asked {
     }
 }
 
-fn has_content(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0") || headers.contains_key(TRANSFER_ENCODING)
+/// Two conditions are for the origin (RFC 9111 §4.3.2). Content might select what the key does not tell apart.
+fn is_for_origin(name: &HeaderName, value: &HeaderValue) -> bool {
+    match *name {
+        IF_MATCH | IF_UNMODIFIED_SINCE | TRANSFER_ENCODING => true,
+        CONTENT_LENGTH => value != "0",
+        _ => false,
+    }
 }
 
 /// Fields that many origins obey without naming them in `Vary`: requests that differ in them never share a response.
