@@ -35,7 +35,7 @@ pin_project! {
         Chunks { chunks: VecDeque<Bytes> },
         Content { content: Arc<Content>, next: usize },
         Flow { reader: Reader },
-        File { reader: FileReader },
+        File { reader: Box<FileReader> },
     }
 }
 
@@ -57,7 +57,7 @@ impl<B> ResponseBody<B> {
     }
 
     pub(crate) fn file(reader: FileReader) -> Self {
-        Self { kind: Kind::File { reader } }
+        Self { kind: Kind::File { reader: Box::new(reader) } }
     }
 
     pub(crate) fn empty() -> Self {

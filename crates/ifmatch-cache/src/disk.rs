@@ -88,21 +88,21 @@ impl Folder {
     pub(crate) fn take(&self, bytes: u64) -> bool {
         // What is looked at must not end under the lock: its end gives room back.
         let mut seen = Vec::new();
-        let mut shelf = self.lock();
-        let mut chances = shelf.bodies.len();
-        while shelf.taken.saturating_add(bytes) > self.capacity {
-            let Some(oldest) = shelf.bodies.pop_front() else { return false };
+        let mut kept = self.lock();
+        let mut chances = kept.bodies.len();
+        while kept.taken.saturating_add(bytes) > self.capacity {
+            let Some(oldest) = kept.bodies.pop_front() else { return false };
             let Some(body) = oldest.upgrade() else { continue };
             if chances > 0 && body.was_used() {
                 chances -= 1;
-                shelf.bodies.push_back(oldest);
+                kept.bodies.push_back(oldest);
             } else {
-                shelf.taken -= body.remove();
+                kept.taken -= body.remove();
             }
             seen.push(body);
         }
-        shelf.taken += bytes;
-        drop(shelf);
+        kept.taken += bytes;
+        drop(kept);
         true
     }
 
@@ -113,11 +113,11 @@ impl Folder {
 
     /// Puts a body among those that go when there is no room.
     pub(crate) fn put(&self, body: &Arc<FileBody>) {
-        let mut shelf = self.lock();
-        if shelf.bodies.len() == shelf.bodies.capacity() {
-            shelf.bodies.retain(|body| body.strong_count() > 0);
+        let mut kept = self.lock();
+        if kept.bodies.len() == kept.bodies.capacity() {
+            kept.bodies.retain(|body| body.strong_count() > 0);
         }
-        shelf.bodies.push_back(Arc::downgrade(body));
+        kept.bodies.push_back(Arc::downgrade(body));
     }
 
     fn lock(&self) -> MutexGuard<'_, Shelf> {

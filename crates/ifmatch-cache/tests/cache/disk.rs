@@ -87,8 +87,8 @@ async fn what_was_changed_on_the_disk_is_given_to_nobody_as_a_whole() {
     let body = text(0);
     world.origin.will(200, &FRESH, &body);
     world.get("/").await;
-    let file = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
-    let file = file.filter(|path| path.to_string_lossy().contains("ifmatch-body-")).next().unwrap();
+    let mut files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.to_string_lossy().contains("ifmatch-body-")).unwrap();
     let mut bytes = fs::read(&file).unwrap();
     bytes[LEN - 1] ^= 1;
     fs::write(&file, bytes).unwrap();
