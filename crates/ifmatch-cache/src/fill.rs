@@ -61,6 +61,12 @@ impl<C: Clock> Fill<C> {
                     // The one who gets the last bytes may ask again at once, and then finds the response stored.
                     stored = kept && body.is_end_stream() && self.is_sound(len) && self.store(Some(&chunk), len, None);
                     self.spool(&chunk).await;
+                    if body.is_end_stream()
+                        && self.is_sound(len)
+                        && let Some(spool) = self.spool.take()
+                    {
+                        self.keep(spool, None).await;
+                    }
                     kept &= self.deliver(chunk).await;
                     if !kept && self.spool.is_none() && !self.flow.has_readers() {
                         return;

@@ -2,6 +2,7 @@
 
 mod answers;
 mod connection;
+mod disk;
 mod encrypted;
 mod endpoints;
 mod guarded;
