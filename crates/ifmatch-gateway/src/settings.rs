@@ -47,8 +47,8 @@ pub struct Settings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub require_conditions: Option<bool>,
 
-    /// Memory for what is answered again: stored responses of a proxy's upstreams, or blobs of an object store (--store), for
-    /// which the store is asked each time whether they are the current ones. 0 keeps none.
+    /// Memory for what is answered again: stored responses of a proxy's upstreams, or blobs of an object store, which is asked
+    /// each time whether they are the current ones. 0 keeps none.
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE", help_heading = "Cache")]
     pub cache: Option<ByteSize>,
 
