@@ -12,6 +12,7 @@ mod session;
 mod shutdown;
 mod slow_clients;
 mod start;
+mod store_cache;
 mod tables_listener;
 mod tls;
 

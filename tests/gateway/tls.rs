@@ -17,14 +17,15 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-struct Files {
+/// A certificate with its key.
+pub(crate) struct Files {
     folder: tempfile::TempDir,
     certificate: CertificateDer<'static>,
 }
 
 impl Files {
     /// A certificate of its own for localhost, and a second key that is not its.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         fs::write(folder.path().join("cert.pem"), signed.cert.pem()).unwrap();
@@ -35,17 +36,17 @@ impl Files {
         Self { folder, certificate: signed.cert.der().clone() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn flags(&self, cert: &str, key: &str) -> Vec<String> {
+    pub(crate) fn flags(&self, cert: &str, key: &str) -> Vec<String> {
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         let (cert, key) = (text(&self.path(cert)), text(&self.path(key)));
         ["serve", "--store", "memory://", "--tls-cert", &cert, "--tls-key", &key].map(str::to_owned).to_vec()
     }
 
-    async fn connect(&self, gateway: &Gateway, alpn: &[&str]) -> TlsStream<TcpStream> {
+    pub(crate) async fn connect(&self, gateway: &Gateway, alpn: &[&str]) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).unwrap();
         let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

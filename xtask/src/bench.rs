@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: the measurements, by what they measure.
 
+mod cache;
+mod caches;
 mod exchange;
 mod functions;
 mod leases;
@@ -37,6 +39,8 @@ enum What {
     Functions,
     /// What a request costs and a resource needs, with few resources and with many.
     Growth,
+    /// The shared cache beside nginx, Varnish and Traffic Server.
+    Cache,
     /// Leases and conditional writes beside Azurite, and durable swaps by the number of clients.
     Leases,
     /// The Cloudflare Worker beside others on the same runtime.
@@ -51,6 +55,7 @@ pub(crate) fn run(options: &Options) -> Result {
         What::Sockets => sockets::run(&workspace, options.quick, deadline),
         What::Functions => functions::run(&workspace, options.quick, deadline),
         What::Growth => programs::growth(&workspace, options.quick, deadline),
+        What::Cache => cache::run(&workspace, options.quick, deadline),
         What::Leases => leases::run(&workspace, options.quick, deadline),
         What::Worker => worker::run(&workspace, options.quick, deadline),
     }

@@ -111,10 +111,19 @@ impl Running {
     /// The seconds of processor time that it and its children have taken so far.
     pub(crate) fn cpu(&self) -> Result<f64> {
         let ticks_per_second: u32 = Run::new("getconf", Path::new(".")).args(["CLK_TCK"]).output()?.trim().parse()?;
+        let ticks = self.processes()?.into_iter().map(ticks_of).sum::<Result<u32>>()?;
+        Ok(f64::from(ticks) / f64::from(ticks_per_second))
+    }
+
+    /// The bytes of memory that it and what it started have.
+    pub(crate) fn resident(&self) -> Result<u64> {
+        self.processes()?.into_iter().map(resident).sum()
+    }
+
+    fn processes(&self) -> Result<Vec<u32>> {
         let mut processes = descendants(self.0.id())?;
         processes.push(self.0.id());
-        let ticks = processes.into_iter().map(ticks_of).sum::<Result<u32>>()?;
-        Ok(f64::from(ticks) / f64::from(ticks_per_second))
+        Ok(processes)
     }
 }
 
@@ -133,6 +142,13 @@ fn ticks_of(process: u32) -> Result<u32> {
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let of = |field: usize| -> Result<u32> { Ok(fields.get(field - 3).ok_or("no processor time in /proc")?.parse()?) };
     Ok(of(14)? + of(15)?)
+}
+
+/// The memory of one process, in bytes.
+fn resident(process: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS in /proc")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
 /// The exit status, or `None` if the deadline passed first and the command was killed.

@@ -24,6 +24,7 @@ pub(crate) struct Options {
 const RUSTFMT: Tool = Tool { probe: &["cargo", "fmt", "--version"], install: "rustup component add rustfmt" };
 const CLIPPY: Tool = Tool { probe: &["cargo", "clippy", "--version"], install: "rustup component add clippy" };
 const CXX: Tool = Tool { probe: &["c++", "--version"], install: "apt-get install g++" };
+const FAKETIME: Tool = Tool { probe: &["faketime", "--version"], install: "apt-get install faketime" };
 const GIT: Tool = Tool { probe: &["git", "--version"], install: "apt-get install git" };
 const NODE: Tool = Tool { probe: &["node", "--version"], install: "apt-get install nodejs" };
 const NPM: Tool = Tool { probe: &["npm", "--version"], install: "apt-get install npm" };
@@ -47,7 +48,13 @@ const STEPS: &[Step] = &[
     Step { name: "fuzz", about: "the fuzz targets build", minutes: 15, needs: &[CLIPPY, CXX], run: fuzz },
     Step { name: "doc", about: "the documentation builds, every link holds", minutes: 30, needs: &[], run: doc },
     Step { name: "npm", about: "what tests need from npm is installed", minutes: 15, needs: &[NPM], run: npm::install },
-    Step { name: "test", about: "unit and integration tests, examples built", minutes: 60, needs: &[], run: test },
+    Step {
+        name: "test",
+        about: "unit and integration tests, examples built",
+        minutes: 60,
+        needs: &[FAKETIME],
+        run: test,
+    },
     Step {
         name: "sdk",
         about: "the Azure clients for Python and JavaScript",

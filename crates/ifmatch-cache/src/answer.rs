@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RANGE};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::not_modified::retain_304_headers;
+use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::multipart::Multipart;
@@ -14,6 +14,7 @@ use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
 use crate::asked::Asked;
 use crate::body::ResponseBody;
 use crate::content::{Content, Part};
+use crate::file::FileBody;
 use crate::policy::cache_status::CacheStatus;
 use crate::stored::{Body, Meta, Stored};
 
@@ -35,6 +36,7 @@ pub(crate) fn answer<T>(asked: &Asked, stored: &Stored, now: Timestamp, status: 
     match &stored.body {
         Body::Whole(content) => Some(reply.whole(content)),
         Body::Part(part) => reply.part(part),
+        Body::File(file) => reply.file(file),
         Body::Flow(flow) if asked.is_head() => Some(reply.empty(flow.declared)),
         Body::Flow(flow) => {
             let reader = flow.join()?;
@@ -49,6 +51,13 @@ pub(crate) fn is_unmodified(asked: &Asked, meta: &Meta) -> bool {
     if !asked.is_conditional() || !meta.status.is_success() {
         return false;
     }
+    // The usual condition is the one tag that is stored: equal texts match weakly, and nothing else counts beside them.
+    let mut conditions = asked.head.headers.get_all(IF_NONE_MATCH).iter();
+    if let (Some(_), Some(told), None) = (&meta.tag, conditions.next(), conditions.next())
+        && meta.headers.get(ETAG) == Some(told)
+    {
+        return true;
+    }
     let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date() };
     // A tag in another form than the RFC's is the origin's own: who sends it back has this response.
     if meta.tag.is_none() && meta.headers.contains_key(ETAG) && asked.head.headers.contains_key(IF_NONE_MATCH) {
@@ -58,7 +67,7 @@ pub(crate) fn is_unmodified(asked: &Asked, meta: &Meta) -> bool {
     conditions.evaluate(&Method::GET, Some(&validators)) == Verdict::NotModified
 }
 
-/// 304 in the place of a response with these header fields.
+/// 304 in the place of a response that has just come with these header fields.
 pub(crate) fn not_modified<T>(mut headers: HeaderMap) -> Response<ResponseBody<T>> {
     retain_304_headers(&mut headers);
     response(StatusCode::NOT_MODIFIED, headers, ResponseBody::empty())
@@ -84,7 +93,8 @@ impl Reply<'_> {
     }
 
     fn not_modified<T>(&self) -> Answer<T> {
-        Answer { response: not_modified(self.headers(None)), bytes: 0 }
+        let headers = self.told(self.meta.unmodified().clone());
+        Answer { response: response(StatusCode::NOT_MODIFIED, headers, ResponseBody::empty()), bytes: 0 }
     }
 
     fn whole<T>(&self, content: &Arc<Content>) -> Answer<T> {
@@ -112,6 +122,29 @@ impl Reply<'_> {
             Selection::Unsatisfiable => Some(self.unsatisfiable(part.total)),
             Selection::Parts(ranges) => self.ranges(&ranges, part.total, |range| part.cut(range)),
         }
+    }
+
+    /// Several ranges of a file are not worth it: then all of it is an answer, too. None: the file is gone.
+    fn file<T>(&self, file: &Arc<FileBody>) -> Option<Answer<T>> {
+        if self.asked.is_head() {
+            return Some(self.empty(Some(file.len)));
+        }
+        match self.selection(file.len) {
+            Selection::Unsatisfiable => Some(self.unsatisfiable(file.len)),
+            Selection::Parts(ranges) if ranges.len() == 1 => self.range_of_file(file, ranges[0]),
+            Selection::Whole | Selection::Parts(_) => {
+                let body = ResponseBody::file(file.reader(None)?);
+                Some(Answer { response: self.with(self.headers(Some(file.len)), body), bytes: file.len })
+            }
+        }
+    }
+
+    fn range_of_file<T>(&self, file: &Arc<FileBody>, range: ByteRange) -> Option<Answer<T>> {
+        let mut headers = self.headers(Some(range.len()));
+        headers.remove("content-digest");
+        headers.insert(CONTENT_RANGE, range.content_range(file.len));
+        let body = ResponseBody::file(file.reader(Some(range))?);
+        Some(Answer { response: response(StatusCode::PARTIAL_CONTENT, headers, body), bytes: range.len() })
     }
 
     /// What of the representation is asked for.
@@ -164,11 +197,16 @@ impl Reply<'_> {
 
     /// The stored header fields, with the age now and what this cache did.
     fn headers(&self, len: Option<u64>) -> HeaderMap {
-        let mut headers = self.meta.headers.clone();
-        headers.insert(AGE, HeaderValue::from(self.meta.age(self.now).as_secs()));
+        let mut headers = self.told(self.meta.headers.clone());
         if let Some(len) = len.filter(|_| self.meta.status != StatusCode::NO_CONTENT) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
         }
+        headers
+    }
+
+    /// These header fields, with the age now and what this cache did.
+    fn told(&self, mut headers: HeaderMap) -> HeaderMap {
+        headers.insert(AGE, HeaderValue::from(self.meta.age(self.now).as_secs()));
         self.status.append_to(&mut headers);
         headers
     }

@@ -3,8 +3,9 @@
 use http::header::{AUTHORIZATION, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::Body;
+use ifmatch_core::fields::hop_by_hop;
 
 use crate::config::Config;
 use crate::key::Key;
@@ -34,19 +35,20 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn of(head: &Parts, body: &impl Body, config: &Config) -> Self {
+        if config.bypass.is_some_and(|bypasses| bypasses(&head.headers)) {
+            return Self::Bypass;
+        }
         let key = || Key::of(head, config.scheme.as_deref());
         if is_unsafe(&head.method) {
             return key().map_or(Self::Bypass, Self::Write);
         }
-        if head.method == Method::CONNECT || head.headers.contains_key(UPGRADE) {
+        if head.method == Method::CONNECT || head.headers.keys().any(|name| *name == UPGRADE) {
             return Self::Bypass;
         }
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return Self::Method;
         }
-        // §4.3.2: these conditions are for the origin. A body might select what the key does not tell apart.
-        let for_origin = head.headers.contains_key(IF_MATCH) || head.headers.contains_key(IF_UNMODIFIED_SINCE);
-        if for_origin || has_content(&head.headers) || !body.is_end_stream() {
+        if !body.is_end_stream() || head.headers.iter().any(|(name, value)| is_for_origin(name, value)) {
             return Self::Bypass;
         }
         key().map_or(Self::Bypass, Self::Read)
@@ -54,7 +56,9 @@ impl Kind {
 }
 
 impl Asked {
-    pub(crate) fn new(head: Parts, key: Key, config: &Config) -> Self {
+    pub(crate) fn new(mut head: Parts, key: Key, config: &Config) -> Self {
+        // What nobody will see behind the next proxy must not select what others get.
+        hop_by_hop::remove_named(&mut head.headers);
         let directives = if config.obey_requests {
             RequestDirectives::from_headers(&head.headers)
         } else {
@@ -84,8 +88,13 @@ impl Asked {
     }
 }
 
-fn has_content(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0") || headers.contains_key(TRANSFER_ENCODING)
+/// Two conditions are for the origin (RFC 9111 §4.3.2). Content might select what the key does not tell apart.
+fn is_for_origin(name: &HeaderName, value: &HeaderValue) -> bool {
+    match *name {
+        IF_MATCH | IF_UNMODIFIED_SINCE | TRANSFER_ENCODING => true,
+        CONTENT_LENGTH => value != "0",
+        _ => false,
+    }
 }
 
 /// Fields that many origins obey without naming them in `Vary`: requests that differ in them never share a response.

@@ -12,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::content::Content;
+use crate::file::FileReader;
 use crate::flow::Reader;
 
 /// Why a body ended early: the inner service's error, or the cache's own.
@@ -34,6 +35,7 @@ pin_project! {
         Chunks { chunks: VecDeque<Bytes> },
         Content { content: Arc<Content>, next: usize },
         Flow { reader: Reader },
+        File { reader: Box<FileReader> },
     }
 }
 
@@ -52,6 +54,10 @@ impl<B> ResponseBody<B> {
 
     pub(crate) fn flow(reader: Reader) -> Self {
         Self { kind: Kind::Flow { reader } }
+    }
+
+    pub(crate) fn file(reader: FileReader) -> Self {
+        Self { kind: Kind::File { reader: Box::new(reader) } }
     }
 
     pub(crate) fn empty() -> Self {
@@ -78,6 +84,7 @@ impl<B> fmt::Debug for ResponseBody<B> {
             Kind::Chunks { .. } => "chunks",
             Kind::Content { .. } => "content",
             Kind::Flow { .. } => "flow",
+            Kind::File { .. } => "file",
         };
         f.debug_struct("ResponseBody").field("kind", &kind).finish_non_exhaustive()
     }
@@ -101,6 +108,9 @@ where
                 let data = content.chunks.get(at).cloned().map(Frame::data);
                 Poll::Ready(data.or_else(|| trailers().map(Frame::trailers)).map(Ok))
             }
+            KindProjection::File { reader } => {
+                reader.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
+            }
             KindProjection::Flow { reader } => {
                 reader.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
             }
@@ -113,6 +123,7 @@ where
             Kind::Chunks { chunks } => chunks.is_empty(),
             Kind::Content { content, next } => *next >= content.chunks.len() + usize::from(content.trailers.is_some()),
             Kind::Flow { reader } => reader.is_at_end(),
+            Kind::File { reader } => reader.is_at_end(),
         }
     }
 
@@ -124,6 +135,7 @@ where
             Kind::Inner { body } => body.size_hint(),
             Kind::Chunks { chunks } => exact(&mut chunks.iter()),
             Kind::Content { content, next } => exact(&mut content.chunks.iter().skip(*next)),
+            Kind::File { reader } => SizeHint::with_exact(reader.left()),
             Kind::Flow { reader } => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderName};
 use ifmatch_store::{Clock, SystemClock};
 
 use crate::config::Config;
+use crate::disk::Disk;
 use crate::layer::CacheLayer;
 use crate::policy::freshness::Heuristic;
 use crate::shared::Shared;
@@ -42,8 +44,8 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Sets the length of the longest body that is stored: by default a sixteenth of the [capacity](Self::capacity), at the
-    /// most a quarter of it. Longer ones are passed on.
+    /// Sets the length of the longest body that is stored in memory: by default a sixteenth of the [capacity](Self::capacity), at the
+    /// most a quarter of it. Longer ones go to the [disk](Self::disk), or are passed on.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -52,6 +54,14 @@ impl<C: Clock> Builder<C> {
     #[must_use]
     pub fn entry_limit(mut self, bytes: u64) -> Self {
         self.entry_limit = Some(bytes);
+        self
+    }
+
+    /// Keeps bodies that are too long for the memory in a folder: those up to a quarter of what the folder may have. Without
+    /// one they are passed on.
+    #[must_use]
+    pub fn disk(mut self, disk: Disk) -> Self {
+        self.config.disk = Some(disk.0);
         self
     }
 
@@ -103,6 +113,46 @@ impl<C: Clock> Builder<C> {
     #[must_use]
     pub fn never_share_cookies(mut self) -> Self {
         self.config.share_cookies = false;
+        self
+    }
+
+    /// Keeps these header fields of responses out of the store: those that are about one request, such as its id. Whoever
+    /// causes a request to the inner service still gets them.
+    ///
+    /// ```
+    /// # use http::HeaderName;
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().never_store([HeaderName::from_static("x-request-id")]).build();
+    /// ```
+    #[must_use]
+    pub fn never_store(mut self, fields: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.config.unstored.extend(fields);
+        self
+    }
+
+    /// Asks the inner service before each answer whether what is stored is still current, whatever its lifetime: for inner
+    /// services whose resources change behind the cache, or have several names. What is stored saves sending the content.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().always_validate().build();
+    /// ```
+    #[must_use]
+    pub fn always_validate(mut self) -> Self {
+        self.config.always_validate = true;
+        self
+    }
+
+    /// Passes on requests with such header fields: they are not answered from the store, nor are their responses stored,
+    /// nor do they make anything invalid.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().bypass(|headers| headers.contains_key("x-signature")).build();
+    /// ```
+    #[must_use]
+    pub fn bypass(mut self, requests: fn(&HeaderMap) -> bool) -> Self {
+        self.config.bypass = Some(requests);
         self
     }
 

@@ -1,7 +1,11 @@
 //! What can be set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderName};
+
+use crate::disk::Folder;
 use crate::policy::freshness::Heuristic;
 
 /// The default size of the cache, in bytes.
@@ -12,9 +16,13 @@ pub(crate) struct Config {
     pub(crate) scheme: Option<Box<str>>,
     pub(crate) capacity: u64,
     pub(crate) entry_limit: u64,
+    pub(crate) disk: Option<Arc<Folder>>,
     pub(crate) heuristic: Option<Heuristic>,
     pub(crate) obey_requests: bool,
     pub(crate) share_cookies: bool,
+    pub(crate) unstored: Vec<HeaderName>,
+    pub(crate) always_validate: bool,
+    pub(crate) bypass: Option<fn(&HeaderMap) -> bool>,
     pub(crate) stale_if_unreachable: Duration,
     pub(crate) patience: Duration,
 }
@@ -25,11 +33,22 @@ impl Default for Config {
             scheme: None,
             capacity: CAPACITY,
             entry_limit: CAPACITY / 16,
+            disk: None,
             heuristic: Some(Heuristic::default()),
             obey_requests: true,
             share_cookies: true,
+            unstored: Vec::new(),
+            always_validate: false,
+            bypass: None,
             stale_if_unreachable: Duration::from_hours(1),
             patience: Duration::from_secs(10),
         }
+    }
+}
+
+impl Config {
+    /// The length of the longest body that is stored.
+    pub(crate) fn longest(&self) -> u64 {
+        self.entry_limit.max(self.disk.as_ref().map_or(0, |disk| disk.longest()))
     }
 }

@@ -116,7 +116,7 @@ impl<C: Clock> Fetch<C> {
             match &self.question {
                 Question::Changed(stored) if response.status() == StatusCode::NOT_MODIFIED => {
                     let stored = stored.clone();
-                    if is_about(response.headers(), &stored.meta.headers) {
+                    if stored.is_there() && is_about(response.headers(), &stored.meta.headers) {
                         return Ok(self.confirmed(&stored, response.headers(), moment));
                     }
                     self.shared.table.discard(&self.key, &stored);
@@ -230,6 +230,7 @@ impl<C: Clock> Fetch<C> {
             flow,
             range,
             pilot: self.pilot.take(),
+            spool: None,
         };
         drop(detach(fill.run(body)));
         Kept::Fresh(head, stored, reader)
@@ -254,7 +255,7 @@ impl<C: Clock> Fetch<C> {
     /// Whether head and body are not too long, and the body as long as the part that it is said to be.
     fn has_room(&self, head: &response::Parts, length: Option<u64>) -> bool {
         let short = head.headers.len() <= MAX_FIELDS;
-        let fits = short && length.is_none_or(|length| length <= self.shared.config.entry_limit);
+        let fits = short && length.is_none_or(|length| length <= self.shared.config.longest());
         if head.status != StatusCode::PARTIAL_CONTENT {
             return fits;
         }
@@ -315,6 +316,8 @@ impl<C: Clock> Fetch<C> {
             requested: moment.requested,
             received: moment.received,
             heuristic: self.shared.config.heuristic,
+            unstored: &self.shared.config.unstored,
+            always_validate: self.shared.config.always_validate,
         }
     }
 }

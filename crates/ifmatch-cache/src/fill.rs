@@ -1,5 +1,6 @@
 //! Moving a body from the origin to those who wait for it, and into the store once it is complete.
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -15,6 +16,7 @@ use ifmatch_store::Clock;
 use crate::body::{BodyError, as_bytes};
 use crate::budget::Reserved;
 use crate::content::{Content, Part};
+use crate::file::Spool;
 use crate::flight::Pilot;
 use crate::flow::{Broken, Flow};
 use crate::key::Key;
@@ -34,6 +36,8 @@ pub(crate) struct Fill<C> {
     /// Which part the body is, if it is not the whole.
     pub(crate) range: Option<ContentRange>,
     pub(crate) pilot: Option<Pilot>,
+    /// The file that the body goes to once it is too long for the memory.
+    pub(crate) spool: Option<Spool>,
 }
 
 impl<C: Clock> Fill<C> {
@@ -56,8 +60,15 @@ impl<C: Clock> Fill<C> {
                     len += chunk.len() as u64;
                     // The one who gets the last bytes may ask again at once, and then finds the response stored.
                     stored = kept && body.is_end_stream() && self.is_sound(len) && self.store(Some(&chunk), len, None);
+                    self.spool(&chunk).await;
+                    if body.is_end_stream()
+                        && self.is_sound(len)
+                        && let Some(spool) = self.spool.take()
+                    {
+                        self.keep(spool, None).await;
+                    }
                     kept &= self.deliver(chunk).await;
-                    if !kept && !self.flow.has_readers() {
+                    if !kept && self.spool.is_none() && !self.flow.has_readers() {
                         return;
                     }
                 }
@@ -69,6 +80,9 @@ impl<C: Clock> Fill<C> {
         }
         if kept && !stored {
             self.store(None, len, trailers.clone());
+        }
+        if let Some(spool) = self.spool.take() {
+            self.keep(spool, trailers.clone()).await;
         }
         self.flow.complete(trailers);
     }
@@ -90,16 +104,44 @@ impl<C: Clock> Fill<C> {
 
     /// Passes bytes on. False: they are too many to be kept; then they go at the pace of the readers.
     async fn deliver(&mut self, chunk: Bytes) -> bool {
-        let kept = self.flow.push(chunk);
-        if !kept {
+        let pushed = self.flow.push(chunk);
+        let kept = pushed.is_ok();
+        if let Err(so_far) = pushed {
             // Who comes now asks for itself.
             self.pilot = None;
+            self.overflow(so_far).await;
             while self.shared.within(self.shared.config.patience, poll_fn(|cx| self.flow.poll_room(cx))).await.is_none()
             {
                 self.flow.lose_slowest();
             }
         }
         kept
+    }
+
+    /// Begins a file with what was kept until now, if there is a folder for it.
+    async fn overflow(&mut self, so_far: VecDeque<Bytes>) {
+        let folder = self.shared.config.disk.as_ref().filter(|_| self.range.is_none() && !so_far.is_empty());
+        if let Some(folder) = folder {
+            self.spool = Spool::begin(folder, so_far).await.ok();
+        }
+    }
+
+    /// Adds to the file, if there is one. What cannot be written is not kept.
+    async fn spool(&mut self, chunk: &Bytes) {
+        if let Some(spool) = &mut self.spool
+            && spool.write(chunk).await.is_err()
+        {
+            self.spool = None;
+        }
+    }
+
+    /// Stores the response with its body in a file.
+    async fn keep(&self, spool: Spool, trailers: Option<HeaderMap>) {
+        let Ok(file) = spool.finish(trailers).await else { return };
+        let new = Stored { meta: Arc::clone(&self.meta), body: stored::Body::File(file) };
+        if self.shared.table.store(&self.key, new, |_, new| new) {
+            self.shared.counters.stored.add(1);
+        }
     }
 
     /// Whether the body is as long as was promised.
@@ -144,6 +186,9 @@ fn merged(old: &Stored, new: Stored) -> Stored {
         (stored::Body::Whole(whole), stored::Body::Part(new)) if same && whole.len == new.total => {
             Some(old.body.clone())
         }
+        (stored::Body::File(file), stored::Body::Part(new)) if same && file.len == new.total && file.is_there() => {
+            Some(old.body.clone())
+        }
         _ => None,
     };
     Stored { body: body.unwrap_or(new.body), meta: new.meta }
@@ -159,7 +204,7 @@ where
     T: Body<Error: Into<BodyError>>,
 {
     let mut body = pin!(body);
-    let mut chunks = std::collections::VecDeque::new();
+    let mut chunks = VecDeque::new();
     let mut read = 0;
     while let Some(frame) = as_bytes(body.frame().await) {
         if let Ok(chunk) = frame.ok()?.into_data() {

@@ -102,16 +102,21 @@ impl Flow {
         Some(Reader { flow: Arc::clone(self), at, read: 0, done: false })
     }
 
-    /// Adds bytes. False: they are more than may be kept, so that nothing is kept from now on.
-    pub(crate) fn push(&self, chunk: Bytes) -> bool {
+    /// Adds bytes. An error: they are more than may be kept, so that nothing is kept from now on; with all that was kept
+    /// until then.
+    pub(crate) fn push(&self, chunk: Bytes) -> Result<(), VecDeque<Bytes>> {
         let mut state = self.lock();
-        let fits = state.kept && state.reserved.grow(chunk.len() as u64);
-        state.kept &= fits;
+        let before = state.kept;
+        state.kept = before && state.reserved.grow(chunk.len() as u64);
         state.buffered += chunk.len();
         state.chunks.push_back(chunk);
+        let overflow = if before && !state.kept { Some(state.chunks.clone()) } else { None };
         state.trim();
         state.wake_readers();
-        fits
+        match overflow {
+            _ if state.kept => Ok(()),
+            overflow => Err(overflow.unwrap_or_default()),
+        }
     }
 
     /// What is there of the body.

@@ -32,6 +32,7 @@ pub(crate) fn learn<C: Clock, T>(
     let len = match &stored.body {
         Body::Whole(content) => content.len,
         Body::Part(part) => part.total,
+        Body::File(file) => file.len,
         Body::Flow(_) => return,
     };
     let came = Came {
@@ -41,6 +42,8 @@ pub(crate) fn learn<C: Clock, T>(
         requested,
         received: shared.now(),
         heuristic: shared.config.heuristic,
+        unstored: &shared.config.unstored,
+        always_validate: shared.config.always_validate,
     };
     let agrees = status == stored.meta.status && head_agrees(head.headers(), &stored.meta.headers, len);
     if agrees && !shares_validator(head.headers(), &stored.meta.headers) {

@@ -28,7 +28,9 @@ impl Key {
             (None, host) => host?,
         };
         let authority = portless(authority, scheme);
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(&byte);
+        let plain = |byte: u8| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%')
+        };
         if authority.is_empty() || !authority.bytes().all(plain) {
             return None;
         }

@@ -36,14 +36,15 @@
 //! # What the inner service sees, and owes
 //!
 //! The request as the client sent it, and requests of the cache's own. Fields that concern one connection are kept out of the
-//! store, yet passed on otherwise: that is a proxy's business, see [`policy::hop_by_hop`]. An error of the inner service
+//! store, and select nothing; removing them is the [proxy's business](ifmatch_core::fields::hop_by_hop). An error of the inner service
 //! counts as an origin that cannot be reached: make it a 502 outside of the cache, not inside. A body that ends
 //! early must end with an error, or have a `Content-Length`.
 //!
 //! # Memory
 //!
 //! The [capacity](Builder::capacity) bounds what is stored, header fields included. Bodies on their way may take a quarter
-//! as much besides; those that find no room are passed on without being kept.
+//! as much besides; those that find no room are passed on without being kept; or kept in files, where there is a
+//! [folder](Builder::disk) for them.
 //!
 //! # A customised cache
 //!
@@ -71,7 +72,9 @@ mod builder;
 mod config;
 mod content;
 mod detach;
+mod disk;
 mod fetch;
+mod file;
 mod fill;
 mod flight;
 mod flow;
@@ -93,6 +96,7 @@ mod write;
 
 pub use body::ResponseBody;
 pub use builder::Builder;
+pub use disk::Disk;
 pub use handle::{CacheHandle, Purge};
 pub use layer::CacheLayer;
 pub use metrics::Metrics;

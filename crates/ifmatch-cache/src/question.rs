@@ -21,7 +21,8 @@ pub(crate) enum Question {
 impl Question {
     pub(crate) fn about(stored: &Stored, asked: &Asked) -> Self {
         match &stored.body {
-            Body::Whole(_) if ask_whether_changed(&mut HeaderMap::new(), &stored.meta.headers) => {
+            _ if !stored.is_there() => Self::Client,
+            Body::Whole(_) | Body::File(_) if ask_whether_changed(&mut HeaderMap::new(), &stored.meta.headers) => {
                 Self::Changed(stored.clone())
             }
             Body::Part(part) if !asked.has_range() && stored.meta.strong_tag().is_some() => match part.missing() {
@@ -40,7 +41,10 @@ impl Question {
             Self::Missing(stored, range) => {
                 headers.remove(IF_NONE_MATCH);
                 headers.remove(IF_MODIFIED_SINCE);
-                let value = HeaderValue::try_from(format!("bytes={}-{}", range.start(), range.end()));
+                // A rest is asked for as such, however long it proves to be.
+                let is_rest = matches!(&stored.body, Body::Part(part) if range.end() + 1 == part.total);
+                let end = if is_rest { String::new() } else { range.end().to_string() };
+                let value = HeaderValue::try_from(format!("bytes={}-{end}", range.start()));
                 if let (Ok(value), Some(tag)) = (value, &stored.meta.tag) {
                     headers.insert(RANGE, value);
                     headers.insert(IF_RANGE, tag.to_header());

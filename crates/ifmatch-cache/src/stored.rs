@@ -1,22 +1,25 @@
 //! A stored response: its head with all that was decided about it, and its body.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, LAST_MODIFIED};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::fields::hop_by_hop;
+use ifmatch_core::fields::not_modified::retain_304_headers;
 
 use crate::content::{Content, Part};
+use crate::file::FileBody;
 use crate::flow::Flow;
 use crate::policy::age::{initial_age, unix};
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::{Heuristic, lifetime};
 use crate::policy::reuse::Terms;
 use crate::policy::vary::{Selection, Vary};
-use crate::policy::{groups, hop_by_hop, update};
+use crate::policy::{fields, groups, update};
 
 /// A response that requests can be answered with. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub(crate) struct Stored {
 pub(crate) enum Body {
     Whole(Arc<Content>),
     Part(Arc<Part>),
+    /// All of it, in a file.
+    File(Arc<FileBody>),
     /// It is still coming.
     Flow(Arc<Flow>),
 }
@@ -49,6 +54,8 @@ pub(crate) struct Meta {
     pub(crate) began: u64,
     received: Timestamp,
     initial_age: Duration,
+    /// The fields of a 304, once somebody has asked for one.
+    unmodified: OnceLock<Box<HeaderMap>>,
 }
 
 /// Which requests for the URI the response is for.
@@ -70,14 +77,22 @@ pub(crate) struct Came<'a> {
     pub(crate) requested: Timestamp,
     pub(crate) received: Timestamp,
     pub(crate) heuristic: Option<Heuristic>,
+    /// What is not to be stored, besides what the response itself says.
+    pub(crate) unstored: &'a [HeaderName],
+    /// The origin is to be asked before each use.
+    pub(crate) always_validate: bool,
 }
 
 impl Meta {
     /// The head of a response that may be stored. A 206 is stored as the 200 that it is a part of.
     pub(crate) fn new(status: StatusCode, response: &HeaderMap, came: &Came<'_>) -> Self {
-        let status = if status == StatusCode::PARTIAL_CONTENT { StatusCode::OK } else { status };
+        let is_part = status == StatusCode::PARTIAL_CONTENT;
+        let status = if is_part { StatusCode::OK } else { status };
         let initial_age = initial_age(response, came.requested, came.received);
         let mut headers = response.clone();
+        if is_part {
+            headers.remove(CONTENT_RANGE);
+        }
         if !headers.contains_key(DATE) {
             headers.insert(DATE, HttpDate::from_unix(unix(came.received)).to_header());
         }
@@ -107,22 +122,33 @@ impl Meta {
         let lifetime = lifetime(came.request, status, &headers, &governing, came.received, came.heuristic);
         let vary = Vary::of(&headers).unwrap_or_default();
         hop_by_hop::remove(&mut headers);
-        for name in governing.directives.unstored_fields().chain(&[AGE, CONTENT_LENGTH, CONTENT_RANGE]) {
+        for name in governing.directives.unstored_fields().chain(&[AGE, CONTENT_LENGTH]).chain(came.unstored) {
             headers.remove(name);
         }
+        let terms = Terms::new(&governing, lifetime);
         let tag = headers.get(ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
         Self {
             status,
             groups: groups::names(&headers, &groups::CACHE_GROUPS).into(),
-            last_modified: HttpDate::from_headers(&headers, LAST_MODIFIED),
+            last_modified: fields::date(&headers, LAST_MODIFIED),
             headers: compact(&headers),
             selected: Selected { by: vary.select(came.request), vary, implicit: came.implicit.into() },
-            terms: Terms::new(&governing, lifetime),
+            terms: Terms { always_validate: came.always_validate || terms.always_validate, ..terms },
             tag,
             began: came.began,
             received: came.received,
             initial_age,
+            unmodified: OnceLock::new(),
         }
+    }
+
+    /// The fields of a 304 in the place of the response.
+    pub(crate) fn unmodified(&self) -> &HeaderMap {
+        self.unmodified.get_or_init(|| {
+            let mut headers = self.headers.clone();
+            retain_304_headers(&mut headers);
+            Box::new(headers)
+        })
     }
 
     /// How old the response is (RFC 9111 §4.2.3).
@@ -144,12 +170,12 @@ impl Meta {
 
     /// The modification date, or what stands for it where there is none (RFC 9111 §4.3.2).
     pub(crate) fn comparable_date(&self) -> Option<HttpDate> {
-        self.last_modified.or_else(|| HttpDate::from_headers(&self.headers, DATE))
+        self.last_modified.or_else(|| fields::date(&self.headers, DATE))
     }
 
     /// The bytes of memory it takes, about.
     pub(crate) fn size(&self) -> usize {
-        let field = |(name, value): (&http::HeaderName, &HeaderValue)| name.as_str().len() + value.len() + PER_FIELD;
+        let field = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + PER_FIELD;
         let groups: usize = self.groups.iter().map(|name| name.len() + size_of::<Box<str>>()).sum();
         size_of::<Self>() + self.headers.iter().map(field).sum::<usize>() + self.selected.size() + groups
     }
@@ -170,6 +196,7 @@ impl Stored {
         let body = match &self.body {
             Body::Whole(content) => content.len,
             Body::Part(part) => part.size(),
+            Body::File(file) => file.size(),
             Body::Flow(_) => 0,
         };
         body.saturating_add(self.meta.size() as u64 + size_of::<Content>() as u64)
@@ -180,6 +207,19 @@ impl Stored {
         self.meta.selected == other.meta.selected
     }
 
+    /// Whether its body can be had.
+    pub(crate) fn is_there(&self) -> bool {
+        match &self.body {
+            Body::File(file) => file.is_there(),
+            Body::Whole(_) | Body::Part(_) | Body::Flow(_) => true,
+        }
+    }
+
+    /// Whether it is for some requests only.
+    pub(crate) fn varies(&self) -> bool {
+        !self.meta.selected.vary.names().is_empty()
+    }
+
     /// Whether a request selects it.
     pub(crate) fn is_selected(&self, request: &HeaderMap, implicit: &str) -> bool {
         let selected = &self.meta.selected;
@@ -187,16 +227,21 @@ impl Stored {
     }
 }
 
+/// How many fields an answer has besides: its copy then need not be made larger. `Age`, `Content-Length`, `Cache-Status`, and
+/// what a server adds.
+const TOLD: usize = 6;
+
 /// The same header fields, with their values in one piece of memory: they may be slices of a much larger buffer.
 fn compact(headers: &HeaderMap) -> HeaderMap {
     let mut text = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
     headers.values().for_each(|value| text.extend_from_slice(value.as_bytes()));
     let mut text: Bytes = text.freeze();
-    let mut copy = HeaderMap::with_capacity(headers.keys_len());
+    let mut copy = HeaderMap::with_capacity(headers.keys_len() + TOLD);
     for (name, value) in headers {
         if let Ok(value) = HeaderValue::from_maybe_shared(text.split_to(value.len())) {
             copy.append(name, value);
         }
     }
-    copy
+    // A copy of the copy has room in its index only: that of the fields themselves would be most of a small response.
+    copy.clone()
 }

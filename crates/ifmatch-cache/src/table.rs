@@ -120,8 +120,13 @@ impl Table {
     /// Looks up what a request selects.
     pub(crate) fn find(&self, key: &Key, request: &HeaderMap, implicit: &str, now: Timestamp) -> Found {
         let entry = self.memory.get(key).unwrap_or_default();
-        let selected = |stored: &&Stored| stored.is_selected(request, implicit) && self.is_valid(key, stored);
-        let stored = entry.variants.iter().find(selected).cloned();
+        let selected =
+            |stored: &&Stored| stored.is_there() && stored.is_selected(request, implicit) && self.is_valid(key, stored);
+        let mut all = entry.variants.iter().filter(selected);
+        let newest = all.next();
+        // RFC 9111 §4.1: one without Vary may be the default that the origin has sent without saying so.
+        let varying = newest.filter(|stored| stored.varies()).or_else(|| all.find(|stored| stored.varies()));
+        let stored = varying.or(newest).cloned();
         Found { unshared: now < entry.unshared_until, stored, entry }
     }
 

@@ -32,7 +32,8 @@ where
     C: Clock,
     S: Inner<B>,
 {
-    let posted = (request.method() == Method::POST).then(|| Posted::new(&shared, &key, &request));
+    let may_answer = matches!(*request.method(), Method::POST | Method::PATCH);
+    let posted = may_answer.then(|| Posted::new(&shared, &key, &request));
     let mut doubt = Doubt { shared: &shared, key: &key, resolved: false };
     let response = inner.run(request).await?;
     doubt.resolved = true;
@@ -67,7 +68,7 @@ fn invalidate<C: Clock>(shared: &Shared<C>, key: &Key, response: &HeaderMap) -> 
     target
 }
 
-/// A POST, whose response may be what the resource is now (RFC 9110 §9.3.3).
+/// A POST or PATCH, whose response may be what the resource is now (RFC 9110 §9.3.3, RFC 5789 §2).
 struct Posted {
     asked: Asked,
     began: u64,
@@ -83,7 +84,7 @@ impl Posted {
         Self { asked, began: shared.table.begin(), requested: shared.now() }
     }
 
-    /// Stores the response for later GETs, if it says that it is one to them, and for how long; and if the POST is the
+    /// Stores the response for later GETs, if it says that it is one to them, and for how long; and if this is the
     /// only write since it began.
     fn keep<C, T>(self, shared: &Arc<Shared<C>>, response: Response<T>, changed: &Invalidated) -> Kept<T>
     where

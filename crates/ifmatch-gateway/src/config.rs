@@ -10,9 +10,12 @@ use crate::accounts::{self, Reach};
 use crate::error::Error;
 use crate::settings::Settings;
 use crate::switch::Switch;
+use crate::units::ByteSize;
 
+pub use cache::CacheConfig;
 pub use server::{Limits, LogOptions, ServerConfig, TlsFiles};
 
+pub(crate) mod cache;
 pub(crate) mod server;
 
 use server::needed;
@@ -22,6 +25,8 @@ use server::needed;
 pub struct Config {
     /// Where the blobs are kept.
     pub place: Place,
+    /// What is kept of an object store's blobs, if anything.
+    pub cache: Option<CacheConfig>,
     /// Whether a write without a condition is refused.
     pub require_conditions: bool,
     /// How to listen, and what clients may ask for.
@@ -79,6 +84,7 @@ impl Config {
         }
         Ok(Self {
             server: ServerConfig::new(&settings, access)?,
+            cache: cache(&settings)?,
             place: place(settings.data, settings.store)?,
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen_tables: tables.filter(|_| !accounts.is_empty()),
@@ -109,6 +115,16 @@ fn place(data: Option<PathBuf>, store: Option<String>) -> Result<Place, Error> {
         (Some(folder), None) => Ok(Place::Folder(folder)),
         (register, Some(url)) => Ok(Place::Store { url, register }),
     }
+}
+
+fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
+    let cache = CacheConfig::new(settings, ByteSize::from_bytes(0))?;
+    if cache.is_some() && settings.store.is_none() {
+        return Err(Error::usage(
+            "--cache is for --store: what lies in a folder of this machine is kept in memory by the system",
+        ));
+    }
+    Ok(cache)
 }
 
 fn exposed(listen: SocketAddr) -> Error {

@@ -64,7 +64,13 @@ impl Interjections {
     /// Ends the turn of a request, and waits until all has been said. What a client does not take in time is not said at
     /// all.
     pub(crate) async fn settle(&self) {
-        self.lock().turn += 1;
+        {
+            let mut waiting = self.lock();
+            waiting.turn += 1;
+            if waiting.bytes.is_empty() {
+                return;
+            }
+        }
         let all_said = async {
             loop {
                 let said = self.said.notified();

@@ -20,6 +20,7 @@ pub mod units;
 
 mod activity;
 mod banner;
+mod cache;
 mod collect;
 mod conditions;
 mod connection;

@@ -8,6 +8,7 @@ use ifmatch_blob::service::TableService;
 use ifmatch_blob::{AnyStore, BlobService};
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_store::{Clock, SystemClock};
+use tower_layer::Layer;
 
 use crate::banner::Addresses;
 use crate::config::{Config, Place};
@@ -17,9 +18,10 @@ use crate::leases::book::Book;
 use crate::leases::observed::Observed;
 use crate::listen::Reserved;
 use crate::metrics::Metrics;
+use crate::proxy::counters;
 use crate::server::{End, Server};
 use crate::signals::Signals;
-use crate::{banner, collect, leases, listen, runtime, store};
+use crate::{banner, cache, collect, leases, listen, runtime, store};
 
 /// Serves with `config` until a signal ends it.
 ///
@@ -46,10 +48,23 @@ async fn serve(config: &Config) -> Result<End, Error> {
         .require_preconditions(required(config));
     let tables = TableService::new(blobs.clone()).accounts(config.accounts.clone());
     tokio::spawn(collect::run(service.clone(), tables.clone()));
-    let desk = Arc::new(Desk::new(&config.server, metrics).with_blobs(blobs));
+    let desk = Desk::new(&config.server, metrics).with_blobs(blobs);
+    let scheme = config.server.scheme();
+    let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
+    let desk = Arc::new(match &cache {
+        Some(cache) => desk.with_cache(cache.handle()),
+        None => desk,
+    });
     let mut server = Server::new(&config.server, Arc::clone(&desk))?;
     let (listener, address) = reserved.listen()?;
-    server.open(listener, Gateway::new(Arc::clone(&desk), service, is_signed));
+    match cache {
+        Some(cache) => {
+            counters::describe();
+            let service = cache::Admitted.layer(cache.layer(service));
+            server.open(listener, Gateway::new(Arc::clone(&desk), service, is_signed));
+        }
+        None => server.open(listener, Gateway::new(Arc::clone(&desk), service, is_signed)),
+    }
     let mut addresses = Addresses { blobs: address, tables: None };
     if let Some(reserved) = reserved_tables {
         let (listener, address) = reserved.listen()?;

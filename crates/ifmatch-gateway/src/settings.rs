@@ -47,6 +47,24 @@ pub struct Settings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub require_conditions: Option<bool>,
 
+    /// Memory for what is answered again: stored responses of a proxy's upstreams, or blobs of an object store, which is asked
+    /// each time whether they are the current ones. 0 keeps none.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE", help_heading = "Cache")]
+    pub cache: Option<ByteSize>,
+
+    /// Largest body that is kept in memory; larger ones go to the disk, if there is one, or pass through. At most a quarter of
+    /// the cache.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_BODY_SIZE", help_heading = "Cache")]
+    pub cache_body_size: Option<ByteSize>,
+
+    /// Folder for bodies too large for the memory of the cache. It is emptied at the start: nothing in it is kept.
+    #[arg(long, value_name = "DIR", env = "IFMATCH_CACHE_DIR", help_heading = "Cache")]
+    pub cache_dir: Option<PathBuf>,
+
+    /// Bytes of bodies in that folder.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_DISK", help_heading = "Cache")]
+    pub cache_disk: Option<ByteSize>,
+
     /// Address to listen on; port 0 takes a free one. Beyond loopback it needs tokens or accounts.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
     pub listen: Option<SocketAddr>,
@@ -186,6 +204,8 @@ impl Settings {
     pub fn defaults() -> Self {
         Self {
             require_conditions: Some(false),
+            cache_body_size: Some(ByteSize::from_bytes(16 << 20)),
+            cache_disk: Some(ByteSize::from_bytes(10 << 30)),
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 10_000))),
             listen_tables: Some(Switch::On(SocketAddr::from(([127, 0, 0, 1], 10_002)))),
             max_body_size: Some(ByteSize::from_bytes(DEFAULT_MAX_BODY)),
@@ -229,6 +249,10 @@ impl Settings {
             data: self.data.or(weaker.data),
             store: self.store.or(weaker.store),
             require_conditions: self.require_conditions.or(weaker.require_conditions),
+            cache: self.cache.or(weaker.cache),
+            cache_body_size: self.cache_body_size.or(weaker.cache_body_size),
+            cache_dir: self.cache_dir.or(weaker.cache_dir),
+            cache_disk: self.cache_disk.or(weaker.cache_disk),
             listen: self.listen.or(weaker.listen),
             listen_tables: self.listen_tables.or(weaker.listen_tables),
             tls_cert: self.tls_cert.or(weaker.tls_cert),
@@ -260,6 +284,8 @@ impl Settings {
     pub(crate) fn shown_defaults() -> Vec<(&'static str, String)> {
         let defaults = Self::defaults();
         let shown = [
+            ("cache_body_size", defaults.cache_body_size.map(|size| size.to_string())),
+            ("cache_disk", defaults.cache_disk.map(|size| size.to_string())),
             ("listen", defaults.listen.map(|listen| listen.to_string())),
             ("listen_tables", defaults.listen_tables.map(|listen| listen.to_string())),
             ("max_body_size", defaults.max_body_size.map(|size| size.to_string())),

@@ -11,8 +11,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 /// A client over TCP and TLS.
 pub(crate) type HttpClient<B> = Client<HttpsConnector<HttpConnector>, B>;
 
-/// How long an unused connection is kept: less than the servers that are common keep theirs.
-const IDLE: Duration = Duration::from_secs(50);
+/// How long an unused connection is kept: less than the servers that are common keep theirs, which is 5 seconds for some.
+const IDLE: Duration = Duration::from_secs(4);
 
 /// A client that keeps connections, with the system's root certificates.
 ///

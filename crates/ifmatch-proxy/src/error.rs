@@ -26,7 +26,7 @@ pub struct ProxyError {
 pub enum ProxyErrorKind {
     /// No upstream is configured for this host and path: 404.
     NoRoute,
-    /// The request is one that no proxy forwards, such as CONNECT: 501.
+    /// The request is one that no proxy forwards, such as CONNECT, or may pass no further one: 501.
     Unsupported,
     /// The client stopped sending the body: 400.
     Interrupted,

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
-use http::header::{EXPECT, FORWARDED, HOST, HeaderName, UPGRADE, VIA};
+use http::header::{EXPECT, FORWARDED, HOST, HeaderName, MAX_FORWARDS, UPGRADE, VIA};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Version};
+use http::{HeaderMap, HeaderValue, Method, Version};
+use ifmatch_core::fields::hop_by_hop;
 
 use crate::hop;
 use crate::upstream::Server;
@@ -55,6 +56,9 @@ impl Forwarding {
             None => drop(headers.remove(HOST)),
         }
         headers.append(VIA, via(head.version));
+        if let Some(left) = passages(head) {
+            headers.insert(MAX_FORWARDS, HeaderValue::from(left.saturating_sub(1)));
+        }
         if let Some(upgrade) = upgrade {
             headers.insert(UPGRADE, upgrade);
             headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -92,10 +96,17 @@ pub(crate) fn response(headers: &mut HeaderMap, version: Version, upgraded: bool
     }
 }
 
+/// How many more proxies a TRACE or OPTIONS may pass (RFC 9110 §7.6.2). None: as many as there are.
+pub(crate) fn passages(head: &Parts) -> Option<u64> {
+    let counted = matches!(head.method, Method::TRACE | Method::OPTIONS);
+    let told = head.headers.get(MAX_FORWARDS).filter(|_| counted)?;
+    told.to_str().ok()?.parse().ok()
+}
+
 /// The protocol that the client wants to change to. Only HTTP/1.1 has upgrades (RFC 9110 §7.8).
 pub(crate) fn wanted_upgrade(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
     let upgrade = headers.get(UPGRADE)?;
-    if version != Version::HTTP_11 || !hop::options(headers).contains(&UPGRADE) {
+    if version != Version::HTTP_11 || hop_by_hop::options(headers).all(|option| option != UPGRADE) {
         return None;
     }
     // Clear-text HTTP/2 is a matter between two neighbours.
@@ -147,6 +158,17 @@ mod tests {
         assert_eq!(text(&headers, "x-forwarded-for"), ["1.2.3.4", "192.0.2.7"]);
         assert_eq!(text(&headers, "x-forwarded-host"), ["evil"]);
         assert_eq!(text(&headers, "host"), ["inner:8000"]);
+    }
+
+    #[test]
+    fn passages_are_counted_where_the_rfc_says_so() {
+        let left = |method: Method| {
+            let request = Request::builder().method(method).uri("/").header("max-forwards", "3");
+            text(&forwarded(Forwarding::default(), request), "max-forwards").concat()
+        };
+        assert_eq!(left(Method::OPTIONS), "2");
+        assert_eq!(left(Method::TRACE), "2");
+        assert_eq!(left(Method::GET), "3");
     }
 
     #[test]

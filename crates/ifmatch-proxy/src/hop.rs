@@ -1,56 +1,16 @@
 //! The header fields that belong to one connection, and must not be passed on (RFC 9110 §7.6.1).
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
-    UPGRADE,
-};
+use http::header::TE;
 use http::{HeaderMap, HeaderValue};
-
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
-
-/// Fields that `Connection` cannot take away: without them the message would mean something else.
-const ESSENTIAL: [HeaderName; 2] = [HOST, CONTENT_LENGTH];
+use ifmatch_core::fields::hop_by_hop;
 
 /// Removes what belongs to the connection. `TE: trailers` stays, since trailers are passed on.
 pub(crate) fn remove(headers: &mut HeaderMap) {
-    for name in options(headers) {
-        if !ESSENTIAL.contains(&name) {
-            headers.remove(name);
-        }
-    }
-    let trailers = accepts_trailers(headers);
-    for name in [
-        CONNECTION,
-        KEEP_ALIVE,
-        PROXY_CONNECTION,
-        PROXY_AUTHENTICATE,
-        PROXY_AUTHENTICATION_INFO,
-        PROXY_AUTHORIZATION,
-        TE,
-        TRANSFER_ENCODING,
-        UPGRADE,
-    ] {
-        headers.remove(name);
-    }
+    let trailers = hop_by_hop::tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case(b"trailers"));
+    hop_by_hop::remove(headers);
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-}
-
-/// The options that `Connection` names.
-pub(crate) fn options(headers: &HeaderMap) -> Vec<HeaderName> {
-    tokens(headers, &CONNECTION).filter_map(|token| HeaderName::from_bytes(token).ok()).collect()
-}
-
-fn accepts_trailers(headers: &HeaderMap) -> bool {
-    tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case(b"trailers"))
-}
-
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-    let lines = headers.get_all(name).iter();
-    lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }
 
 #[cfg(test)]

@@ -137,6 +137,9 @@ impl Shared {
         if head.method == Method::CONNECT || !head.uri.path().starts_with('/') {
             return Err(ProxyErrorKind::Unsupported.into());
         }
+        if forward::passages(&head) == Some(0) {
+            return Err(ProxyErrorKind::Unsupported.into());
+        }
         let upstream = self.routes.find(&head.uri, &head.headers).ok_or(ProxyErrorKind::NoRoute)?;
         let repeatable = body.empty && is_safe(&head.method);
         let mut repeated = false;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
-use ifmatch_core::not_modified::retain_304_headers;
+use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::problem::Problem;
 
 use crate::body::ResponseBody;

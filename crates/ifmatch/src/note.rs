@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Command, Observation, Observed, Outcome};
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_core::not_modified::is_retained_by_304;
+use ifmatch_core::fields::not_modified::is_retained_by_304;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
 use ifmatch_store::{Clock, Register};
 

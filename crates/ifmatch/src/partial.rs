@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::not_modified::retain_304_headers;
+use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::precondition::{Validators, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{Representation, if_range};

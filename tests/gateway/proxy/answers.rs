@@ -51,6 +51,10 @@ fn the_origin_is_told_who_asks_and_keeps_its_own_name() {
     assert_eq!(answer.header("server"), "origin/1");
     assert_eq!(answer.header("x-request-id").len(), 32, "the proxy's own");
     assert_eq!(get(&gateway, "/named", "").header("x-request-id"), "of-origin");
+    // It was the id of that request only.
+    let hit =
+        eventually("a hit", || Some(get(&gateway, "/named", "")).filter(|answer| status(answer).contains("; hit")));
+    assert_eq!(hit.header("x-request-id").len(), 32, "{hit:?}");
 
     let asked = &origin.asked()[0];
     assert_eq!(asked.field("host"), Some("example.com"));

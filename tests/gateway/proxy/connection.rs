@@ -11,7 +11,7 @@ const HINTS: &str =
     "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\nconnection: x-private\r\nx-private: 1\r\n\r\n";
 
 /// An origin that sends a hint first, and its answer when the test lets it.
-fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
+pub(super) fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
     let (release, released) = std::sync::mpsc::channel::<()>();
     let released = std::sync::Mutex::new(released);
     let origin = Origin::converse(move |_, stream| {
@@ -66,14 +66,16 @@ const UPGRADE: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\nu
 
 #[test]
 fn both_ends_talk_to_each_other_after_an_upgrade() {
-    let origin = shouter();
-    let gateway = before(&origin, &[]);
-    let mut client = Connection::open(gateway.address());
-    client.send(UPGRADE);
-    assert_eq!(client.answer().expect(101).header("upgrade"), "shout");
-    client.send("hello");
-    client.finish_sending();
-    assert_eq!(client.rest(), b"HELLO");
+    for flags in [&[][..], &["--guard-writes"]] {
+        let origin = shouter();
+        let gateway = before(&origin, flags);
+        let mut client = Connection::open(gateway.address());
+        client.send(UPGRADE);
+        assert_eq!(client.answer().expect(101).header("upgrade"), "shout", "{flags:?}");
+        client.send("hello");
+        client.finish_sending();
+        assert_eq!(client.rest(), b"HELLO", "{flags:?}");
+    }
 }
 
 #[test]

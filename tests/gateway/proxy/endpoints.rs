@@ -43,6 +43,26 @@ fn a_purge_removes_what_it_names_and_nothing_else() {
 }
 
 #[test]
+fn a_group_of_an_origin_is_purged_together() {
+    let origin = Origin::start(|asked| {
+        let groups = if asked.head.starts_with("get /in") { "cache-groups: \"news\", \"all\"\r\n" } else { "" };
+        ok(&format!("cache-control: max-age=600\r\n{groups}"), "hello")
+    });
+    let gateway = before(&origin, &[]);
+    for path in ["/in/1", "/in/2", "/out"] {
+        store(&gateway, path);
+    }
+    delete(&gateway, "/-/cache?group=news&origin=http://other.example", "").expect(200);
+    assert!(status(&get(&gateway, "/in/1", "")).contains("; hit"));
+    delete(&gateway, "/-/cache?group=news&origin=http://example.com", "").expect(200);
+    for path in ["/in/1", "/in/2"] {
+        assert!(status(&get(&gateway, path, "")).contains("fwd="), "{path}");
+    }
+    assert!(status(&get(&gateway, "/out", "")).contains("; hit"));
+    store(&gateway, "/in/1");
+}
+
+#[test]
 fn a_purge_needs_a_token_that_may_write_and_forwarding_needs_none() {
     let origin = origin();
     let gateway = before(&origin, &["--read-token", "reader", "--write-token", "writer"]);

@@ -2,9 +2,13 @@
 
 mod answers;
 mod connection;
+mod disk;
+mod encrypted;
 mod endpoints;
+mod guarded;
 mod origin;
 mod trouble;
+mod upstreams;
 
 use support::raw::exchange;
 use support::{Answer, Gateway};

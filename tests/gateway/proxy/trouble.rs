@@ -62,6 +62,17 @@ fn a_body_that_is_too_large_is_413_with_a_length_and_without() {
 }
 
 #[test]
+fn a_request_that_may_pass_no_further_proxy_ends_here() {
+    let origin = Origin::start(|_| ok("", "hello"));
+    let gateway = before(&origin, &[]);
+    let options = |most: u8| format!("OPTIONS / HTTP/1.1\r\nhost: example.com\r\nmax-forwards: {most}\r\n\r\n");
+    exchange(gateway.address(), options(0)).expect(501);
+    assert_eq!(origin.asked().len(), 0);
+    exchange(gateway.address(), options(1)).expect(200);
+    assert_eq!(origin.asked()[0].field("max-forwards"), Some("0"));
+}
+
+#[test]
 fn settings_of_storage_are_refused_and_an_upstream_is_needed() {
     for (args, says) in [
         (&["--data", "d", "--upstream", "http://a"][..], "--data is for `ifmatch serve`"),

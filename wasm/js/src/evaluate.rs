@@ -2,7 +2,7 @@
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderName, Method};
-use ifmatch_core::not_modified::is_retained_by_304;
+use ifmatch_core::fields::not_modified::is_retained_by_304;
 use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};

@@ -27,7 +27,7 @@ http {
     fastcgi_temp_path @DIR@/fastcgi;
     uwsgi_temp_path @DIR@/uwsgi;
     scgi_temp_path @DIR@/scgi;
-    server { listen @ADDRESS@; root @DIR@/files; @CACHE@ }
+    server { listen @ADDRESS@; root @DIR@/files; @MORE@ }
 }
 ";
 
@@ -44,14 +44,15 @@ pub(crate) fn nginx_open_files(rows: &[Row], dir: &Path) -> Result<Subject> {
     start_nginx("nginx, files kept open", rows, OPEN_FILES, dir)
 }
 
-fn start_nginx(name: &'static str, rows: &[Row], cache: &str, dir: &Path) -> Result<Subject> {
+/// nginx with files, and `more` lines for its server.
+pub(crate) fn start_nginx(name: &'static str, rows: &[Row], more: &str, dir: &Path) -> Result<Subject> {
     let dir = dir.join(name.replace([' ', ','], "-"));
     fs::create_dir_all(dir.join("files"))?;
     for row in rows {
         fs::write(dir.join("files").join(row.file), vec![b'x'; row.len])?;
     }
     let configuration = |address: SocketAddr| {
-        let text = NGINX.replace("@DIR@", &dir.to_string_lossy()).replace("@CACHE@", cache);
+        let text = NGINX.replace("@DIR@", &dir.to_string_lossy()).replace("@MORE@", more);
         fs::write(dir.join("nginx.conf"), text.replace("@ADDRESS@", &address.to_string()))
     };
     let mut written = Ok(());
@@ -70,6 +71,11 @@ fn start_nginx(name: &'static str, rows: &[Row], cache: &str, dir: &Path) -> Res
 
 /// Varnish, with the files of `origin` in its memory for an hour.
 pub(crate) fn varnish(origin: &Subject, dir: &Path) -> Result<Subject> {
+    varnish_with("64m", origin, dir)
+}
+
+/// The same with so much memory.
+pub(crate) fn varnish_with(memory: &str, origin: &Subject, dir: &Path) -> Result<Subject> {
     let dir = dir.join("varnish");
     fs::create_dir_all(&dir)?;
     let (host, port) = (origin.address().ip(), origin.address().port());
@@ -80,7 +86,7 @@ pub(crate) fn varnish(origin: &Subject, dir: &Path) -> Result<Subject> {
     let start = |run: crate::command::Run, address: SocketAddr| {
         run.args(["varnishd", "-F", "-j", "none", "-a", &address.to_string(), "-n"])
             .args([dir.join("state")])
-            .args(["-s", "malloc,64m", "-p", "thread_pools=1", "-f"])
+            .args(["-s", &format!("malloc,{memory}"), "-p", "thread_pools=1", "-f"])
             .args([dir.join("cache.vcl")])
     };
     Subject::start("varnish", "", start, &dir)

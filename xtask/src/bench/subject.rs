@@ -30,7 +30,8 @@ pub(crate) struct Subject {
     /// What comes before the file in its paths.
     folder: &'static str,
     address: SocketAddr,
-    running: Running,
+    /// None: it is not a process of its own.
+    running: Option<Running>,
 }
 
 impl Subject {
@@ -45,7 +46,12 @@ impl Subject {
         let pinned = Run::new("taskset", dir).args(["-c", SERVER_CORE]);
         let running = command(pinned, address).start()?;
         listening::wait(name, address)?;
-        Ok(Self { name, folder, address, running })
+        Ok(Self { name, folder, address, running: Some(running) })
+    }
+
+    /// A server that runs already.
+    pub(crate) fn of(name: &'static str, address: SocketAddr) -> Self {
+        Self { name, folder: "", address, running: None }
     }
 
     /// As the table calls it.
@@ -65,7 +71,12 @@ impl Subject {
 
     /// The seconds of processor time that it has taken so far.
     pub(crate) fn cpu(&self) -> Result<f64> {
-        self.running.cpu()
+        self.running.as_ref().ok_or("it is not a process of its own")?.cpu()
+    }
+
+    /// The bytes of memory that it has now.
+    pub(crate) fn resident(&self) -> Result<u64> {
+        self.running.as_ref().ok_or("it is not a process of its own")?.resident()
     }
 
     /// Stores a file of so many bytes.

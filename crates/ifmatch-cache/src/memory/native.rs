@@ -95,7 +95,16 @@ mod tests {
     fn entry(len: usize) -> Arc<Entry> {
         let request = HeaderMap::new();
         let (requested, received) = (Timestamp::default(), Timestamp::default());
-        let came = Came { request: &request, implicit: "", began: 1, requested, received, heuristic: None };
+        let came = Came {
+            request: &request,
+            implicit: "",
+            began: 1,
+            requested,
+            received,
+            heuristic: None,
+            unstored: &[],
+            always_validate: false,
+        };
         let meta = Arc::new(Meta::new(StatusCode::OK, &HeaderMap::new(), &came));
         let content = Content::compact(&[Bytes::from(vec![0; len])].into(), None);
         let stored = Stored { meta, body: Body::Whole(Arc::new(content)) };

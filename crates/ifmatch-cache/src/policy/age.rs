@@ -6,7 +6,7 @@ use http::HeaderMap;
 use http::header::{AGE, DATE};
 use ifmatch_core::date::{HttpDate, Timestamp};
 
-use super::fields::{seconds, split};
+use super::fields::{self, seconds, split};
 
 /// Reads `Age`: of several values the first one (§5.1). None: it is absent, or no number of seconds, and to be ignored.
 ///
@@ -48,7 +48,7 @@ pub fn initial_age(headers: &HeaderMap, requested: Timestamp, received: Timestam
 
 /// The difference between the clocks' whole seconds.
 fn apparent(headers: &HeaderMap, received: Timestamp) -> Duration {
-    let date = HttpDate::from_headers(headers, DATE).map(HttpDate::unix);
+    let date = fields::date(headers, DATE).map(HttpDate::unix);
     let age = date.map_or(0, |date| unix(received).saturating_sub(date));
     Duration::from_secs(u64::try_from(age).unwrap_or_default())
 }

@@ -200,7 +200,7 @@ impl Flag {
 pub struct RequestDirectives {
     /// `no-cache`: validate, or ask the origin.
     pub no_cache: bool,
-    /// `no-store`: keep nothing of the exchange.
+    /// `no-store`: keep nothing of the exchange; and ask the origin, as who says this expects.
     pub no_store: bool,
     /// `only-if-cached`: do not ask the origin; 504 instead.
     pub only_if_cached: bool,

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 /// The field's name.
@@ -86,39 +87,50 @@ impl CacheStatus {
     /// ```
     pub fn append_to(&self, headers: &mut HeaderMap) {
         let mut text = String::with_capacity(USUAL);
-        if write!(text, "{self}").is_err() {
+        if self.write_to(&mut text).is_err() {
             return;
         }
-        if let Ok(value) = HeaderValue::try_from(text) {
+        if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(text)) {
             drop(headers.try_append(CACHE_STATUS, value));
         }
+    }
+
+    /// Every answer has this: it is written without the machinery of formats.
+    fn write_to(&self, text: &mut impl Write) -> fmt::Result {
+        text.write_str("ifmatch")?;
+        match self.forward {
+            Some(why) => {
+                text.write_str("; fwd=")?;
+                text.write_str(why.token())?;
+            }
+            None if self.detail.is_none() => text.write_str("; hit")?,
+            None => {}
+        }
+        if let Some(status) = self.origin {
+            text.write_str("; fwd-status=")?;
+            text.write_str(status.as_str())?;
+        }
+        if self.stored {
+            text.write_str("; stored")?;
+        }
+        if self.collapsed {
+            text.write_str("; collapsed")?;
+        }
+        if let Some(ttl) = self.ttl {
+            text.write_str("; ttl=")?;
+            text.write_str(itoa::Buffer::new().format(ttl))?;
+        }
+        if let Some(detail) = self.detail {
+            text.write_str("; detail=")?;
+            text.write_str(detail)?;
+        }
+        Ok(())
     }
 }
 
 impl fmt::Display for CacheStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ifmatch")?;
-        match self.forward {
-            Some(why) => write!(f, "; fwd={}", why.token())?,
-            None if self.detail.is_none() => f.write_str("; hit")?,
-            None => {}
-        }
-        if let Some(status) = self.origin {
-            write!(f, "; fwd-status={}", status.as_u16())?;
-        }
-        if self.stored {
-            f.write_str("; stored")?;
-        }
-        if self.collapsed {
-            f.write_str("; collapsed")?;
-        }
-        if let Some(ttl) = self.ttl {
-            write!(f, "; ttl={ttl}")?;
-        }
-        match self.detail {
-            Some(detail) => write!(f, "; detail={detail}"),
-            None => Ok(()),
-        }
+        self.write_to(f)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ifmatch_core::date::HttpDate;
 
 /// The largest number of seconds that is told apart from larger ones (RFC 9111 §1.2.2): 68 years.
 const MOST_SECONDS: u64 = 1 << 31;
@@ -61,6 +62,23 @@ pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
     let add = |sum: u64, digit: Option<u64>| Some((sum * 10 + digit?).min(MOST_SECONDS));
     let sum = digits.iter().map(digit).try_fold(0, add)?;
     (!digits.is_empty()).then_some(Duration::from_secs(sum))
+}
+
+/// Reads a date in any case of its letters, as a cache should (RFC 9111 §4.2). None: it is absent, malformed or repeated.
+pub(crate) fn date(headers: &HeaderMap, name: HeaderName) -> Option<HttpDate> {
+    let mut lines = headers.get_all(name).iter();
+    let (Some(line), None) = (lines.next(), lines.next()) else { return None };
+    HttpDate::parse(line.as_bytes()).or_else(|| HttpDate::parse(&in_usual_case(line.as_bytes())))
+}
+
+/// Words begin with a capital, and `GMT` has nothing else.
+fn in_usual_case(date: &[u8]) -> Vec<u8> {
+    let mut usual = date.to_ascii_lowercase();
+    for word in usual.split_mut(|byte| !byte.is_ascii_alphabetic()) {
+        let capitals = if word == b"gmt" { word.len() } else { word.len().min(1) };
+        word[..capitals].make_ascii_uppercase();
+    }
+    usual
 }
 
 #[cfg(test)]

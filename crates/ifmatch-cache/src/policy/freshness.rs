@@ -9,6 +9,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use super::age::unix;
 use super::cache_control::Flag;
 use super::cdn_cache_control::Governing;
+use super::fields;
 use super::storable::is_heuristic_status;
 
 /// How to guess a lifetime where the origin says none: a share of the time since the last modification.
@@ -84,19 +85,19 @@ pub fn explicit(response: &HeaderMap, governing: &Governing, received: Timestamp
 }
 
 fn expires(response: &HeaderMap, received: Timestamp) -> Duration {
-    let end = HttpDate::from_headers(response, EXPIRES).map(HttpDate::unix);
+    let end = fields::date(response, EXPIRES).map(HttpDate::unix);
     since(end.unwrap_or(i64::MIN), date(response, received))
 }
 
 fn guess(response: &HeaderMap, received: Timestamp, heuristic: Heuristic) -> Duration {
-    let Some(modified) = HttpDate::from_headers(response, LAST_MODIFIED) else { return Duration::ZERO };
+    let Some(modified) = fields::date(response, LAST_MODIFIED) else { return Duration::ZERO };
     let unchanged = since(date(response, received), modified.unix());
     (unchanged.saturating_mul(heuristic.percent) / 100).min(heuristic.cap)
 }
 
 /// `Date`, or else when the response came.
 fn date(response: &HeaderMap, received: Timestamp) -> i64 {
-    HttpDate::from_headers(response, DATE).map_or_else(|| unix(received), HttpDate::unix)
+    fields::date(response, DATE).map_or_else(|| unix(received), HttpDate::unix)
 }
 
 fn since(end: i64, start: i64) -> Duration {

@@ -7,11 +7,10 @@ pub mod cdn_cache_control;
 pub mod content_range;
 pub mod freshness;
 pub mod groups;
-pub mod hop_by_hop;
 pub mod invalidate;
 pub mod reuse;
 pub mod storable;
 pub mod update;
 pub mod vary;
 
-mod fields;
+pub(crate) mod fields;

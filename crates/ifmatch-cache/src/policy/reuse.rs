@@ -72,7 +72,7 @@ impl Terms {
     /// assert_eq!(terms.reuse(&asked, Duration::from_secs(60)), Reuse::Validate);
     /// ```
     pub fn reuse(&self, asked: &RequestDirectives, age: Duration) -> Reuse {
-        if asked.no_cache || self.is_refused(asked, age) {
+        if asked.no_cache || asked.no_store || self.is_refused(asked, age) {
             return Reuse::Refused;
         }
         if self.always_validate {
@@ -92,7 +92,7 @@ impl Terms {
     /// off from the origin may do so unless it was forbidden (RFC 9111 §4.2.4). It is zero where the origin has answered
     /// by an error.
     pub fn serves_error(&self, asked: &RequestDirectives, age: Duration, unreachable: Duration) -> bool {
-        if asked.no_cache || self.always_validate || self.is_refused(asked, age) {
+        if asked.no_cache || asked.no_store || self.always_validate || self.is_refused(asked, age) {
             return false;
         }
         let unasked =

@@ -5,8 +5,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName};
 use ifmatch_core::EntityTag;
-
-use super::hop_by_hop;
+use ifmatch_core::fields::hop_by_hop;
 
 /// Adds the condition that validates a stored response to the header fields of a request, in the place of the client's
 /// own. False: the stored response has no validator.
@@ -84,8 +83,8 @@ pub fn head_agrees(head: &HeaderMap, stored: &HeaderMap, len: u64) -> bool {
     same(ETAG) && same(LAST_MODIFIED) && length
 }
 
-/// Whether both have the same tag, or the same modification date. Without that, a response to HEAD that agrees says nothing
-/// about the stored content.
+/// Whether a response to HEAD that agrees says something about the stored content: both have the same tag, or the same
+/// modification date; or neither has any, so that there is nothing else to go by.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -94,10 +93,12 @@ pub fn head_agrees(head: &HeaderMap, stored: &HeaderMap, len: u64) -> bool {
 /// let tagged = HeaderMap::from_iter([(header::ETAG, HeaderValue::from_static("\"1\""))]);
 /// assert!(shares_validator(&tagged, &tagged));
 /// assert!(!shares_validator(&HeaderMap::new(), &tagged));
+/// assert!(shares_validator(&HeaderMap::new(), &HeaderMap::new()));
 /// ```
 pub fn shares_validator(head: &HeaderMap, stored: &HeaderMap) -> bool {
     let same = |name: HeaderName| head.get(&name).is_some_and(|value| stored.get(&name) == Some(value));
-    same(ETAG) || same(LAST_MODIFIED)
+    let has_none = |headers: &HeaderMap| !headers.contains_key(ETAG) && !headers.contains_key(LAST_MODIFIED);
+    same(ETAG) || same(LAST_MODIFIED) || has_none(head) && has_none(stored)
 }
 
 /// Updates stored header fields by those of a newer response (§3.2).

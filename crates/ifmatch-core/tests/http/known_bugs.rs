@@ -4,7 +4,7 @@ use http::header::{ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, I
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_core::not_modified::retain_304_headers;
+use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::precondition::{Precondition, Preconditions, Validators, Verdict};
 use ifmatch_core::range::{Limits, Representation, Selection, select};
 use ifmatch_core::tag::TagList;

@@ -4,7 +4,7 @@ use http::HeaderName;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::not_modified::retain_304_headers;
+use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::range::{Limits, Representation, Selection, if_range, requested};
 
 use crate::table::{bytes, current, each_row, headers};

@@ -1,11 +1,13 @@
 //! A configuration of the proxy that can be run.
 
+use std::time::Duration;
+
 use ifmatch_proxy::{Proxy, ProxyBuilder, Upstream};
 
-use super::settings::{ProxySettings, Route};
-use crate::access::{self, Access};
-use crate::config::ServerConfig;
+use super::settings::{DEFAULT_CACHE, ProxySettings, Route};
+use crate::access;
 use crate::config::server::{needed, not_zero};
+use crate::config::{CacheConfig, ServerConfig};
 use crate::error::Error;
 use crate::settings::Settings;
 use crate::switch::Switch;
@@ -17,10 +19,11 @@ pub struct ProxyConfig {
     pub server: ServerConfig,
     /// Where requests go, with `/` for those that have no other route.
     pub routes: Vec<Route>,
-    /// Bytes for stored responses; 0 stores none.
-    pub cache: u64,
-    /// Largest body that is stored, in bytes.
-    pub cache_body: u64,
+    /// What is kept of responses, if anything.
+    pub cache: Option<CacheConfig>,
+    /// Whether writes are guarded: the upstreams are changed through this proxy only.
+    pub guards_writes: bool,
+    pub(super) answer_timeout: Duration,
     pub(super) proxy: ProxyBuilder,
 }
 
@@ -52,8 +55,9 @@ impl ProxyConfig {
             server: ServerConfig::new(&settings, access)?,
             proxy: builder(&of_proxy, &routes)?,
             routes,
-            cache: needed(of_proxy.cache, "--cache")?.bytes(),
-            cache_body: needed(of_proxy.cache_body_size, "--cache-body-size")?.bytes(),
+            answer_timeout: not_zero(of_proxy.answer_timeout, "--answer-timeout")?,
+            cache: CacheConfig::new(&settings, DEFAULT_CACHE)?,
+            guards_writes: of_proxy.guard_writes.unwrap_or_default(),
         })
     }
 }

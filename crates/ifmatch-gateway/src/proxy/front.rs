@@ -3,14 +3,14 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{Either, Full};
 use ifmatch_proxy::{ProxyError, ProxyErrorKind};
+use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::request_body::{RequestBody, too_large};
@@ -30,16 +30,17 @@ impl<S> Front<S> {
     }
 }
 
-type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+/// What the inner service says, or the proxy itself.
+type Answer<B> = Response<Either<B, Full<Bytes>>>;
 
 impl<S, B> Service<Request<RequestBody>> for Front<S>
 where
-    S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError>,
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    type Response = Answer;
+    type Response = Answer<B>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+    type Future = Answering<S::Future>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         // Forwarding is always ready: connections are made as they are needed.
@@ -48,20 +49,41 @@ where
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
         if request.body().size_hint().lower() > self.max_body {
-            return Box::pin(async { Ok(own(too_large(), false)) });
+            return Answering { forwarding: None, to_head: false };
         }
         let to_head = request.method() == Method::HEAD;
         let forwarding = self.inner.call(request.map(|body| body.at_most(self.max_body)));
-        Box::pin(async move {
-            Ok(match forwarding.await {
-                Ok(response) => response.map(|body| body.map_err(Into::into).boxed_unsync()),
-                Err(error) => refusal(&error, to_head),
-            })
-        })
+        Answering { forwarding: Some(forwarding), to_head }
     }
 }
 
-fn refusal(error: &ProxyError, to_head: bool) -> Answer {
+pin_project! {
+    /// The answer to come.
+    pub(super) struct Answering<F> {
+        // None: the body is too large.
+        #[pin]
+        forwarding: Option<F>,
+        to_head: bool,
+    }
+}
+
+impl<F, B> Future for Answering<F>
+where
+    F: Future<Output = Result<Response<B>, ProxyError>>,
+{
+    type Output = Result<Answer<B>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let Some(forwarding) = this.forwarding.as_pin_mut() else { return Poll::Ready(Ok(own(too_large(), false))) };
+        Poll::Ready(Ok(match ready!(forwarding.poll(cx)) {
+            Ok(response) => response.map(Either::Left),
+            Err(error) => refusal(&error, *this.to_head),
+        }))
+    }
+}
+
+fn refusal<B>(error: &ProxyError, to_head: bool) -> Answer<B> {
     match error.kind() {
         ProxyErrorKind::Unreachable | ProxyErrorKind::Broken | ProxyErrorKind::Timeout => {
             tracing::warn!(%error, "an upstream gave no answer");
@@ -71,7 +93,6 @@ fn refusal(error: &ProxyError, to_head: bool) -> Answer {
     own(error.problem().to_response(), to_head)
 }
 
-fn own(response: Response<Bytes>, to_head: bool) -> Answer {
-    let content = |bytes| if to_head { Bytes::new() } else { bytes };
-    response.map(|bytes| Full::new(content(bytes)).map_err(|never| match never {}).boxed_unsync())
+fn own<B>(response: Response<Bytes>, to_head: bool) -> Answer<B> {
+    response.map(|bytes| Either::Right(Full::new(if to_head { Bytes::new() } else { bytes })))
 }

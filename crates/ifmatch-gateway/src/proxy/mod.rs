@@ -10,4 +10,5 @@ pub(crate) mod run;
 mod banner;
 mod config;
 mod front;
+mod guard;
 mod settings;

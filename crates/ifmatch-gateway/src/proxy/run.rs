@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_cache::CacheLayer;
 use ifmatch_proxy::ProxyError;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::config::ProxyConfig;
 use super::front::Front;
-use super::{banner, counters};
+use super::{banner, counters, guard};
+use crate::cache;
 use crate::error::Error;
 use crate::gateway::{Desk, Gateway};
 use crate::listen::{self, Reserved};
@@ -39,17 +39,35 @@ async fn start(config: &ProxyConfig) -> Result<End, Error> {
     })?;
     tokio::spawn(proxy.clone().watch_health());
     let desk = Desk::new(&config.server, Metrics::global()?);
-    if config.cache == 0 {
-        return serve(config, reserved, signals, desk, proxy).await;
+    if config.guards_writes {
+        let guarded = guard::layer(config.answer_timeout).layer(proxy);
+        cached(config, reserved, signals, desk, guarded).await
+    } else {
+        cached(config, reserved, signals, desk, proxy).await
     }
+}
+
+/// Puts the cache before the upstreams, if there is one.
+async fn cached<S, B>(
+    config: &ProxyConfig,
+    reserved: Reserved,
+    signals: Signals,
+    desk: Desk,
+    inner: S,
+) -> Result<End, Error>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let Some(cache) = &config.cache else { return serve(config, reserved, signals, desk, inner).await };
     counters::describe();
-    let layer = CacheLayer::builder()
-        .capacity(config.cache)
-        .entry_limit(config.cache_body)
-        .scheme(config.server.scheme())
-        .build();
+    let layer = cache::builder(cache)?.scheme(config.server.scheme()).build();
     let desk = desk.with_cache(layer.handle());
-    serve(config, reserved, signals, desk, layer.layer(proxy)).await
+    serve(config, reserved, signals, desk, layer.layer(inner)).await
 }
 
 async fn serve<S, B>(

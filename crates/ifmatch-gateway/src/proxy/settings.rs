@@ -7,14 +7,17 @@ use serde::Deserialize;
 
 use crate::units::{ByteSize, Span};
 
+/// The memory of a proxy's cache unless set otherwise.
+pub(super) const DEFAULT_CACHE: ByteSize = ByteSize::from_bytes(256 << 20);
+
 /// What is set for `ifmatch proxy` beside the [`Settings`](crate::settings::Settings) of the server; what is `None` or
 /// empty was not set. In the TOML file these are the table `[proxy]`.
 ///
 /// ```
 /// use ifmatch_gateway::proxy::ProxySettings;
 ///
-/// let settings: ProxySettings = toml::from_str("upstream = ['http://127.0.0.1:8000']\ncache = '1GiB'").unwrap();
-/// assert_eq!(settings.or(ProxySettings::defaults()).cache.unwrap().bytes(), 1 << 30);
+/// let settings: ProxySettings = toml::from_str("upstream = ['http://127.0.0.1:8000']").unwrap();
+/// assert_eq!(settings.or(ProxySettings::defaults()).guard_writes, Some(false));
 /// ```
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -55,13 +58,11 @@ pub struct ProxySettings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_INTERVAL", help_heading = "Upstreams")]
     pub health_interval: Option<Span>,
 
-    /// Memory for stored responses; 0 stores none.
-    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE", help_heading = "Cache")]
-    pub cache: Option<ByteSize>,
-
-    /// Largest body that is stored; larger ones pass through. At most a quarter of the cache.
-    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_BODY_SIZE", help_heading = "Cache")]
-    pub cache_body_size: Option<ByteSize>,
+    /// Guard writes: these upstreams are changed through this proxy only. PUT, PATCH, POST and DELETE with a condition then
+    /// lose no update whatever the upstream does with conditions, and responses without an entity tag get one.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_GUARD_WRITES", help_heading = "Upstreams",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub guard_writes: Option<bool>,
 }
 
 /// A host, a path or both, and the servers for it.
@@ -105,8 +106,7 @@ impl ProxySettings {
             connect_timeout: Some(Span::from_secs(5)),
             answer_timeout: Some(Span::from_secs(60)),
             health_interval: Some(Span::from_secs(10)),
-            cache: Some(ByteSize::from_bytes(256 << 20)),
-            cache_body_size: Some(ByteSize::from_bytes(16 << 20)),
+            guard_writes: Some(false),
             ..Self::default()
         }
     }
@@ -123,8 +123,7 @@ impl ProxySettings {
             answer_timeout: self.answer_timeout.or(weaker.answer_timeout),
             health_path: self.health_path.or(weaker.health_path),
             health_interval: self.health_interval.or(weaker.health_interval),
-            cache: self.cache.or(weaker.cache),
-            cache_body_size: self.cache_body_size.or(weaker.cache_body_size),
+            guard_writes: self.guard_writes.or(weaker.guard_writes),
         }
     }
 
@@ -135,8 +134,7 @@ impl ProxySettings {
             ("connect_timeout", defaults.connect_timeout.map(|span| span.to_string())),
             ("answer_timeout", defaults.answer_timeout.map(|span| span.to_string())),
             ("health_interval", defaults.health_interval.map(|span| span.to_string())),
-            ("cache", defaults.cache.map(|size| size.to_string())),
-            ("cache_body_size", defaults.cache_body_size.map(|size| size.to_string())),
+            ("cache", Some(DEFAULT_CACHE.to_string())),
         ];
         shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()
     }

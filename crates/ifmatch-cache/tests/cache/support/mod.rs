@@ -13,14 +13,13 @@ use ifmatch_store::Clock;
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt};
 
+use crate::case::START;
+
 pub(crate) use body::TestBody;
 pub(crate) use origin::{Origin, Unreachable};
 
 mod body;
 mod origin;
-
-/// When tests begin: in 2025, so that dates before and after are plain.
-const START: i64 = 1_750_000_000;
 
 /// A clock that stands still until it is moved. Waiting takes the runtime's time.
 #[derive(Clone, Debug)]
@@ -37,10 +36,14 @@ impl TestClock {
         self.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
     }
 
+    /// Whole seconds since the beginning of 1970.
+    pub(crate) fn unix(&self) -> i64 {
+        (self.0.load(Ordering::SeqCst) / 1_000_000).cast_signed()
+    }
+
     /// The date so many seconds from now.
     pub(crate) fn date(&self, offset: i64) -> String {
-        let now = (self.0.load(Ordering::SeqCst) / 1_000_000).cast_signed();
-        HttpDate::from_unix(now + offset).to_string()
+        HttpDate::from_unix(self.unix() + offset).to_string()
     }
 }
 

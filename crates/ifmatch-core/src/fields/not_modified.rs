@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName};
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
-/// use ifmatch_core::not_modified::retain_304_headers;
+/// use ifmatch_core::fields::not_modified::retain_304_headers;
 ///
 /// let mut headers = HeaderMap::new();
 /// headers.insert(header::ETAG, HeaderValue::from_static("\"v1\""));
@@ -38,7 +38,7 @@ pub fn retain_304_headers(headers: &mut HeaderMap) {
 ///
 /// ```
 /// use http::header::{CONTENT_TYPE, LAST_MODIFIED, VARY};
-/// use ifmatch_core::not_modified::is_retained_by_304;
+/// use ifmatch_core::fields::not_modified::is_retained_by_304;
 ///
 /// assert!(is_retained_by_304(&VARY, true));
 /// assert!(!is_retained_by_304(&CONTENT_TYPE, true));

@@ -1,0 +1,253 @@
+//! Bodies in files: written while they come, and read piece by piece.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::Frame;
+use ifmatch_core::range::ByteRange;
+
+use crate::detach::{Blocking, block};
+use crate::disk::Folder;
+
+/// What is written, checked and read at once.
+const PIECE: usize = 64 * 1024;
+
+/// A complete body in a file, which goes with it.
+#[derive(Debug)]
+pub(crate) struct FileBody {
+    folder: Arc<Folder>,
+    path: PathBuf,
+    pub(crate) len: u64,
+    /// The checksum of each piece.
+    sums: Box<[u32]>,
+    trailers: Option<HeaderMap>,
+    used: AtomicBool,
+    gone: AtomicBool,
+}
+
+impl FileBody {
+    /// Whether the file is still there.
+    pub(crate) fn is_there(&self) -> bool {
+        !self.gone.load(Ordering::Acquire) && self.path.exists()
+    }
+
+    /// The bytes of memory that it takes.
+    pub(crate) fn size(&self) -> u64 {
+        (size_of::<Self>() + size_of_val(&*self.sums) + self.path.as_os_str().len()) as u64
+    }
+
+    /// A reader of all, or of a range. None: the file is gone.
+    pub(crate) fn reader(self: &Arc<Self>, range: Option<ByteRange>) -> Option<FileReader> {
+        self.used.store(true, Ordering::Relaxed);
+        let Ok(file) = File::open(&self.path) else {
+            self.folder.give_back(self.remove());
+            return None;
+        };
+        let (position, end) = range.map_or((0, self.len), |range| (range.start(), range.end() + 1));
+        let trailers = if range.is_none() { self.trailers.clone() } else { None };
+        Some(FileReader { body: Arc::clone(self), position, end, trailers, state: State::Idle(Some(file)) })
+    }
+
+    /// Whether somebody has asked for it since this was asked last.
+    pub(crate) fn was_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Removes the file, and says how many bytes that makes room for. Who reads it may go on.
+    pub(crate) fn remove(&self) -> u64 {
+        if self.gone.swap(true, Ordering::AcqRel) {
+            return 0;
+        }
+        // A file that is not there any more, or stays, is removed at the next start.
+        drop(fs::remove_file(&self.path));
+        self.len
+    }
+
+    /// Reads a piece, and checks it. What was changed on the disk is not used again.
+    fn read(&self, file: File, piece: usize) -> io::Result<(File, Bytes)> {
+        let read = self.try_read(file, piece);
+        if read.is_err() {
+            self.folder.give_back(self.remove());
+        }
+        read
+    }
+
+    fn try_read(&self, mut file: File, piece: usize) -> io::Result<(File, Bytes)> {
+        let start = piece as u64 * PIECE as u64;
+        let left = usize::try_from(self.len.saturating_sub(start)).unwrap_or(PIECE);
+        let mut bytes = vec![0; left.min(PIECE)];
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut bytes)?;
+        if self.sums.get(piece) != Some(&crc32fast::hash(&bytes)) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file was changed"));
+        }
+        Ok((file, bytes.into()))
+    }
+}
+
+impl Drop for FileBody {
+    fn drop(&mut self) {
+        let freed = self.remove();
+        if freed > 0 {
+            self.folder.give_back(freed);
+        }
+    }
+}
+
+/// Reads a file, a piece at a time.
+pub(crate) struct FileReader {
+    body: Arc<FileBody>,
+    position: u64,
+    /// Behind the last byte.
+    end: u64,
+    trailers: Option<HeaderMap>,
+    state: State,
+}
+
+enum State {
+    Idle(Option<File>),
+    Reading(Blocking<io::Result<(File, Bytes)>>),
+}
+
+impl FileReader {
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        loop {
+            match &mut self.state {
+                State::Idle(_) if self.position >= self.end => {
+                    return Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok));
+                }
+                State::Idle(file) => {
+                    let Some(file) = file.take() else { return Poll::Ready(None) };
+                    let (body, piece) = (Arc::clone(&self.body), self.piece());
+                    self.state = State::Reading(block(move || body.read(file, piece)));
+                }
+                State::Reading(reading) => {
+                    let read = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|| Err(io::Error::other("stopped")));
+                    match read {
+                        Ok((file, bytes)) => {
+                            self.state = State::Idle(Some(file));
+                            return Poll::Ready(Some(Ok(Frame::data(self.cut(&bytes)))));
+                        }
+                        Err(error) => {
+                            self.state = State::Idle(None);
+                            self.position = self.end;
+                            self.trailers = None;
+                            return Poll::Ready(Some(Err(error)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many bytes are to come.
+    pub(crate) fn left(&self) -> u64 {
+        self.end - self.position
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.left() == 0 && self.trailers.is_none()
+    }
+
+    fn piece(&self) -> usize {
+        usize::try_from(self.position / PIECE as u64).unwrap_or(usize::MAX)
+    }
+
+    /// What is wanted of a piece.
+    fn cut(&mut self, piece: &Bytes) -> Bytes {
+        let skip = usize::try_from(self.position % PIECE as u64).unwrap_or_default();
+        let wanted = usize::try_from(self.left()).unwrap_or(usize::MAX);
+        let cut = piece.slice(skip..piece.len().min(skip.saturating_add(wanted)));
+        self.position += cut.len() as u64;
+        cut
+    }
+}
+
+/// A body on its way into a file. Dropped before its end, nothing of it stays.
+pub(crate) struct Spool {
+    folder: Arc<Folder>,
+    path: PathBuf,
+    file: Option<File>,
+    pending: BytesMut,
+    sums: Vec<u32>,
+    taken: u64,
+}
+
+impl Spool {
+    /// Begins with what has come so far.
+    pub(crate) async fn begin(folder: &Arc<Folder>, so_far: impl IntoIterator<Item = Bytes>) -> io::Result<Self> {
+        let path = folder.name();
+        let (folder, pending) = (Arc::clone(folder), BytesMut::new());
+        let mut spool = Self { folder, path: path.clone(), file: None, pending, sums: Vec::new(), taken: 0 };
+        spool.file = Some(done(block(move || File::create(path))).await?);
+        for chunk in so_far {
+            spool.write(&chunk).await?;
+        }
+        Ok(spool)
+    }
+
+    /// Adds bytes.
+    pub(crate) async fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
+        self.pending.extend_from_slice(chunk);
+        while self.pending.len() >= PIECE {
+            let piece = self.pending.split_to(PIECE).freeze();
+            self.flush(piece).await?;
+        }
+        Ok(())
+    }
+
+    /// The body, which is complete.
+    pub(crate) async fn finish(mut self, trailers: Option<HeaderMap>) -> io::Result<Arc<FileBody>> {
+        if !self.pending.is_empty() {
+            let rest = self.pending.split().freeze();
+            self.flush(rest).await?;
+        }
+        let body = Arc::new(FileBody {
+            folder: Arc::clone(&self.folder),
+            path: std::mem::take(&mut self.path),
+            len: std::mem::take(&mut self.taken),
+            sums: std::mem::take(&mut self.sums).into(),
+            trailers,
+            used: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+        });
+        self.folder.put(&body);
+        Ok(body)
+    }
+
+    async fn flush(&mut self, piece: Bytes) -> io::Result<()> {
+        let len = piece.len() as u64;
+        let within = self.taken + len <= self.folder.longest();
+        if !within || !self.folder.take(len) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.taken += len;
+        let mut file = self.file.take().ok_or_else(|| io::Error::other("an earlier piece was not written"))?;
+        let write = move || file.write_all(&piece).map(|()| (file, crc32fast::hash(&piece)));
+        let (file, sum) = done(block(write)).await?;
+        self.file = Some(file);
+        self.sums.push(sum);
+        Ok(())
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        // It has no path once it is a body.
+        if !self.path.as_os_str().is_empty() {
+            drop(fs::remove_file(&self.path));
+            self.folder.give_back(self.taken);
+        }
+    }
+}
+
+async fn done<T: Send + 'static>(work: Blocking<io::Result<T>>) -> io::Result<T> {
+    work.await.unwrap_or_else(|| Err(io::Error::other("stopped")))
+}

@@ -1,0 +1,187 @@
+//! Bodies that are too long for the memory, in a folder.
+
+use std::fs;
+use std::path::Path;
+
+use ifmatch_cache::Disk;
+use tempfile::TempDir;
+
+use crate::support::{FRESH, World, request, response};
+
+/// More than a piece, and no multiple of one.
+const LEN: usize = 300 * 1024;
+
+/// A cache that keeps up to 1,000 bytes of a body in memory, and this folder.
+fn world(folder: &Path, bytes: u64) -> World {
+    let disk = Disk::open(folder, bytes).unwrap();
+    World::with(|builder| builder.capacity(1 << 20).entry_limit(1_000).disk(disk))
+}
+
+/// A folder, and a cache with room for a hundred bodies.
+fn roomy() -> (TempDir, World) {
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(folder.path(), 100 * LEN as u64);
+    (folder, world)
+}
+
+fn text(seed: usize) -> String {
+    (0..LEN).map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap())).collect()
+}
+
+/// The files with bodies, and how long they are together.
+fn bodies(folder: &Path) -> (usize, u64) {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let bodies = files.filter(|file| file.file_name().to_string_lossy().starts_with("ifmatch-body-"));
+    bodies.fold((0, 0), |(count, len), file| (count + 1, len + file.metadata().unwrap().len()))
+}
+
+#[tokio::test]
+async fn a_long_body_is_answered_from_its_file_whole_and_in_part() {
+    let (folder, world) = roomy();
+    let body = text(0);
+    world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], &body);
+    assert_eq!(world.get("/").await.text(), body);
+    assert_eq!(bodies(folder.path()), (1, LEN as u64));
+    assert!(world.handle.metrics().stored_bytes < 5_000, "{:?}", world.handle.metrics());
+
+    let hit = world.get("/").await;
+    assert!(hit.is_hit() && hit.text() == body, "{}", hit.cache_status());
+    assert_eq!(hit.headers["content-length"], LEN.to_string());
+    for (range, from, to) in [
+        ("bytes=0-0", 0, 1),
+        ("bytes=262143-262144", 262_143, 262_145),
+        ("bytes=262144-", 262_144, LEN),
+        ("bytes=-5", LEN - 5, LEN),
+        ("bytes=100-299999", 100, 300_000),
+    ] {
+        let part = world.get_with("/", &[("range", range)]).await;
+        assert_eq!((part.status.as_u16(), part.text()), (206, &body[from..to]), "{range}");
+        assert_eq!(part.headers["content-range"], format!("bytes {from}-{}/{LEN}", to - 1));
+        assert_eq!(part.headers["content-length"], (to - from).to_string());
+    }
+    assert_eq!(world.get_with("/", &[("range", "bytes=999999-")]).await.status, 416);
+    let several = world.get_with("/", &[("range", "bytes=0-1,4-5")]).await;
+    assert_eq!((several.status.as_u16(), several.text()), (200, &*body));
+    assert_eq!(world.get_with("/", &[("if-none-match", "\"1\"")]).await.status, 304);
+    let head = world.send(request("HEAD", "/", &[])).await;
+    assert_eq!((head.headers["content-length"].to_str().unwrap(), head.text()), (&*LEN.to_string(), ""));
+    assert_eq!(world.origin.count(), 1);
+}
+
+#[tokio::test]
+async fn a_304_renews_what_is_in_a_file() {
+    let (_folder, world) = roomy();
+    let body = text(0);
+    world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], &body);
+    world.get("/").await;
+    world.clock.advance(61);
+    world.origin.will(304, &[], "");
+    assert_eq!(world.get("/").await.text(), body);
+    world.clock.advance(59);
+    assert!(world.get("/").await.is_hit());
+}
+
+#[tokio::test]
+async fn what_was_changed_on_the_disk_is_given_to_nobody_as_a_whole() {
+    let (folder, world) = roomy();
+    let body = text(0);
+    world.origin.will(200, &FRESH, &body);
+    world.get("/").await;
+    let mut files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.to_string_lossy().contains("ifmatch-body-")).unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[LEN - 1] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let broken = world.get("/").await;
+    assert!(broken.body.is_err(), "the last piece is not what was stored");
+    // Then the origin is asked, and what it says is kept.
+    world.origin.will(200, &FRESH, &body);
+    assert_eq!(world.get("/").await.text(), body);
+    assert_eq!(world.get("/").await.text(), body);
+    assert_eq!((world.origin.count(), bodies(folder.path()).0), (2, 1));
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_removed_is_fetched_again() {
+    let (folder, world) = roomy();
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
+    for wait in [0, 61] {
+        world.origin.will(200, &fields, &text(0));
+        world.get("/").await;
+        for entry in fs::read_dir(folder.path()).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        world.clock.advance(wait);
+        world.origin.will(200, &fields, &text(1));
+        assert_eq!(world.get("/").await.text(), text(1));
+        assert!(!world.origin.seen().last().unwrap().headers.contains_key("if-none-match"));
+        world.handle.purge(&ifmatch_cache::Purge::Prefix(String::new()));
+    }
+}
+
+#[tokio::test]
+async fn the_folder_has_a_limit_and_the_oldest_that_nobody_wants_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let most = 5 * LEN as u64;
+    let world = world(folder.path(), most);
+    for at in 0..12 {
+        world.origin.will(200, &FRESH, &text(at));
+        assert_eq!(world.get(&format!("/{at}")).await.text(), text(at));
+        // One that is wanted again and again.
+        assert!(world.get("/0").await.is_hit(), "after {at}");
+        let (_, len) = bodies(folder.path());
+        assert!(len <= most, "{len} bytes of {most}");
+    }
+    assert_eq!(bodies(folder.path()).0, 5);
+    world.origin.will(200, &FRESH, "new");
+    assert_eq!(world.get("/1").await.text(), "new", "it had to go");
+}
+
+#[tokio::test]
+async fn a_body_longer_than_its_share_is_passed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = world(folder.path(), 3 * LEN as u64);
+    world.origin.will(200, &FRESH, &text(0));
+    assert_eq!(world.get("/").await.text(), text(0));
+    assert_eq!(bodies(folder.path()), (0, 0));
+    world.origin.will(200, &FRESH, &text(1));
+    assert_eq!(world.get("/").await.text(), text(1));
+}
+
+#[tokio::test]
+async fn nothing_stays_of_a_body_that_ends_early() {
+    let (folder, world) = roomy();
+    let length = (LEN + 1).to_string();
+    let fields = [FRESH[0], ("content-length", &*length)];
+    world.origin.will_answer(response(200, &fields, &text(0)));
+    assert!(world.get("/").await.body.is_err());
+    assert_eq!(bodies(folder.path()), (0, 0));
+    world.origin.will(200, &FRESH, &text(1));
+    assert_eq!(world.get("/").await.text(), text(1));
+}
+
+#[tokio::test]
+async fn a_write_removes_the_file_and_who_reads_it_goes_on() {
+    let (folder, world) = roomy();
+    world.origin.will(200, &FRESH, &text(0));
+    world.get("/").await;
+    let reading = world.try_send(request("GET", "/", &[])).await.unwrap();
+    world.origin.will(204, &[], "");
+    world.send(request("PUT", "/", &[])).await;
+    assert_eq!(crate::support::Answer::read(reading).await.text(), text(0));
+    world.handle.metrics();
+    assert_eq!(bodies(folder.path()), (0, 0));
+}
+
+#[test]
+fn the_next_process_begins_with_nothing_and_never_beside_another() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("ifmatch-body-7"), "left behind").unwrap();
+    fs::write(folder.path().join("notes.txt"), "not ours").unwrap();
+    let disk = Disk::open(folder.path(), 1 << 20).unwrap();
+    assert_eq!(bodies(folder.path()).0, 0);
+    assert!(folder.path().join("notes.txt").exists());
+    assert!(Disk::open(folder.path(), 1 << 20).is_err());
+    drop(disk);
+    Disk::open(folder.path(), 1 << 20).unwrap();
+}

@@ -1,0 +1,89 @@
+//! Header fields that concern one connection: they are neither stored nor passed on (RFC 9110 §7.6.1, RFC 9111 §3.1).
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// They concern a connection whether `Connection` names them or not.
+const NAMES: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("proxy-authentication-info"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// `Connection` cannot take these away: without them the message would mean something else.
+const ESSENTIAL: [HeaderName; 2] = [HOST, CONTENT_LENGTH];
+
+/// Removes all of them, those that `Connection` names too.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_core::fields::hop_by_hop;
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert(header::CONNECTION, HeaderValue::from_static("close, X-Hop"));
+/// headers.insert("x-hop", HeaderValue::from_static("1"));
+/// hop_by_hop::remove(&mut headers);
+/// assert!(headers.is_empty());
+/// ```
+pub fn remove(headers: &mut HeaderMap) {
+    remove_named(headers);
+    for name in &NAMES {
+        headers.remove(name);
+    }
+}
+
+/// Removes those that only `Connection` makes such: whoever the message is passed on to does not see them.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_core::fields::hop_by_hop;
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade, Cookie, Host"));
+/// for (name, value) in [("upgrade", "websocket"), ("cookie", "a=b"), ("host", "example.com")] {
+///     headers.insert(name, HeaderValue::from_static(value));
+/// }
+/// hop_by_hop::remove_named(&mut headers);
+/// assert!(!headers.contains_key("cookie"));
+/// assert!(headers.contains_key("upgrade") && headers.contains_key("host"));
+/// ```
+pub fn remove_named(headers: &mut HeaderMap) {
+    for name in options(headers).filter(|name| !ESSENTIAL.contains(name) && !NAMES.contains(name)).collect::<Vec<_>>() {
+        headers.remove(name);
+    }
+}
+
+/// The options that `Connection` names, as far as they can be names of fields.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_core::fields::hop_by_hop::options;
+///
+/// let headers = HeaderMap::from_iter([(header::CONNECTION, HeaderValue::from_static("close, X-Hop,"))]);
+/// assert!(options(&headers).eq(["close", "x-hop"]));
+/// ```
+pub fn options(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    tokens(headers, &CONNECTION).filter_map(|token| HeaderName::from_bytes(token).ok())
+}
+
+/// The members of a list of tokens, empty ones too.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue};
+/// use ifmatch_core::fields::hop_by_hop::tokens;
+///
+/// let headers = HeaderMap::from_iter([(header::TE, HeaderValue::from_static("gzip, trailers"))]);
+/// assert!(tokens(&headers, &header::TE).eq([&b"gzip"[..], b"trailers"]));
+/// ```
+pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+}

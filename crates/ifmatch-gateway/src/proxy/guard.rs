@@ -1,0 +1,52 @@
+//! Guarding writes: for upstreams that are changed through this proxy only.
+
+use std::time::Duration;
+
+use http::header::HOST;
+use http::request::Parts;
+use ifmatch::ConditionalLayer;
+use ifmatch::key::{KeyExtractor, PathKey};
+use ifmatch_store::Key;
+use ifmatch_store::register::InvalidKey;
+
+/// What comes on top of the time that an upstream may take for its answer: after that its outcome is unknown.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// The layer between the cache and the upstreams. A write may take as long as an upstream may.
+pub(super) fn layer(answer_timeout: Duration) -> ConditionalLayer {
+    ConditionalLayer::builder().key(HostAndPath::default()).write_timeout(answer_timeout + MARGIN).build()
+}
+
+/// A resource is a path of a host, whatever version of HTTP names the host.
+#[derive(Debug, Default)]
+struct HostAndPath(PathKey);
+
+impl KeyExtractor for HostAndPath {
+    fn key(&self, head: &Parts) -> Result<Key, InvalidKey> {
+        let path = self.0.key(head)?;
+        let named = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let host = head.uri.authority().map(http::uri::Authority::as_str).or(named).unwrap_or_default();
+        Key::new(format!("{}{}", host.to_ascii_lowercase(), path.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn key(uri: &str, host: Option<&str>) -> Key {
+        let mut request = Request::put(uri);
+        if let Some(host) = host {
+            request = request.header(HOST, host);
+        }
+        HostAndPath::default().key(&request.body(()).unwrap().into_parts().0).unwrap()
+    }
+
+    #[test]
+    fn both_versions_of_http_name_the_same_resource() {
+        assert_eq!(key("/a?x", Some("Example.com")), key("https://example.com/a", None));
+        assert_ne!(key("/a", Some("a.example")), key("/a", Some("b.example")));
+    }
+}

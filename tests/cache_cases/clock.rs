@@ -1,0 +1,89 @@
+//! The clock of a process: the time of day since the start of a case, and what the test adds to it. What the process waits for
+//! takes the time that it takes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use ifmatch_core::date::Timestamp;
+use ifmatch_store::{Clock as _, SystemClock};
+use tempfile::TempDir;
+
+use crate::case::START;
+
+/// A case that takes longer than this cannot tell one second from the next.
+const MOST: Duration = Duration::from_millis(900);
+
+/// The gateway looks at the system's clock only so often.
+const LAG: Duration = Duration::from_millis(5);
+
+/// A clock.
+pub(crate) struct Clock {
+    began: Timestamp,
+    /// From the system's clock to this one, in seconds.
+    offset: f64,
+    advanced: u64,
+    folder: TempDir,
+}
+
+impl Clock {
+    /// A clock that begins at the [`START`].
+    pub(crate) fn new() -> Self {
+        let began = SystemClock.now();
+        let start = Duration::from_secs(START.unsigned_abs());
+        let offset = start.as_secs_f64() - Timestamp::default().until(began).as_secs_f64();
+        let clock = Self { began, offset, advanced: 0, folder: tempfile::tempdir().unwrap() };
+        clock.set();
+        clock
+    }
+
+    /// Lets a process that is to be started live by this clock.
+    pub(crate) fn rules(&self, command: &mut Command) {
+        command
+            .env("LD_PRELOAD", library())
+            .env("FAKETIME_TIMESTAMP_FILE", self.file())
+            .envs([("FAKETIME_NO_CACHE", "1"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]);
+    }
+
+    pub(crate) fn advance(&mut self, seconds: u64) {
+        if seconds > 0 {
+            self.advanced += seconds;
+            self.set();
+            std::thread::sleep(LAG);
+        }
+    }
+
+    /// Whole seconds since the beginning of 1970.
+    pub(crate) fn unix(&self) -> i64 {
+        START + self.advanced.cast_signed()
+    }
+
+    /// Whether less than a second has passed but for what was added.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.began.until(SystemClock.now()) < MOST
+    }
+
+    /// At once, so that nobody reads half of it.
+    #[expect(clippy::cast_precision_loss, reason = "far fewer seconds than fifteen digits")]
+    fn set(&self) {
+        let new = self.folder.path().join("new");
+        fs::write(&new, format!("{:+.6}", self.offset + self.advanced as f64)).unwrap();
+        fs::rename(new, self.file()).unwrap();
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("now")
+    }
+}
+
+/// Where libfaketime is: `IFMATCH_FAKETIME`, or where Linux distributions put it.
+fn library() -> PathBuf {
+    if let Some(path) = std::env::var_os("IFMATCH_FAKETIME") {
+        return path.into();
+    }
+    let folders = ["lib/x86_64-linux-gnu/faketime", "lib/aarch64-linux-gnu/faketime", "lib64/faketime", "lib/faketime"];
+    let found = folders.map(|folder| Path::new("/usr").join(folder).join("libfaketimeMT.so.1"));
+    let found = found.into_iter().find(|path| path.exists());
+    found.expect("libfaketime is needed: apt-get install libfaketime, or say by IFMATCH_FAKETIME where it is")
+}

@@ -1,0 +1,99 @@
+//! TLS on both sides, and HTTP/2 to clients.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper::rt::{Read, Write};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use support::Gateway;
+use tokio::net::TcpStream;
+
+use super::connection::hinting;
+use super::origin::{Origin, ok};
+use super::{before, get};
+use crate::tls::Files;
+
+/// A proxy with this certificate before an upstream that it reaches by `https`, as far as it trusts the file `roots`.
+fn encrypting(files: &Files, upstream: &Gateway, roots: &Path) -> Gateway {
+    let mut command = Gateway::command();
+    let upstream = format!("https://localhost:{}", upstream.address().port());
+    command.args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &upstream, "--tls-cert"]);
+    command.arg(files.path("cert.pem")).arg("--tls-key").arg(files.path("key.pem")).env("SSL_CERT_FILE", roots);
+    Gateway::launch(command)
+}
+
+async fn speak_http2<T: Read + Write + Unpin + Send + 'static>(stream: T) -> SendRequest<Full<Bytes>> {
+    let (client, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+async fn ask(client: &mut SendRequest<Full<Bytes>>, request: http::request::Builder) -> (StatusCode, HeaderMap, Bytes) {
+    let response = client.send_request(request.body(Full::from("hello")).unwrap()).await.unwrap();
+    let (head, body) = response.into_parts();
+    (head.status, head.headers, body.collect().await.unwrap().to_bytes())
+}
+
+/// A GET has no content.
+async fn read(client: &mut SendRequest<Full<Bytes>>, uri: &str) -> (StatusCode, HeaderMap, Bytes) {
+    let response = client.send_request(Request::get(uri).body(Full::default()).unwrap()).await.unwrap();
+    let (head, body) = response.into_parts();
+    (head.status, head.headers, body.collect().await.unwrap().to_bytes())
+}
+
+#[tokio::test]
+async fn the_whole_way_is_encrypted() {
+    let files = Files::new();
+    let upstream = Gateway::start(files.flags("cert.pem", "key.pem"));
+    let gateway = encrypting(&files, &upstream, &files.path("cert.pem"));
+    let mut client = speak_http2(TokioIo::new(files.connect(&gateway, &["h2"]).await)).await;
+    let put = Request::put("https://localhost/c/a").header("cache-control", "max-age=600");
+    assert_eq!(ask(&mut client, put).await.0, StatusCode::CREATED);
+    let (status, headers, body) = read(&mut client, "https://localhost/c/a").await;
+    assert_eq!((status, &body[..]), (StatusCode::OK, &b"hello"[..]), "{headers:?}");
+    // Whatever version clients speak, what is stored is the same.
+    let stream = files.connect(&gateway, &["http/1.1"]).await;
+    let (mut other, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::get("/c/a").header("host", "localhost").body(Full::<Bytes>::default()).unwrap();
+    let hit = other.send_request(request).await.unwrap();
+    assert!(hit.headers()["cache-status"].to_str().unwrap().starts_with("ifmatch; hit"), "{hit:?}");
+}
+
+#[tokio::test]
+async fn an_upstream_with_another_certificate_is_not_trusted() {
+    let (files, others) = (Files::new(), Files::new());
+    let upstream = Gateway::start(files.flags("cert.pem", "key.pem"));
+    let gateway = encrypting(&files, &upstream, &others.path("cert.pem"));
+    let mut client = speak_http2(TokioIo::new(files.connect(&gateway, &["h2"]).await)).await;
+    assert_eq!(read(&mut client, "https://localhost/c/a").await.0, StatusCode::BAD_GATEWAY);
+}
+
+#[tokio::test]
+async fn http_2_knows_no_fields_of_a_connection_and_names_its_host_otherwise() {
+    let origin = Origin::start(|_| ok("cache-control: max-age=600\r\nconnection: x-hop\r\nx-hop: 1\r\n", "hello"));
+    let gateway = before(&origin, &[]);
+    let stream = TcpStream::connect(gateway.address()).await.unwrap();
+    let mut client = speak_http2(TokioIo::new(stream)).await;
+    let (status, headers, body) = read(&mut client, "http://example.com/a").await;
+    assert_eq!((status, &body[..]), (StatusCode::OK, &b"hello"[..]));
+    assert!(!headers.contains_key("connection") && !headers.contains_key("x-hop"), "{headers:?}");
+    assert_eq!(origin.asked()[0].field("host"), Some("example.com"));
+    assert_eq!(origin.asked()[0].field("via"), Some("2.0 ifmatch"));
+    let hit = get(&gateway, "/a", "").expect(200);
+    assert!(super::status(&hit).contains("; hit"), "{hit:?}");
+}
+
+#[tokio::test]
+async fn a_client_of_http_2_gets_the_answer_without_its_hints() {
+    let (origin, release) = hinting();
+    let gateway = before(&origin, &[]);
+    let stream = TcpStream::connect(gateway.address()).await.unwrap();
+    let mut client = speak_http2(TokioIo::new(stream)).await;
+    release.send(()).unwrap();
+    let (status, _, body) = read(&mut client, "http://example.com/").await;
+    assert_eq!((status, &body[..]), (StatusCode::OK, &b"hello"[..]));
+}

@@ -1,0 +1,75 @@
+//! Writes through a proxy whose upstream knows nothing of conditions.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use support::Answer;
+use support::raw::exchange;
+
+use super::origin::Origin;
+use super::{before, get};
+
+/// An origin with one document, which is replaced by whatever is put.
+fn forgetful() -> (Origin, Arc<Mutex<String>>) {
+    let document = Arc::new(Mutex::new("first".to_owned()));
+    let shared = Arc::clone(&document);
+    let origin = Origin::start(move |asked| {
+        if asked.head.starts_with("put ") {
+            // A while in which another write could come in between.
+            thread::sleep(Duration::from_millis(20));
+            *shared.lock().unwrap() = String::from_utf8(asked.content.clone()).unwrap();
+            return "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
+        }
+        super::origin::ok("", &shared.lock().unwrap())
+    });
+    (origin, document)
+}
+
+fn put(gateway: SocketAddr, tag: &str, content: &str) -> Answer {
+    let length = content.len();
+    let head = format!("PUT /doc HTTP/1.1\r\nhost: example.com\r\nif-match: {tag}\r\ncontent-length: {length}\r\n\r\n");
+    exchange(gateway, head + content)
+}
+
+#[test]
+fn of_many_who_saw_the_same_version_one_writes() {
+    let (origin, document) = forgetful();
+    let gateway = before(&origin, &["--guard-writes"]);
+    let tag = get(&gateway, "/doc", "").expect(200).etag().to_owned();
+    let (address, all) = (gateway.address(), Barrier::new(8));
+    let write = |at: usize| {
+        all.wait();
+        put(address, &tag, &format!("by {at}")).status.as_u16()
+    };
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let write = &write;
+        let writers: Vec<_> = (0..8).map(|at| scope.spawn(move || write(at))).collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    let winners: Vec<usize> = (0..8).filter(|at| statuses[*at] == 204).collect();
+    assert_eq!(winners.len(), 1, "{statuses:?}");
+    assert!(statuses.iter().all(|status| [204, 412].contains(status)), "{statuses:?}");
+    assert_eq!(*document.lock().unwrap(), format!("by {}", winners[0]));
+    let puts = origin.asked().iter().filter(|asked| asked.head.starts_with("put ")).count();
+    assert_eq!(puts, 1);
+
+    // The next one reads what was written, and writes on.
+    let read = get(&gateway, "/doc", "").expect(200);
+    assert_eq!(read.text(), format!("by {}", winners[0]));
+    put(address, read.etag(), "next").expect(204);
+    assert_eq!(get(&gateway, "/doc", "").expect(200).text(), "next");
+}
+
+#[test]
+fn without_the_guard_conditions_are_the_upstreams_own() {
+    let (origin, document) = forgetful();
+    let gateway = before(&origin, &[]);
+    let read = get(&gateway, "/doc", "").expect(200);
+    assert!(!read.headers.contains_key("etag"), "{read:?}");
+    put(gateway.address(), "\"stale\"", "anything").expect(204);
+    assert_eq!(*document.lock().unwrap(), "anything");
+    let asked = origin.asked();
+    assert_eq!(asked[1].field("if-match"), Some("\"stale\""));
+}

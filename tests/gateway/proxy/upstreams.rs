@@ -1,0 +1,66 @@
+//! Which upstream is asked: by host and path, by turns, and by its health.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use support::Gateway;
+use support::raw::exchange;
+
+use super::get;
+use super::origin::{Origin, ok};
+use crate::eventually;
+
+fn named(name: &'static str) -> Origin {
+    Origin::start(move |_| ok("cache-control: max-age=600\r\n", name))
+}
+
+#[test]
+fn the_most_particular_route_is_taken_and_its_responses_are_kept_apart() {
+    let (any, api, images) = (named("any"), named("api"), named("images"));
+    let flags = [
+        format!("--upstream={}", any.url()),
+        format!("--route=/api={}", api.url()),
+        format!("--route=images.example/large={}", images.url()),
+    ];
+    let gateway = Gateway::start(["proxy".to_owned()].iter().chain(&flags));
+    let ask = |host: &str, path: &str| {
+        exchange(gateway.address(), format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"))
+            .expect(200)
+            .text()
+            .to_owned()
+    };
+    // Twice: the second time from the store.
+    for _ in 0..2 {
+        assert_eq!(ask("a.example", "/"), "any");
+        assert_eq!(ask("a.example", "/api/x"), "api");
+        assert_eq!(ask("a.example", "/apiary"), "any");
+        assert_eq!(ask("images.example", "/large/x"), "images");
+        assert_eq!(ask("images.example", "/small/x"), "any");
+        assert_eq!(ask("a.example", "/large/x"), "any");
+    }
+    let counts = [&any, &api, &images].map(|origin| origin.asked().len());
+    assert_eq!(counts, [4, 1, 1]);
+
+    let only = Gateway::start(["proxy", &format!("--route=a.example={}", any.url())]);
+    exchange(only.address(), "GET / HTTP/1.1\r\nhost: b.example\r\n\r\n").expect(404);
+}
+
+#[test]
+fn an_upstream_that_is_not_well_is_left_alone_until_it_is() {
+    let well = Arc::new(AtomicBool::new(false));
+    let is_well = Arc::clone(&well);
+    let sick = Origin::start(move |asked| {
+        if asked.head.starts_with("get /health ") && !is_well.load(Ordering::SeqCst) {
+            return "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n".to_owned();
+        }
+        ok("cache-control: no-store\r\n", "sick")
+    });
+    let other = Origin::start(|_| ok("cache-control: no-store\r\n", "other"));
+    let upstreams = format!("{},{}", sick.url(), other.url());
+    let gateway =
+        Gateway::start(["proxy", "--upstream", &upstreams, "--health-path", "/health", "--health-interval", "50ms"]);
+    let answers = || (0..4).map(|_| get(&gateway, "/page", "").expect(200).text().to_owned()).collect::<Vec<_>>();
+    eventually("only the other one", || answers().iter().all(|answer| answer == "other").then_some(()));
+    well.store(true, Ordering::SeqCst);
+    eventually("both", || answers().iter().any(|answer| answer == "sick").then_some(()));
+}

@@ -1,0 +1,223 @@
+//! The shared cache beside others: what is stored already, many who want the same at once, and many small responses.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::bench::report::{self, Cell};
+use crate::bench::subject::{CLIENT_CORE, Row, Subject};
+use crate::bench::{caches, load, programs};
+use crate::command::Run;
+use crate::step::Tool;
+use crate::workspace::Workspace;
+
+const TOOLS: &[Tool] = &[
+    Tool { probe: &["which", "wrk"], install: INSTALL },
+    Tool { probe: &["nginx", "-v"], install: INSTALL },
+    Tool { probe: &["varnishd", "-V"], install: INSTALL },
+    Tool { probe: &["traffic_server", "--version"], install: INSTALL },
+    Tool { probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
+];
+const INSTALL: &str = "apt-get install -y wrk nginx-light varnish trafficserver";
+
+const ROWS: &[Row] = &[
+    Row { name: "304", file: "1k", len: 1024, revalidates: true },
+    Row { name: "200, 1 KiB", file: "1k", len: 1024, revalidates: false },
+    Row { name: "200, 64 KiB", file: "64k", len: 65_536, revalidates: false },
+    Row { name: "200, 1 MiB", file: "1m", len: 1 << 20, revalidates: false },
+];
+
+/// How many want the same at once.
+const CROWD: usize = 1_000;
+
+/// How long the origin takes while they wait.
+const ORIGIN_TAKES: Duration = Duration::from_millis(500);
+
+/// Asks for one small response after the other, each of another path, and then again from the beginning.
+const SMALL: &str =
+    "local at = 0\nrequest = function()\n  at = at % @COUNT@ + 1\n  return wrk.format('GET', '/small/' .. at)\nend\n";
+
+/// Measures and prints the tables.
+pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
+    TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
+    let dir = workspace.target().join("bench");
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    fs::create_dir_all(&dir)?;
+    let program = programs::gateway(workspace)?;
+    hits(&program, quick, &dir, deadline)?;
+    crowds(&program, &dir)?;
+    let (count, seconds) = if quick { (20_000, 5) } else { (1_000_000, 60) };
+    small(&program, count, seconds, &dir, deadline)
+}
+
+/// All caches before an origin.
+fn start(program: &Path, origin: &Subject, dir: &Path) -> Result<Vec<Subject>> {
+    Ok(vec![
+        caches::ours(program, origin, dir)?,
+        caches::nginx(origin, dir)?,
+        caches::varnish(origin, dir)?,
+        caches::traffic_server(origin, dir)?,
+    ])
+}
+
+/// What is stored already: each round begins with another server.
+fn hits(program: &Path, quick: bool, dir: &Path, deadline: Instant) -> Result {
+    let origin = caches::origin(ROWS, dir)?;
+    let subjects = start(program, &origin, dir)?;
+    for subject in &subjects {
+        for row in ROWS.iter().rev() {
+            subject.check(row)?;
+        }
+    }
+    let (rounds, seconds) = if quick { (1, 1) } else { (5, 3) };
+    let mut cells = vec![vec![Cell::new(); subjects.len()]; ROWS.len()];
+    for round in 0..rounds {
+        println!("round {} of {rounds}", round + 1);
+        for (row, cells) in ROWS.iter().zip(&mut cells) {
+            for at in (0..subjects.len()).map(|at| (at + round) % subjects.len()) {
+                if Instant::now() > deadline {
+                    return Err("the time is over".into());
+                }
+                let subject = &subjects[at];
+                let (path, fields) = (subject.path(row.file), subject.fields(row)?);
+                cells[at].push(load::measure(subject, &path, &fields, seconds, dir)?);
+                subject.check(row)?;
+            }
+        }
+    }
+    let (rows, names): (Vec<_>, Vec<_>) =
+        (ROWS.iter().map(|row| row.name).collect(), subjects.iter().map(Subject::name).collect());
+    let others: Vec<String> = names[1..].iter().map(|name| format!("ifmatch / {name}")).collect();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    let print = |text: String| println!("{text}");
+    print(report::table("requests/s, thousands", &rows, &names, |row, column| report::rate(&cells[row][column])));
+    print(report::table("server's µs a request", &rows, &names, |row, column| report::cpu(&cells[row][column])));
+    print(report::table("ratio of requests/s", &rows, &others, |row, column| {
+        report::ratio(&cells[row][0], &cells[row][column + 1])
+    }));
+    Ok(())
+}
+
+/// A thousand clients want what nobody has asked for before.
+fn crowds(program: &Path, dir: &Path) -> Result {
+    let (address, asked) = slow_origin()?;
+    let origin = Subject::of("origin", address);
+    let subjects = start(program, &origin, dir)?;
+    let mut cells = Vec::new();
+    for subject in &subjects {
+        let before = asked.load(Ordering::SeqCst);
+        let (answered, took) = crowd(subject.address())?;
+        cells.push([
+            (asked.load(Ordering::SeqCst) - before).to_string(),
+            answered.to_string(),
+            format!("{:.1}", took.as_secs_f64()),
+        ]);
+    }
+    let names: Vec<&str> = subjects.iter().map(Subject::name).collect();
+    let rows = ["requests to the origin", "clients answered", "seconds until all were"];
+    println!(
+        "{}",
+        report::table(&format!("{CROWD} clients, one cold key"), &rows, &names, |row, column| cells[column][row]
+            .clone())
+    );
+    Ok(())
+}
+
+/// An origin that takes its time, and counts.
+fn slow_origin() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let counter = Arc::clone(&counter);
+            thread::spawn(move || {
+                let mut head = Vec::new();
+                let mut byte = [0];
+                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+                    head.push(byte[0]);
+                }
+                if head.ends_with(b"\r\n\r\n") {
+                    counter.fetch_add(1, Ordering::SeqCst);
+                    thread::sleep(ORIGIN_TAKES);
+                    let answer = b"HTTP/1.1 200 OK\r\ncache-control: max-age=600\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello";
+                    drop(stream.write_all(answer));
+                }
+            });
+        }
+    });
+    Ok((address, asked))
+}
+
+/// How many of the crowd got the right answer, and how long that took.
+fn crowd(address: SocketAddr) -> Result<(usize, Duration)> {
+    let all = Arc::new(Barrier::new(CROWD + 1));
+    let clients: Vec<_> = (0..CROWD)
+        .map(|_| {
+            let all = Arc::clone(&all);
+            let client = move || {
+                let connected = TcpStream::connect(address);
+                all.wait();
+                connected.and_then(ask).is_ok_and(|answer| answer.ends_with(b"hello"))
+            };
+            thread::Builder::new().stack_size(128 << 10).spawn(client)
+        })
+        .collect::<std::io::Result<_>>()?;
+    all.wait();
+    let began = Instant::now();
+    let answered = clients.into_iter().map(|client| client.join().unwrap_or_default()).filter(|right| *right).count();
+    Ok((answered, began.elapsed()))
+}
+
+fn ask(mut stream: TcpStream) -> std::io::Result<Vec<u8>> {
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.write_all(b"GET /cold HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+/// What many small stored responses need of memory.
+fn small(program: &Path, count: usize, seconds: u32, dir: &Path, deadline: Instant) -> Result {
+    let origin = caches::origin(ROWS, dir)?;
+    let script = dir.join("small.lua");
+    fs::write(&script, SMALL.replace("@COUNT@", &count.to_string()))?;
+    let mut cells = Vec::new();
+    let subjects = [caches::ours(program, &origin, dir)?, caches::varnish(&origin, dir)?];
+    for subject in &subjects {
+        let before = subject.resident()?;
+        let mut asked = 0;
+        while asked < count && Instant::now() < deadline {
+            // Each time from the beginning: what is stored is quickly answered.
+            asked = asked.max(load_small(subject, &script, seconds, dir)?.min(count));
+        }
+        let bytes = subject.resident()?.saturating_sub(before);
+        cells.push([asked.to_string(), (bytes >> 20).to_string(), (bytes / asked.max(1) as u64).to_string()]);
+    }
+    let names: Vec<&str> = subjects.iter().map(Subject::name).collect();
+    let rows = ["stored", "MiB more than at the start", "bytes for each"];
+    println!("{}", report::table("responses of 32 bytes", &rows, &names, |row, column| cells[column][row].clone()));
+    Ok(())
+}
+
+/// Asks for as many as there is time for, and says how many that were.
+fn load_small(subject: &Subject, script: &Path, seconds: u32, dir: &Path) -> Result<usize> {
+    let output = Run::new("taskset", dir)
+        .args(["-c", CLIENT_CORE, "wrk", "--threads", "1", "--connections", "32"])
+        .args(["--duration", &format!("{seconds}s"), "--script"])
+        .args([script])
+        .args([format!("http://{}", subject.address())])
+        .output()?;
+    let requests = output.lines().find_map(|line| line.trim().split_once(" requests in ")?.0.parse().ok());
+    requests.ok_or_else(|| format!("{}: wrk does not report requests\n{output}", subject.name()).into())
+}

@@ -1,0 +1,154 @@
+//! Caches that others wrote, each in front of the same origin, with configurations made for the run: one worker, no log.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::Result;
+use crate::bench::peers;
+use crate::bench::subject::{Row, Subject};
+use crate::command::Run;
+
+/// What the origin says of its files, and a path for many small responses.
+const ORIGIN: &str = "add_header Cache-Control max-age=86400; \
+    location /small/ { add_header Cache-Control max-age=86400; return 200 'a response of 32 bytes or about'; }";
+
+/// nginx as a cache: what is stored are files, in the system's memory as long as there is room.
+const NGINX: &str = "\
+user root;
+daemon off;
+worker_processes 1;
+pid @DIR@/nginx.pid;
+error_log @DIR@/nginx.log;
+events { worker_connections 2048; }
+http {
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 1000000000;
+    client_body_temp_path @DIR@/body;
+    proxy_temp_path @DIR@/proxy;
+    fastcgi_temp_path @DIR@/fastcgi;
+    uwsgi_temp_path @DIR@/uwsgi;
+    scgi_temp_path @DIR@/scgi;
+    proxy_cache_path @DIR@/cache levels=1:2 keys_zone=cache:512m max_size=8g inactive=1d use_temp_path=off;
+    open_file_cache max=10000 inactive=60s;
+    open_file_cache_valid 60s;
+    upstream origin { server @ORIGIN@; keepalive 32; }
+    server {
+        listen @ADDRESS@ backlog=2048;
+        location / {
+            proxy_pass http://origin;
+            proxy_http_version 1.1;
+            proxy_set_header Connection '';
+            proxy_cache cache;
+            proxy_cache_lock on;
+            proxy_cache_lock_timeout 60s;
+            proxy_cache_lock_age 60s;
+        }
+    }
+}
+";
+
+/// Where Traffic Server finds its parts.
+const LAYOUT: &str = "\
+prefix: /usr
+exec_prefix: /usr
+bindir: /usr/bin
+sbindir: /usr/bin
+sysconfdir: @DIR@/etc
+datadir: /usr/share/trafficserver
+includedir: /usr/include
+libdir: /usr/lib/trafficserver
+libexecdir: /usr/lib/trafficserver/modules
+localstatedir: @DIR@
+runtimedir: @DIR@/run
+logdir: @DIR@/log
+cachedir: @DIR@/cache
+";
+
+/// What differs from its own defaults: one thread for events, no log, the request that comes first asks for all others.
+const RECORDS: &str = "
+CONFIG proxy.config.exec_thread.autoconfig INT 0
+CONFIG proxy.config.exec_thread.limit INT 1
+CONFIG proxy.config.exec_thread.affinity INT 0
+CONFIG proxy.config.task_threads INT 1
+CONFIG proxy.config.http.server_ports STRING @PORT@:ip-in=127.0.0.1
+CONFIG proxy.config.log.logging_enabled INT 0
+CONFIG proxy.config.admin.user_id STRING #-1
+CONFIG proxy.config.http.cache.required_headers INT 0
+CONFIG proxy.config.cache.ram_cache.size INT 536870912
+CONFIG proxy.config.http.cache.open_write_fail_action INT 5
+CONFIG proxy.config.cache.enable_read_while_writer INT 1
+CONFIG proxy.config.http.cache.max_open_read_retries INT 1000
+CONFIG proxy.config.http.cache.open_read_retry_time INT 10
+";
+
+/// The origin of all of them: nginx with files that stay fresh for a day.
+pub(crate) fn origin(rows: &[Row], dir: &Path) -> Result<Subject> {
+    peers::start_nginx("origin", rows, ORIGIN, dir)
+}
+
+/// `ifmatch proxy`.
+pub(crate) fn ours(program: &Path, origin: &Subject, dir: &Path) -> Result<Subject> {
+    let upstream = format!("http://{}", origin.address());
+    let start = |run: Run, address: SocketAddr| {
+        run.args([program]).args(["proxy", "--upstream", &upstream, "--listen", &address.to_string()]).args([
+            "--cache",
+            "4GiB",
+            "--max-connections",
+            "2000",
+            "--max-requests",
+            "2000",
+        ])
+    };
+    Subject::start("ifmatch", "", start, dir)
+}
+
+/// nginx with `proxy_cache`.
+pub(crate) fn nginx(origin: &Subject, dir: &Path) -> Result<Subject> {
+    let dir = dir.join("nginx-cache");
+    fs::create_dir_all(&dir)?;
+    let mut written = Ok(());
+    let start = |run: Run, address: SocketAddr| {
+        let text = NGINX.replace("@DIR@", &dir.to_string_lossy()).replace("@ADDRESS@", &address.to_string());
+        written = fs::write(dir.join("nginx.conf"), text.replace("@ORIGIN@", &origin.address().to_string()));
+        run.args(["nginx", "-e"]).args([dir.join("nginx.log")]).args(["-c"]).args([dir.join("nginx.conf")])
+    };
+    let subject = Subject::start("nginx", "", start, &dir);
+    written?;
+    subject
+}
+
+/// Varnish.
+pub(crate) fn varnish(origin: &Subject, dir: &Path) -> Result<Subject> {
+    peers::varnish_with("4g", origin, dir)
+}
+
+/// Apache Traffic Server, as Debian packages it.
+pub(crate) fn traffic_server(origin: &Subject, dir: &Path) -> Result<Subject> {
+    let dir = dir.join("traffic-server");
+    for part in ["etc", "run", "log", "cache"] {
+        fs::create_dir_all(dir.join(part))?;
+    }
+    for entry in fs::read_dir("/etc/trafficserver")? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name().filter(|_| path.is_file()) {
+            fs::copy(&path, dir.join("etc").join(name))?;
+        }
+    }
+    let root = dir.to_string_lossy();
+    fs::write(dir.join("runroot.yaml"), LAYOUT.replace("@DIR@", &root))?;
+    fs::write(dir.join("etc/storage.config"), format!("{root}/cache 2G\n"))?;
+    fs::write(dir.join("etc/remap.config"), format!("map / http://{}/\n", origin.address()))?;
+    let records = fs::read_to_string("/etc/trafficserver/records.config")?;
+    let mut written = Ok(());
+    let start = |run: Run, address: SocketAddr| {
+        let own = RECORDS.replace("@PORT@", &address.port().to_string());
+        written = fs::write(dir.join("etc/records.config"), format!("{records}{own}"));
+        run.args(["traffic_server", &format!("--run-root={root}/runroot.yaml")])
+    };
+    let subject = Subject::start("Traffic Server", "", start, &dir);
+    written?;
+    subject
+}
