@@ -7,7 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderValue, Method, Request};
 use sha2::Sha256;
 
-use crate::{Answer, Body, Client, full};
+use crate::{Answer, Client, full};
 
 /// The account of `UseDevelopmentStorage=true`.
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -50,7 +50,7 @@ impl Azure {
         headers: &[(&str, &str)],
         content: impl Into<Bytes>,
     ) -> Answer {
-        self.client.send(self.signed(Form::Blob, method, path, headers, content.into())).await
+        self.client.send(self.signed(Form::Blob, method, path, headers, content.into()).map(full)).await
     }
 
     /// Sends a request about tables.
@@ -61,7 +61,7 @@ impl Azure {
         headers: &[(&str, &str)],
         content: impl Into<Bytes>,
     ) -> Answer {
-        self.client.send(self.signed(Form::Table, method, path, headers, content.into())).await
+        self.client.send(self.signed(Form::Table, method, path, headers, content.into()).map(full)).await
     }
 
     /// Creates a container.
@@ -71,18 +71,28 @@ impl Azure {
 
     /// Writes a block blob.
     pub async fn put(&self, path: &str, headers: &[(&str, &str)], content: impl Into<Bytes>) -> Answer {
+        self.client.send(self.signed_put(path, headers, content).map(full)).await
+    }
+
+    /// The request of [`put`](Self::put), to be sent by other means.
+    pub fn signed_put(&self, path: &str, headers: &[(&str, &str)], content: impl Into<Bytes>) -> Request<Bytes> {
         let headers = [&[("x-ms-blob-type", "BlockBlob")], headers].concat();
-        self.blob(Method::PUT, path, &headers, content).await
+        self.signed(Form::Blob, Method::PUT, path, &headers, content.into())
     }
 
     /// Carries out a lease operation on a blob, or with `restype=container` in the path's query on a container.
     pub async fn lease(&self, path: &str, action: &str, headers: &[(&str, &str)]) -> Answer {
-        let and = if path.contains('?') { '&' } else { '?' };
-        let headers = [&[("x-ms-lease-action", action)], headers].concat();
-        self.blob(Method::PUT, &format!("{path}{and}comp=lease"), &headers, "").await
+        self.client.send(self.signed_lease(path, action, headers).map(full)).await
     }
 
-    fn signed(&self, form: Form, method: Method, path: &str, own: &[(&str, &str)], content: Bytes) -> Request<Body> {
+    /// The request of [`lease`](Self::lease), to be sent by other means.
+    pub fn signed_lease(&self, path: &str, action: &str, headers: &[(&str, &str)]) -> Request<Bytes> {
+        let and = if path.contains('?') { '&' } else { '?' };
+        let headers = [&[("x-ms-lease-action", action)], headers].concat();
+        self.signed(Form::Blob, Method::PUT, &format!("{path}{and}comp=lease"), &headers, Bytes::new())
+    }
+
+    fn signed(&self, form: Form, method: Method, path: &str, own: &[(&str, &str)], content: Bytes) -> Request<Bytes> {
         let uri = format!("/{}{path}", self.account);
         let mut request = Request::builder().method(method).uri(&uri).body(()).expect("a path");
         let headers = request.headers_mut();
@@ -101,7 +111,7 @@ impl Azure {
         };
         let authorization = format!("SharedKey {}:{}", self.account, self.signature(&text));
         request.headers_mut().insert("authorization", authorization.parse().expect("base64 is text"));
-        request.map(|()| full(content))
+        request.map(|()| content)
     }
 
     /// Base64 of the HMAC of a text.
