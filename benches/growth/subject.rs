@@ -16,9 +16,9 @@ use ifmatch_store::Register;
 use tower::{Layer, Service};
 
 /// Requests that are made at once, so that the time to make them is not counted.
-const BATCH: usize = 1_000;
+const BATCH: usize = 4_096;
 /// Writes in flight at the same time: a durable register commits them in groups.
-const IN_FLIGHT: usize = 64;
+const IN_FLIGHT: usize = 256;
 /// A step from one resource to the next that comes by all of them, far apart, before it comes back.
 const STRIDE: usize = 7_919;
 /// As long as the tag of a hash.
