@@ -54,7 +54,7 @@ struct Grown<R> {
 }
 
 impl<R: Register> Grown<R> {
-    /// Creates all resources by conditional writes, and reads each once.
+    /// Creates all resources, and reads each once.
     fn new(runtime: &Runtime, size: usize, register: R) -> Self {
         eprintln!("filling {size}");
         let start = resident();

@@ -41,9 +41,9 @@ impl<R: Register> Subject<R> {
         Self { service: layer.layer(Resources), size, next: 0 }
     }
 
-    /// Creates each resource, by a conditional write.
+    /// Writes each resource for the first time. The layer learns by this that it is there.
     pub(crate) async fn create_all(&mut self) {
-        self.run(self.size, &Method::PUT, Some((IF_NONE_MATCH, "*")), StatusCode::NO_CONTENT).await;
+        self.run(self.size, &Method::PUT, None, StatusCode::NO_CONTENT).await;
     }
 
     /// Reads each resource, so that its response is remembered.
