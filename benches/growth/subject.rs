@@ -58,7 +58,7 @@ impl<R: Register> Subject<R> {
         let (start, warm) = (self.next, self.size.min(count));
         self.run(warm, &Method::GET, None, StatusCode::OK).await;
         self.next = start;
-        self.run(warm, &Method::GET, Some((IF_NONE_MATCH, TAG)), StatusCode::NOT_MODIFIED).await
+        self.run(count, &Method::GET, Some((IF_NONE_MATCH, TAG)), StatusCode::NOT_MODIFIED).await
     }
 
     /// The time of a write on the condition that its client has the current version.
