@@ -19,15 +19,14 @@ use footprint::{on_disk, resident};
 use subject::Subject;
 
 const ROUNDS: usize = 5;
-const MEMORY_SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
-const REDB_SIZES: [usize; 2] = [1_000, 100_000];
+const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
 const READS: usize = 50_000;
 const WRITES: usize = 20_000;
 
 fn main() {
     let quick = std::env::args().any(|arg| arg == "--quick");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let sizes = if quick { &MEMORY_SIZES[..2] } else { &MEMORY_SIZES };
+    let sizes = if quick { &SIZES[..2] } else { &SIZES };
     println!(
         "| register | resources | 304, ns | If-Match PUT, ns | record, bytes | with its response in memory, bytes |"
     );
@@ -36,7 +35,7 @@ fn main() {
         sizes.iter().map(|size| Grown::new(&runtime, *size, MemoryRegister::unbounded())).collect();
     report(&runtime, "memory", in_memory);
     let folder = tempfile::tempdir().unwrap();
-    let on_disk = REDB_SIZES.iter().map(|size| {
+    let on_disk = sizes.iter().map(|size| {
         let file = folder.path().join(size.to_string());
         let grown = Grown::new(&runtime, *size, RedbRegister::open(&file).unwrap());
         grown.beside(&file)
@@ -55,7 +54,7 @@ struct Grown<R> {
 }
 
 impl<R: Register> Grown<R> {
-    /// Creates all resources by conditional writes, and reads each once.
+    /// Creates all resources, and reads each once.
     fn new(runtime: &Runtime, size: usize, register: R) -> Self {
         eprintln!("filling {size}");
         let start = resident();

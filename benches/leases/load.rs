@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::Method;
-use support::Client;
 use support::azure::Azure;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use crate::connection::Connection;
 
 /// What every blob holds.
 const CONTENT: &[u8] = &[b'x'; 1024];
@@ -39,18 +39,19 @@ impl Scene {
 /// A server, and its blobs.
 pub(crate) struct Server {
     pub(crate) name: String,
+    address: SocketAddr,
     azure: Azure,
 }
 
 impl Server {
     /// A server with a blob for each of so many clients.
     pub(crate) async fn prepare(name: &str, address: SocketAddr, clients: usize) -> Self {
-        let azure = Azure::development(Client::new(address));
+        let azure = Azure::development(support::Client::new(address));
         azure.create_container(CONTAINER).await.expect(201);
         for client in 0..clients {
             azure.put(&blob(client), &[], CONTENT).await.expect(201);
         }
-        Self { name: name.to_owned(), azure }
+        Self { name: name.to_owned(), address, azure }
     }
 
     /// How often a second so many clients together get it done.
@@ -58,11 +59,12 @@ impl Server {
         let mut running = JoinSet::new();
         let begin = Instant::now();
         for client in 0..clients {
-            let (azure, end) = (self.azure.clone(), begin + time);
+            let connection = Connection::open(self.address).await;
+            let client = Client { connection, azure: self.azure.clone(), blob: blob(client), end: begin + time };
             running.spawn(async move {
                 match scene {
-                    Scene::LeasedWrite => leased_writes(&azure, &blob(client), end).await,
-                    Scene::ConditionalPut => conditional_puts(&azure, &blob(client), end).await,
+                    Scene::LeasedWrite => client.leased_writes().await,
+                    Scene::ConditionalPut => client.conditional_puts().await,
                 }
             });
         }
@@ -75,26 +77,40 @@ fn blob(client: usize) -> String {
     format!("/{CONTAINER}/{client}")
 }
 
-async fn leased_writes(azure: &Azure, blob: &str, end: Instant) -> u32 {
-    let with = [("x-ms-lease-id", LEASE)];
-    let mut done = 0;
-    while Instant::now() < end {
-        let wanted = [("x-ms-lease-duration", "60"), ("x-ms-proposed-lease-id", LEASE)];
-        azure.lease(blob, "acquire", &wanted).await.expect(201);
-        azure.put(blob, &with, CONTENT).await.expect(201);
-        azure.lease(blob, "release", &with).await.expect(200);
-        done += 1;
-    }
-    done
+/// One of those who work at a time.
+struct Client {
+    connection: Connection,
+    azure: Azure,
+    blob: String,
+    end: Instant,
 }
 
-async fn conditional_puts(azure: &Azure, blob: &str, end: Instant) -> u32 {
-    let mut tag = azure.blob(Method::HEAD, blob, &[], "").await.expect(200).etag().to_owned();
-    let mut done = 0;
-    while Instant::now() < end {
-        let written = azure.put(blob, &[("if-match", &tag)], CONTENT).await.expect(201);
-        written.etag().clone_into(&mut tag);
-        done += 1;
+impl Client {
+    async fn leased_writes(mut self) -> u32 {
+        let with = [("x-ms-lease-id", LEASE)];
+        let mut done = 0;
+        while Instant::now() < self.end {
+            let wanted = [("x-ms-lease-duration", "60"), ("x-ms-proposed-lease-id", LEASE)];
+            let acquire = self.azure.signed_lease(&self.blob, "acquire", &wanted);
+            self.connection.exchange(&acquire).await.expect(201);
+            let write = self.azure.signed_put(&self.blob, &with, CONTENT);
+            self.connection.exchange(&write).await.expect(201);
+            let release = self.azure.signed_lease(&self.blob, "release", &with);
+            self.connection.exchange(&release).await.expect(200);
+            done += 1;
+        }
+        done
     }
-    done
+
+    async fn conditional_puts(mut self) -> u32 {
+        let first = self.azure.signed_put(&self.blob, &[], CONTENT);
+        let mut tag = self.connection.exchange(&first).await.expect(201).unwrap();
+        let mut done = 0;
+        while Instant::now() < self.end {
+            let write = self.azure.signed_put(&self.blob, &[("if-match", &tag)], CONTENT);
+            tag = self.connection.exchange(&write).await.expect(201).unwrap();
+            done += 1;
+        }
+        done
+    }
 }

@@ -1,78 +1,100 @@
 //! Leases and conditional writes under load, on servers that speak the Azure dialect, in turns.
 //!
 //! ```text
-//! leases gateway=127.0.0.1:10000 azurite=127.0.0.1:10010 [--quick]
+//! leases gateway=127.0.0.1:10000 azurite=127.0.0.1:10010 [--quick] [--clients 64]
 //! ```
 //!
-//! The first server is compared with the others. Its durable swaps a second are measured besides, by the number of clients:
-//! what they share is the sync of the disk.
+//! The first server is compared with the others, with the same number of clients, and each with the number that suits it
+//! best. Its writes with many clients are compared with those of one besides: they share the syncs of the disk.
 #![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its tables, and its progress")]
 
+mod connection;
 mod load;
 mod table;
 
 use std::time::Duration;
 
 use load::{Scene, Server};
-use table::{ratio, row, spread};
+use table::{median, ratio, row, spread};
 
-/// Clients at a time, each with a blob of its own.
-const CLIENTS: [usize; 2] = [8, 64];
-/// Clients at a time for the durable swaps.
-const SWAPPERS: [usize; 3] = [1, 8, 64];
+/// Clients at a time, each with a connection and a blob of its own.
+const CLIENTS: [usize; 4] = [1, 8, 64, 256];
 
-#[tokio::main]
+/// How often a second something was done, round by round.
+type Rates = Vec<f64>;
+
+#[tokio::main(flavor = "current_thread")]
 async fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let quick = args.iter().any(|arg| arg == "--quick");
     let (rounds, time) = if quick { (1, Duration::from_millis(500)) } else { (5, Duration::from_secs(3)) };
+    let only = args.iter().skip_while(|arg| *arg != "--clients").nth(1).map(|number| vec![number.parse().unwrap()]);
+    let clients = only.unwrap_or(CLIENTS.to_vec());
     let mut servers = Vec::new();
     for (name, address) in args.iter().filter_map(|arg| arg.split_once('=')) {
-        servers.push(Server::prepare(name, address.parse().unwrap(), SWAPPERS[2]).await);
+        servers.push(Server::prepare(name, address.parse().unwrap(), *clients.iter().max().unwrap()).await);
     }
     assert!(!servers.is_empty(), "see the first lines of benches/leases/main.rs");
-    for clients in CLIENTS {
-        compare(&servers, clients, rounds, time).await;
+    for scene in Scene::ALL {
+        let rates = measure(&servers, scene, &clients, rounds, time).await;
+        compare(&servers, scene, &clients, &rates);
+        if let (Scene::ConditionalPut, [gateway, ..]) = (scene, rates.as_slice()) {
+            share(&clients, gateway);
+        }
     }
-    swaps(&servers[0], rounds, time).await;
 }
 
-/// Each scene on each server, in interleaved rounds.
-async fn compare(servers: &[Server], clients: usize, rounds: usize, time: Duration) {
-    let mut rates = vec![vec![Vec::new(); servers.len()]; Scene::ALL.len()];
+/// The rates by server and by number of clients, in interleaved rounds.
+async fn measure(
+    servers: &[Server],
+    scene: Scene,
+    clients: &[usize],
+    rounds: usize,
+    time: Duration,
+) -> Vec<Vec<Rates>> {
+    let mut rates = vec![vec![Rates::new(); clients.len()]; servers.len()];
     for round in 0..rounds {
-        eprintln!("{clients} clients, round {} of {rounds}", round + 1);
-        for (scene, rates) in Scene::ALL.iter().zip(&mut rates) {
+        eprintln!("{}: round {} of {rounds}", scene.name(), round + 1);
+        for (column, clients) in clients.iter().enumerate() {
             for at in (0..servers.len()).map(|at| (at + round) % servers.len()) {
-                rates[at].push(servers[at].rate(*scene, clients, time).await);
+                rates[at][column].push(servers[at].rate(scene, *clients, time).await);
             }
         }
     }
+    rates
+}
+
+/// The table of a scene: a row for each number of clients, and one for each server's best.
+fn compare(servers: &[Server], scene: Scene, clients: &[usize], rates: &[Vec<Rates>]) {
     let names = servers.iter().map(|server| server.name.clone());
     let ratios = servers[1..].iter().map(|other| format!("{} / {}", servers[0].name, other.name));
-    let heading: Vec<String> = names.chain(ratios).collect();
-    println!("\n{}", row(&format!("a second, {clients} clients"), &heading));
-    println!("|---{}|", "|---".repeat(heading.len()));
-    for (scene, rates) in Scene::ALL.iter().zip(&rates) {
-        let cells = rates.iter().map(|rates| spread(rates, 0));
-        let ratios = rates[1..].iter().map(|other| spread(&ratio(&rates[0], other), 1));
-        println!("{}", row(scene.name(), &cells.chain(ratios).collect::<Vec<_>>()));
+    print_heading(&format!("{}, a second", scene.name()), &names.chain(ratios).collect::<Vec<_>>());
+    for (at, clients) in clients.iter().enumerate() {
+        print_rates(&format!("{clients} clients"), &rates.iter().map(|rates| &rates[at]).collect::<Vec<_>>());
+    }
+    let best =
+        |rates: &'_ [Rates]| rates.iter().max_by(|one, other| median(one).total_cmp(&median(other))).unwrap().clone();
+    let best: Vec<Rates> = rates.iter().map(|rates| best(rates)).collect();
+    print_rates("each at its best", &best.iter().collect::<Vec<_>>());
+}
+
+/// What many writers gain from one sync of the disk.
+fn share(clients: &[usize], rates: &[Rates]) {
+    print_heading("clients", &["durable swaps a second".into(), "of one client's".into()]);
+    for (clients, these) in clients.iter().zip(rates) {
+        println!("{}", row(&clients.to_string(), &[spread(these, 0), spread(&ratio(these, &rates[0]), 1)]));
     }
 }
 
-/// Durable conditional writes by the number of clients, in interleaved rounds.
-async fn swaps(server: &Server, rounds: usize, time: Duration) {
-    let mut rates = vec![Vec::new(); SWAPPERS.len()];
-    for round in 0..rounds {
-        eprintln!("durable swaps, round {} of {rounds}", round + 1);
-        for (clients, rates) in SWAPPERS.iter().zip(&mut rates) {
-            rates.push(server.rate(Scene::ConditionalPut, *clients, time).await);
-        }
-    }
-    println!("\n{}", row("clients", &["durable swaps a second".into(), "of one client's".into()]));
-    println!("|---|---|---|");
-    for (clients, these) in SWAPPERS.iter().zip(&rates) {
-        println!("{}", row(&clients.to_string(), &[spread(these, 0), spread(&ratio(these, &rates[0]), 1)]));
-    }
+fn print_heading(name: &str, columns: &[String]) {
+    println!("\n{}", row(name, columns));
+    println!("|---{}|", "|---".repeat(columns.len()));
+}
+
+/// The rates of each server, and how many times those of the others the first one's are.
+fn print_rates(name: &str, rates: &[&Rates]) {
+    let cells = rates.iter().map(|rates| spread(rates, 0));
+    let ratios = rates[1..].iter().map(|other| spread(&ratio(rates[0], other), 1));
+    println!("{}", row(name, &cells.chain(ratios).collect::<Vec<_>>()));
 }

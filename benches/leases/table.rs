@@ -10,13 +10,22 @@ pub(crate) fn ratio(one: &[f64], other: &[f64]) -> Vec<f64> {
     one.iter().zip(other).map(|(one, other)| one / other).collect()
 }
 
+/// The median of at least one number.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    sorted(values)[values.len() / 2]
+}
+
 /// The median, with the least and the most.
 pub(crate) fn spread(values: &[f64], digits: usize) -> String {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    match values.as_slice() {
+    match sorted(values).as_slice() {
         [] => "–".to_owned(),
         [only] => format!("{only:.digits$}"),
-        [least, .., most] => format!("{:.digits$} ({least:.digits$}–{most:.digits$})", values[values.len() / 2]),
+        [least, .., most] => format!("{:.digits$} ({least:.digits$}–{most:.digits$})", median(values)),
     }
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values
 }

@@ -62,15 +62,25 @@ impl Azure {
 
     /// Writes a block blob.
     pub async fn put(&self, path: &str, headers: &[(&str, &str)], content: impl Into<Bytes>) -> Answer {
+        self.client.send(self.signed_put(path, headers, content).map(full)).await
+    }
+
+    /// The request of [`put`](Self::put), to be sent by other means.
+    pub fn signed_put(&self, path: &str, headers: &[(&str, &str)], content: impl Into<Bytes>) -> Request<Bytes> {
         let headers = [&[("x-ms-blob-type", "BlockBlob")], headers].concat();
-        self.blob(Method::PUT, path, &headers, content).await
+        signed(&self.signer, Form::Blob, Method::PUT, path, &headers, content.into())
     }
 
     /// Carries out a lease operation on a blob, or with `restype=container` in the path's query on a container.
     pub async fn lease(&self, path: &str, action: &str, headers: &[(&str, &str)]) -> Answer {
+        self.client.send(self.signed_lease(path, action, headers).map(full)).await
+    }
+
+    /// The request of [`lease`](Self::lease), to be sent by other means.
+    pub fn signed_lease(&self, path: &str, action: &str, headers: &[(&str, &str)]) -> Request<Bytes> {
         let and = if path.contains('?') { '&' } else { '?' };
         let headers = [&[("x-ms-lease-action", action)], headers].concat();
-        self.blob(Method::PUT, &format!("{path}{and}comp=lease"), &headers, "").await
+        signed(&self.signer, Form::Blob, Method::PUT, &format!("{path}{and}comp=lease"), &headers, Bytes::new())
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit};
+use sha2::Sha256;
 use thiserror::Error;
 
 pub mod access;
@@ -90,7 +92,7 @@ impl Accounts {
 #[derive(Clone)]
 pub struct Account {
     name: Arc<str>,
-    keys: Vec<Arc<[u8]>>,
+    keys: Arc<[Hmac<Sha256>]>,
 }
 
 impl Account {
@@ -106,7 +108,7 @@ impl Account {
         if !(3..=24).contains(&name.len()) || !name.bytes().all(valid) {
             return Err(InvalidAccount(Rule::Name));
         }
-        Self { name: name.into(), keys: Vec::new() }.and_key(key)
+        Self { name: name.into(), keys: Arc::default() }.and_key(key)
     }
 
     /// The same account with one more key.
@@ -121,7 +123,8 @@ impl Account {
         if self.keys.len() == Self::MAX_KEYS {
             return Err(InvalidAccount(Rule::Keys));
         }
-        self.keys.push(key.into());
+        let key = Hmac::new_from_slice(&key).map_err(|_| InvalidAccount(Rule::Key))?;
+        self.keys = self.keys.iter().cloned().chain([key]).collect();
         Ok(self)
     }
 
@@ -130,9 +133,9 @@ impl Account {
         &self.name
     }
 
-    /// The keys.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.keys.iter().map(AsRef::as_ref)
+    /// The keys, each ready to sign something with.
+    pub(crate) fn keys(&self) -> &[Hmac<Sha256>] {
+        &self.keys
     }
 }
 

@@ -12,7 +12,7 @@ use thiserror::Error;
 pub use hasher::Hasher;
 
 use crate::tag::EntityTag;
-use crate::text::header_value;
+use crate::text::{header_value, hexadecimal};
 
 mod hasher;
 
@@ -86,7 +86,7 @@ impl ContentHash {
     /// assert_eq!(ContentHash::of(b"a").hex().len(), 64);
     /// ```
     pub fn hex(&self) -> String {
-        hex::encode(self.bytes)
+        hexadecimal(&self.bytes)
     }
 
     /// The strong tag that depends on nothing but the bytes: `"<hex>"`.
@@ -108,7 +108,7 @@ impl ContentHash {
     /// assert!(hash.versioned_tag(17).to_string().ends_with("-17\""));
     /// ```
     pub fn versioned_tag(&self, generation: u64) -> EntityTag {
-        EntityTag::from_digits(&format!("{}-{generation}", self.tag_hex()))
+        EntityTag::from_digits(&(self.tag_hex() + "-" + &generation.to_string()))
     }
 
     /// The value of a `Repr-Digest` or `Content-Digest` field (RFC 9530). `None` for BLAKE3, which no algorithm
@@ -156,7 +156,7 @@ impl ContentHash {
     }
 
     fn tag_hex(&self) -> String {
-        hex::encode(&self.bytes[..self.format.bytes_in_tag()])
+        hexadecimal(&self.bytes[..self.format.bytes_in_tag()])
     }
 }
 

@@ -102,7 +102,7 @@ impl EntityTag {
 
     /// A strong tag whose opaque part consists of hexadecimal digits, decimal digits and hyphens.
     pub(crate) fn from_digits(digits: &str) -> Self {
-        Self(header_value(format!("\"{digits}\"")))
+        Self(header_value(["\"", digits, "\""].concat()))
     }
 
     /// Whether the tag is weak.

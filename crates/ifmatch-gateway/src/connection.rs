@@ -114,15 +114,7 @@ where
             if self.gateway.forwards {
                 introduce(&mut request, client, interjections.as_ref());
             }
-            let answering = Arc::clone(&self.gateway).answer(Arc::clone(&activity), request);
-            let interjections = interjections.clone();
-            async move {
-                let response = answering.await;
-                if let Some(interjections) = interjections {
-                    interjections.settle().await;
-                }
-                response
-            }
+            Arc::clone(&self.gateway).answer(Arc::clone(&activity), interjections.clone(), request)
         });
         match protocol {
             Protocol::Http1 => {

@@ -19,6 +19,7 @@ use crate::activity::Activity;
 use crate::config::{Limits, ServerConfig};
 use crate::endpoints;
 use crate::framing;
+use crate::interim::Interjections;
 use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
 use crate::request_body::{self, Fate, RequestBody};
@@ -121,10 +122,11 @@ where
         Self { forwards: true, ..self }
     }
 
-    /// Answers one request of a connection.
+    /// Answers one request of a connection, once all that is to be said there before has been said.
     pub(crate) async fn answer(
         self: Arc<Self>,
         activity: Arc<Activity>,
+        interjections: Option<Arc<Interjections>>,
         request: Request<Incoming>,
     ) -> Result<Response<ResponseBody<B>>, Infallible> {
         let desk = &self.desk;
@@ -147,12 +149,18 @@ where
         // What another server has said stays.
         headers.entry(X_REQUEST_ID).or_insert(id);
         headers.entry(header::SERVER).or_insert(SERVER);
+        if let Some(interjections) = interjections {
+            Box::pin(interjections.settle()).await;
+        }
         Ok(response)
     }
 
     fn check(&self, request: &Request<RequestBody>) -> Result<(), Denied> {
-        let (method, headers) = (request.method(), request.headers());
-        if (self.signed)(headers) { Ok(()) } else { self.desk.access.check(method, headers) }
+        let headers = request.headers();
+        self.desk
+            .access
+            .check(request.method(), headers)
+            .or_else(|why| if (self.signed)(headers) { Ok(()) } else { Err(why) })
     }
 
     async fn ask(

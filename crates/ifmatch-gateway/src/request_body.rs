@@ -71,7 +71,8 @@ impl RequestBody {
     /// Bounds the body of `request`. One that is empty has no fate.
     pub(crate) fn of(request: Request<Incoming>, timeout: Duration) -> (Request<Self>, Option<Arc<Fate>>) {
         let fate = (!request.body().is_end_stream()).then(|| Arc::new(Fate::default()));
-        let drains = request.version() < Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
+        let is_asked_for = |request: &Request<Incoming>| request.headers().contains_key(header::EXPECT);
+        let drains = fate.is_some() && request.version() < Version::HTTP_2 && !is_asked_for(&request);
         let bound = |body| {
             let fate = fate.clone();
             Self { body: Some(body), timeout, room: None, fate, timer: None, progress: 0, waiting: false, drains }

@@ -31,6 +31,9 @@ pub use error::{OpenError, OpenErrorKind};
 use recent::Recent;
 use writer::Writer;
 
+/// The longest page that is read on its reader's thread. Longer ones take too long for that.
+const SHORT_PAGE: usize = 16;
+
 /// A register in a redb database.
 #[derive(Debug)]
 pub struct RedbRegister {
@@ -92,7 +95,12 @@ impl Register for RedbRegister {
         self.writer.swap(key, expected, next).await
     }
 
+    // A short page as `load`; a longer one is begun anew where it may take its time.
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let short = self.shared.scan(&Scan { limit: scan.limit.min(SHORT_PAGE), ..*scan })?;
+        if short.len() < SHORT_PAGE || short.len() == scan.limit {
+            return Ok(short);
+        }
         let shared = Arc::clone(&self.shared);
         let (prefix, limit) = (scan.prefix.to_owned(), scan.limit);
         let after = scan.after.map(str::to_owned);

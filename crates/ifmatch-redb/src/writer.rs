@@ -68,6 +68,7 @@ impl Drop for Writer {
 fn write_groups(shared: &Shared, recent: &Recent, mut waiting: mpsc::Receiver<Job>) {
     let mut group = Vec::with_capacity(GROUP);
     while waiting.blocking_recv_many(&mut group, GROUP) > 0 {
+        gather(&mut waiting, &mut group);
         for job in &group {
             recent.begin(&job.key);
         }
@@ -86,6 +87,18 @@ fn write_groups(shared: &Shared, recent: &Recent, mut waiting: mpsc::Receiver<Jo
         for job in group.drain(..) {
             let _ = job.answer.send(Err(RegisterError::new(failed.kind(), failed.to_string())));
         }
+    }
+}
+
+/// Lets those go first who are about to hand over more: on a busy core, the threads that read requests. Where nobody waits
+/// for the core, this takes no time.
+fn gather(waiting: &mut mpsc::Receiver<Job>, group: &mut Vec<Job>) {
+    let mut before = 0;
+    while before < group.len() && group.len() < GROUP {
+        before = group.len();
+        std::thread::yield_now();
+        let room = GROUP - group.len();
+        group.extend(std::iter::from_fn(|| waiting.try_recv().ok()).take(room));
     }
 }
 

@@ -1,13 +1,36 @@
 //! The redb register: the conformance suite, and how it opens.
 
+use ifmatch_core::record::{Record, Revision};
 use ifmatch_redb::{OpenErrorKind, RedbRegister};
 use ifmatch_store::conformance::{self, Traits};
+use ifmatch_store::register::{Scan, Swap};
+use ifmatch_store::{Key, Register};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
     let folder = tempfile::tempdir().unwrap();
     let register = RedbRegister::open(folder.path().join("index.redb")).unwrap();
     conformance::run(register, Traits::default().with_race(8, 5)).await;
+}
+
+/// Short pages and long ones are read in different ways.
+#[tokio::test]
+async fn a_page_has_what_was_asked_for_whatever_its_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let register = RedbRegister::open(folder.path().join("index.redb")).unwrap();
+    let names: Vec<String> = (0..40).map(|at| format!("a/{at:02}")).collect();
+    for name in names.iter().chain([&"b".to_owned()]) {
+        let (key, record) = (Key::new(name.as_str()).unwrap(), Record::forgotten(Revision::new(1)));
+        assert_eq!(register.compare_and_swap(&key, Revision::NONE, Some(&record)).await.unwrap(), Swap::Done);
+    }
+    for start in [0_usize, 1, 30] {
+        let after = start.checked_sub(1).map(|at| names[at].as_str());
+        for limit in [1, 15, 16, 17, 39, 40, 41, 1000] {
+            let page = register.scan(&Scan { prefix: "a/", after, limit }).await.unwrap();
+            let page: Vec<&str> = page.iter().map(|(key, _)| key.as_str()).collect();
+            assert_eq!(page, names[start..names.len().min(start + limit)], "{limit} after {after:?}");
+        }
+    }
 }
 
 #[test]

@@ -22,12 +22,12 @@ pub(super) const INTERNAL: Revision = Revision::NONE;
 
 /// The key of a blob's record.
 pub(super) fn of_blob(container: &ContainerName, incarnation: Revision, name: &BlobName) -> Result<Key, StoreError> {
-    key(format!("{}{name}", of_blobs_in(container, incarnation)))
+    key(of_blobs_in(container, incarnation) + name.as_str())
 }
 
 /// The key of a container's record.
 pub(super) fn of_container(container: &ContainerName) -> Result<Key, StoreError> {
-    key(format!("{CONTAINERS}{container}"))
+    key([CONTAINERS, container.as_str()].concat())
 }
 
 /// What the keys of a container's blobs begin with.

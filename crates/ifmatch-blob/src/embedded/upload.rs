@@ -9,6 +9,7 @@ use ifmatch_core::digest::ContentHash;
 use super::folder::{BodyName, Folder};
 use super::payload::Place;
 use super::spool::{Spool, Staged};
+use super::swap::random;
 use crate::store::{StoreError, StoreErrorKind, Upload};
 
 /// The longest body that is kept in the record itself, in bytes.
@@ -54,7 +55,6 @@ impl Received {
 /// Receives a body.
 pub(super) async fn receive(
     folder: &Arc<Folder>,
-    nonce: u64,
     mut body: Upload,
     expected: &Expected,
 ) -> Result<Received, StoreError> {
@@ -71,7 +71,10 @@ pub(super) async fn receive(
             let piece = data.split_to(data.len().min(CHUNK - buffer.len()));
             buffer.extend_from_slice(&piece);
             if buffer.len() == CHUNK {
-                let spool = spool.get_or_insert_with(|| Spool::begin(Arc::clone(folder), nonce));
+                let spool = match &mut spool {
+                    Some(spool) => spool,
+                    none => none.insert(begin(folder)?),
+                };
                 spool.write(std::mem::take(&mut buffer)).await?;
                 buffer.reserve_exact(CHUNK);
             }
@@ -81,10 +84,14 @@ pub(super) async fn receive(
     if spool.is_none() && buffer.len() <= INLINE {
         return inline(buffer, expected);
     }
-    let mut spool = spool.unwrap_or_else(|| Spool::begin(Arc::clone(folder), nonce));
+    let mut spool = spool.map_or_else(|| begin(folder), Ok)?;
     spool.write(buffer).await?;
     let staged = spool.finish(expected.digest).await?;
     Ok(Received { hash: staged.name.hash, length, body: Body::File(staged) })
+}
+
+fn begin(folder: &Arc<Folder>) -> Result<Spool, StoreError> {
+    Ok(Spool::begin(Arc::clone(folder), random()?))
 }
 
 fn inline(mut bytes: Vec<u8>, expected: &Expected) -> Result<Received, StoreError> {

@@ -35,7 +35,7 @@ pub(super) async fn put<R: Register, C: Clock>(
         inner.check(blob, container, put.container, &change).await?;
     }
     let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
-    let received = receive(&inner.folder, random()?, put.body, &expected).await?;
+    let received = receive(&inner.folder, put.body, &expected).await?;
     let request = put.request.map(|key| key.request(Some(&received.hash)));
     let change = Change { request, ..change };
     let job = Job { blob: blob.clone(), container, missing: put.container, change };
@@ -80,7 +80,8 @@ pub(super) async fn set_headers<R: Register, C: Clock>(
 pub(super) async fn in_the_background<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
-    tokio::spawn(work).await.map_err(|error| StoreError::new(StoreErrorKind::OutcomeUnknown, error))?
+    // In a box: the runtime moves its tasks about before they are at rest.
+    tokio::spawn(Box::pin(work)).await.map_err(|error| StoreError::new(StoreErrorKind::OutcomeUnknown, error))?
 }
 
 /// A write whose body has arrived.

@@ -75,7 +75,7 @@ fn hexadecimal(text: &str) -> Option<String> {
 
 impl fmt::Display for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = hex::encode(self.0);
+        let digits = crate::text::hexadecimal(&self.0);
         let groups = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
         f.write_str(&groups.join("-"))
     }

@@ -7,6 +7,9 @@ use crate::record::Record;
 /// The encoding that this build writes.
 const VERSION: u8 = 1;
 
+/// The bytes that suffice for nearly all records, without the payload.
+const USUAL_SIZE: usize = 512;
+
 /// Why bytes are no record that this build can read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError(DecodeErrorKind);
@@ -56,7 +59,10 @@ impl Record {
         reason = "serialising plain data into a growing vector has no way to fail"
     )]
     pub fn encode(&self) -> Vec<u8> {
-        postcard::to_extend(self, vec![VERSION]).expect("a record always serialises")
+        let payload = self.state.version().map_or(0, |version| version.payload.len());
+        let mut encoded = Vec::with_capacity(USUAL_SIZE + payload);
+        encoded.push(VERSION);
+        postcard::to_extend(self, encoded).expect("a record always serialises")
     }
 
     /// Reads stored bytes.

@@ -7,20 +7,31 @@ use std::cmp::Ordering;
 
 /// Which of two names in lower case comes first.
 pub(super) fn compare(one: &str, other: &str) -> Ordering {
-    let weights = |text: &str| text.bytes().map(weight).filter(|weight| *weight > 0).collect::<Vec<u8>>();
-    weights(one).cmp(&weights(other)).then_with(|| ignorables(one).cmp(&ignorables(other)))
+    weights(one).cmp(weights(other)).then_with(|| ignorables(one).cmp(&ignorables(other)))
 }
 
-/// The place of a character among those that count; 0 for those that do not.
-fn weight(byte: u8) -> u8 {
-    const ORDER: &[u8] = b"!#$%&*.^_`|~+0123456789abcdefghijklmnopqrstuvwxyz";
-    let place = ORDER.iter().position(|other| *other == byte.to_ascii_lowercase());
-    place.and_then(|place| u8::try_from(place + 1).ok()).unwrap_or_default()
+/// The characters that count, by their places in the order.
+fn weights(text: &str) -> impl Iterator<Item = u8> {
+    text.bytes().map(|byte| WEIGHTS[usize::from(byte)]).filter(|weight| *weight > 0)
 }
+
+/// The place of each character among those that count; 0 for those that do not.
+const WEIGHTS: [u8; 256] = {
+    let order = b"!#$%&*.^_`|~+0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut weights = [0; 256];
+    let mut place: u8 = 1;
+    while place as usize <= order.len() {
+        let byte = order[place as usize - 1];
+        weights[byte as usize] = place;
+        weights[byte.to_ascii_uppercase() as usize] = place;
+        place += 1;
+    }
+    weights
+};
 
 /// What decides between names that are equal otherwise: the first hyphen or apostrophe that the other one has not. The name
 /// in which it stands further behind, or not at all, comes first.
 fn ignorables(text: &str) -> Vec<(std::cmp::Reverse<usize>, u8)> {
-    let ignored = text.bytes().enumerate().filter(|(_, byte)| weight(*byte) == 0);
+    let ignored = text.bytes().enumerate().filter(|(_, byte)| WEIGHTS[usize::from(*byte)] == 0);
     ignored.map(|(at, byte)| (std::cmp::Reverse(at), byte)).collect()
 }

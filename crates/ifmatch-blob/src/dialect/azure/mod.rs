@@ -84,8 +84,8 @@ async fn route<S: BlobStore, C: Clock>(
     let call = &Call { shared, head, query, account };
     match (operation, &target) {
         (Operation::AccountInformation, _) => Ok(service::account_information()),
-        (operation, Target::Service) => of_service(call, operation).await,
-        (operation, Target::Container(container)) => of_container(call, operation, container).await,
+        (operation, Target::Service) => Box::pin(of_service(call, operation)).await,
+        (operation, Target::Container(container)) => Box::pin(of_container(call, operation, container)).await,
         (operation, Target::Blob(blob)) => of_blob(call, operation, blob, upload).await,
     }
 }
@@ -115,6 +115,7 @@ async fn of_container<S: BlobStore, C: Clock>(
     }
 }
 
+/// Each in a box of its own: together they would be as large as the largest, and moved about with every request.
 async fn of_blob<S: BlobStore, C: Clock>(
     call: &Call<S, C>,
     operation: Operation,
@@ -122,13 +123,13 @@ async fn of_blob<S: BlobStore, C: Clock>(
     upload: impl FnOnce() -> Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
-        Operation::PutBlob => write::put(call, blob, upload).await,
-        Operation::SetMetadata | Operation::SetProperties => write::set_headers(call, operation, blob).await,
-        Operation::DeleteBlob => write::delete(call, blob).await,
-        Operation::LeaseBlob => lease::of_blob(call, blob).await,
-        Operation::PutBlock => blocks::put_block(call, blob, upload).await,
-        Operation::PutBlockList => blocks::put_list(call, blob, upload).await,
-        Operation::GetBlockList => blocks::get_list(call, blob).await,
-        _ => read::read(call, blob).await,
+        Operation::PutBlob => Box::pin(write::put(call, blob, upload)).await,
+        Operation::SetMetadata | Operation::SetProperties => Box::pin(write::set_headers(call, operation, blob)).await,
+        Operation::DeleteBlob => Box::pin(write::delete(call, blob)).await,
+        Operation::LeaseBlob => Box::pin(lease::of_blob(call, blob)).await,
+        Operation::PutBlock => Box::pin(blocks::put_block(call, blob, upload)).await,
+        Operation::PutBlockList => Box::pin(blocks::put_list(call, blob, upload)).await,
+        Operation::GetBlockList => Box::pin(blocks::get_list(call, blob)).await,
+        _ => Box::pin(read::read(call, blob)).await,
     }
 }

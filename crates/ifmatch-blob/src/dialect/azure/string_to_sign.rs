@@ -2,6 +2,7 @@
 //!
 //! `None` throughout: a field or parameter is not text, so that nobody can have signed it.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -40,12 +41,11 @@ pub(super) fn blob(head: &Parts, account: &str) -> Option<String> {
     let mut text = format!("{}\n", head.method);
     for name in standard {
         let value = match value(&head.headers, &name)? {
-            value if name == CONTENT_LENGTH && value == "0" => String::new(),
-            _ if name == DATE && head.headers.contains_key(X_MS_DATE) => String::new(),
+            value if name == CONTENT_LENGTH && value == "0" => Cow::default(),
+            _ if name == DATE && head.headers.contains_key(X_MS_DATE) => Cow::default(),
             value => value,
         };
-        text.push_str(&value);
-        text.push('\n');
+        text.extend([&value, "\n"]);
     }
     push_own_fields(&mut text, &head.headers)?;
     push_resource(&mut text, head, account);
@@ -55,7 +55,7 @@ pub(super) fn blob(head: &Parts, account: &str) -> Option<String> {
 
 /// `SharedKeyLite` of the blob service.
 pub(super) fn blob_lite(head: &Parts, account: &str) -> Option<String> {
-    let date = if head.headers.contains_key(X_MS_DATE) { String::new() } else { value(&head.headers, &DATE)? };
+    let date = if head.headers.contains_key(X_MS_DATE) { Cow::default() } else { value(&head.headers, &DATE)? };
     let (md5, media_type) = (value(&head.headers, &CONTENT_MD5)?, value(&head.headers, &CONTENT_TYPE)?);
     let mut text = format!("{}\n{md5}\n{media_type}\n{date}\n", head.method);
     push_own_fields(&mut text, &head.headers)?;
@@ -82,12 +82,16 @@ pub(super) fn table_lite(head: &Parts, account: &str) -> Option<String> {
 }
 
 /// The value of a field, its lines joined by commas; empty without the field.
-fn value(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
-    let lines: Option<Vec<&str>> = headers.get_all(name).iter().map(|line| line.to_str().ok()).collect();
-    Some(lines?.join(","))
+fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> {
+    let mut lines = headers.get_all(name).iter().map(|line| line.to_str().ok());
+    let mut value = Cow::Borrowed(lines.next().unwrap_or(Some(""))?);
+    for line in lines {
+        value.to_mut().extend([",", line?]);
+    }
+    Some(value)
 }
 
-fn any_date(headers: &HeaderMap) -> Option<String> {
+fn any_date(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let name = if headers.contains_key(X_MS_DATE) { X_MS_DATE } else { DATE };
     value(headers, &name)
 }
@@ -95,19 +99,19 @@ fn any_date(headers: &HeaderMap) -> Option<String> {
 /// Azure's own fields in the service's order, a line each.
 fn push_own_fields(text: &mut String, headers: &HeaderMap) -> Option<()> {
     let mut names: Vec<&HeaderName> = headers.keys().filter(|name| name.as_str().starts_with(PREFIX)).collect();
-    names.sort_by(|one, other| match header_order::compare(one.as_str(), other.as_str()) {
+    names.sort_unstable_by(|one, other| match header_order::compare(one.as_str(), other.as_str()) {
         Ordering::Equal => one.as_str().cmp(other.as_str()),
         order => order,
     });
     for name in names {
-        let _ = writeln!(text, "{name}:{}", value(headers, name)?.trim());
+        text.extend([name.as_str(), ":", value(headers, name)?.trim(), "\n"]);
     }
     Some(())
 }
 
 /// The account, and the path as it was sent: where the address has the account in its path, it stands there twice.
 fn push_resource(text: &mut String, head: &Parts, account: &str) {
-    let _ = write!(text, "/{account}{}", head.uri.path());
+    text.extend(["/", account, head.uri.path()]);
 }
 
 /// All parameters: names in lower case and in order, each with its values in order.

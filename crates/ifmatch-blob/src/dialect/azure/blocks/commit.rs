@@ -100,10 +100,11 @@ async fn attempt<S: BlobStore, C: Clock>(
     // Only a tag that the request did not name itself is worth another look.
     let is_tied = tied.as_ref().is_some_and(|tied| tied.if_match != head.conditions.preconditions.if_match);
     let put = Put { preconditions: tied.unwrap_or(put.preconditions), ..put };
+    let list = shelf.list()?;
     match store.put(blob, put).await {
         Ok(written) => {
             head.confirm(call, blob, &written).await?;
-            if let Err(error) = CommittedList::of(blob, &written, blocks).save(store, shelf.list()).await {
+            if let Err(error) = CommittedList::of(blob, &written, blocks).save(store, &list).await {
                 tracing::warn!(%error, "the list of a blob's blocks is not kept: its blocks cannot be used again");
             }
             shelf::discard(store, staged).await;
@@ -141,7 +142,7 @@ impl Current {
         lease::check(info.lease.as_ref(), head.lease, call.shared.now())
             .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
         let preconditions = tied(head, info)?;
-        let list = CommittedList::load(store, shelf.list()).await.map_err(AzureError::of_blob)?;
+        let list = CommittedList::load(store, &shelf.list()?).await.map_err(AzureError::of_blob)?;
         let Some(list) = list.filter(|list| list.belongs_to(info)) else { return Ok(None) };
         Ok(Some(Self { opened, list, preconditions }))
     }

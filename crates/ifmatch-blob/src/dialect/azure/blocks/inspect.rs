@@ -39,7 +39,7 @@ pub(in crate::dialect::azure) async fn get_list<S: BlobStore, C: Clock>(
         None if staged.is_empty() => return Err(AzureError::blob_not_found()),
         None => None,
         Some(info) => {
-            let list = CommittedList::load(store, shelf.list()).await.map_err(AzureError::of_blob)?;
+            let list = CommittedList::load(store, &shelf.list()?).await.map_err(AzureError::of_blob)?;
             list.filter(|list| list.belongs_to(info))
         }
     };

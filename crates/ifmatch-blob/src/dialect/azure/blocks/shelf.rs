@@ -39,7 +39,6 @@ pub(super) fn committed_lists() -> Result<ContainerName, InvalidName> {
 pub(in crate::dialect::azure) struct Shelf {
     owner: Owner,
     folder: String,
-    list: BlobPath,
     blocks: ContainerName,
 }
 
@@ -79,9 +78,8 @@ impl Shelf {
             Owner { container: blob.container.clone(), created: container::find(call, &blob.container).await?.created };
         let created = owner.created.map_or(0, Timestamp::micros);
         let name = ContentHash::of(blob.name.as_str().as_bytes()).hex();
-        let folder = format!("{}/{created:016x}/{name}", blob.container);
-        let list = BlobPath { container: committed_lists()?, name: BlobName::new(&folder)? };
-        Ok(Self { owner, folder: format!("{folder}/"), list, blocks: staged_blocks()? })
+        let folder = format!("{}/{created:016x}/{name}/", blob.container);
+        Ok(Self { owner, folder, blocks: staged_blocks()? })
     }
 
     /// Where a block is staged.
@@ -95,8 +93,9 @@ impl Shelf {
     }
 
     /// Where the list of committed blocks is.
-    pub(super) fn list(&self) -> &BlobPath {
-        &self.list
+    pub(super) fn list(&self) -> Result<BlobPath, AzureError> {
+        let name = BlobName::new(self.folder.trim_end_matches('/'))?;
+        Ok(BlobPath { container: committed_lists()?, name })
     }
 
     /// The staged blocks, in the order of their ids.
