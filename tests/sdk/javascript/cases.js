@@ -46,10 +46,10 @@ export const blobs = BlobServiceClient.fromConnectionString(process.env.IFMATCH_
   keepAliveOptions: { enable },
 });
 
-/** The answers that say that the server is broken, which a retry could hide. */
+/** The answers that say that the server is broken, which a retry could hide. 501 says that it lacks something. */
 export const serverErrors = [];
 subscribe("http.client.response.finish", ({ request, response }) => {
-  if (response.statusCode >= 500) serverErrors.push(`${response.statusCode}: ${request.method} ${request.path}`);
+  if (response.statusCode >= 500 && response.statusCode !== 501) serverErrors.push(`${response.statusCode}: ${request.method} ${request.path}`);
 });
 
 export async function newContainer() {
