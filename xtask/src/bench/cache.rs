@@ -180,7 +180,7 @@ fn crowd(address: SocketAddr) -> Result<(usize, Duration)> {
 }
 
 fn ask(mut stream: TcpStream) -> std::io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(Duration::from_mins(1)))?;
     stream.write_all(b"GET /cold HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;

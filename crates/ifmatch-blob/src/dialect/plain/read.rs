@@ -6,8 +6,8 @@ use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, E
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::{self, LeaseUse};
 use ifmatch_core::fields::not_modified::retain_304_headers;
+use ifmatch_core::lease::{self, LeaseUse};
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{self, Limits, Representation, Selection};
