@@ -8,7 +8,7 @@ use clap::Args;
 use crate::command::Run;
 use crate::step::{Context, Step, Tool, run_all};
 use crate::workspace::{Package, Workspace};
-use crate::{Result, js, npm, package, sdk, tree, worker};
+use crate::{Result, js, npm, package, sdk, tree, wasm, worker};
 
 /// What `cargo xtask test` takes.
 #[derive(Args)]
@@ -31,6 +31,8 @@ const NPM: Tool = Tool { probe: &["npm", "--version"], install: "apt-get install
 const PYTHON: Tool =
     Tool { probe: &["python3", "-c", "import ensurepip, venv"], install: "apt-get install python3-venv" };
 const TAR: Tool = Tool { probe: &["tar", "--version"], install: "apt-get install tar" };
+/// The sources of the standard library: see the toolchain of the `wasm` tasks.
+const WASM: Tool = Tool { probe: wasm::PROBE, install: wasm::INSTALL };
 
 /// In the order they run: the quick ones first, and what others need before them.
 const STEPS: &[Step] = &[
@@ -66,14 +68,14 @@ const STEPS: &[Step] = &[
         name: "js",
         about: "the package for JavaScript: types, tables, Workers that use it",
         minutes: 45,
-        needs: &[NODE, NPM],
+        needs: &[NODE, NPM, WASM],
         run: js::check,
     },
     Step {
         name: "worker",
         about: "the Cloudflare Worker: size, tests, the Azure clients",
         minutes: 60,
-        needs: &[NODE, NPM, PYTHON],
+        needs: &[NODE, NPM, PYTHON, WASM],
         run: worker::check,
     },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },

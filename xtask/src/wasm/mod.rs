@@ -11,6 +11,7 @@ use crate::workspace::Workspace;
 
 pub(crate) use bindings::{Target, write};
 use toolchain::Toolchain;
+pub(crate) use toolchain::{INSTALL, PROBE};
 
 /// What is built with what is in the profile of this name.
 const PROFILE: &str = "worker";

@@ -15,6 +15,16 @@ const DEBIAN: &str = "/usr";
 /// Where the sources are, in the folder of a toolchain.
 const SOURCES: &str = "lib/rustlib/src/rust/library";
 
+/// Succeeds where there is a toolchain.
+pub(crate) const PROBE: &[&str] = &[
+    "sh",
+    "-c",
+    "test -d \"$(rustc --print sysroot)/lib/rustlib/src/rust/library\" || \
+     { test -d /usr/lib/rustlib/src/rust/library && test -x /usr/bin/cargo; }",
+];
+/// Installs Debian's.
+pub(crate) const INSTALL: &str = "apt-get install rustc-web cargo-web rust-web-src rust-web-llvm lld-22";
+
 /// A toolchain that has the sources of the standard library.
 pub(super) enum Toolchain {
     /// The one that runs this task.
@@ -34,10 +44,8 @@ impl Toolchain {
         if debian.join(SOURCES).exists() && debian.join("bin/cargo").exists() {
             return Ok(Self::Other(debian.join("bin")));
         }
-        Err("the sources of the standard library are needed to build for WebAssembly. Install them with: rustup component \
-             add rust-src; or, on Debian: apt-get install --no-install-recommends rustc-web cargo-web rust-web-src \
-             rust-web-llvm lld-22"
-            .into())
+        let what = "the sources of the standard library are needed to build for WebAssembly";
+        Err(format!("{what}. Install them with: rustup component add rust-src; or, on Debian: {INSTALL}").into())
     }
 
     /// The command that builds a package's library.
