@@ -46,6 +46,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ifmatch_core::record::Revision;
 use ifmatch_store::{AnyRegister, Driver};
@@ -85,6 +86,9 @@ mod probe;
 mod read;
 mod spool;
 mod write;
+
+/// How long a writer waits for its turn: a write to a store that is far away takes its time, and twenty may wait.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A [`BlobStore`] on an object store. Cheap to clone.
 #[derive(Clone)]
@@ -172,7 +176,7 @@ impl ObjectBlobs {
     }
 
     fn with(backing: Backing, register: AnyRegister, capability: Capability, durable: bool) -> Self {
-        let driver = Driver::new(register);
+        let driver = Driver::new(register).with_patience(PATIENCE);
         Self { shared: Arc::new(Shared { backing, capability, driver, durable }) }
     }
 
