@@ -17,15 +17,11 @@ use crate::store::Upload;
 /// [`BlobBody::downcast`] gets them out again.
 ///
 /// ```
-/// use bytes::Bytes;
-/// use http_body_util::Full;
 /// use ifmatch_blob::body::BlobBody;
 /// use ifmatch_blob::objects::DirectBody;
 ///
-/// # let bytes = || Full::<Bytes>::from("hello").map_err(|never| match never {});
-/// # use http_body_util::BodyExt;
 /// let mut extensions = http::Extensions::new();
-/// extensions.insert(DirectBody::new(BlobBody::stream(bytes())));
+/// extensions.insert(DirectBody::new(BlobBody::from("hello")));
 /// ```
 #[derive(Clone)]
 pub struct DirectBody(Arc<Mutex<Option<BlobBody>>>);
