@@ -69,6 +69,11 @@ impl Connection {
         self.read(false)
     }
 
+    /// Reads the next response, if the server sends one before it closes the connection.
+    pub fn answer_unless_closed(&mut self) -> Option<Answer> {
+        (!self.buffer.is_empty() || self.fill()).then(|| self.answer())
+    }
+
     /// Reads the response to a HEAD request, which has no content whatever its headers say.
     pub fn answer_to_head(&mut self) -> Answer {
         self.read(true)

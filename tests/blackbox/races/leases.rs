@@ -40,10 +40,13 @@ impl Slow {
         Self { connection }
     }
 
-    fn end(mut self) -> Answer {
+    /// The answer. The Worker's runtime may give none: it closes where a request was refused before its body had come.
+    fn end(mut self, site: &Site) -> Option<Answer> {
         // A server may have refused already, and closed.
         drop(self.connection.try_send(vec![b'a'; HALF]));
-        self.connection.answer()
+        let answer = self.connection.answer_unless_closed();
+        assert!(answer.is_some() || site.server == "worker", "closed without an answer");
+        answer
     }
 }
 
@@ -73,9 +76,9 @@ fn lost(site: &Site, seconds: i32, broken: bool) {
         });
         // A server may let B wait for the write that is under way.
         let before = told.recv_timeout(Duration::from_secs(2)).is_ok();
-        let answer = slow.end();
-        let refused = answer.status == 412;
-        assert!(refused || (!before && answer.status == 201), "A after B had the lease ({before}): {answer:?}");
+        let answer = slow.end(site);
+        let status = answer.as_ref().map_or(412, |answer| answer.status.as_u16());
+        assert!(status == 412 || (!before && status == 201), "A after B had the lease ({before}): {answer:?}");
         other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
     assert_eq!(http.get(&path).is(200).text(), "by B");
@@ -90,7 +93,9 @@ fn released(site: &Site) {
     let slow = Slow::begin(site, &path);
     http.lease(&path, "release", &[("x-ms-lease-id", A)]).is(200);
     let tag = http.upload(&path, &[], "in between").is(201).etag().to_owned();
-    slow.end().expect(412);
+    if let Some(answer) = slow.end(site) {
+        answer.expect(412);
+    }
     assert_eq!(http.get(&path).is(200).etag(), tag);
 }
 
