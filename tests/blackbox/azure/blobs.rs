@@ -167,7 +167,9 @@ fn dated(site: &Site) {
         let written = http.upload(&path, &[], "x").is(201);
         let date = parse(written.header("last-modified"));
         assert!(date >= last, "a date never goes back");
-        assert_eq!(http.get(&path).is(200).header("last-modified"), written.header("last-modified"));
+        let read = parse(http.get(&path).is(200).header("last-modified"));
+        // The Worker says in a write's answer when it was done, and afterwards when R2 did it.
+        assert!(read == date || (site.server == "worker" && read < date), "{read:?} was {date:?} when it was written");
         last = date;
     }
 }
