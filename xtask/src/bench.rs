@@ -9,6 +9,7 @@ mod load;
 mod peers;
 mod programs;
 mod report;
+mod rounds;
 mod sockets;
 mod subject;
 mod worker;

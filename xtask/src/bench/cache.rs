@@ -11,9 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::bench::report::{self, Cell};
+use crate::bench::rounds::{self, Measured};
 use crate::bench::subject::{CLIENT_CORE, Row, Subject};
-use crate::bench::{caches, load, programs};
+use crate::bench::{caches, programs, report};
 use crate::command::Run;
 use crate::step::Tool;
 use crate::workspace::Workspace;
@@ -47,11 +47,7 @@ const SMALL: &str =
 /// Measures and prints the tables.
 pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
-    let dir = workspace.target().join("bench");
-    if dir.exists() {
-        fs::remove_dir_all(&dir)?;
-    }
-    fs::create_dir_all(&dir)?;
+    let dir = rounds::folder(workspace)?;
     let program = programs::gateway(workspace)?;
     hits(&program, quick, &dir, deadline)?;
     crowds(&program, &dir)?;
@@ -73,37 +69,10 @@ fn start(program: &Path, origin: &Subject, dir: &Path) -> Result<Vec<Subject>> {
 fn hits(program: &Path, quick: bool, dir: &Path, deadline: Instant) -> Result {
     let origin = caches::origin(ROWS, dir)?;
     let subjects = start(program, &origin, dir)?;
-    for subject in &subjects {
-        for row in ROWS.iter().rev() {
-            subject.check(row)?;
-        }
-    }
-    let (rounds, seconds) = if quick { (1, 1) } else { (5, 3) };
-    let mut cells = vec![vec![Cell::new(); subjects.len()]; ROWS.len()];
-    for round in 0..rounds {
-        println!("round {} of {rounds}", round + 1);
-        for (row, cells) in ROWS.iter().zip(&mut cells) {
-            for at in (0..subjects.len()).map(|at| (at + round) % subjects.len()) {
-                if Instant::now() > deadline {
-                    return Err("the time is over".into());
-                }
-                let subject = &subjects[at];
-                let (path, fields) = (subject.path(row.file), subject.fields(row)?);
-                cells[at].push(load::measure(subject, &path, &fields, seconds, dir)?);
-                subject.check(row)?;
-            }
-        }
-    }
-    let (rows, names): (Vec<_>, Vec<_>) =
-        (ROWS.iter().map(|row| row.name).collect(), subjects.iter().map(Subject::name).collect());
-    let others: Vec<String> = names[1..].iter().map(|name| format!("ifmatch / {name}")).collect();
-    let others: Vec<&str> = others.iter().map(String::as_str).collect();
-    let print = |text: String| println!("{text}");
-    print(report::table("requests/s, thousands", &rows, &names, |row, column| report::rate(&cells[row][column])));
-    print(report::table("server's µs a request", &rows, &names, |row, column| report::cpu(&cells[row][column])));
-    print(report::table("ratio of requests/s", &rows, &others, |row, column| {
-        report::ratio(&cells[row][0], &cells[row][column + 1])
-    }));
+    rounds::warm(ROWS, &subjects)?;
+    let measured = Measured::take(ROWS, &subjects, quick, dir, deadline)?;
+    let others: Vec<_> = (1..subjects.len()).map(|other| (0, other)).collect();
+    measured.print(&others);
     Ok(())
 }
 

@@ -1,14 +1,13 @@
 //! Servers under load: ours beside a bare hyper service with the same header fields, nginx and Varnish, in turns.
 
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
 use crate::Result;
 use crate::bench::exchange::Answer;
-use crate::bench::report::{self, Cell};
+use crate::bench::rounds::{self, Measured};
 use crate::bench::subject::{Row, Subject};
-use crate::bench::{load, peers, programs};
+use crate::bench::{peers, programs};
 use crate::command::Run;
 use crate::step::Tool;
 use crate::workspace::Workspace;
@@ -47,16 +46,12 @@ const RATIOS: &[(&str, &str)] = &[
 /// Measures and prints the tables.
 pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
-    let dir = workspace.target().join("bench");
-    if dir.exists() {
-        fs::remove_dir_all(&dir)?;
-    }
-    fs::create_dir_all(&dir)?;
+    let dir = rounds::folder(workspace)?;
     let subjects = start(workspace, &dir)?;
-    let (rounds, seconds) = if quick { (1, 1) } else { (5, 3) };
-    let cells = measure(&subjects, rounds, seconds, &dir, deadline)?;
-    let names: Vec<&str> = subjects.iter().map(Subject::name).collect();
-    print(&names, &cells)
+    let measured = Measured::take(ROWS, &subjects, quick, &dir, deadline)?;
+    let pairs = RATIOS.iter().map(|(one, other)| Ok((measured.at(one)?, measured.at(other)?)));
+    measured.print(&pairs.collect::<Result<Vec<_>>>()?);
+    Ok(())
 }
 
 /// Starts all servers and has each answer each row, so that caches are full.
@@ -90,11 +85,7 @@ fn start(workspace: &Workspace, dir: &Path) -> Result<Vec<Subject>> {
         nginx,
         peers::nginx_open_files(ROWS, dir)?,
     ];
-    for subject in &subjects {
-        for row in ROWS.iter().rev() {
-            subject.check(row)?;
-        }
-    }
+    rounds::warm(ROWS, &subjects)?;
     Ok(subjects)
 }
 
@@ -109,39 +100,4 @@ fn fields(subject: &Subject) -> Result<Vec<String>> {
         fields.extend(kept.map(|(name, value)| format!("{status} {name}: {value}")));
     }
     Ok(fields)
-}
-
-/// The cells, by row and by subject. Each round begins with another server.
-fn measure(subjects: &[Subject], rounds: usize, seconds: u32, dir: &Path, deadline: Instant) -> Result<Vec<Vec<Cell>>> {
-    let mut cells = vec![vec![Cell::new(); subjects.len()]; ROWS.len()];
-    for round in 0..rounds {
-        println!("round {} of {rounds}", round + 1);
-        for (row, cells) in ROWS.iter().zip(&mut cells) {
-            for at in (0..subjects.len()).map(|at| (at + round) % subjects.len()) {
-                if Instant::now() > deadline {
-                    return Err("the time is over".into());
-                }
-                let subject = &subjects[at];
-                let (path, fields) = (subject.path(row.file), subject.fields(row)?);
-                cells[at].push(load::measure(subject, &path, &fields, seconds, dir)?);
-                subject.check(row)?;
-            }
-        }
-    }
-    Ok(cells)
-}
-
-fn print(names: &[&str], cells: &[Vec<Cell>]) -> Result {
-    let rows: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-    let at = |name: &str| names.iter().position(|known| *known == name).ok_or("a ratio of unknown servers");
-    let pairs = RATIOS.iter().map(|(one, other)| Ok((at(one)?, at(other)?))).collect::<Result<Vec<_>>>()?;
-    let ratios: Vec<String> = RATIOS.iter().map(|(one, other)| format!("{one} / {other}")).collect();
-    let ratios: Vec<&str> = ratios.iter().map(String::as_str).collect();
-    let print = |text: String| println!("{text}");
-    print(report::table("requests/s, thousands", &rows, names, |row, column| report::rate(&cells[row][column])));
-    print(report::table("server's µs a request", &rows, names, |row, column| report::cpu(&cells[row][column])));
-    print(report::table("ratio of requests/s", &rows, &ratios, |row, column| {
-        report::ratio(&cells[row][pairs[column].0], &cells[row][pairs[column].1])
-    }));
-    Ok(())
 }

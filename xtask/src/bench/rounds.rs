@@ -1,0 +1,89 @@
+//! Servers under load in turns: what each row costs each of them, and the tables of that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::Result;
+use crate::bench::load;
+use crate::bench::report::{self, Cell};
+use crate::bench::subject::{Row, Subject};
+use crate::workspace::Workspace;
+
+/// An empty folder for a run.
+pub(crate) fn folder(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.target().join("bench");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+/// Has each server answer each row, so that caches are full.
+pub(crate) fn warm(rows: &[Row], subjects: &[Subject]) -> Result {
+    for subject in subjects {
+        for row in rows.iter().rev() {
+            subject.check(row)?;
+        }
+    }
+    Ok(())
+}
+
+/// What was measured.
+pub(crate) struct Measured<'a> {
+    rows: &'a [Row],
+    names: Vec<&'static str>,
+    /// By row and by subject.
+    cells: Vec<Vec<Cell>>,
+}
+
+impl<'a> Measured<'a> {
+    /// Measures. Each round begins with another server.
+    pub(crate) fn take(
+        rows: &'a [Row],
+        subjects: &[Subject],
+        quick: bool,
+        dir: &Path,
+        deadline: Instant,
+    ) -> Result<Self> {
+        let (rounds, seconds) = if quick { (1, 1) } else { (5, 3) };
+        let mut cells = vec![vec![Cell::new(); subjects.len()]; rows.len()];
+        for round in 0..rounds {
+            println!("round {} of {rounds}", round + 1);
+            for (row, cells) in rows.iter().zip(&mut cells) {
+                for at in (0..subjects.len()).map(|at| (at + round) % subjects.len()) {
+                    if Instant::now() > deadline {
+                        return Err("the time is over".into());
+                    }
+                    let subject = &subjects[at];
+                    let (path, fields) = (subject.path(row.file), subject.fields(row)?);
+                    cells[at].push(load::measure(subject, &path, &fields, seconds, dir)?);
+                    subject.check(row)?;
+                }
+            }
+        }
+        Ok(Self { rows, names: subjects.iter().map(Subject::name).collect(), cells })
+    }
+
+    /// Where a server is among the measured ones.
+    pub(crate) fn at(&self, name: &str) -> Result<usize> {
+        self.names.iter().position(|known| *known == name).ok_or_else(|| "a ratio of unknown servers".into())
+    }
+
+    /// Prints the rates, the costs, and the ratios of these pairs.
+    pub(crate) fn print(&self, pairs: &[(usize, usize)]) {
+        let Self { names, cells, .. } = self;
+        let rows: Vec<&str> = self.rows.iter().map(|row| row.name).collect();
+        let ratios: Vec<String> =
+            pairs.iter().map(|(one, other)| format!("{} / {}", names[*one], names[*other])).collect();
+        let ratios: Vec<&str> = ratios.iter().map(String::as_str).collect();
+        let print = |text: String| println!("{text}");
+        print(report::table("requests/s, thousands", &rows, names, |row, column| report::rate(&cells[row][column])));
+        print(report::table("server's µs a request", &rows, names, |row, column| report::cpu(&cells[row][column])));
+        print(report::table("ratio of requests/s", &rows, &ratios, |row, column| {
+            let (one, other) = pairs[column];
+            report::ratio(&cells[row][one], &cells[row][other])
+        }));
+    }
+}
