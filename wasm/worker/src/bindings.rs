@@ -1,26 +1,9 @@
-//! What wrangler.toml binds to the Worker: the bucket of the blobs, and the objects of the records.
+//! What wrangler.toml binds to the Worker for the records.
 
-#[cfg(feature = "entry")]
-use worker::Bucket;
 use worker::{Env, Error, ObjectNamespace, Result};
 
-/// The R2 bucket.
-#[cfg(feature = "entry")]
-const BUCKET: &str = "BUCKET";
 /// The Durable Objects.
 const RECORDS: &str = "RECORDS";
-
-/// The bucket that the blobs are in.
-///
-/// # Errors
-/// Says what to write into wrangler.toml.
-#[cfg(feature = "entry")]
-pub(crate) fn bucket(env: &Env) -> Result<Bucket> {
-    env.bucket(BUCKET).map_err(|error| {
-        let how = "[[r2_buckets]] with binding = \"BUCKET\" and the bucket_name of yours";
-        missing(BUCKET, "an R2 bucket", how, &error)
-    })
-}
 
 /// The objects that the records are in.
 ///
@@ -33,12 +16,7 @@ pub(crate) fn records(env: &Env) -> Result<ObjectNamespace> {
     })
 }
 
-fn missing(name: &str, what: &str, how: &str, error: &Error) -> Error {
+/// The error of a binding that is not there, or something else.
+pub(crate) fn missing(name: &str, what: &str, how: &str, error: &Error) -> Error {
     Error::RustError(format!("the binding {name} is not {what}: wrangler.toml needs {how} ({error})"))
-}
-
-/// A variable or a secret, if it is set and a text.
-#[cfg(feature = "entry")]
-pub(crate) fn variable(env: &Env, name: &str) -> Option<String> {
-    env.var(name).ok().map(|value| value.to_string())
 }

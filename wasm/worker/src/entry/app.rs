@@ -14,13 +14,14 @@ use ifmatch_store::AnyRegister;
 use tower_service::Service;
 use worker::{Env, Result, web_sys};
 
-use crate::bindings;
-use crate::edge::body::EdgeBody;
-use crate::edge::{request, response};
-use crate::front::{self, Front};
-use crate::r2::R2;
+use super::bindings;
+use super::edge::body::EdgeBody;
+use super::edge::{request, response};
+use super::front::{self, Front};
+use super::r2::R2;
+use super::settings::{Serves, Settings};
+use crate::bindings::records;
 use crate::records::RecordObjects;
-use crate::settings::{Serves, Settings};
 
 thread_local! {
     /// What was opened.
@@ -86,7 +87,7 @@ impl Serving {
 impl App {
     fn open(env: &Env) -> std::result::Result<Self, String> {
         let bucket = bindings::bucket(env).map_err(|error| error.to_string())?;
-        let records = bindings::records(env).map_err(|error| error.to_string())?;
+        let records = records(env).map_err(|error| error.to_string())?;
         let settings = Settings::read(|name| bindings::variable(env, name)).map_err(|error| error.to_string())?;
         let backing =
             Backing::new(Arc::new(R2::new(bucket))).with_prefix(settings.prefix.as_str().into()).listed_in_order();

@@ -13,7 +13,7 @@ use worker::worker_sys::FixedLengthStream;
 use worker::{MultipartUpload, web_sys};
 
 use super::{failure, in_time};
-use crate::edge::reader::{Reader, call, promised};
+use crate::entry::edge::reader::{Reader, call, promised};
 
 /// The part that a whole body is.
 pub(super) const PART: u16 = 1;

@@ -6,7 +6,7 @@ use ifmatch_blob::accounts::access::{Access, is_signed};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_core::problem::Problem;
 
-use crate::settings::Serves;
+use super::settings::Serves;
 
 /// Who gets in.
 pub(crate) struct Front {

@@ -8,8 +8,8 @@ use object_store::{Error, GetOptions, GetRange, GetResult, GetResultPayload, Res
 use worker::{Bucket, Conditional, Object, ObjectBody, Range, ResponseBody, web_sys};
 
 use super::{attributes, failure};
-use crate::edge::body::EdgeBody;
-use crate::edge::stream::{Broken, ByteStream};
+use crate::entry::edge::body::EdgeBody;
+use crate::entry::edge::stream::{Broken, ByteStream};
 
 /// Reads an object.
 pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -> Result<GetResult> {

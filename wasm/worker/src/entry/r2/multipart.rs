@@ -12,7 +12,7 @@ use worker::{Bucket, UploadedPart};
 
 use super::attributes::{self, Metadata};
 use super::{direct, failure, in_time, put};
-use crate::edge::body::EdgeBody;
+use crate::entry::edge::body::EdgeBody;
 
 /// An upload in parts.
 struct Upload {

@@ -1,4 +1,12 @@
-//! The events of the Worker.
+//! The Worker itself: its events, and what answers them.
+
+mod app;
+mod bindings;
+mod edge;
+mod front;
+mod log;
+mod r2;
+mod settings;
 
 use http::{Method, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
@@ -7,8 +15,8 @@ use ifmatch_store::task::detach;
 use worker::send::{IntoSendFuture, SendWrapper};
 use worker::{Context, Env, Result, ScheduleContext, ScheduledEvent, event, web_sys};
 
-use crate::edge::response;
-use crate::{app, log, tasks};
+use crate::tasks;
+use edge::response;
 
 /// Before the first request.
 #[event(start)]
