@@ -9,11 +9,11 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, response};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::range::ByteRange;
 use ifmatch_store::Clock;
+use ifmatch_store::task::detach;
 
 use crate::asked::Asked;
 use crate::body::BodyError;
 use crate::content::Part;
-use crate::detach::detach;
 use crate::fill::{Fill, collect};
 use crate::flight::{Outcome, Pilot};
 use crate::flow::{Flow, Reader};

@@ -13,7 +13,7 @@ use http::HeaderMap;
 use http_body::Frame;
 use ifmatch_core::range::ByteRange;
 
-use crate::detach::{Blocking, block};
+use crate::block::{Blocking, block};
 use crate::disk::Folder;
 
 /// What is written, checked and read at once.

@@ -66,12 +66,12 @@ pub mod policy;
 
 mod answer;
 mod asked;
+mod block;
 mod body;
 mod budget;
 mod builder;
 mod config;
 mod content;
-mod detach;
 mod disk;
 mod fetch;
 mod file;

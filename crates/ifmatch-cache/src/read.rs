@@ -5,11 +5,11 @@ use std::sync::Arc;
 use http::{Request, Response, StatusCode};
 use ifmatch_core::problem::Problem;
 use ifmatch_store::Clock;
+use ifmatch_store::task::detach;
 
 use crate::answer::{self, Answer, answer};
 use crate::asked::Asked;
 use crate::body::ResponseBody;
-use crate::detach::detach;
 use crate::fetch::{Fetch, Fetched, Kept};
 use crate::flight::{Outcome, Pilot};
 use crate::policy::cache_status::{CacheStatus, Forward};
