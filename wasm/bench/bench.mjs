@@ -5,7 +5,8 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
-import { options, urls } from "../miniflare/options.mjs";
+import { modules } from "../miniflare/modules.mjs";
+import { COMPATIBILITY_DATE, options, urls } from "../miniflare/options.mjs";
 import { ask, median, rate } from "./load.mjs";
 
 const { values } = parseArgs({ options: { modules: { type: "string" }, quick: { type: "boolean", default: false } } });
@@ -14,19 +15,11 @@ const here = import.meta.dirname;
 const SMALL = Buffer.alloc(1024, "x");
 const LARGE = Buffer.alloc(64 * 1024 * 1024, "x");
 
-// A Worker of JavaScript, with the packages that it imports.
-function script(name, packages = {}) {
-  const modules = [{ type: "ESModule", path: "/worker.js", contents: fs.readFileSync(path.join(here, "workers", `${name}.mjs`), "utf8") }];
-  for (const [specifier, file] of Object.entries(packages)) {
-    modules[0].contents = modules[0].contents.replace(`from "${specifier}"`, `from "/hono/${file}"`);
-  }
-  if (Object.keys(packages).length > 0) {
-    const root = path.resolve(here, "../js/node_modules/hono/dist");
-    for (const file of fs.readdirSync(root, { recursive: true })) {
-      if (!file.endsWith(".js")) continue;
-      modules.push({ type: "ESModule", path: `/hono/${file}`, contents: fs.readFileSync(path.join(root, file), "utf8") });
-    }
-  }
+// A Worker of JavaScript, with Hono if it imports that.
+function script(name) {
+  const text = fs.readFileSync(path.join(here, "workers", `${name}.mjs`), "utf8");
+  const contents = text.replace('from "hono"', 'from "/hono/index.js"').replace('from "hono/etag"', 'from "/hono/middleware/etag/index.js"');
+  const hono = contents === text ? [] : modules(path.resolve(here, "../js/node_modules/hono/dist"), "index.js", "/hono");
   return {
     host: "127.0.0.1",
     port: 0,
@@ -35,8 +28,8 @@ function script(name, packages = {}) {
     workers: [{
       name,
       modulesRoot: "/",
-      modules,
-      compatibilityDate: "2026-07-30",
+      modules: [{ type: "ESModule", path: "/worker.js", contents }, ...hono],
+      compatibilityDate: COMPATIBILITY_DATE,
       r2Buckets: { BUCKET: "blobs" },
       unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }],
     }],
@@ -82,7 +75,7 @@ function report(title, rates, unit = "/s", scale = 1) {
 try {
   await start("ifmatch", options({ folder: path.resolve(values.modules) }), async (runtime) => (await urls(runtime)).blobs);
   await start("plain", script("plain"), direct("plain"));
-  await start("hono", script("hono", { "hono": "index.js", "hono/etag": "middleware/etag/index.js" }), direct("hono"));
+  await start("hono", script("hono"), direct("hono"));
 
   const put = (name, key, body, headers) => (agent) => ask(agent, new URL(key, at[name]), { method: "PUT", body, headers });
   const tags = {};

@@ -1,22 +1,13 @@
 // How the Worker is run on this machine: what wrangler.toml says, for miniflare.
-import fs from "node:fs";
 import path from "node:path";
+import { modules } from "./modules.mjs";
 
 const HOST = "127.0.0.1";
-const COMPATIBILITY_DATE = "2026-07-30";
-
-// The modules of a folder; the entry comes first.
-function modules(folder, entry) {
-  const files = fs.readdirSync(folder, { recursive: true }).filter((file) => /\.(js|wasm)$/.test(file));
-  files.sort((a, b) => (b === entry) - (a === entry));
-  return files.map((file) => ({
-    type: file.endsWith(".wasm") ? "CompiledWasm" : "ESModule",
-    path: path.join(folder, file),
-  }));
-}
+export const COMPATIBILITY_DATE = "2026-07-30";
 
 // The options of miniflare: blobs on `port`, tables on `tables` if it is a port (0: a free one), state in `persist` if it
-// is a folder. Both are reached without miniflare's own Worker in between, which closes a connection after every refusal. `bindings` are variables; `worker` overrides what concerns the Worker that serves blobs.
+// is a folder. Both are reached without miniflare's own Worker in between, which closes a connection after every refusal.
+// `bindings` are variables; `worker` overrides what concerns the Worker that serves blobs.
 export function options({ folder, entry = "entry.js", port = 0, tables, persist, bindings = {}, worker = {} }) {
   const code = {
     modulesRoot: folder,

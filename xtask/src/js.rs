@@ -32,7 +32,9 @@ fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
 /// What must hold of the package: its types, the tables of the RFC's rules through it, and Workers that use it.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let package = build(context.workspace, context.deadline)?;
-    npm::require(context.workspace, npm::JS, context.deadline)?;
+    for folder in [npm::JS, npm::MINIFLARE] {
+        npm::require(context.workspace, folder, context.deadline)?;
+    }
     let here = context.workspace.root().join(npm::JS);
     // Where the tests find it, as its users do.
     copy(&package, &here.join("node_modules/ifmatch"))?;

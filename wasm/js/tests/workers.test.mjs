@@ -5,21 +5,18 @@ import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-import { Miniflare } from "miniflare";
+import { Miniflare } from "../../miniflare/node_modules/miniflare/dist/src/index.js";
+import { modules } from "../../miniflare/modules.mjs";
+import { COMPATIBILITY_DATE } from "../../miniflare/options.mjs";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const packages = path.resolve(here, "../node_modules");
 
-/** The modules of a package, under the names that the runtime finds them by. */
-function modules(name, folder, entry) {
-  const root = path.join(packages, name, folder);
-  const files = fs.readdirSync(root, { recursive: true }).filter((file) => /\.(js|wasm)$/.test(file));
-  const found = files.map((file) => ({
-    type: file.endsWith(".wasm") ? "CompiledWasm" : "ESModule",
-    path: path.posix.join("/packages", name, file),
-    contents: fs.readFileSync(path.join(root, file), file.endsWith(".wasm") ? undefined : "utf8"),
-  }));
-  return [{ type: "ESModule", path: path.posix.join("/", name), contents: `export * from "/packages/${name}/${entry}";` }, ...found];
+/** A package, under the name that Workers import it by. */
+function installed(name, folder, entry) {
+  const contents = `export * from "/packages/${name}/${entry}";`;
+  const its = modules(path.join(packages, name, folder), entry, path.posix.join("/packages", name));
+  return [{ type: "ESModule", path: path.posix.join("/", name), contents }, ...its];
 }
 
 async function run(worker, others, check) {
@@ -27,7 +24,7 @@ async function run(worker, others, check) {
   const runtime = new Miniflare({
     modulesRoot: "/",
     modules: [{ type: "ESModule", path: "/entry.js", contents: entry }, ...others],
-    compatibilityDate: "2026-07-30",
+    compatibilityDate: COMPATIBILITY_DATE,
     host: "127.0.0.1",
     port: 0,
     cf: false,
@@ -41,7 +38,7 @@ async function run(worker, others, check) {
   }
 }
 
-const ifmatch = modules("ifmatch", ".", "workerd.js");
+const ifmatch = installed("ifmatch", ".", "workerd.js");
 
 test("a Worker of plain JavaScript answers 304, 206 and 416 as it should", async () => {
   await run("plain.mjs", ifmatch, async (ask) => {
@@ -56,7 +53,7 @@ test("a Worker of plain JavaScript answers 304, 206 and 416 as it should", async
 });
 
 test("a Worker on Hono lets the second of two editors fail", async () => {
-  await run("hono.mjs", [...ifmatch, ...modules("hono", "dist", "index.js")], async (ask) => {
+  await run("hono.mjs", [...ifmatch, ...installed("hono", "dist", "index.js")], async (ask) => {
     const etag = (await ask()).headers.get("etag");
     assert.equal((await ask({ method: "PUT", body: "mine" })).status, 428);
     assert.equal((await ask({ method: "PUT", body: "mine", headers: { "if-match": etag } })).status, 204);
