@@ -40,7 +40,7 @@ enum What {
     Functions,
     /// What a request costs and a resource needs, with few resources and with many.
     Growth,
-    /// The shared cache beside nginx, Varnish and Traffic Server.
+    /// The shared cache beside nginx, Varnish, Traffic Server and Pingora.
     Cache,
     /// Leases and conditional writes beside Azurite, and durable swaps by the number of clients.
     Leases,

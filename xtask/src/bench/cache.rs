@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,9 +23,10 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["nginx", "-v"], install: INSTALL },
     Tool { probe: &["varnishd", "-V"], install: INSTALL },
     Tool { probe: &["traffic_server", "--version"], install: INSTALL },
+    Tool { probe: &["cmake", "--version"], install: INSTALL },
     Tool { probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
 ];
-const INSTALL: &str = "apt-get install -y wrk nginx-light varnish trafficserver";
+const INSTALL: &str = "apt-get install -y wrk nginx-light varnish trafficserver cmake";
 
 const ROWS: &[Row] = &[
     Row { name: "304", file: "1k", len: 1024, revalidates: true },
@@ -48,27 +49,34 @@ const SMALL: &str =
 pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
     let dir = rounds::folder(workspace)?;
-    let program = programs::gateway(workspace)?;
-    hits(&program, quick, &dir, deadline)?;
-    crowds(&program, &dir)?;
+    let programs = Programs { gateway: programs::gateway(workspace)?, pingora: programs::pingora(workspace)? };
+    hits(&programs, quick, &dir, deadline)?;
+    crowds(&programs, &dir)?;
     let (count, seconds) = if quick { (20_000, 5) } else { (1_000_000, 60) };
-    small(&program, count, seconds, &dir, deadline)
+    small(&programs.gateway, count, seconds, &dir, deadline)
+}
+
+/// What was built for the run.
+struct Programs {
+    gateway: PathBuf,
+    pingora: PathBuf,
 }
 
 /// All caches before an origin.
-fn start(program: &Path, origin: &Subject, dir: &Path) -> Result<Vec<Subject>> {
+fn start(programs: &Programs, origin: &Subject, dir: &Path) -> Result<Vec<Subject>> {
     Ok(vec![
-        caches::ours(program, origin, dir)?,
+        caches::ours(&programs.gateway, origin, dir)?,
         caches::nginx(origin, dir)?,
         caches::varnish(origin, dir)?,
         caches::traffic_server(origin, dir)?,
+        caches::pingora(&programs.pingora, origin, dir)?,
     ])
 }
 
 /// What is stored already: each round begins with another server.
-fn hits(program: &Path, quick: bool, dir: &Path, deadline: Instant) -> Result {
+fn hits(programs: &Programs, quick: bool, dir: &Path, deadline: Instant) -> Result {
     let origin = caches::origin(ROWS, dir)?;
-    let subjects = start(program, &origin, dir)?;
+    let subjects = start(programs, &origin, dir)?;
     rounds::warm(ROWS, &subjects)?;
     let measured = Measured::take(ROWS, &subjects, quick, dir, deadline)?;
     let others: Vec<_> = (1..subjects.len()).map(|other| (0, other)).collect();
@@ -77,10 +85,10 @@ fn hits(program: &Path, quick: bool, dir: &Path, deadline: Instant) -> Result {
 }
 
 /// A thousand clients want what nobody has asked for before.
-fn crowds(program: &Path, dir: &Path) -> Result {
+fn crowds(programs: &Programs, dir: &Path) -> Result {
     let (address, asked) = slow_origin()?;
     let origin = Subject::of("origin", address);
-    let subjects = start(program, &origin, dir)?;
+    let subjects = start(programs, &origin, dir)?;
     let mut cells = Vec::new();
     for subject in &subjects {
         let before = asked.load(Ordering::SeqCst);

@@ -125,6 +125,12 @@ pub(crate) fn varnish(origin: &Subject, dir: &Path) -> Result<Subject> {
     peers::varnish_with("4g", origin, dir)
 }
 
+/// A plain caching proxy made with Pingora.
+pub(crate) fn pingora(program: &Path, origin: &Subject, dir: &Path) -> Result<Subject> {
+    let origin = origin.address().to_string();
+    Subject::start("Pingora", "", |run, address| run.args([program]).args([address.to_string(), origin]), dir)
+}
+
 /// Apache Traffic Server, as Debian packages it.
 pub(crate) fn traffic_server(origin: &Subject, dir: &Path) -> Result<Subject> {
     let dir = dir.join("traffic-server");

@@ -24,6 +24,11 @@ pub(crate) fn leases(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--package ifmatch-workspace --bench leases")
 }
 
+/// Builds the proxy of benches/pingora, which is no part of this workspace.
+pub(crate) fn pingora(workspace: &Workspace) -> Result<PathBuf> {
+    build(workspace, "--manifest-path benches/pingora/Cargo.toml --target-dir target/pingora")
+}
+
 /// Builds and runs benches/growth.
 pub(crate) fn growth(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     let program = build(workspace, "--package ifmatch-workspace --bench growth")?;
