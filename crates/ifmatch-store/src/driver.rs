@@ -131,7 +131,49 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// [`DriverError::Contention`] when the record changed under every attempt; [`DriverError::Register`] when the
     /// register failed. Refusals are no errors: see [`Outcome::Refused`].
     pub async fn apply(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
-        let applied = self.swap_in(key, command).await;
+        self.apply_to(key, None, command).await
+    }
+
+    /// The same, computed from a record that was seen before, if one was: as long as nobody has changed it, that spares the
+    /// register a load.
+    ///
+    /// What was seen is proposed to be replaced, and nothing more: a swap that finds another record begins anew with that
+    /// one, and an outcome without a swap is computed from what is loaded then.
+    ///
+    /// ```
+    /// use ifmatch_core::command::{Command, Commit, Content, Outcome};
+    /// use ifmatch_store::{Driver, Key, MemoryRegister};
+    /// # use ifmatch_core::command::{Authority, Begin};
+    /// # let begin = Command::Begin(Begin {
+    /// #     method: &http::Method::DELETE,
+    /// #     preconditions: &Default::default(),
+    /// #     lease: ifmatch_core::lease::LeaseUse::Write(None),
+    /// #     observed: None,
+    /// #     authority: Authority::Resource,
+    /// #     nonce: 7,
+    /// #     ttl: std::time::Duration::from_secs(60),
+    /// # });
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// let (driver, key) = (Driver::new(MemoryRegister::with_capacity(10)), Key::new("note")?);
+    /// let begun = driver.apply(&key, &begin).await?;
+    /// let Outcome::Granted(grant) = begun.outcome else { panic!("nobody else writes") };
+    /// let commit = Command::Commit(Commit { token: grant.token, content: Content::Absent });
+    /// driver.apply_to(&key, Some(begun.after), &commit).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn apply_to(
+        &self,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        let applied = self.swap_in(key, seen, command).await;
         if let Ok(Applied { outcome: Outcome::Written(_) | Outcome::Released, .. }) = applied {
             self.turns.ended(key);
         }
@@ -145,7 +187,20 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// # Errors
     /// As for [`Driver::apply`].
     pub async fn apply_in_turn(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
-        let applied = self.apply(key, command).await?;
+        self.apply_in_turn_to(key, None, command).await
+    }
+
+    /// The same, computed from a record that was seen before, if one was: see [`Driver::apply_to`].
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn apply_in_turn_to(
+        &self,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        let applied = self.apply_to(key, seen, command).await?;
         if in_flight(&applied.outcome).is_none() {
             return Ok(applied);
         }
@@ -171,9 +226,13 @@ impl<R: Register, C: Clock> Driver<R, C> {
         }
     }
 
-    async fn swap_in(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
+    async fn swap_in(&self, key: &Key, seen: Option<Record>, command: &Command<'_>) -> Result<Applied, DriverError> {
         let mut unanswered = Unanswered::default();
-        let mut stored = self.register.load(key).await?;
+        let mut is_loaded = seen.is_none();
+        let mut stored = match seen {
+            Some(seen) => Some(seen).filter(|seen| seen.revision() != Revision::NONE),
+            None => self.register.load(key).await?,
+        };
         let mut pauses = pauses().with_max_times(MAX_SWAPS).build();
         loop {
             if let Some(mine) = unanswered.find(stored.as_ref()) {
@@ -186,8 +245,14 @@ impl<R: Register, C: Clock> Driver<R, C> {
             let before = stored.take().unwrap_or_else(|| self.initial.clone());
             let transition = before.apply(command, self.clock.now());
             let Some(next) = transition.next else {
+                if !is_loaded {
+                    is_loaded = true;
+                    stored = self.register.load(key).await?;
+                    continue;
+                }
                 return Ok(Applied { after: before.clone(), before, outcome: transition.outcome });
             };
+            is_loaded = true;
             let applied = Applied { before, after: next, outcome: transition.outcome };
             match self.register.compare_and_swap(key, expected, Some(&applied.after)).await {
                 Ok(Swap::Done) => return Ok(applied),

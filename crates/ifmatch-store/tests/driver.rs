@@ -38,13 +38,15 @@ enum Fault {
 struct Faulty {
     inner: MemoryRegister,
     faults: Mutex<Vec<Fault>>,
+    loads: AtomicUsize,
     swaps: AtomicUsize,
 }
 
 impl Faulty {
     fn new(faults: &[Fault]) -> Arc<Self> {
         let faults = Mutex::new(faults.iter().rev().copied().collect());
-        Arc::new(Self { inner: MemoryRegister::unbounded(), faults, swaps: AtomicUsize::new(0) })
+        let (loads, swaps) = Default::default();
+        Arc::new(Self { inner: MemoryRegister::unbounded(), faults, loads, swaps })
     }
 
     /// Another writer writes.
@@ -58,6 +60,7 @@ impl Faulty {
 
 impl Register for Faulty {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.loads.fetch_add(1, Ordering::Relaxed);
         self.inner.load(key).await
     }
 
@@ -211,6 +214,39 @@ async fn endless_conflicts_end_as_contention() {
     let error = driver.apply(&key(), &Command::Write(put(&none, b"mine"))).await.unwrap_err();
     assert!(matches!(error, DriverError::Contention), "{error}");
     assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
+}
+
+#[tokio::test]
+async fn a_record_that_was_seen_spares_the_loads_and_no_conflict() {
+    for (faults, loads) in [(&[][..], 0), (&[Fault::Overtaken], 0), (&[Fault::DoneWithoutAnswer], 1)] {
+        let register = Faulty::new(faults);
+        let driver = Driver::new(Arc::clone(&register)).assume_absent();
+        let none = Preconditions::default();
+        let write = Command::Write(put(&none, b"mine"));
+        let applied = driver.apply_to(&key(), Some(Record::absent()), &write).await.unwrap();
+        assert!(matches!(applied.outcome, Outcome::Written(_)), "{faults:?}");
+        assert_eq!(register.loads.load(Ordering::Relaxed), loads, "{faults:?}");
+        assert_eq!(register.inner.load(&key()).await.unwrap(), Some(applied.after), "{faults:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_out_of_date_grants_nothing_and_refuses_nothing() {
+    let register = Faulty::new(&[]);
+    let driver = Driver::new(Arc::clone(&register)).assume_absent();
+    let (none, create) = (Preconditions::default(), create());
+    let before = driver.load(&key()).await.unwrap();
+    let first = driver.apply(&key(), &Command::Write(put(&none, b"first"))).await.unwrap();
+    // By what was seen, there is nothing yet.
+    let refused = driver.apply_to(&key(), Some(before), &Command::Write(put(&create, b"second"))).await.unwrap();
+    assert!(matches!(refused.outcome, Outcome::Refused(Refusal::PreconditionFailed { .. })), "{:?}", refused.outcome);
+    assert_eq!(body(&register).await.as_deref(), Some(&b"first"[..]));
+    // By what was seen, there is something still.
+    register.inner.compare_and_swap(&key(), first.after.revision(), None).await.unwrap();
+    let write = Command::Write(put(&create, b"third"));
+    let written = driver.apply_to(&key(), Some(first.after), &write).await.unwrap();
+    assert!(matches!(written.outcome, Outcome::Written(_)), "{:?}", written.outcome);
+    assert_eq!(body(&register).await.as_deref(), Some(&b"third"[..]));
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use super::failure::refused;
 use super::guard::{Asked, TTL, commit, of_driver, of_register};
 use crate::headers::{BlobHeaders, FieldText};
 use crate::name::ContainerName;
-use crate::store::{ContainerInfo, MissingContainer, SetHeaders, StoreError, StoreErrorKind};
+use crate::store::{ContainerInfo, SetHeaders, StoreError, StoreErrorKind};
 
 /// How often a change is computed anew from what others have written meanwhile.
 const ATTEMPTS: usize = 100;
@@ -68,17 +68,24 @@ impl Shared {
         }
     }
 
-    /// Lets a write in, whose blob's permit was granted before. `before` is what it found when it began.
-    pub(super) async fn enter(
-        &self,
-        container: &ContainerName,
-        missing: MissingContainer,
-        before: Found,
-    ) -> Result<(), StoreError> {
-        let refuses = missing == MissingContainer::Refuse;
-        match (before, self.find(container).await?) {
-            (_, Found::Absent) if refuses => Err(StoreErrorKind::ContainerNotFound.into()),
-            (Found::Known(before), Found::Known(now)) if refuses && before != now => {
+    /// What there is of a container that must be there, such that it can be told from a later one.
+    pub(super) async fn expect(&self, container: &ContainerName) -> Result<Found, StoreError> {
+        match self.find(container).await? {
+            Found::Absent => Err(StoreErrorKind::ContainerNotFound.into()),
+            Found::Unknown => {
+                self.remember(container).await?;
+                self.find(container).await
+            }
+            known @ Found::Known(_) => Ok(known),
+        }
+    }
+
+    /// Lets a write in, whose blob's permit was granted before. `expected` is the container that it found when it began, if
+    /// it is to be written to that one; otherwise to the one that is there, or is created.
+    pub(super) async fn enter(&self, container: &ContainerName, expected: Option<Found>) -> Result<(), StoreError> {
+        match (expected, self.find(container).await?) {
+            (Some(_), Found::Absent) => Err(StoreErrorKind::ContainerNotFound.into()),
+            (Some(Found::Known(before)), Found::Known(now)) if before != now => {
                 Err(StoreErrorKind::ContainerNotFound.into())
             }
             (_, Found::Known(_)) => Ok(()),
@@ -143,7 +150,7 @@ impl Shared {
         let key = key(container)?;
         let none = Preconditions::default();
         let asked = Asked { method: &Method::PUT, lease: LeaseUse::Read(None), preconditions: &none, ttl: TTL };
-        let grant = self.begin(&key, &asked, Authority::Register).await?;
+        let (grant, begun) = self.begin(&key, &asked, Authority::Register, None).await?;
         let exists = match grant.current.version() {
             Some(_) => Ok(true),
             None => self.has_objects(container).await,
@@ -152,11 +159,11 @@ impl Shared {
         let content = match (exists, content) {
             (Ok(false), Ok(content)) => content,
             (exists, content) => {
-                self.end(&key, Command::Abort(grant.token)).await?;
+                self.end(&key, begun, Command::Abort(grant.token)).await?;
                 return Err(exists.and(content).err().unwrap_or_else(|| StoreErrorKind::ContainerExists.into()));
             }
         };
-        let record = self.end(&key, commit(grant.token, content)).await?;
+        let record = self.end(&key, begun, commit(grant.token, content)).await?;
         self.info_of(&record).ok_or_else(|| StoreErrorKind::OutcomeUnknown.into())
     }
 

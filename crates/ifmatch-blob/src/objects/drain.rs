@@ -48,22 +48,23 @@ impl Shared {
         }
         let asked =
             Asked { method: &Method::DELETE, lease: delete.lease, preconditions: &delete.preconditions, ttl: TTL };
-        let grant = self.begin(&key, &asked, Authority::Register).await.map_err(StoreError::of_container)?;
+        let begun = self.begin(&key, &asked, Authority::Register, None).await;
+        let (grant, begun) = begun.map_err(StoreError::of_container)?;
         if grant.current == State::Absent {
-            self.end(&key, Command::Abort(grant.token)).await?;
+            self.end(&key, begun, Command::Abort(grant.token)).await?;
             return Err(StoreErrorKind::ContainerNotFound.into());
         }
         match timeout(self.driver.clock(), self.time_to_work(grant.deadline), self.empty(container)).await {
             Ok(Ok(())) => {
-                self.end(&key, commit(grant.token, Content::Absent)).await?;
+                self.end(&key, begun, commit(grant.token, Content::Absent)).await?;
                 Ok(())
             }
             Ok(Err(error)) => {
-                self.end(&key, Command::Abort(grant.token)).await?;
+                self.end(&key, begun, Command::Abort(grant.token)).await?;
                 Err(error)
             }
             Err(elapsed) => {
-                self.end(&key, Command::Doubt(Doubt { token: grant.token, grace: GRACE })).await?;
+                self.end(&key, begun, Command::Doubt(Doubt { token: grant.token, grace: GRACE })).await?;
                 Err(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed))
             }
         }

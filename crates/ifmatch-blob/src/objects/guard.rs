@@ -61,17 +61,19 @@ impl Shared {
     /// Does something to a blob while no other writer of the register does.
     ///
     /// The permit comes first, and what is there is looked at under it: so nothing that was seen can be out of date
-    /// because of our own writers. Under a lease, the permit ends with it.
+    /// because of our own writers. Under a lease, the permit ends with it. `seen` is the blob's record, if that was loaded
+    /// before.
     pub(super) async fn guarded<T>(
         &self,
         blob: &BlobPath,
         method: &Method,
         lease: LeaseUse,
+        seen: Option<Record>,
         work: impl Future<Output = Ending<T>>,
     ) -> Result<T, StoreError> {
         let key = key(blob)?;
         let asked = Asked { method, lease, preconditions: &Preconditions::default(), ttl: TTL };
-        let Grant { token, deadline, .. } = self.begin(&key, &asked, Authority::Resource).await?;
+        let (Grant { token, deadline, .. }, begun) = self.begin(&key, &asked, Authority::Resource, seen).await?;
         let (result, command) = match timeout(self.driver.clock(), self.time_to_work(deadline), work).await {
             Ok(Ending::Done(value, content)) => (Ok(value), commit(token, content)),
             Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
@@ -81,7 +83,7 @@ impl Shared {
                 (Err(error), Command::Doubt(Doubt { token, grace: GRACE }))
             }
         };
-        match self.driver.apply(&key, &command).await {
+        match self.driver.apply_to(&key, Some(begun), &command).await {
             // The permit was over, and another writer went ahead: one of the two may have written over the other.
             Ok(Applied { outcome: Outcome::Refused(refusal), .. }) if result.is_ok() => {
                 Err(lost(refused(Outcome::Refused(refusal), self.driver.now())))
@@ -101,8 +103,14 @@ impl Shared {
         self.driver.now().until(deadline) * 3 / 4
     }
 
-    /// Asks for a permit, and waits for it.
-    pub(super) async fn begin(&self, key: &Key, asked: &Asked<'_>, authority: Authority) -> Result<Grant, StoreError> {
+    /// Asks for a permit, and waits for it. The record is the one with the permit.
+    pub(super) async fn begin(
+        &self,
+        key: &Key,
+        asked: &Asked<'_>,
+        authority: Authority,
+        seen: Option<Record>,
+    ) -> Result<(Grant, Record), StoreError> {
         let begin = Begin {
             method: asked.method,
             preconditions: asked.preconditions,
@@ -112,15 +120,16 @@ impl Shared {
             nonce: nonce().map_err(of_register)?,
             ttl: asked.ttl,
         };
-        match self.driver.apply_in_turn(key, &Command::Begin(begin)).await.map_err(of_driver)?.outcome {
-            Outcome::Granted(grant) => Ok(grant),
+        let applied = self.driver.apply_in_turn_to(key, seen, &Command::Begin(begin)).await.map_err(of_driver)?;
+        match applied.outcome {
+            Outcome::Granted(grant) => Ok((grant, applied.after)),
             outcome => Err(refused(outcome, self.driver.now())),
         }
     }
 
     /// Gives a permit back, together with what came of it.
-    pub(super) async fn end(&self, key: &Key, command: Command<'_>) -> Result<Record, StoreError> {
-        let ended = self.driver.apply(key, &command).await.map_err(|error| lost(of_driver(error)))?;
+    pub(super) async fn end(&self, key: &Key, begun: Record, command: Command<'_>) -> Result<Record, StoreError> {
+        let ended = self.driver.apply_to(key, Some(begun), &command).await.map_err(|error| lost(of_driver(error)))?;
         match ended.outcome {
             Outcome::Written(_) | Outcome::Released => Ok(ended.after),
             outcome => Err(lost(refused(outcome, self.driver.now()))),

@@ -4,7 +4,7 @@ use http::Method;
 use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observation, Observed, Outcome, Refusal};
 use ifmatch_core::lease::{Lease, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::{Variant, Version};
+use ifmatch_core::record::{Record, Variant, Version};
 use ifmatch_store::nonce;
 use object_store::path::Path;
 
@@ -28,18 +28,15 @@ impl Shared {
         Ok(record.lease().copied())
     }
 
-    /// Refuses a use that the blob's lease does not allow now.
-    pub(super) async fn check_lease(&self, blob: &BlobPath, lease: LeaseUse) -> Result<(), StoreError> {
-        let record = self.driver.load(&key(blob)?).await.map_err(of_driver)?;
-        let allowed = record.check_lease(lease, self.driver.now());
-        allowed.map_err(|failure| StoreErrorKind::LeaseFailed(failure).into())
-    }
-
-    /// Ends the lease of a blob that is not there: who deleted it bypassed us.
-    pub(super) async fn end_lease_of_absent(&self, blob: &BlobPath, location: &Path) -> Result<(), StoreError> {
-        let record = self.driver.load(&key(blob)?).await.map_err(of_driver)?;
+    /// Ends the lease of a blob that is not there: who deleted it bypassed us. Returns the record without it.
+    pub(super) async fn end_lease_of_absent(
+        &self,
+        blob: &BlobPath,
+        location: &Path,
+        record: Record,
+    ) -> Result<Record, StoreError> {
         if !record.lease_state(self.driver.now()).is_locked() {
-            return Ok(());
+            return Ok(record);
         }
         let look = async {
             match self.look(location).await {
@@ -48,7 +45,8 @@ impl Shared {
                 Err(error) => Ending::Refused(error),
             }
         };
-        self.guarded(blob, &Method::DELETE, LeaseUse::Read(None), look).await
+        self.guarded(blob, &Method::DELETE, LeaseUse::Read(None), Some(record), look).await?;
+        self.driver.load(&key(blob)?).await.map_err(of_driver)
     }
 
     /// Carries out a lease operation. The blob is looked at first: nothing else knows whether it is there.
@@ -60,7 +58,7 @@ impl Shared {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let snapshot = record.snapshot(self.driver.now());
             let Some(current) = self.look(&location).await? else {
-                self.end_lease_of_absent(blob, &location).await?;
+                self.end_lease_of_absent(blob, &location, record).await?;
                 return Err(self.absent(&blob.container).await);
             };
             let observation = Observation::Present {

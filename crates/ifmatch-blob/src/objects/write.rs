@@ -19,7 +19,7 @@ use super::attributes::{Current, Stamp, tag};
 use super::container::Found;
 use super::direct::{DirectUpload, Offer};
 use super::failure::{self, Failure, lost};
-use super::guard::{Ending, GRACE, check, content, of_register};
+use super::guard::{Ending, GRACE, check, content, key, of_driver, of_register};
 use super::multipart::Multipart;
 use super::probe::Support;
 use super::spool::{Promise, Spool};
@@ -40,9 +40,8 @@ struct Job {
     location: Path,
     preconditions: Preconditions,
     lease: LeaseUse,
-    missing: MissingContainer,
-    /// What the write found of its container when it began.
-    container: Found,
+    /// What the write found of its container when it began, if that must be there.
+    container: Option<Found>,
     /// The tag of the version that the write was made from, where it was made from one.
     based_on: Option<EntityTag>,
     headers: BlobHeaders,
@@ -78,34 +77,33 @@ impl Shared {
         let this = self;
         let location = this.location(blob)?;
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
-        let container = match (put.container, this.find(&blob.container).await?) {
-            (MissingContainer::Refuse, Found::Absent) => return Err(StoreErrorKind::ContainerNotFound.into()),
-            (MissingContainer::Refuse, Found::Unknown) => {
-                // So that it can be told from a later one.
-                this.remember(&blob.container).await?;
-                this.find(&blob.container).await?
-            }
-            (_, found) => found,
+        let container = match put.container {
+            MissingContainer::Refuse => Some(this.expect(&blob.container).await?),
+            MissingContainer::Create => None,
         };
         let before = this.look(&location).await?;
+        let mut seen = None;
         if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
+            let mut record = this.driver.load(&key(blob)?).await.map_err(of_driver)?;
             if before.is_none() {
-                this.end_lease_of_absent(blob, &location).await?;
+                record = this.end_lease_of_absent(blob, &location, record).await?;
             }
-            this.check_lease(blob, put.lease).await?;
+            let allowed = record.check_lease(put.lease, this.driver.now());
+            allowed.map_err(StoreErrorKind::LeaseFailed)?;
             check(&Method::PUT, &put.preconditions, before.as_ref())?;
+            seen = Some(record);
         }
         let promise = Promise::of(&put);
         let nonce = format!("{:016x}", nonce().map_err(of_register)?);
         let mut stamp = Stamp { nonce, generation: None, hash: promise.digest(), request };
         let (body, hash) = this.take_in(&location, put.body, &promise, &put.headers, &mut stamp).await?;
-        let (preconditions, lease, missing) = (put.preconditions, put.lease, put.container);
+        let (preconditions, lease) = (put.preconditions, put.lease);
         let (blob, headers) = (blob.clone(), put.headers);
-        let job = Job { blob, location, preconditions, lease, missing, container, based_on, headers, stamp, hash };
+        let job = Job { blob, location, preconditions, lease, container, based_on, headers, stamp, hash };
         let this = Arc::clone(this);
         in_a_task(async move {
             let mut body = body;
-            this.guarded(&job.blob, &Method::PUT, job.lease, this.write(&job, &mut body)).await
+            this.guarded(&job.blob, &Method::PUT, job.lease, seen, this.write(&job, &mut body)).await
         })
         .await
     }
@@ -182,7 +180,7 @@ impl Shared {
         let (this, blob) = (Arc::clone(this), blob.clone());
         let work = async move {
             let work = this.delete_current(&location, &delete.preconditions);
-            this.guarded(&blob, &Method::DELETE, delete.lease, work).await
+            this.guarded(&blob, &Method::DELETE, delete.lease, None, work).await
         };
         in_a_task(work).await
     }
@@ -227,7 +225,7 @@ impl Shared {
             if tries == TRIES {
                 return Ending::Refused(if current.is_none() { taken() } else { contended() });
             }
-            if let Err(error) = self.enter(&job.blob.container, job.missing, job.container).await {
+            if let Err(error) = self.enter(&job.blob.container, job.container).await {
                 return Ending::Refused(error);
             }
             self.outlast(current.as_ref()).await;
