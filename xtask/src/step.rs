@@ -58,7 +58,7 @@ impl Tool {
     /// Installs it if it is not there and can be installed without asking: a Debian package, by root. Otherwise an error that
     /// names the command which installs it.
     pub(crate) fn require(&self, workspace: &Workspace) -> Result {
-        if self.is_there(workspace) || (self.is_installed(workspace) && self.is_there(workspace)) {
+        if self.is_there(workspace) || (self.install(workspace) && self.is_there(workspace)) {
             return Ok(());
         }
         Err(format!("`{}` does not run. Install it with: {}", self.probe.join(" "), self.install).into())
@@ -69,7 +69,8 @@ impl Tool {
         Run::new(program, workspace.root()).args(args).output().is_ok()
     }
 
-    fn is_installed(&self, workspace: &Workspace) -> bool {
+    /// Tries to install it, and says whether that could be done.
+    fn install(&self, workspace: &Workspace) -> bool {
         let Some(packages) = self.install.strip_prefix("apt-get install ") else { return false };
         let run =
             |program: &str, args: &str| Run::new(program, workspace.root()).args(args.split_whitespace()).output();

@@ -72,6 +72,13 @@ const STEPS: &[Step] = &[
         run: js::check,
     },
     Step {
+        name: "wasm",
+        about: "the tests of core and layer, as WebAssembly",
+        minutes: 45,
+        needs: &[NODE, WASM],
+        run: wasm::in_node::check,
+    },
+    Step {
         name: "worker",
         about: "the Cloudflare Worker: size, tests, the Azure clients",
         minutes: 60,

@@ -14,6 +14,8 @@ pub(crate) enum Target {
     Worker,
     /// The runtimes that a package is for: the module is given by who loads it, and there are types.
     Package,
+    /// Node, of a program that runs as soon as it is loaded.
+    Node,
 }
 
 impl Target {
@@ -22,12 +24,13 @@ impl Target {
         match self {
             Self::Worker => "index",
             Self::Package => "ifmatch",
+            Self::Node => "tests",
         }
     }
 }
 
-/// Writes the bindings of a module into a folder, as `index.js` and `index_bg.wasm`, or
-/// `ifmatch.js` and `ifmatch_bg.wasm` in a package.
+/// Writes the bindings of a module into a folder, as `index.js` and `index_bg.wasm` in a Worker,
+/// `ifmatch.js` and `ifmatch_bg.wasm` in a package, `tests.js` and `tests_bg.wasm` in Node.
 pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
@@ -42,6 +45,7 @@ pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
     match target {
         Target::Worker => bindgen.module(true)?.reset_state_function(true).force_enable_abort_handler(true),
         Target::Package => bindgen.web(true)?,
+        Target::Node => bindgen.nodejs(true)?,
     };
     bindgen.generate(folder)?;
     if target == Target::Worker {

@@ -1,6 +1,7 @@
 //! WebAssembly: builds a package for it, and writes the bindings that JavaScript loads it by.
 
 mod bindings;
+pub(crate) mod in_node;
 mod toolchain;
 
 use std::path::{Path, PathBuf};

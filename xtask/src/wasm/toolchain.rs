@@ -10,17 +10,15 @@ use crate::Result;
 use crate::command::Run;
 use crate::workspace::Workspace;
 
-/// Where Debian has its toolchain.
-const DEBIAN: &str = "/usr";
-/// Where the sources are, in the folder of a toolchain.
-const SOURCES: &str = "lib/rustlib/src/rust/library";
-
-/// Succeeds where there is a toolchain.
+/// Succeeds where there is a toolchain, and says in which folder its programs are: in none if it is the one that runs this
+/// task, in Debian's otherwise.
 pub(crate) const PROBE: &[&str] = &[
     "sh",
     "-c",
-    "test -d \"$(rustc --print sysroot)/lib/rustlib/src/rust/library\" || \
-     { test -d /usr/lib/rustlib/src/rust/library && test -x /usr/bin/cargo; }",
+    "sources=lib/rustlib/src/rust/library; \
+     if test -d \"$(rustc --print sysroot)/$sources\"; then echo; \
+     elif test -d /usr/$sources && test -x /usr/bin/cargo; then echo /usr/bin; \
+     else exit 1; fi",
 ];
 /// Installs Debian's.
 pub(crate) const INSTALL: &str = "apt-get install rustc-web cargo-web rust-web-src rust-web-llvm lld-22";
@@ -36,24 +34,37 @@ pub(super) enum Toolchain {
 impl Toolchain {
     /// The first that there is.
     pub(super) fn find(workspace: &Workspace) -> Result<Self> {
-        let own = Run::new("rustc", workspace.root()).args(["--print", "sysroot"]).output()?;
-        if Path::new(own.trim()).join(SOURCES).exists() {
-            return Ok(Self::Own);
-        }
-        let debian = Path::new(DEBIAN);
-        if debian.join(SOURCES).exists() && debian.join("bin/cargo").exists() {
-            return Ok(Self::Other(debian.join("bin")));
-        }
-        let what = "the sources of the standard library are needed to build for WebAssembly";
-        Err(format!("{what}. Install them with: rustup component add rust-src; or, on Debian: {INSTALL}").into())
+        let Some((program, args)) = PROBE.split_first() else { return Ok(Self::Own) };
+        let found = Run::new(program, workspace.root()).args(args).output().map_err(|_| {
+            let what = "the sources of the standard library are needed to build for WebAssembly";
+            format!("{what}. Install them with: rustup component add rust-src; or, on Debian: {INSTALL}")
+        })?;
+        Ok(match found.trim() {
+            "" => Self::Own,
+            programs => Self::Other(programs.into()),
+        })
     }
 
     /// The command that builds a package's library.
     pub(super) fn build(&self, workspace: &Workspace, package: &str, target: &Path) -> Result<Run> {
         let args = format!("build --locked --package {package} --lib --profile {PROFILE} --target {TARGET}");
+        self.cargo(workspace, &args, target)
+    }
+
+    /// The command that builds tests of a package, for the harness in wasm/harness, and says where they are.
+    pub(super) fn build_tests(&self, workspace: &Workspace, package: &str, which: &str, target: &Path) -> Result<Run> {
+        let args = format!(
+            "rustc --locked --quiet --package {package} {which} --profile test --target {TARGET} \
+             --message-format json-render-diagnostics -- \
+             -Zcrate-attr=feature(custom_test_frameworks) -Zcrate-attr=test_runner(wasm_harness::run)"
+        );
+        self.cargo(workspace, &args, target)
+    }
+
+    fn cargo(&self, workspace: &Workspace, args: &str, target: &Path) -> Result<Run> {
         let run = match self {
-            Self::Own => Run::cargo(&args, workspace.root()),
-            Self::Other(programs) => other(programs, &args, workspace)?,
+            Self::Own => Run::cargo(args, workspace.root()),
+            Self::Other(programs) => other(programs, args, workspace)?,
         };
         Ok(run
             .env("RUSTC_BOOTSTRAP", "1")

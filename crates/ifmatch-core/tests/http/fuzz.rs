@@ -8,31 +8,37 @@ use proptest::prelude::*;
 use crate::fuzz_bodies;
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn tag_list() {
     run("tag_list", fuzz_bodies::tag_list);
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn http_date() {
     run("http_date", fuzz_bodies::http_date);
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn range() {
     run("range", fuzz_bodies::range);
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn digest_header() {
     run("digest_header", fuzz_bodies::digest_header);
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn lease_id() {
     run("lease_id", fuzz_bodies::lease_id);
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn record_decode() {
     run("record_decode", fuzz_bodies::record_decode);
 }

@@ -1,0 +1,46 @@
+//! Runs the tests of another crate as WebAssembly: `cargo xtask test --only wasm` names it to the compiler.
+//!
+//! The standard harness has nowhere to write to there. This one says on the console what it runs, and throws an error if
+//! a test failed.
+#![cfg(all(target_family = "wasm", target_os = "unknown"))]
+#![feature(test)]
+
+extern crate test;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+
+use test::{ShouldPanic, TestDescAndFn, TestFn};
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::throw_str;
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(js_namespace = console)]
+    fn log(text: &str);
+}
+
+/// Runs the tests, one after the other. The last line says how many: `N passed, N ignored`.
+///
+/// # Panics
+/// By an error in JavaScript, if a test fails, or is one that cannot be run here.
+pub fn run(tests: &[&TestDescAndFn]) {
+    set_hook(Box::new(|panic| log(&panic.to_string())));
+    let (ignored, tests): (Vec<&TestDescAndFn>, Vec<&TestDescAndFn>) =
+        tests.iter().copied().partition(|test| test.desc.ignore);
+    for test in &ignored {
+        log(&format!("ignored {}: {}", test.desc.name, test.desc.ignore_message.unwrap_or("no reason is given")));
+    }
+    let failed: Vec<String> =
+        tests.iter().filter(|test| !passes(test)).map(|test| test.desc.name.to_string()).collect();
+    if !failed.is_empty() {
+        throw_str(&format!("{} of {} tests failed: {}", failed.len(), tests.len(), failed.join(", ")));
+    }
+    log(&format!("{} passed, {} ignored", tests.len(), ignored.len()));
+}
+
+fn passes(test: &TestDescAndFn) -> bool {
+    log(&format!("test {}", test.desc.name));
+    let TestFn::StaticTestFn(body) = &test.testfn else { return false };
+    let returned = matches!(catch_unwind(AssertUnwindSafe(body)), Ok(Ok(())));
+    returned == (test.desc.should_panic == ShouldPanic::No)
+}

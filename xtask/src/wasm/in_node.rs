@@ -1,0 +1,71 @@
+//! The tests of libraries, as WebAssembly in Node.
+
+use std::fs;
+use std::path::Path;
+
+use super::toolchain::Toolchain;
+use super::{Target, write};
+use crate::Result;
+use crate::command::Run;
+use crate::step::Context;
+
+/// The package and which of its tests, as cargo takes it. The others need what there is not: a folder of files, or
+/// a runtime that blocks.
+const TESTS: &[(&str, &str)] = &[
+    ("ifmatch-core", "--test lease"),
+    ("ifmatch-core", "--test record"),
+    ("ifmatch-core", "--test http"),
+    ("ifmatch", "--lib"),
+];
+
+/// Builds and runs them. An error if one fails, or if there is none.
+pub(crate) fn check(context: &Context<'_>) -> Result {
+    let toolchain = Toolchain::find(context.workspace)?;
+    let target = context.workspace.target().join("wasm");
+    for (package, which) in TESTS {
+        let built = said(context, toolchain.build_tests(context.workspace, package, which, &target)?)?;
+        let folder = target.join("tests");
+        write(Path::new(&executable(&built)?), Target::Node, &folder)?;
+        let said = said(context, Run::new("node", &folder).args(["tests.js"]))?;
+        println!("{package} {which}, as WebAssembly: {}", last_line(&said)?);
+    }
+    Ok(())
+}
+
+/// What a command says until it ends; all of it, if that is with an error.
+fn said(context: &Context<'_>, run: Run) -> Result<String> {
+    let log = context.workspace.target().join("wasm/tests.log");
+    let passed = run.log_to(&log)?.passes(context.deadline);
+    let said = fs::read_to_string(&log)?;
+    passed.map_err(|error| format!("{said}\n{error}"))?;
+    Ok(said)
+}
+
+/// What cargo says that it built.
+fn executable(messages: &str) -> Result<String> {
+    let mut executable = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(ToOwned::to_owned)
+    });
+    executable.next_back().ok_or_else(|| "cargo has built no tests".into())
+}
+
+/// What the harness says last, if it ran a test.
+fn last_line(said: &str) -> Result<&str> {
+    let line = said.lines().last().unwrap_or_default();
+    let ran = line.split_once(" passed, ").and_then(|(passed, _)| passed.parse().ok());
+    if ran.is_some_and(|tests: u32| tests > 0) { Ok(line) } else { Err(format!("no test was run:\n{said}").into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_tests_is_a_failure() {
+        assert_eq!(last_line("test a\n1 passed, 0 ignored\n").unwrap(), "1 passed, 0 ignored");
+        for said in ["", "0 passed, 2 ignored", "test a", "passed, "] {
+            assert!(last_line(said).is_err(), "{said}");
+        }
+    }
+}
