@@ -3,27 +3,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { BETWEEN, interposed, start } from "./support.mjs";
-
-// Counts, and tells at /-/count what there was since the last time.
-const counting = {
-  wrap: `(env) => {
-    const between = ${BETWEEN};
-    const kinds = { put: "a", list: "a", createMultipartUpload: "a", get: "b", head: "b", getByName: "objects" };
-    const count = (name, args, call) => {
-      globalThis.counted[kinds[name]] += 1;
-      return call(...args);
-    };
-    globalThis.counted ??= { a: 0, b: 0, objects: 0 };
-    return { ...env, BUCKET: between(env.BUCKET, count), RECORDS: between(env.RECORDS, count) };
-  }`,
-  intercept: `(request) => {
-    if (!request.url.endsWith("/-/count")) return;
-    const counted = globalThis.counted;
-    globalThis.counted = { a: 0, b: 0, objects: 0 };
-    return Response.json(counted);
-  }`,
-};
+import { COUNTING, interposed, start } from "./support.mjs";
 
 const requests = [
   ["PUT, a new blob", "PUT", "/docs/new", {}],
@@ -37,7 +17,7 @@ const requests = [
 ];
 
 test("a request costs what the table says", async (t) => {
-  const { fetch } = await start(t, interposed(t, counting));
+  const { fetch } = await start(t, interposed(t, COUNTING));
   const rows = [];
   await fetch("/docs/there", { method: "PUT", body: "x" });
   for (const [name, method, target, conditions] of requests) {

@@ -62,3 +62,23 @@ export const BETWEEN = `(object, on) => new Proxy(object, {
     return (...args) => on(name, args, (...args) => value.apply(object, args));
   },
 })`;
+
+// What `interposed` takes to count operations of R2 and requests to objects: /-/count tells those since the last time.
+export const COUNTING = {
+  wrap: `(env) => {
+    const between = ${BETWEEN};
+    const kinds = { put: "a", list: "a", createMultipartUpload: "a", get: "b", head: "b", getByName: "objects" };
+    const count = (name, args, call) => {
+      globalThis.counted[kinds[name]] += 1;
+      return call(...args);
+    };
+    globalThis.counted ??= { a: 0, b: 0, objects: 0 };
+    return { ...env, BUCKET: between(env.BUCKET, count), RECORDS: between(env.RECORDS, count) };
+  }`,
+  intercept: `(request) => {
+    if (!request.url.endsWith("/-/count")) return;
+    const counted = globalThis.counted;
+    globalThis.counted = { a: 0, b: 0, objects: 0 };
+    return Response.json(counted);
+  }`,
+};

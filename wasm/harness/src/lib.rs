@@ -33,7 +33,8 @@ pub fn run(tests: &[&TestDescAndFn]) {
     let failed: Vec<String> =
         tests.iter().filter(|test| !passes(test)).map(|test| test.desc.name.to_string()).collect();
     if !failed.is_empty() {
-        throw_str(&format!("{} of {} tests failed: {}", failed.len(), tests.len(), failed.join(", ")));
+        log(&format!("{} of {} tests failed: {}", failed.len(), tests.len(), failed.join(", ")));
+        throw_str("a test failed");
     }
     log(&format!("{} passed, {} ignored", tests.len(), ignored.len()));
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{Request, Response};
 use ifmatch_blob::body::BlobBody;
@@ -19,6 +20,7 @@ use super::edge::body::EdgeBody;
 use super::edge::{request, response};
 use super::front::{self, Front};
 use super::r2::R2;
+use super::recent::Recent;
 use super::settings::{Serves, Settings};
 use crate::bindings::records;
 use crate::records::RecordObjects;
@@ -94,6 +96,10 @@ impl App {
         let register = AnyRegister::new(RecordObjects::new(records));
         // Its documentation promises all of it.
         let blobs = AnyStore::new(ObjectBlobs::trusting(backing, register, Capability::FULL));
+        let blobs = match settings.max_staleness {
+            Duration::ZERO => blobs,
+            bound => AnyStore::new(Recent::new(blobs, bound)),
+        };
         let service = match settings.serves {
             Serves::Blobs => {
                 let service =

@@ -6,6 +6,7 @@ mod edge;
 mod front;
 mod log;
 mod r2;
+mod recent;
 mod settings;
 
 use http::{Method, Response, StatusCode};

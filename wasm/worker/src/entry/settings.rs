@@ -1,5 +1,7 @@
 //! What is set by variables and secrets, under the names that the gateway has for it.
 
+use std::time::Duration;
+
 use http::Method;
 use ifmatch_blob::accounts::access::Access;
 use ifmatch_blob::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
@@ -15,6 +17,9 @@ pub(crate) enum Serves {
     Tables,
 }
 
+/// The longest that a version may be told without a look.
+const LONGEST: Duration = Duration::from_hours(1);
+
 /// All that can be set.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -28,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) required: RequirePreconditions,
     /// `IFMATCH_MAX_BODY_SIZE`: in bytes.
     pub(crate) max_body: Option<u64>,
+    /// `IFMATCH_MAX_STALENESS`: in seconds, for how long what was read may be told again without a look; 0 to look always.
+    pub(crate) max_staleness: Duration,
     /// `IFMATCH_PREFIX`: what the names of the objects begin with.
     pub(crate) prefix: String,
 }
@@ -66,6 +73,7 @@ impl Settings {
             access: if is_closed { access.never_open() } else { access },
             required: required(flag("IFMATCH_REQUIRE_CONDITIONS", set("IFMATCH_REQUIRE_CONDITIONS").as_deref())?),
             max_body: set("IFMATCH_MAX_BODY_SIZE").map(|text| size(&text)).transpose()?,
+            max_staleness: set("IFMATCH_MAX_STALENESS").map_or(Ok(Duration::ZERO), |text| seconds(&text))?,
             prefix: set("IFMATCH_PREFIX").unwrap_or_default(),
         })
     }
@@ -108,6 +116,12 @@ fn size(text: &str) -> Result<u64, Unusable> {
     text.trim().parse().map_err(|_| Unusable("IFMATCH_MAX_BODY_SIZE is a number of bytes".to_owned()))
 }
 
+fn seconds(text: &str) -> Result<Duration, Unusable> {
+    let wrong = || Unusable(format!("IFMATCH_MAX_STALENESS is a number of seconds up to {}", LONGEST.as_secs()));
+    let seconds = text.trim().parse().map(Duration::from_secs).map_err(|_| wrong())?;
+    if seconds <= LONGEST { Ok(seconds) } else { Err(wrong()) }
+}
+
 fn required(by_all: bool) -> RequirePreconditions {
     if by_all { RequirePreconditions::for_methods([Method::PUT, Method::DELETE]) } else { RequirePreconditions::none() }
 }
@@ -142,6 +156,15 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_stale_unless_it_may_be() {
+        let bound = |set| read(&[("IFMATCH_DEVELOPMENT", "true"), set]).unwrap().max_staleness;
+        for set in [("IFMATCH_READ_TOKEN", "r"), ("IFMATCH_MAX_STALENESS", "0"), ("IFMATCH_MAX_STALENESS", " ")] {
+            assert_eq!(bound(set), Duration::ZERO);
+        }
+        assert_eq!(bound(("IFMATCH_MAX_STALENESS", "30")), Duration::from_secs(30));
+    }
+
+    #[test]
     fn several_are_told_apart_by_commas() {
         let settings = read(&[("IFMATCH_ACCOUNTS", "one:c2VjcmV0, two:c2VjcmV0:YW5vdGhlcg==")]).unwrap();
         assert!(settings.accounts.is_default(settings.accounts.get("one").unwrap()));
@@ -159,6 +182,8 @@ mod tests {
             ("IFMATCH_WRITE_TOKEN", "hunter2 hunter2", "token"),
             ("IFMATCH_SERVES", "queues", "blobs or tables"),
             ("IFMATCH_MAX_BODY_SIZE", "1MiB", "bytes"),
+            ("IFMATCH_MAX_STALENESS", "-1", "up to 3600"),
+            ("IFMATCH_MAX_STALENESS", "3601", "up to 3600"),
             ("IFMATCH_REQUIRE_CONDITIONS", "yes", "IFMATCH_REQUIRE_CONDITIONS"),
         ] {
             let error = read(&[("IFMATCH_READ_TOKEN", "r"), (name, value)]).unwrap_err();

@@ -53,7 +53,7 @@ pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<web
 fn init(status: StatusCode, headers: &HeaderMap) -> Result<web_sys::ResponseInit> {
     let init = web_sys::ResponseInit::new();
     init.set_status(status.as_u16());
-    init.set_headers(headers::to_js(headers)?.as_ref());
+    init.set_headers(&headers::to_js(headers)?);
     if headers.contains_key(header::CONTENT_ENCODING) {
         // Otherwise the runtime would encode once more what is stored encoded.
         Reflect::set(&init, &"encodeBody".into(), &"manual".into())?;

@@ -1,0 +1,100 @@
+// What is answered from the memory of the isolate: IFMATCH_MAX_STALENESS.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { COUNTING, interposed, start } from "./support.mjs";
+
+// Another isolate of the same Worker is a write that goes around this one: straight to the bucket.
+const AROUND = `async (request, env) => {
+  if (!request.url.endsWith("/-/around")) return;
+  const { key, text } = await request.json();
+  const written = await env.BUCKET.put(key, text);
+  return Response.json(written.httpEtag);
+}`;
+
+async function worker(t, bindings) {
+  const intercept = `(request, env) => (${COUNTING.intercept})(request) ?? (request.url.endsWith("/-/around") ? (${AROUND})(request, env) : undefined)`;
+  const { fetch } = await start(t, { ...interposed(t, { wrap: COUNTING.wrap, intercept }), bindings });
+  return {
+    fetch,
+    // What a request came to, and how many bindings it called.
+    asked: async (target, init) => {
+      await (await fetch("/-/count")).json();
+      const response = await fetch(target, init);
+      const text = await response.text();
+      const { a, b, objects } = await (await fetch("/-/count")).json();
+      return { status: response.status, etag: response.headers.get("etag"), text, calls: a + b + objects };
+    },
+    around: (key, text) => fetch("/-/around", { method: "POST", body: JSON.stringify({ key, text }) }),
+  };
+}
+
+const put = (text, headers = {}) => ({ method: "PUT", body: text, headers });
+const unless = (etag) => ({ headers: { "if-none-match": etag } });
+
+test("without a bound, every reader is told what is there", async (t) => {
+  const { asked, around } = await worker(t, {});
+  const { etag } = await asked("/docs/a", put("first"));
+  for (let turn = 0; turn < 3; turn += 1) {
+    const { status, calls } = await asked("/docs/a", unless(etag));
+    assert.deepEqual([status, calls], [304, 1]);
+  }
+  await around("docs/a", "other");
+  const { status, text } = await asked("/docs/a", unless(etag));
+  assert.deepEqual([status, text], [200, "other"]);
+});
+
+test("within the bound, a reader who has the version is told so, and nothing is asked", async (t) => {
+  const { asked, around } = await worker(t, { IFMATCH_MAX_STALENESS: "600" });
+  const { etag } = await asked("/docs/a", put("first"));
+  assert.equal((await asked("/docs/a")).calls, 1);
+  for (let turn = 0; turn < 3; turn += 1) {
+    const { status, calls, etag: told } = await asked("/docs/a", unless(etag));
+    assert.deepEqual([status, calls, told], [304, 0, etag]);
+  }
+  const head = await asked("/docs/a", { method: "HEAD" });
+  assert.deepEqual([head.status, head.etag, head.calls], [200, etag, 0]);
+
+  // Somebody writes elsewhere. Whoever has the old version is told that it is the current one; whoever has another, or none,
+  // gets bytes with the tag of these very bytes.
+  await around("docs/a", "other");
+  assert.equal((await asked("/docs/a", unless(etag))).status, 304);
+  const whole = await asked("/docs/a");
+  assert.deepEqual([whole.status, whole.text], [200, "other"]);
+  assert.notEqual(whole.etag, etag);
+  // And that was a look.
+  const { status, text } = await asked("/docs/a", unless(etag));
+  assert.deepEqual([status, text], [200, "other"]);
+  assert.equal((await asked("/docs/a", unless(whole.etag))).calls, 0);
+});
+
+test("what was written through the isolate is seen at once, under every spelling of the name", async (t) => {
+  const { asked } = await worker(t, { IFMATCH_MAX_STALENESS: "600" });
+  const first = await asked("/docs/a%20b", put("first"));
+  await asked("/docs/a%20b");
+  assert.equal((await asked("/docs/a%20%62", unless(first.etag))).calls, 0);
+  const second = await asked("/docs/%61%20b", put("second", { "if-match": first.etag }));
+  assert.equal(second.status, 200);
+  const read = await asked("/docs/a%20b", unless(first.etag));
+  assert.deepEqual([read.status, read.etag, read.text], [200, second.etag, "second"]);
+  assert.equal((await asked("/docs/a%20b", { method: "DELETE" })).status, 204);
+  assert.equal((await asked("/docs/a%20b", unless(second.etag))).status, 404);
+});
+
+test("a write is decided on what is there, whatever is remembered", async (t) => {
+  const { asked, around } = await worker(t, { IFMATCH_MAX_STALENESS: "600" });
+  const { etag } = await asked("/docs/a", put("first"));
+  await asked("/docs/a");
+  await around("docs/a", "other");
+  assert.equal((await asked("/docs/a", put("mine", { "if-match": etag }))).status, 412);
+  assert.equal((await asked("/docs/a")).text, "other");
+});
+
+test("who may not read is told nothing from memory", async (t) => {
+  const { asked } = await worker(t, { IFMATCH_MAX_STALENESS: "600", IFMATCH_WRITE_TOKEN: "secret" });
+  const as = (init, token = "secret") => ({ ...init, headers: { ...init.headers, authorization: `Bearer ${token}` } });
+  const { etag } = await asked("/docs/a", as(put("first")));
+  await asked("/docs/a", as({}));
+  assert.equal((await asked("/docs/a", as(unless(etag)))).status, 304);
+  assert.equal((await asked("/docs/a", unless(etag))).status, 401);
+  assert.equal((await asked("/docs/a", as(unless(etag), "other"))).status, 401);
+});

@@ -1,0 +1,315 @@
+//! What was lately read, in the memory of the isolate: for as long as the operator allows (`IFMATCH_MAX_STALENESS`), readers
+//! who have that version are told so, and nothing is asked.
+//!
+//! Another isolate may replace the blob meanwhile, and is not heard of: its version is seen when the time is over. The time
+//! counts from before R2 was asked, so that it covers the answer's way as well. All that one answer says is of one version.
+//!
+//! Writes through this isolate end it at once. A read that was under way during a write may have seen what was there
+//! before, and remembers nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{
+    AtHand, BlobEntry, BlobInfo, ContainerEntry, ContainerInfo, Delete, Known, LeaseRequest, Leased, ListQuery, Opened,
+    Page, Put, Reading, SetHeaders, StoreError, Written,
+};
+use ifmatch_core::date::Timestamp;
+use ifmatch_store::{Clock, SystemClock};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+/// The most that is remembered, in bytes: an isolate has 128 MB.
+const CAPACITY: u64 = 4 << 20;
+/// What a blob takes, more or less.
+const USUAL_SIZE: u64 = 512;
+
+/// A store that remembers what it said.
+pub(super) struct Recent<S, C = SystemClock> {
+    store: S,
+    clock: C,
+    bound: Duration,
+    memory: Cache<BlobPath, Seen, BySize>,
+    /// How many writes have ended.
+    writes: AtomicU64,
+}
+
+/// What R2 said of a blob.
+#[derive(Clone)]
+struct Seen {
+    /// Before it was asked.
+    at: Timestamp,
+    known: Arc<Known>,
+}
+
+impl<S> Recent<S> {
+    /// The store, with a memory of what it said so long ago at the most.
+    pub(super) fn new(store: S, bound: Duration) -> Self {
+        Self::with_clock(store, bound, SystemClock)
+    }
+}
+
+impl<S, C: Clock> Recent<S, C> {
+    fn with_clock(store: S, bound: Duration, clock: C) -> Self {
+        let usual = usize::try_from(CAPACITY / USUAL_SIZE).unwrap_or(usize::MAX);
+        let memory = Cache::with_weighter(usual, CAPACITY, BySize);
+        Self { store, clock, bound, memory, writes: AtomicU64::new(0) }
+    }
+
+    /// Does what ends with a version that nobody has seen yet.
+    async fn writing<T>(&self, blob: &BlobPath, work: impl Future<Output = T>) -> T {
+        let _end = End { writes: &self.writes, forget: || drop(self.memory.remove(blob)) };
+        work.await
+    }
+
+    /// Remembers what a read came to, unless a write has ended since it began.
+    fn remember(&self, blob: &BlobPath, began: &Began, opened: Option<&Opened>) {
+        if self.writes.load(Ordering::SeqCst) != began.writes {
+            return;
+        }
+        match opened {
+            // Whether there is a lease is asked each time.
+            Some(Opened { info, .. }) => {
+                let known = Arc::new(Known::new(BlobInfo { lease: None, ..info.clone() }));
+                self.memory.insert(blob.clone(), Seen { at: began.at, known });
+            }
+            None => drop(self.memory.remove(blob)),
+        }
+    }
+
+    fn begin(&self) -> Began {
+        Began { at: self.clock.now(), writes: self.writes.load(Ordering::SeqCst) }
+    }
+}
+
+/// What was so when a read began.
+struct Began {
+    at: Timestamp,
+    writes: u64,
+}
+
+/// The end of a write, however it comes about.
+struct End<'a, F: Fn()> {
+    writes: &'a AtomicU64,
+    forget: F,
+}
+
+impl<F: Fn()> Drop for End<'_, F> {
+    fn drop(&mut self) {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        (self.forget)();
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: BlobStore, C: Clock> BlobStore for Recent<S, C> {
+    async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        let began = self.begin();
+        let opened = self.store.open(blob, reading).await?;
+        self.remember(blob, &began, opened.as_ref());
+        Ok(opened)
+    }
+
+    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        let began = self.begin();
+        let opened = self.store.open_unleased(blob, reading).await?;
+        self.remember(blob, &began, opened.as_ref());
+        Ok(opened)
+    }
+
+    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
+        let Seen { at, known } = self.memory.get(blob)?;
+        let is_recent = at.until(self.clock.now()) < self.bound;
+        is_recent.then_some(AtHand { known, content: None })
+    }
+
+    async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
+        self.writing(blob, self.store.put(blob, put)).await
+    }
+
+    async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+        self.writing(blob, self.store.delete(blob, delete)).await
+    }
+
+    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        self.store.list(container, query).await
+    }
+
+    async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
+        self.writing(blob, self.store.set_headers(blob, set)).await
+    }
+
+    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.store.lease(blob, request).await
+    }
+
+    async fn create_container(
+        &self,
+        container: &ContainerName,
+        headers: BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        self.store.create_container(container, headers).await
+    }
+
+    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        self.store.container(container).await
+    }
+
+    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+        self.store.set_container(container, set).await
+    }
+
+    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.store.lease_container(container, request).await
+    }
+
+    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        // With all its blobs.
+        let _end = End { writes: &self.writes, forget: || self.memory.clear() };
+        self.store.delete_container(container, delete).await
+    }
+
+    async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+        self.store.containers(query).await
+    }
+}
+
+#[derive(Clone)]
+struct BySize;
+
+impl Weighter<BlobPath, Seen> for BySize {
+    fn weight(&self, blob: &BlobPath, seen: &Seen) -> u64 {
+        let headers = &seen.known.info().headers;
+        let metadata = headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len());
+        let fields = [
+            &headers.content_type,
+            &headers.content_encoding,
+            &headers.content_language,
+            &headers.content_disposition,
+            &headers.cache_control,
+        ];
+        let fields = fields.into_iter().flatten().map(|value| value.as_str().len());
+        // Once as they are, and once in each of the two answers that are made of them.
+        let texts = 3 * metadata.chain(fields).sum::<usize>();
+        USUAL_SIZE + (blob.container.as_str().len() + blob.name.as_str().len() + texts) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a test speaks by panicking, and its stack is large")]
+
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs};
+    use ifmatch_blob::store::Upload;
+    use ifmatch_core::EntityTag;
+    use ifmatch_store::{AnyRegister, MemoryRegister};
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    /// A clock that is moved by hand.
+    #[derive(Clone, Default)]
+    struct ByHand(Arc<AtomicU64>);
+
+    impl ByHand {
+        fn pass(&self, duration: Duration) {
+            self.0.fetch_add(u64::try_from(duration.as_micros()).unwrap(), Ordering::SeqCst);
+        }
+    }
+
+    impl Clock for ByHand {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+        }
+
+        async fn sleep(&self, _: Duration) {}
+    }
+
+    const BOUND: Duration = Duration::from_secs(5);
+
+    /// Two isolates over one bucket: one that remembers, and one that does not.
+    fn isolates() -> (Recent<ObjectBlobs, ByHand>, ObjectBlobs, ByHand) {
+        let register = AnyRegister::new(MemoryRegister::unbounded());
+        let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
+        let other = ObjectBlobs::trusting(backing, register, Capability::FULL);
+        let clock = ByHand::default();
+        (Recent::with_clock(other.clone(), BOUND, clock.clone()), other, clock)
+    }
+
+    fn blob() -> BlobPath {
+        BlobPath::parse("/docs/a").unwrap()
+    }
+
+    async fn put(store: &impl BlobStore, text: &'static str) -> Option<EntityTag> {
+        store.put(&blob(), Put::new(Upload::new(Full::<Bytes>::from(text)))).await.unwrap().tag
+    }
+
+    async fn read(store: &impl BlobStore) -> Option<EntityTag> {
+        store.open_unleased(&blob(), Reading::Head).await.unwrap()?.info.tag
+    }
+
+    fn remembered(store: &impl BlobStore) -> Option<EntityTag> {
+        store.at_hand(&blob())?.known.info().tag.clone()
+    }
+
+    #[tokio::test]
+    async fn what_another_isolate_wrote_is_seen_when_the_time_is_over() {
+        let (store, other, clock) = isolates();
+        let first = put(&other, "first").await;
+        assert_eq!(remembered(&store), None, "nobody has read it");
+        assert_eq!(read(&store).await, first);
+        let second = put(&other, "second").await;
+        clock.pass(Duration::from_micros(4_999_999));
+        assert_eq!(remembered(&store), first);
+        clock.pass(Duration::from_micros(1));
+        assert_eq!(remembered(&store), None);
+        assert_eq!(read(&store).await, second);
+        assert_eq!(remembered(&store), second);
+    }
+
+    #[tokio::test]
+    async fn what_this_isolate_wrote_or_deleted_is_seen_at_once() {
+        let (store, _, _) = isolates();
+        put(&store, "first").await;
+        read(&store).await;
+        let second = put(&store, "second").await;
+        assert_eq!(remembered(&store), None);
+        assert_eq!(read(&store).await, second);
+        store.delete(&blob(), Delete::default()).await.unwrap();
+        assert_eq!(remembered(&store), None);
+        put(&store, "third").await;
+        read(&store).await;
+        store.delete_container(&blob().container, Delete::default()).await.unwrap();
+        assert_eq!(remembered(&store), None);
+        assert_eq!(read(&store).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_a_write_overtook_is_not_remembered() {
+        let (store, _, _) = isolates();
+        put(&store, "first").await;
+        let began = store.begin();
+        let seen = store.store.open_unleased(&blob(), Reading::Head).await.unwrap();
+        put(&store, "second").await;
+        store.remember(&blob(), &began, seen.as_ref());
+        assert_eq!(remembered(&store), None);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_is_given_up_forgets_as_well() {
+        let (store, other, _) = isolates();
+        put(&other, "first").await;
+        read(&store).await;
+        let blob = blob();
+        let mut given_up = Box::pin(store.writing(&blob, std::future::pending::<()>()));
+        assert!(futures_util::poll!(&mut given_up).is_pending());
+        drop(given_up);
+        assert_eq!(remembered(&store), None);
+    }
+}
