@@ -2,7 +2,7 @@
 //!
 //! The standard harness has nowhere to write to there. This one says on the console what it runs, and throws an error if
 //! a test failed.
-#![cfg(all(target_family = "wasm", target_os = "unknown"))]
+#![cfg(feature = "run")]
 #![feature(test)]
 
 extern crate test;

@@ -1,44 +1,40 @@
 //! Runs the fuzz targets' bodies over the seeds in `tests/data/seeds`, over damaged seeds, and over random bytes.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
+
 use std::path::Path;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::fuzz_bodies;
+mod fuzz_bodies;
 
 #[test]
-#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn tag_list() {
     run("tag_list", fuzz_bodies::tag_list);
 }
 
 #[test]
-#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn http_date() {
     run("http_date", fuzz_bodies::http_date);
 }
 
 #[test]
-#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn range() {
     run("range", fuzz_bodies::range);
 }
 
 #[test]
-#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn digest_header() {
     run("digest_header", fuzz_bodies::digest_header);
 }
 
 #[test]
-#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn lease_id() {
     run("lease_id", fuzz_bodies::lease_id);
 }
 
 #[test]
-#[cfg_attr(target_family = "wasm", ignore = "the seeds are a folder of files")]
 fn record_decode() {
     run("record_decode", fuzz_bodies::record_decode);
 }
