@@ -81,6 +81,7 @@ mod flow;
 mod group_stamps;
 mod handle;
 mod head;
+mod invalidations;
 mod key;
 mod layer;
 mod length;

@@ -1,9 +1,9 @@
 //! All that is stored or on its way, and the order of things: nothing that was asked for before an invalidation is
 //! found after it.
 //!
-//! Requests to the origin and invalidations draw ordinals from one counter. A URI's shard remembers the ordinal of the last
-//! invalidation of any of its URIs; a response to an earlier request is not stored any more. Comparing and storing are one
-//! step under the shard's lock, and so are remembering and removing.
+//! Requests to the origin and invalidations draw ordinals from one counter. A URI's shard remembers the ordinals of the last
+//! invalidations of its URIs; a response to an earlier request is not stored any more. Comparing and storing are one step
+//! under the shard's lock, and so are remembering and removing.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use ifmatch_core::date::Timestamp;
 
 use crate::flight::{Flight, Pilot};
 use crate::group_stamps::GroupStamps;
+use crate::invalidations::Invalidations;
 use crate::key::Key;
 use crate::memory::{Entry, Memory};
 use crate::policy::vary::{Selection, Vary};
@@ -32,7 +33,7 @@ pub(crate) struct Table {
 
 #[derive(Debug, Default)]
 struct Shard {
-    invalidated: u64,
+    invalidations: Invalidations,
     flights: Vec<(Key, Course, Arc<Flight>)>,
 }
 
@@ -87,7 +88,7 @@ impl Found {
 pub(crate) struct Invalidated {
     /// Whether something was stored.
     pub(crate) found: bool,
-    /// The ordinal of the last one before it.
+    /// The ordinal of the last one before it that may have been of the same URI.
     pub(crate) before: u64,
     pub(crate) ordinal: u64,
 }
@@ -149,7 +150,7 @@ impl Table {
     /// the URI was invalidated since.
     pub(crate) fn share(self: &Arc<Self>, key: &Key, course: &Course, began: u64) -> Option<Pilot> {
         let mut shard = self.shard(key);
-        if began < shard.invalidated || shard.flight(key, course).is_some() {
+        if began < shard.invalidations.last(self.hash(key)) || shard.flight(key, course).is_some() {
             return None;
         }
         Some(Pilot::new(self, key.clone(), shard.depart(key, course)))
@@ -164,7 +165,7 @@ impl Table {
     /// same requests, and makes the response to store of it.
     pub(crate) fn store(&self, key: &Key, new: Stored, merge: impl FnOnce(&Stored, Stored) -> Stored) -> bool {
         let shard = self.shard(key);
-        if new.meta.began < shard.invalidated {
+        if new.meta.began < shard.invalidations.last(self.hash(key)) {
             return false;
         }
         let entry = self.memory.get(key).unwrap_or_default();
@@ -197,18 +198,18 @@ impl Table {
 
     /// Removes all that is stored for a URI, and keeps what is on its way from being stored.
     pub(crate) fn invalidate(&self, key: &Key) -> Invalidated {
-        let mut shard = self.shard(key);
-        let before = shard.invalidated;
-        shard.invalidated = self.begin();
+        let (hash, mut shard) = (self.hash(key), self.shard(key));
+        let (before, ordinal) = (shard.invalidations.last(hash), self.begin());
+        shard.invalidations.add(hash, ordinal);
         shard.flights.retain(|(known, ..)| known != key);
-        Invalidated { found: self.memory.remove(key), before, ordinal: shard.invalidated }
+        Invalidated { found: self.memory.remove(key), before, ordinal }
     }
 
     /// The same for all URIs that begin so. Tells how many were stored.
     pub(crate) fn invalidate_prefix(&self, prefix: &str) -> usize {
         for shard in &self.shards {
             let mut shard = lock(shard);
-            shard.invalidated = self.begin();
+            shard.invalidations.add_all(self.begin());
             shard.flights.retain(|(key, ..)| !key.as_str().starts_with(prefix));
         }
         self.memory.keys(prefix).iter().filter(|key| self.memory.remove(key)).count()
@@ -220,9 +221,12 @@ impl Table {
     }
 
     fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
-        let hash = self.hasher.hash_one(key);
-        let at = usize::try_from(hash % SHARDS as u64).unwrap_or_default();
+        let at = usize::try_from(self.hash(key) % SHARDS as u64).unwrap_or_default();
         lock(&self.shards[at])
+    }
+
+    fn hash(&self, key: &Key) -> u64 {
+        self.hasher.hash_one(key)
     }
 }
 

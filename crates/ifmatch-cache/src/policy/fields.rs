@@ -64,11 +64,24 @@ pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
     (!digits.is_empty()).then_some(Duration::from_secs(sum))
 }
 
-/// Reads a date in any case of its letters, as a cache should (RFC 9111 §4.2). None: it is absent, malformed or repeated.
+/// Reads a date in any case of its letters, as a cache should (RFC 9111 §4.2), and of any weekday: the grammar does not tie
+/// it to the date (RFC 9110 §5.6.7), and to ignore a `Date` for it would make a response younger than it is. None: it is
+/// absent, malformed or repeated.
 pub(crate) fn date(headers: &HeaderMap, name: HeaderName) -> Option<HttpDate> {
     let mut lines = headers.get_all(name).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else { return None };
-    HttpDate::parse(line.as_bytes()).or_else(|| HttpDate::parse(&in_usual_case(line.as_bytes())))
+    HttpDate::parse(line.as_bytes()).or_else(|| on_any_weekday(&in_usual_case(line.as_bytes())))
+}
+
+const WEEKDAYS: [&[u8]; 7] = [b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday", b"Sunday"];
+
+/// Reads a date with whatever weekday makes it one, if it has a weekday: in full, or the first three letters of it.
+fn on_any_weekday(date: &[u8]) -> Option<HttpDate> {
+    let (weekday, rest) = date.split_at(date.iter().position(|byte| !byte.is_ascii_alphabetic())?);
+    let written = |day: &'static [u8]| if weekday.len() == 3 { &day[..3] } else { day };
+    let days = WEEKDAYS.map(written);
+    let known = days.contains(&weekday);
+    days.iter().filter(|_| known).find_map(|day| HttpDate::parse(&[day, rest].concat()))
 }
 
 /// Words begin with a capital, and `GMT` has nothing else.
@@ -94,6 +107,36 @@ mod tests {
         assert_eq!(texts(r#"a, b="c,d" ,, e"#), ["a", r#"b="c,d""#, "e"]);
         assert_eq!(texts(r#"a="\",", b"#), [r#"a="\",""#, "b"]);
         assert_eq!(texts(r#"a="b, no-store"#), [r#"a="b"#, "no-store"]);
+    }
+
+    #[test]
+    fn a_weekday_does_not_unmake_a_date() {
+        let read = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(http::header::DATE, value.parse().unwrap());
+            date(&headers, http::header::DATE).map(HttpDate::unix)
+        };
+        for (right, wrong) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", "tue, 06 nov 1994 08:49:37 gmt"),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", "Monday, 06-Nov-94 08:49:37 GMT"),
+            ("Sun Nov  6 08:49:37 1994", "Sat Nov  6 08:49:37 1994"),
+        ] {
+            assert!(read(right).is_some() && read(right) == read(wrong), "{wrong}");
+        }
+        let no_dates = [
+            "0",
+            "",
+            "Mon",
+            "Moo, 06 Nov 1994 08:49:37 GMT",
+            "Monda, 06 Nov 1994 08:49:37 GMT",
+            "Monday, 06 Nov 1994 08:49:37 GMT",
+            "Mon, 06-Nov-94 08:49:37 GMT",
+            "Mon, 31 Nov 1994 08:49:37 GMT",
+            "06 Nov 1994 08:49:37 GMT",
+        ];
+        for wrong in no_dates {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -139,3 +139,19 @@ async fn an_older_response_does_not_replace_a_newer_one() {
     assert_eq!(slow.await.unwrap().text(), "older");
     assert_eq!(world.get("/").await.text(), "newer");
 }
+
+#[tokio::test]
+async fn writes_of_other_uris_do_not_keep_a_response_from_being_stored() {
+    let world = World::default();
+    let held = world.origin.will_wait();
+    let reader = spawn(&world, "/", &[]);
+    world.origin.reached(1).await;
+    for at in 0..8_000 {
+        world.origin.will(204, &[], "");
+        world.send(request("PUT", &format!("/{at}"), &[])).await;
+    }
+    held.send(response(200, &FRESH, "the same")).unwrap();
+    assert_eq!(reader.await.unwrap().text(), "the same");
+    settle().await;
+    assert!(world.get("/").await.is_hit());
+}
