@@ -60,14 +60,6 @@ pub enum DriverError {
     Contention,
 }
 
-/// A random number that tells racing writers apart.
-///
-/// # Errors
-/// If the system has no random numbers to give.
-pub fn nonce() -> Result<u64, RegisterError> {
-    getrandom::u64().map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error.to_string()))
-}
-
 impl<R: Register> Driver<R> {
     /// A driver on the system's clock. A key without a record is an unknown resource.
     pub fn new(register: R) -> Self {
@@ -131,7 +123,26 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// [`DriverError::Contention`] when the record changed under every attempt; [`DriverError::Register`] when the
     /// register failed. Refusals are no errors: see [`Outcome::Refused`].
     pub async fn apply(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
-        let applied = self.swap_in(key, command).await;
+        let loaded = self.register.load(key).await?;
+        self.apply_from(key, loaded, command).await
+    }
+
+    /// Carries out a command, first on the record that was [loaded](Self::load) a moment ago. Where that is out of date by
+    /// now, a change fails in the register, and is tried again on what is there; a refusal is then one of that moment.
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn apply_to(&self, key: &Key, loaded: Record, command: &Command<'_>) -> Result<Applied, DriverError> {
+        self.apply_from(key, Some(loaded), command).await
+    }
+
+    async fn apply_from(
+        &self,
+        key: &Key,
+        loaded: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        let applied = self.swap_in(key, loaded, command).await;
         if let Ok(Applied { outcome: Outcome::Written(_) | Outcome::Released, .. }) = applied {
             self.turns.ended(key);
         }
@@ -171,9 +182,13 @@ impl<R: Register, C: Clock> Driver<R, C> {
         }
     }
 
-    async fn swap_in(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
+    async fn swap_in(
+        &self,
+        key: &Key,
+        mut stored: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
         let mut unanswered = Unanswered::default();
-        let mut stored = self.register.load(key).await?;
         let mut pauses = pauses().with_max_times(MAX_SWAPS).build();
         loop {
             if let Some(mine) = unanswered.find(stored.as_ref()) {
