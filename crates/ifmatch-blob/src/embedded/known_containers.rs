@@ -78,3 +78,50 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Ok(Some(KnownContainer { found, incarnation, info: container_info(record, version)? }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::EmbeddedStore;
+    use crate::headers::{BlobHeaders, FieldText};
+    use crate::store::{BlobStore, Delete, HeaderChange, SetHeaders};
+
+    fn fields(owner: &str) -> BlobHeaders {
+        let mut fields = BlobHeaders::default();
+        fields.metadata.insert("owner".into(), FieldText::new(owner).expect("valid"));
+        fields
+    }
+
+    /// Looked up until it is from memory: by then its record is there as well.
+    async fn look_up(store: &EmbeddedStore, name: &ContainerName) -> Option<Arc<KnownContainer>> {
+        for _ in 0..3 {
+            store.inner.look_up(name).await.expect("it can be read");
+        }
+        store.inner.look_up(name).await.expect("it can be read")
+    }
+
+    #[tokio::test]
+    async fn what_is_known_of_a_container_is_what_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+        let name = ContainerName::new("notes").expect("valid");
+        assert!(look_up(&store, &name).await.is_none());
+        store.create_container(&name, fields("me")).await.expect("created");
+        let first = look_up(&store, &name).await.expect("it is there");
+        assert_eq!(first.info.headers, fields("me"));
+        let again = store.inner.look_up(&name).await.expect("it can be read").expect("it is there");
+        assert!(Arc::ptr_eq(&first, &again), "it was not from memory");
+
+        let change = HeaderChange::Metadata(fields("you").metadata);
+        let set = SetHeaders { change, preconditions: Default::default(), lease: Default::default(), request: None };
+        store.set_container(&name, set).await.expect("changed");
+        let changed = look_up(&store, &name).await.expect("it is there");
+        assert_eq!((&changed.info.headers, changed.incarnation), (&fields("you"), first.incarnation));
+
+        store.delete_container(&name, Delete::default()).await.expect("deleted");
+        assert!(look_up(&store, &name).await.is_none());
+        store.create_container(&name, fields("me")).await.expect("created");
+        let second = look_up(&store, &name).await.expect("it is there");
+        assert_ne!(second.incarnation, first.incarnation);
+    }
+}
