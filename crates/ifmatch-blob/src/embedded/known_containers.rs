@@ -81,6 +81,9 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
 #[cfg(test)]
 mod tests {
+    use ifmatch_core::lease::LeaseUse;
+    use ifmatch_core::precondition::Preconditions;
+
     use super::*;
     use crate::embedded::EmbeddedStore;
     use crate::headers::{BlobHeaders, FieldText};
@@ -113,7 +116,8 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again), "it was not from memory");
 
         let change = HeaderChange::Metadata(fields("you").metadata);
-        let set = SetHeaders { change, preconditions: Default::default(), lease: Default::default(), request: None };
+        let set =
+            SetHeaders { change, preconditions: Preconditions::default(), lease: LeaseUse::default(), request: None };
         store.set_container(&name, set).await.expect("changed");
         let changed = look_up(&store, &name).await.expect("it is there");
         assert_eq!((&changed.info.headers, changed.incarnation), (&fields("you"), first.incarnation));

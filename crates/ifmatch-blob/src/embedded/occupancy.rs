@@ -143,9 +143,8 @@ mod tests {
     fn a_write_counts_before_it_begins_and_when_nobody_knows_its_outcome() {
         let occupancy = Occupancy::default();
         let key = Key::new("b/-blocks/0000000000000000/a").expect("valid");
-        let under_way = occupancy.begin(&key).expect("one of this crate's own");
-        assert!(!occupancy.is_empty(&blocks()));
-        drop(under_way);
+        // Nothing ends this one.
+        assert!(occupancy.begin(&key).is_some());
         assert!(!occupancy.is_empty(&blocks()));
     }
 
