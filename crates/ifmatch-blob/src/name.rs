@@ -52,14 +52,20 @@ impl ContainerName {
     /// # Errors
     /// [`InvalidName`] says which rule the text breaks.
     pub(crate) fn internal(text: &str) -> Result<Self, InvalidName> {
-        let name = Self(format!("{INTERNAL}{}", Self::new(text)?).into());
+        let name = Self([INTERNAL, Self::new(text)?.as_str()].concat().into());
         if name.0.len() > Self::MAX_LEN { Err(InvalidName(NameErrorKind::ContainerTooLong)) } else { Ok(name) }
     }
 
     /// Whether this crate keeps the container for itself.
     #[cfg(any(test, feature = "embedded"))]
     pub(crate) fn is_internal(&self) -> bool {
-        self.0.starts_with(INTERNAL)
+        Self::is_internal_text(&self.0)
+    }
+
+    /// The same of the text of a container's name.
+    #[cfg(any(test, feature = "embedded"))]
+    pub(crate) fn is_internal_text(name: &str) -> bool {
+        name.starts_with(INTERNAL)
     }
 
     /// The text.
@@ -69,7 +75,7 @@ impl ContainerName {
 }
 
 /// What the names of the crate's own containers begin with.
-const INTERNAL: char = '-';
+const INTERNAL: &str = "-";
 
 /// The name of a blob in its container: text of 1 to 1,024 characters, cut into segments by `/`.
 ///

@@ -96,7 +96,7 @@ impl ContentHash {
     /// assert_eq!(ContentHash::of(b"a").content_tag(), ContentHash::of(b"a").content_tag());
     /// ```
     pub fn content_tag(&self) -> EntityTag {
-        EntityTag::from_digits(&self.tag_hex())
+        EntityTag::from_digits(&self.tag_hex(), "", "")
     }
 
     /// The strong tag that changes with every write, even of the same bytes: `"<hex>-<generation>"`.
@@ -108,7 +108,7 @@ impl ContentHash {
     /// assert!(hash.versioned_tag(17).to_string().ends_with("-17\""));
     /// ```
     pub fn versioned_tag(&self, generation: u64) -> EntityTag {
-        EntityTag::from_digits(&(self.tag_hex() + "-" + &generation.to_string()))
+        EntityTag::from_digits(&self.tag_hex(), "-", &generation.to_string())
     }
 
     /// The value of a `Repr-Digest` or `Content-Digest` field (RFC 9530). `None` for BLAKE3, which no algorithm

@@ -100,9 +100,9 @@ impl EntityTag {
         Self::parse(format!("W/\"{opaque}\"").as_bytes())
     }
 
-    /// A strong tag whose opaque part consists of hexadecimal digits, decimal digits and hyphens.
-    pub(crate) fn from_digits(digits: &str) -> Self {
-        Self(header_value(["\"", digits, "\""].concat()))
+    /// A strong tag whose opaque part consists of hexadecimal digits, a hyphen, and more of them.
+    pub(crate) fn from_digits(digits: &str, hyphen: &str, more: &str) -> Self {
+        Self(header_value(["\"", digits, hyphen, more, "\""].concat()))
     }
 
     /// Whether the tag is weak.
@@ -223,7 +223,7 @@ impl fmt::Debug for EntityTag {
 /// A sequence of bytes, which is parsed again on the way back.
 impl Serialize for EntityTag {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.as_bytes().serialize(serializer)
+        serializer.serialize_bytes(self.as_bytes())
     }
 }
 

@@ -10,11 +10,8 @@ pub(crate) fn header_value(text: String) -> HeaderValue {
 
 /// Bytes in lower-case hexadecimal digits.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
-    let mut digits = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        digits.push(digit(byte >> 4));
-        digits.push(digit(byte & 0xf));
-    }
-    digits
+    let mut digits = vec![b'0'; 2 * bytes.len()];
+    // The room is that of two digits for each byte.
+    let _ = hex::encode_to_slice(bytes, &mut digits);
+    String::from_utf8(digits).unwrap_or_default()
 }

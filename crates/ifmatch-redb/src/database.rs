@@ -10,11 +10,13 @@ use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::error::{OpenError, unavailable};
+use crate::key_text::KeyText;
 use crate::recent::Stored;
 
 /// Key, revision and encoded record.
-pub(crate) const RECORDS: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("records");
+pub(crate) const RECORDS: TableDefinition<'_, KeyText, (u64, &[u8])> = TableDefinition::new("records");
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
 
 pub(crate) struct Shared {
@@ -58,28 +60,26 @@ impl Shared {
         self.with(|database| {
             let transaction = database.begin_read().map_err(unavailable)?;
             let table = transaction.open_table(RECORDS).map_err(unavailable)?;
-            read(&table, key.as_str())
+            read(&table, key)
         })
     }
 
     pub(crate) fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let start = match scan.after {
-            Some(after) if after >= scan.prefix => Bound::Excluded(after),
-            _ => Bound::Included(scan.prefix),
+            Some(after) if after >= scan.prefix => Bound::Excluded(after.as_bytes()),
+            _ => Bound::Included(scan.prefix.as_bytes()),
         };
         self.with(|database| {
             let transaction = database.begin_read().map_err(unavailable)?;
             let table = transaction.open_table(RECORDS).map_err(unavailable)?;
-            let range = table.range::<&str>((start, Bound::Unbounded)).map_err(unavailable)?;
+            let range = table.range::<&[u8]>((start, Bound::Unbounded)).map_err(unavailable)?;
             let mut page = Vec::new();
             for entry in range {
                 let (key, value) = entry.map_err(unavailable)?;
-                if page.len() >= scan.limit || !key.value().starts_with(scan.prefix) {
+                if page.len() >= scan.limit || !key.value().starts_with(scan.prefix.as_bytes()) {
                     break;
                 }
-                let key =
-                    Key::new(key.value()).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
-                page.push((key, Record::decode(value.value().1)?));
+                page.push((as_key(key.value())?, Record::decode(value.value().1)?));
             }
             Ok(page)
         })
@@ -93,13 +93,19 @@ impl fmt::Debug for Shared {
 }
 
 /// The record under a key.
-pub(crate) fn read<'a>(
-    table: &impl ReadableTable<&'static str, (u64, &'static [u8])>,
-    key: impl std::borrow::Borrow<&'a str>,
+pub(crate) fn read(
+    table: &impl ReadableTable<KeyText, (u64, &'static [u8])>,
+    key: &Key,
 ) -> Result<Option<Stored>, RegisterError> {
-    let Some(value) = table.get(*key.borrow()).map_err(unavailable)? else { return Ok(None) };
+    let Some(value) = table.get(key.as_str().as_bytes()).map_err(unavailable)? else { return Ok(None) };
     let (_, bytes) = value.value();
     Ok(Some(Stored { record: Record::decode(bytes)?, size: bytes.len() }))
+}
+
+fn as_key(bytes: &[u8]) -> Result<Key, RegisterError> {
+    let unreadable = |error: BoxError| RegisterError::new(RegisterErrorKind::Unreadable, error);
+    let text = std::str::from_utf8(bytes).map_err(|error| unreadable(error.into()))?;
+    Key::new(text).map_err(|error| unreadable(error.into()))
 }
 
 fn open(opener: &Opener) -> Result<Database, OpenError> {

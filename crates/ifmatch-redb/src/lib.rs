@@ -15,6 +15,7 @@
 
 mod database;
 mod error;
+mod key_text;
 mod recent;
 mod writer;
 

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::database::{RECORDS, Shared, read};
 use crate::error::{OpenError, unavailable};
+use crate::key_text::KeyText;
 use crate::recent::{Recent, Stored};
 
 /// The most swaps in one transaction, and the most that wait for one.
@@ -133,11 +134,11 @@ fn commit(database: &Database, group: &[Job]) -> Result<Vec<Swap>, RegisterError
     Ok(swaps)
 }
 
-fn swap(table: &mut Table<'_, &'static str, (u64, &'static [u8])>, job: &Job) -> Answer {
-    let key = job.key.as_str();
+fn swap(table: &mut Table<'_, KeyText, (u64, &'static [u8])>, job: &Job) -> Answer {
+    let key = job.key.as_str().as_bytes();
     let found = table.get(key).map_err(unavailable)?.map_or(Revision::NONE.get(), |value| value.value().0);
     if found != job.expected.get() {
-        return Ok(Swap::Conflict(read(table, key)?.map(|stored| stored.record)));
+        return Ok(Swap::Conflict(read(table, &job.key)?.map(|stored| stored.record)));
     }
     match &job.next {
         Some((record, bytes)) => {

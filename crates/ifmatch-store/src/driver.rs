@@ -60,14 +60,6 @@ pub enum DriverError {
     Contention,
 }
 
-/// A random number that tells racing writers apart.
-///
-/// # Errors
-/// If the system has no random numbers to give.
-pub fn nonce() -> Result<u64, RegisterError> {
-    getrandom::u64().map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error.to_string()))
-}
-
 impl<R: Register> Driver<R> {
     /// A driver on the system's clock. A key without a record is an unknown resource.
     pub fn new(register: R) -> Self {

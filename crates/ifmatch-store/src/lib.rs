@@ -33,12 +33,14 @@ mod erased;
 mod key;
 mod memory;
 mod platform;
+mod random;
 pub mod register;
 pub mod task;
 
 pub use clock::{Clock, SystemClock};
-pub use driver::{Driver, nonce};
+pub use driver::Driver;
 pub use erased::AnyRegister;
 pub use key::Key;
 pub use memory::MemoryRegister;
+pub use random::nonce;
 pub use register::Register;

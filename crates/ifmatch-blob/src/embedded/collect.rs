@@ -55,6 +55,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             while let Some(records) = self.step(prefix, &mut after).await.map_err(OpenError::register)? {
                 for (key, record) in self.tidy(records).await.map_err(OpenError::register)? {
                     index.add(&key, &record, self.driver.now())?;
+                    self.occupancy.found(&key, &record, self.driver.now());
                 }
             }
         }

@@ -11,10 +11,9 @@ use ifmatch_core::tag::TagList;
 use ifmatch_store::driver::Applied;
 use ifmatch_store::{Clock, Register};
 
-use super::error::index;
+use super::background::in_the_background;
 use super::payload::Payload;
 use super::swap::{Change, encoded, payload_of, random, unexpected};
-use super::write::in_the_background;
 use super::{Inner, key};
 use crate::headers::BlobHeaders;
 use crate::name::ContainerName;
@@ -26,8 +25,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         if container.is_internal() {
             return Ok(Some(key::INTERNAL));
         }
-        let record = self.driver.load(&key::of_container(container)?).await.map_err(index)?;
-        incarnation_of(&record, self)
+        Ok(self.look_up(container).await?.map(|known| known.incarnation))
     }
 
     /// The incarnation of a container that must exist.
@@ -72,8 +70,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 
     pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
-        let record = self.driver.load(&key::of_container(container)?).await.map_err(index)?;
-        self.info_of(&record)
+        Ok(self.look_up(container).await?.map(|known| known.info.clone()))
     }
 
     pub(super) async fn set_container(

@@ -22,7 +22,7 @@ pub(super) const INTERNAL: Revision = Revision::NONE;
 
 /// The key of a blob's record.
 pub(super) fn of_blob(container: &ContainerName, incarnation: Revision, name: &BlobName) -> Result<Key, StoreError> {
-    key(of_blobs_in(container, incarnation) + name.as_str())
+    key([&of_blobs_in(container, incarnation), name.as_str()].concat())
 }
 
 /// The key of a container's record.
@@ -32,7 +32,17 @@ pub(super) fn of_container(container: &ContainerName) -> Result<Key, StoreError>
 
 /// What the keys of a container's blobs begin with.
 pub(super) fn of_blobs_in(container: &ContainerName, incarnation: Revision) -> String {
-    format!("{BLOBS}{container}/{:0DIGITS$x}/", incarnation.get())
+    let mut digits = [b'0'; DIGITS];
+    // Eight bytes are sixteen digits.
+    let _ = hex::encode_to_slice(incarnation.get().to_be_bytes(), &mut digits);
+    let digits = std::str::from_utf8(&digits).unwrap_or_default();
+    [BLOBS, container.as_str(), "/", digits, "/"].concat()
+}
+
+/// The container of this crate's own whose blob a key names.
+pub(super) fn internal_container_of(blob: &Key) -> Option<&str> {
+    let (container, _) = blob.as_str().strip_prefix(BLOBS)?.split_once('/')?;
+    ContainerName::is_internal_text(container).then_some(container)
 }
 
 /// The key of the record of the container that a blob's key names, and which incarnation of it.

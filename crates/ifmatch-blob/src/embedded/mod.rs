@@ -29,16 +29,21 @@ use crate::store::{
 pub use error::{OpenError, OpenErrorKind};
 use folder::{Folder, create_folder};
 use known::KnownBlobs;
+use known_containers::KnownContainers;
+use occupancy::Occupancy;
 use recent::RecentBodies;
 
+mod background;
 mod collect;
 mod container;
 mod error;
 mod folder;
 mod key;
 mod known;
+mod known_containers;
 mod lease;
 mod list;
+mod occupancy;
 mod payload;
 mod read;
 mod recent;
@@ -69,6 +74,8 @@ struct Inner<R, C> {
     folder: Arc<Folder>,
     recent: RecentBodies,
     known: KnownBlobs,
+    containers: KnownContainers,
+    occupancy: Occupancy,
 }
 
 impl EmbeddedStore {
@@ -105,7 +112,14 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
         let create = move || Folder::create(&path).map_err(|error| OpenError::folder(&path, error));
         let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
         let driver = driver.assume_absent();
-        let inner = Inner { driver, folder: Arc::new(folder), recent: RecentBodies::new(), known: KnownBlobs::new() };
+        let inner = Inner {
+            driver,
+            folder: Arc::new(folder),
+            recent: RecentBodies::new(),
+            known: KnownBlobs::new(),
+            containers: KnownContainers::new(),
+            occupancy: Occupancy::default(),
+        };
         let store = Self { inner: Arc::new(inner) };
         store.inner.collect().await?;
         Ok(store)
@@ -146,6 +160,10 @@ impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
 
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
         self.inner.at_hand(blob)
+    }
+
+    fn is_known_empty(&self, container: &ContainerName) -> bool {
+        self.inner.occupancy.is_empty(container)
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {

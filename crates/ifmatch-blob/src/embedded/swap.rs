@@ -50,7 +50,18 @@ impl Change {
 impl<R: Register, C: Clock> Inner<R, C> {
     /// Swaps the record. The one step that makes a change take effect.
     pub(super) async fn swap(&self, key: &Key, change: &Change, content: Content) -> Result<Applied, StoreError> {
-        self.driver.apply(key, &Command::Write(change.write(content))).await.map_err(index)
+        let loaded = self.driver.load(key).await.map_err(index)?;
+        self.apply(key, loaded, change.write(content)).await
+    }
+
+    /// Applies a write, first to a record that was just loaded.
+    async fn apply(&self, key: &Key, loaded: Record, write: Write<'_>) -> Result<Applied, StoreError> {
+        let counted = self.occupancy.begin(key);
+        let applied = self.driver.apply_to(key, Some(loaded), &Command::Write(write)).await.map_err(index)?;
+        if let Some(counted) = counted {
+            counted.end(&applied, self.driver.now());
+        }
+        Ok(applied)
     }
 
     /// Swaps in what `content` makes of the version that the swap replaces. None: there is none.
@@ -65,11 +76,12 @@ impl<R: Register, C: Clock> Inner<R, C> {
             let record = self.driver.load(key).await.map_err(index)?;
             let found = record.state(self.driver.now()).version();
             let write = change.write(content(found)?);
+            let found = found.map(Version::generation);
             let write = match found {
-                Some(version) => Write { based_on: Some(version.generation()), ..write },
+                Some(_) => Write { based_on: found, ..write },
                 None => Write { preconditions: &if_absent, ..write },
             };
-            let applied = self.driver.apply(key, &Command::Write(write)).await.map_err(index)?;
+            let applied = self.apply(key, record, write).await?;
             let overtaken = match &applied.outcome {
                 Outcome::Refused(Refusal::Stale) => true,
                 Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
@@ -144,7 +156,7 @@ pub(super) fn payload_of(version: &Version) -> Result<Payload, StoreError> {
 /// The file of the version in a record. One that cannot be read may have a file: the next start sees to it.
 pub(super) fn body_of(record: &Record, now: Timestamp) -> Option<BodyName> {
     let version = record.state(now).version()?;
-    Payload::decode(version.payload()).ok()?.file()
+    Payload::file_in(version.payload()).ok()?
 }
 
 /// The content of a version with this payload.

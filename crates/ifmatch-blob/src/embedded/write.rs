@@ -12,6 +12,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Receipt, Record, Revision, Version};
 use ifmatch_store::{Clock, Register};
 
+use super::background::in_the_background;
 use super::error::{index, refused};
 use super::payload::Payload;
 use super::swap::{Change, encoded, payload_of, random};
@@ -74,14 +75,6 @@ pub(super) async fn set_headers<R: Register, C: Clock>(
     let version = version.filter(|version| version.generation() == receipt.generation);
     let hash = version.and_then(|version| Some(payload_of(version).ok()?.hash));
     Ok(written(receipt, hash))
-}
-
-/// A client that goes away does not stop a change half way: who removes which file depends on its outcome.
-pub(super) async fn in_the_background<T: Send + 'static>(
-    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-) -> Result<T, StoreError> {
-    // In a box: the runtime moves its tasks about before they are at rest.
-    tokio::spawn(Box::pin(work)).await.map_err(|error| StoreError::new(StoreErrorKind::OutcomeUnknown, error))?
 }
 
 /// A write whose body has arrived.

@@ -210,6 +210,11 @@ impl BlobStore for ObjectBlobs {
         None
     }
 
+    /// Another process may write there, too.
+    fn is_known_empty(&self, _: &ContainerName) -> bool {
+        false
+    }
+
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         Shared::put(&self.shared, blob, put).await
     }

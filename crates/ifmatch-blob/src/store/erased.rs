@@ -44,6 +44,7 @@ trait Erased: Send + Sync + 'static {
     fn open<'a>(&'a self, blob: &'a BlobPath, reading: Reading) -> Reply<'a, Option<Opened>>;
     fn open_unleased<'a>(&'a self, blob: &'a BlobPath, reading: Reading) -> Reply<'a, Option<Opened>>;
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand>;
+    fn is_known_empty(&self, container: &ContainerName) -> bool;
     fn put<'a>(&'a self, blob: &'a BlobPath, put: Put) -> Reply<'a, Written>;
     fn delete<'a>(&'a self, blob: &'a BlobPath, delete: Delete) -> Reply<'a, ()>;
     fn list<'a>(&'a self, container: &'a ContainerName, query: &'a ListQuery) -> Reply<'a, Option<Page<BlobEntry>>>;
@@ -68,6 +69,10 @@ impl<S: BlobStore> Erased for S {
 
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
         BlobStore::at_hand(self, blob)
+    }
+
+    fn is_known_empty(&self, container: &ContainerName) -> bool {
+        BlobStore::is_known_empty(self, container)
     }
 
     fn put<'a>(&'a self, blob: &'a BlobPath, put: Put) -> Reply<'a, Written> {
@@ -127,6 +132,10 @@ impl BlobStore for AnyStore {
 
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
         Erased::at_hand(&*self.0, blob)
+    }
+
+    fn is_known_empty(&self, container: &ContainerName) -> bool {
+        Erased::is_known_empty(&*self.0, container)
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
@@ -190,6 +199,10 @@ impl<S: BlobStore> BlobStore for Arc<S> {
 
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
         S::at_hand(self, blob)
+    }
+
+    fn is_known_empty(&self, container: &ContainerName) -> bool {
+        S::is_known_empty(self, container)
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {

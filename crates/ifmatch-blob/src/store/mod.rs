@@ -92,6 +92,12 @@ pub trait BlobStore: Send + Sync + 'static {
         None
     }
 
+    /// Whether there is nothing in a container of the kind that this crate keeps for itself, where the store can tell without
+    /// waiting for anything. False: it takes a [`list`](Self::list), whose contract holds here as well.
+    fn is_known_empty(&self, _container: &ContainerName) -> bool {
+        false
+    }
+
     /// Writes a blob, and creates its container if need be.
     fn put(&self, blob: &BlobPath, put: Put) -> impl Future<Output = Result<Written, StoreError>> + Send;
 
@@ -305,11 +311,12 @@ pub struct RequestKey(ContentHash);
 impl RequestKey {
     /// A key from the client's own key and all of the request's head that makes it what it is.
     pub fn of(parts: &[&[u8]]) -> Self {
-        let framed = parts.iter().flat_map(|part| {
-            let length = u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes();
-            length.into_iter().chain(part.iter().copied())
-        });
-        Self(ContentHash::of(&framed.collect::<Vec<u8>>()))
+        let mut framed = Vec::new();
+        for part in parts {
+            framed.extend_from_slice(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            framed.extend_from_slice(part);
+        }
+        Self(ContentHash::of(&framed))
     }
 
     /// The request's identity, together with the hash of its content: the same key with other content is

@@ -69,6 +69,10 @@ impl<S: BlobStore> BlobStore for Observed<S> {
         self.store.at_hand(blob)
     }
 
+    fn is_known_empty(&self, container: &ContainerName) -> bool {
+        self.store.is_known_empty(container)
+    }
+
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         self.store.put(blob, put).await
     }

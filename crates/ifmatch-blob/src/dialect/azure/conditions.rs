@@ -150,7 +150,7 @@ fn tags(headers: &HeaderMap, name: HeaderName, many: Many) -> Result<Option<TagL
 
 /// A date. One that cannot be read is refused: a condition that somebody meant must not be ignored.
 fn date(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HttpDate>, AzureError> {
-    let Some(text) = fields::one(headers, name.as_str())? else { return Ok(None) };
+    let Some(text) = fields::one(headers, name)? else { return Ok(None) };
     let invalid = || AzureError::invalid_field(name.as_str(), "it is a date such as Sun, 06 Nov 1994 08:49:37 GMT");
     HttpDate::parse(text.as_bytes()).map(Some).ok_or_else(invalid)
 }

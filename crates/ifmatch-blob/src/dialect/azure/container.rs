@@ -25,7 +25,7 @@ pub(super) async fn properties<S: BlobStore, C: Clock>(
     call: &Call<S, C>,
     container: &ContainerName,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let id = fields::lease_id(&call.head.headers, fields::LEASE_ID)?;
+    let id = fields::lease_id(&call.head.headers, &fields::LEASE_ID)?;
     let info = find(call, container).await?;
     let now = call.shared.now();
     lease::check(info.lease.as_ref(), LeaseUse::Read(id), now)
@@ -43,7 +43,7 @@ pub(super) async fn set_metadata<S: BlobStore, C: Clock>(
 ) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let conditions = conditions::of_write(headers)?;
-    let lease = LeaseUse::Read(fields::lease_id(headers, fields::LEASE_ID)?);
+    let lease = LeaseUse::Read(fields::lease_id(headers, &fields::LEASE_ID)?);
     let change = HeaderChange::Metadata(fields::metadata(headers)?);
     look(call, container, &conditions, lease).await?;
     let set = SetHeaders { preconditions: conditions.preconditions, lease, change, request: None };
@@ -57,9 +57,9 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
 ) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let conditions = conditions::of_write(headers)?;
-    let lease = LeaseUse::Write(fields::lease_id(headers, fields::LEASE_ID)?);
+    let lease = LeaseUse::Write(fields::lease_id(headers, &fields::LEASE_ID)?);
     look(call, container, &conditions, lease).await?;
-    let request = retry::key(&call.head).filter(|_| conditions.hold_once());
+    let request = if conditions.hold_once() { retry::key(&call.head) } else { None };
     let delete = Delete { preconditions: conditions.preconditions, lease, request };
     call.shared.store.delete_container(container, delete).await.map_err(AzureError::of_container)?;
     Ok(response::empty(StatusCode::ACCEPTED, None, None))

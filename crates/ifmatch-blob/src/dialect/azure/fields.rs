@@ -9,13 +9,19 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{self, Lease, LeaseDuration, LeaseId, LeaseState};
+use ifmatch_store::nonce;
 
 use super::error::AzureError;
 use crate::headers::{BlobHeaders, FieldText};
 
-pub(super) const VERSION: &str = "x-ms-version";
-pub(super) const CLIENT_REQUEST_ID: &str = "x-ms-client-request-id";
-pub(super) const LEASE_ID: &str = "x-ms-lease-id";
+pub(super) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
+pub(super) const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
+pub(super) const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
+const BLOB_CONTENT_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-content-type");
+const BLOB_CONTENT_ENCODING: HeaderName = HeaderName::from_static("x-ms-blob-content-encoding");
+const BLOB_CONTENT_LANGUAGE: HeaderName = HeaderName::from_static("x-ms-blob-content-language");
+const BLOB_CONTENT_DISPOSITION: HeaderName = HeaderName::from_static("x-ms-blob-content-disposition");
+const BLOB_CACHE_CONTROL: HeaderName = HeaderName::from_static("x-ms-blob-cache-control");
 /// What the names of the user's own fields begin with.
 pub(super) const METADATA: &str = "x-ms-meta-";
 /// The most bytes of names and values of the user's own fields.
@@ -26,27 +32,28 @@ const MAX_KEPT: usize = 8 * 1024;
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
 /// A field that must not be repeated.
-pub(super) fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, AzureError> {
+pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, AzureError> {
     let mut lines = headers.get_all(name).iter();
     match (lines.next(), lines.next()) {
         (None, _) => Ok(None),
         (Some(line), None) => {
-            let text = line.to_str().map_err(|_| AzureError::invalid_field(name, "it must be visible ASCII"))?;
+            let text =
+                line.to_str().map_err(|_| AzureError::invalid_field(name.as_str(), "it must be visible ASCII"))?;
             Ok(Some(text.trim()))
         }
-        (Some(_), Some(_)) => Err(AzureError::invalid_field(name, "it must not be repeated")),
+        (Some(_), Some(_)) => Err(AzureError::invalid_field(name.as_str(), "it must not be repeated")),
     }
 }
 
 /// A field that must be there, once.
-pub(super) fn required<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, AzureError> {
-    one(headers, name)?.filter(|text| !text.is_empty()).ok_or_else(|| AzureError::missing_field(name))
+pub(super) fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, AzureError> {
+    one(headers, name)?.filter(|text| !text.is_empty()).ok_or_else(|| AzureError::missing_field(name.as_str()))
 }
 
 /// A lease id.
-pub(super) fn lease_id(headers: &HeaderMap, name: &str) -> Result<Option<LeaseId>, AzureError> {
+pub(super) fn lease_id(headers: &HeaderMap, name: &HeaderName) -> Result<Option<LeaseId>, AzureError> {
     let id = one(headers, name)?.map(str::parse::<LeaseId>).transpose();
-    id.map_err(|error| AzureError::invalid_field(name, &error.to_string()))
+    id.map_err(|error| AzureError::invalid_field(name.as_str(), &error.to_string()))
 }
 
 /// How many bytes the request's body has.
@@ -55,7 +62,7 @@ pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
         let message = "the length of the body must be known beforehand: send Content-Length";
         AzureError::new(StatusCode::LENGTH_REQUIRED, "MissingContentLengthHeader", message)
     };
-    let text = one(headers, CONTENT_LENGTH.as_str())?.ok_or_else(missing)?;
+    let text = one(headers, &CONTENT_LENGTH)?.ok_or_else(missing)?;
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let length = digits.and_then(|digits| digits.parse().ok());
     length.ok_or_else(|| AzureError::invalid_field(CONTENT_LENGTH.as_str(), "it is a number of bytes"))
@@ -64,17 +71,17 @@ pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
 /// The fields to keep with a blob, without the user's own. `content_type` is that of the request's body, where this is
 /// the blob.
 pub(super) fn kept(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHeaders, AzureError> {
-    let field = |own: &str, standard: HeaderName| -> Result<Option<FieldText>, AzureError> {
-        let standard = if body_is_blob { one(headers, standard.as_str())? } else { None };
-        let text = one(headers, own)?.or(standard).filter(|text| !text.is_empty());
-        text.map(|text| keep(own, text)).transpose()
+    let field = |own: HeaderName, standard: HeaderName| -> Result<Option<FieldText>, AzureError> {
+        let standard = if body_is_blob { one(headers, &standard)? } else { None };
+        let text = one(headers, &own)?.or(standard).filter(|text| !text.is_empty());
+        text.map(|text| keep(own.as_str(), text)).transpose()
     };
     let kept = BlobHeaders {
-        content_type: field("x-ms-blob-content-type", CONTENT_TYPE)?,
-        content_encoding: field("x-ms-blob-content-encoding", CONTENT_ENCODING)?,
-        content_language: field("x-ms-blob-content-language", CONTENT_LANGUAGE)?,
-        content_disposition: field("x-ms-blob-content-disposition", CONTENT_DISPOSITION)?,
-        cache_control: field("x-ms-blob-cache-control", CACHE_CONTROL)?,
+        content_type: field(BLOB_CONTENT_TYPE, CONTENT_TYPE)?,
+        content_encoding: field(BLOB_CONTENT_ENCODING, CONTENT_ENCODING)?,
+        content_language: field(BLOB_CONTENT_LANGUAGE, CONTENT_LANGUAGE)?,
+        content_disposition: field(BLOB_CONTENT_DISPOSITION, CONTENT_DISPOSITION)?,
+        cache_control: field(BLOB_CACHE_CONTROL, CACHE_CONTROL)?,
         metadata: BTreeMap::new(),
     };
     let BlobHeaders { content_type, content_encoding, content_language, content_disposition, cache_control, .. } =
@@ -97,7 +104,7 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldTe
             let message = format!("{name}: the rest of the name is an identifier: a-z, 0-9 and _, no digit first");
             return Err(AzureError::bad_request("InvalidMetadata", message));
         }
-        let value = one(headers, name.as_str())?.unwrap_or_default();
+        let value = one(headers, name)?.unwrap_or_default();
         size += own.len() + value.len();
         metadata.insert(own.into(), keep(name.as_str(), value)?);
     }
@@ -168,7 +175,6 @@ pub(super) fn lease_properties(
 
 /// A random GUID, if the system has randomness.
 pub(super) fn guid() -> Option<LeaseId> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(LeaseId::from_random(bytes))
+    let numbers = u128::from(nonce().ok()?) << 64 | u128::from(nonce().ok()?);
+    Some(LeaseId::from_random(numbers.to_ne_bytes()))
 }

@@ -11,10 +11,10 @@ use crate::body::BlobBody;
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{BlobStore, LeaseRequest, Leased};
 
-const ACTION: &str = "x-ms-lease-action";
-const DURATION: &str = "x-ms-lease-duration";
-const PROPOSED_ID: &str = "x-ms-proposed-lease-id";
-const BREAK_PERIOD: &str = "x-ms-lease-break-period";
+const ACTION: HeaderName = HeaderName::from_static("x-ms-lease-action");
+const DURATION: HeaderName = HeaderName::from_static("x-ms-lease-duration");
+const PROPOSED_ID: HeaderName = HeaderName::from_static("x-ms-proposed-lease-id");
+const BREAK_PERIOD: HeaderName = HeaderName::from_static("x-ms-lease-break-period");
 const TIME: HeaderName = HeaderName::from_static("x-ms-lease-time");
 
 pub(super) async fn of_blob<S: BlobStore, C: Clock>(
@@ -44,9 +44,12 @@ pub(super) async fn of_container<S: BlobStore, C: Clock>(
 }
 
 fn action(headers: &HeaderMap) -> Result<LeaseAction, AzureError> {
-    let id = || fields::lease_id(headers, fields::LEASE_ID)?.ok_or_else(|| AzureError::missing_field(fields::LEASE_ID));
-    let proposed = || fields::lease_id(headers, PROPOSED_ID);
-    match fields::required(headers, ACTION)?.to_ascii_lowercase().as_str() {
+    let id = || {
+        fields::lease_id(headers, &fields::LEASE_ID)?
+            .ok_or_else(|| AzureError::missing_field(fields::LEASE_ID.as_str()))
+    };
+    let proposed = || fields::lease_id(headers, &PROPOSED_ID);
+    match fields::required(headers, &ACTION)?.to_ascii_lowercase().as_str() {
         "acquire" => {
             let duration = duration(headers)?;
             let id = proposed()?.or_else(fields::guid).ok_or_else(AzureError::busy)?;
@@ -55,25 +58,25 @@ fn action(headers: &HeaderMap) -> Result<LeaseAction, AzureError> {
         "renew" => Ok(LeaseAction::Renew(id()?)),
         "change" => {
             let id = id()?;
-            let proposed = proposed()?.ok_or_else(|| AzureError::missing_field(PROPOSED_ID))?;
+            let proposed = proposed()?.ok_or_else(|| AzureError::missing_field(PROPOSED_ID.as_str()))?;
             Ok(LeaseAction::Change { id, proposed })
         }
         "release" => Ok(LeaseAction::Release(id()?)),
         "break" => Ok(LeaseAction::Break(break_period(headers)?)),
-        _ => Err(AzureError::invalid_field(ACTION, "acquire, renew, change, release or break")),
+        _ => Err(AzureError::invalid_field(ACTION.as_str(), "acquire, renew, change, release or break")),
     }
 }
 
 fn duration(headers: &HeaderMap) -> Result<LeaseDuration, AzureError> {
-    let seconds = fields::required(headers, DURATION)?.parse().ok();
-    let invalid = || AzureError::invalid_field(DURATION, "15 to 60 seconds, or -1 for a lease without an end");
+    let seconds = fields::required(headers, &DURATION)?.parse().ok();
+    let invalid = || AzureError::invalid_field(DURATION.as_str(), "15 to 60 seconds, or -1 for a lease without an end");
     seconds.and_then(LeaseDuration::from_seconds).ok_or_else(invalid)
 }
 
 fn break_period(headers: &HeaderMap) -> Result<Option<BreakPeriod>, AzureError> {
-    let Some(text) = fields::one(headers, BREAK_PERIOD)? else { return Ok(None) };
+    let Some(text) = fields::one(headers, &BREAK_PERIOD)? else { return Ok(None) };
     let period = text.parse().ok().and_then(BreakPeriod::from_seconds);
-    period.map(Some).ok_or_else(|| AzureError::invalid_field(BREAK_PERIOD, "0 to 60 seconds"))
+    period.map(Some).ok_or_else(|| AzureError::invalid_field(BREAK_PERIOD.as_str(), "0 to 60 seconds"))
 }
 
 fn answer(action: LeaseAction, leased: &Leased) -> Response<BlobBody> {
@@ -88,7 +91,7 @@ fn answer(action: LeaseAction, leased: &Leased) -> Response<BlobBody> {
         headers.insert(TIME, leased.receipt.seconds_left().unwrap_or_default().into());
     } else if let Some(lease) = leased.receipt.lease {
         let id = HeaderValue::try_from(lease.id().to_string()).ok();
-        headers.extend(id.map(|id| (HeaderName::from_static(fields::LEASE_ID), id)));
+        headers.extend(id.map(|id| (fields::LEASE_ID, id)));
     }
     response
 }

@@ -32,7 +32,7 @@ pub(super) struct Promise {
 impl Promise {
     /// Reads `Content-MD5`, if there is one.
     pub(super) fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, AzureError> {
-        let Some(text) = fields::one(headers, CONTENT_MD5.as_str())? else { return Ok(None) };
+        let Some(text) = fields::one(headers, &CONTENT_MD5)? else { return Ok(None) };
         let digest = STANDARD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
         let invalid = || AzureError::bad_request("InvalidMd5", "Content-MD5 is the base64 of 16 bytes");
         Ok(Some(Self { digest: digest.ok_or_else(invalid)?, broken: Arc::default() }))

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use http::Response;
 use http::request::Parts;
-use http::{HeaderName, Response};
 use ifmatch_store::Clock;
 
 use crate::accounts::Account;
@@ -43,9 +43,8 @@ mod xml;
 
 /// Whether a request is one of this dialect.
 pub(crate) fn speaks(head: &Parts) -> bool {
-    const VERSION: HeaderName = HeaderName::from_static(fields::VERSION);
     let has_signature = |query: &str| query.split('&').any(|parameter| parameter.starts_with("sig="));
-    head.headers.contains_key(VERSION) || head.uri.query().is_some_and(has_signature)
+    head.headers.contains_key(fields::VERSION) || head.uri.query().is_some_and(has_signature)
 }
 
 /// Answers a request. Its body is asked for only if it is to be stored.

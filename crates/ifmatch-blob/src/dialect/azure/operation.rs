@@ -135,7 +135,8 @@ const RULES: [Rule; 23] = {
 /// The operation that a request asks for, all of which is understood.
 pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderMap) -> Result<Operation, AzureError> {
     let part = |name| query.get(name).unwrap_or_default();
-    let same = |rule: &&Rule| rule.kind == kind && (rule.request.1, rule.request.2) == (part("restype"), part("comp"));
+    let parts = (part("restype"), part("comp"));
+    let same = |rule: &&Rule| rule.kind == kind && (rule.request.1, rule.request.2) == parts;
     let candidates: Vec<&Rule> = RULES.iter().filter(same).collect();
     if candidates.is_empty() {
         let rule = "this combination is not supported here";

@@ -16,8 +16,8 @@ use crate::name::BlobPath;
 use crate::store::{BlobInfo, BlobStore, Opened, Reading, StoreErrorKind};
 
 /// Wins over `Range`, which some clients cannot set.
-const X_MS_RANGE: &str = "x-ms-range";
-const RANGE_MD5: &str = "x-ms-range-get-content-md5";
+const X_MS_RANGE: HeaderName = HeaderName::from_static("x-ms-range");
+const RANGE_MD5: HeaderName = HeaderName::from_static("x-ms-range-get-content-md5");
 /// The longest range whose MD5 is computed, in bytes.
 const MAX_MD5_RANGE: u64 = 4 * 1024 * 1024;
 const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
@@ -30,7 +30,7 @@ pub(super) async fn read<S: BlobStore, C: Clock>(
 ) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let conditions = conditions::of_read(headers)?;
-    let id = fields::lease_id(headers, fields::LEASE_ID)?;
+    let id = fields::lease_id(headers, &fields::LEASE_ID)?;
     let opened = open(call, blob, wanted(call)?).await?;
     let (info, now) = (&opened.info, call.shared.now());
     lease::check(info.lease.as_ref(), LeaseUse::Read(id), now)
@@ -78,7 +78,7 @@ fn wanted<S, C>(call: &Call<S, C>) -> Result<Reading, AzureError> {
 
 /// The range that is asked for.
 fn range_of(headers: &HeaderMap) -> Result<Option<&str>, AzureError> {
-    Ok(fields::one(headers, X_MS_RANGE)?.or(fields::one(headers, RANGE.as_str())?))
+    Ok(fields::one(headers, &X_MS_RANGE)?.or(fields::one(headers, &RANGE)?))
 }
 
 async fn represent<S, C>(
@@ -103,9 +103,9 @@ async fn represent<S, C>(
     *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     response.headers_mut().insert(CONTENT_LENGTH, part.len().into());
     response.headers_mut().insert(CONTENT_RANGE, part.content_range(info.length));
-    let wants_md5 = fields::one(&call.head.headers, RANGE_MD5)?.is_some_and(|text| text.eq_ignore_ascii_case("true"));
+    let wants_md5 = fields::one(&call.head.headers, &RANGE_MD5)?.is_some_and(|text| text.eq_ignore_ascii_case("true"));
     if wants_md5 && part.len() > MAX_MD5_RANGE {
-        return Err(AzureError::invalid_field(RANGE_MD5, "the range has at most 4 MiB"));
+        return Err(AzureError::invalid_field(RANGE_MD5.as_str(), "the range has at most 4 MiB"));
     }
     let body = opened.source.read(Some(part.start()..part.end() + 1)).await.map_err(AzureError::of_blob)?;
     *response.body_mut() = body;

@@ -2,29 +2,30 @@
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 
 use super::error::AzureError;
-use super::{fields, xml};
+use super::fields::{self, CLIENT_REQUEST_ID, VERSION};
+use super::xml;
 use crate::body::BlobBody;
 
-const VERSION: HeaderName = HeaderName::from_static(fields::VERSION);
-const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static(fields::CLIENT_REQUEST_ID);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
+/// As many fields as nearly all answers without a body have.
+const USUAL_FIELDS: usize = 12;
 /// The longest id of the client's, in bytes.
 const MAX_ID: usize = 1024;
 
 /// Refuses a request whose version is no date, or whose id is too long.
 pub(super) fn check(head: &Parts) -> Result<(), AzureError> {
-    let version = fields::one(&head.headers, fields::VERSION)?;
+    let version = fields::one(&head.headers, &VERSION)?;
     if !version.is_some_and(is_version) {
-        return Err(AzureError::invalid_field(fields::VERSION, "a version is a date such as 2026-02-06"));
+        return Err(AzureError::invalid_field(VERSION.as_str(), "a version is a date such as 2026-02-06"));
     }
-    match fields::one(&head.headers, fields::CLIENT_REQUEST_ID)? {
+    match fields::one(&head.headers, &CLIENT_REQUEST_ID)? {
         Some(id) if id.len() > MAX_ID => {
-            Err(AzureError::invalid_field(fields::CLIENT_REQUEST_ID, "it has at most 1,024 characters"))
+            Err(AzureError::invalid_field(CLIENT_REQUEST_ID.as_str(), "it has at most 1,024 characters"))
         }
         _ => Ok(()),
     }
@@ -47,7 +48,7 @@ impl Identity {
     /// What the request says of itself.
     pub(super) fn of(head: &Parts) -> Self {
         let field = |name| head.headers.get(name).filter(|value| value.len() <= MAX_ID).cloned();
-        Self { version: field(fields::VERSION), client_request_id: field(fields::CLIENT_REQUEST_ID) }
+        Self { version: field(VERSION), client_request_id: field(CLIENT_REQUEST_ID) }
     }
 
     /// Adds it to the answer, with an id of the server's own.
@@ -63,6 +64,7 @@ impl Identity {
 pub(super) fn empty(status: StatusCode, tag: Option<&EntityTag>, date: Option<HttpDate>) -> Response<BlobBody> {
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = status;
+    *response.headers_mut() = HeaderMap::with_capacity(USUAL_FIELDS);
     let headers = response.headers_mut();
     headers.extend(tag.map(|tag| (ETAG, tag.to_header())));
     headers.extend(date.map(|date| (LAST_MODIFIED, date.to_header())));

@@ -7,6 +7,7 @@ use http::header::{
 use http::request::Parts;
 
 use super::fields;
+use super::string_to_sign::X_MS_DATE;
 use crate::store::RequestKey;
 
 /// The identity of a request: the client's id, and everything in its head that decides what it does.
@@ -14,13 +15,13 @@ use crate::store::RequestKey;
 /// For lease operations, and for writes whose condition holds only once. Any other write can rightly be sent twice, by a program that gives all
 /// its requests one id, too; an answer from memory would then be wrong.
 pub(super) fn key(head: &Parts) -> Option<RequestKey> {
-    let id = fields::one(&head.headers, fields::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;
+    let id = fields::one(&head.headers, &fields::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;
     let decides = |name: &str| {
         let standard = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION];
         let conditions = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
-        let varies = ["x-ms-date", fields::CLIENT_REQUEST_ID];
+        let varies = [X_MS_DATE, fields::CLIENT_REQUEST_ID];
         let listed = standard.iter().chain(&conditions).any(|other| other == name);
-        listed || (name.starts_with("x-ms-") && !varies.contains(&name))
+        listed || (name.starts_with("x-ms-") && !varies.iter().any(|other| other == name))
     };
     let mut fields: Vec<(&str, &[u8])> =
         head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();

@@ -22,6 +22,8 @@ pub(super) const X_MS_DATE: HeaderName = HeaderName::from_static("x-ms-date");
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// What the names of Azure's own fields begin with.
 const PREFIX: &str = "x-ms-";
+/// The bytes that suffice for nearly all requests.
+const USUAL_LENGTH: usize = 640;
 
 /// `SharedKey` of the blob service.
 pub(super) fn blob(head: &Parts, account: &str) -> Option<String> {
@@ -38,9 +40,10 @@ pub(super) fn blob(head: &Parts, account: &str) -> Option<String> {
         IF_UNMODIFIED_SINCE,
         RANGE,
     ];
-    let mut text = format!("{}\n", head.method);
-    for name in standard {
-        let value = match value(&head.headers, &name)? {
+    let mut text = String::with_capacity(USUAL_LENGTH);
+    text.extend([head.method.as_str(), "\n"]);
+    for (name, value) in standard.iter().zip(values(&head.headers, &standard)?) {
+        let value = match value {
             value if name == CONTENT_LENGTH && value == "0" => Cow::default(),
             _ if name == DATE && head.headers.contains_key(X_MS_DATE) => Cow::default(),
             value => value,
@@ -81,13 +84,27 @@ pub(super) fn table_lite(head: &Parts, account: &str) -> Option<String> {
     Some(text)
 }
 
-/// The value of a field, its lines joined by commas; empty without the field.
-fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> {
-    let mut lines = headers.get_all(name).iter().map(|line| line.to_str().ok());
-    let mut value = Cow::Borrowed(lines.next().unwrap_or(Some(""))?);
-    for line in lines {
-        value.to_mut().extend([",", line?]);
+/// The values of fields, each with its lines joined by commas; empty without the field. Walks through all fields once.
+fn values<'a, const N: usize>(headers: &'a HeaderMap, names: &[HeaderName; N]) -> Option<[Cow<'a, str>; N]> {
+    let mut values = [const { None }; N];
+    for (name, line) in headers {
+        if let Some(at) = names.iter().position(|other| other == name) {
+            add(&mut values[at], line.to_str().ok()?);
+        }
     }
+    Some(values.map(Option::unwrap_or_default))
+}
+
+/// Adds a line of a field to those before it.
+fn add<'a>(value: &mut Option<Cow<'a, str>>, line: &'a str) {
+    match value {
+        Some(value) => value.to_mut().extend([",", line]),
+        None => *value = Some(line.into()),
+    }
+}
+
+fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> {
+    let [value] = values(headers, std::array::from_ref(name))?;
     Some(value)
 }
 
@@ -98,13 +115,22 @@ fn any_date(headers: &HeaderMap) -> Option<Cow<'_, str>> {
 
 /// Azure's own fields in the service's order, a line each.
 fn push_own_fields(text: &mut String, headers: &HeaderMap) -> Option<()> {
-    let mut names: Vec<&HeaderName> = headers.keys().filter(|name| name.as_str().starts_with(PREFIX)).collect();
-    names.sort_unstable_by(|one, other| match header_order::compare(one.as_str(), other.as_str()) {
-        Ordering::Equal => one.as_str().cmp(other.as_str()),
+    let mut fields: Vec<(&str, Option<Cow<'_, str>>)> = Vec::with_capacity(headers.keys_len());
+    // The lines of a field come one after the other.
+    for (name, line) in headers.iter().filter(|(name, _)| name.as_str().starts_with(PREFIX)) {
+        if fields.last().is_none_or(|(last, _)| *last != name.as_str()) {
+            fields.push((name.as_str(), None));
+        }
+        if let Some((_, value)) = fields.last_mut() {
+            add(value, line.to_str().ok()?);
+        }
+    }
+    fields.sort_unstable_by(|(one, _), (other, _)| match header_order::compare(one, other) {
+        Ordering::Equal => one.cmp(other),
         order => order,
     });
-    for name in names {
-        text.extend([name.as_str(), ":", value(headers, name)?.trim(), "\n"]);
+    for (name, value) in fields {
+        text.extend([name, ":", value.unwrap_or_default().trim(), "\n"]);
     }
     Some(())
 }

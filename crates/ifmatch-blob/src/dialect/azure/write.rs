@@ -20,9 +20,9 @@ use crate::store::{
     StoreErrorKind, Upload, Written,
 };
 
-const BLOB_TYPE: &str = "x-ms-blob-type";
+const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
 const REQUEST_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-request-server-encrypted");
-const DELETE_SNAPSHOTS: &str = "x-ms-delete-snapshots";
+const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
 
 pub(super) async fn put<S: BlobStore, C: Clock>(
     call: &Call<S, C>,
@@ -30,8 +30,8 @@ pub(super) async fn put<S: BlobStore, C: Clock>(
     upload: impl FnOnce() -> Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let fields = &call.head.headers;
-    if fields::required(fields, BLOB_TYPE)? != "BlockBlob" {
-        return Err(AzureError::invalid_field(BLOB_TYPE, "BlockBlob is the one type that is supported"));
+    if fields::required(fields, &BLOB_TYPE)? != "BlockBlob" {
+        return Err(AzureError::invalid_field(BLOB_TYPE.as_str(), "BlockBlob is the one type that is supported"));
     }
     let head = Head::of(call)?;
     let length = fields::length(fields)?;
@@ -85,8 +85,11 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
     blob: &BlobPath,
 ) -> Result<Response<BlobBody>, AzureError> {
     let head = Head::of(call)?;
-    if fields::one(&call.head.headers, DELETE_SNAPSHOTS)?.is_some_and(|text| text != "include") {
-        return Err(AzureError::invalid_field(DELETE_SNAPSHOTS, "there are no snapshots: only 'include' is supported"));
+    if fields::one(&call.head.headers, &DELETE_SNAPSHOTS)?.is_some_and(|text| text != "include") {
+        return Err(AzureError::invalid_field(
+            DELETE_SNAPSHOTS.as_str(),
+            "there are no snapshots: only 'include' is supported",
+        ));
     }
     look(call, blob, &head.conditions, head.lease).await?;
     let staged = staged(call, blob).await?;
@@ -115,9 +118,9 @@ impl Head {
     pub(super) fn of<S, C: Clock>(call: &Call<S, C>) -> Result<Self, AzureError> {
         let headers = &call.head.headers;
         let conditions = conditions::of_write(headers)?;
-        let lease = LeaseUse::Write(fields::lease_id(headers, fields::LEASE_ID)?);
+        let lease = LeaseUse::Write(fields::lease_id(headers, &fields::LEASE_ID)?);
         conditions.check_policy(&call.shared, &call.head.method)?;
-        let request = retry::key(&call.head).filter(|_| conditions.hold_once());
+        let request = if conditions.hold_once() { retry::key(&call.head) } else { None };
         Ok(Self { conditions, lease, request, begun: call.shared.now() })
     }
 
@@ -171,7 +174,11 @@ impl Head {
 
 /// The blocks that are staged before a write: once it took place, nothing is to be made of them.
 async fn staged<S: BlobStore, C: Clock>(call: &Call<S, C>, blob: &BlobPath) -> Result<StagedBlocks, AzureError> {
-    Shelf::of(call, blob).await?.staged(&call.shared.store).await
+    let container = container::find(call, &blob.container).await?;
+    if call.shared.store.is_known_empty(&blocks::staged_blocks()?) {
+        return Ok(StagedBlocks::new());
+    }
+    Shelf::within(&container, blob)?.staged(&call.shared.store).await
 }
 
 /// Evaluates what the store does not.

@@ -27,7 +27,7 @@ pub(in crate::dialect::azure) async fn get_list<S: BlobStore, C: Clock>(
         "all" => (true, true),
         _ => return Err(AzureError::invalid_parameter(TYPE, "committed, uncommitted or all")),
     };
-    let id = fields::lease_id(&call.head.headers, fields::LEASE_ID)?;
+    let id = fields::lease_id(&call.head.headers, &fields::LEASE_ID)?;
     let store = &call.shared.store;
     let shelf = Shelf::of(call, blob).await?;
     let staged = shelf.staged(store).await?;

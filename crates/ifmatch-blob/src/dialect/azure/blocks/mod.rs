@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 
 pub(super) use commit::put_list;
 pub(super) use inspect::get_list;
-pub(super) use shelf::{Shelf, StagedBlocks, discard};
+pub(super) use shelf::{Shelf, StagedBlocks, discard, staged_blocks};
 pub(super) use stage::put_block;
 
 pub(super) mod collect;

@@ -15,7 +15,7 @@ use super::super::error::AzureError;
 use super::super::{Call, container};
 use super::BlockId;
 use crate::name::{BlobName, BlobPath, ContainerName, InvalidName};
-use crate::store::{BlobStore, Delete, ListQuery, StoreError};
+use crate::store::{BlobStore, ContainerInfo, Delete, ListQuery, StoreError};
 
 /// How many entries are read from the store at a time.
 const STEP: usize = 1000;
@@ -23,7 +23,7 @@ const STEP: usize = 1000;
 const PARALLEL: usize = 16;
 
 /// The container of all staged blocks.
-pub(super) fn staged_blocks() -> Result<ContainerName, InvalidName> {
+pub(in crate::dialect::azure) fn staged_blocks() -> Result<ContainerName, InvalidName> {
     ContainerName::internal("blocks")
 }
 
@@ -74,8 +74,12 @@ impl Shelf {
         call: &Call<S, C>,
         blob: &BlobPath,
     ) -> Result<Self, AzureError> {
-        let owner =
-            Owner { container: blob.container.clone(), created: container::find(call, &blob.container).await?.created };
+        Self::within(&container::find(call, &blob.container).await?, blob)
+    }
+
+    /// The places of a blob whose container is this one.
+    pub(in crate::dialect::azure) fn within(container: &ContainerInfo, blob: &BlobPath) -> Result<Self, AzureError> {
+        let owner = Owner { container: blob.container.clone(), created: container.created };
         let created = owner.created.map_or(0, Timestamp::micros);
         let name = ContentHash::of(blob.name.as_str().as_bytes()).hex();
         let folder = format!("{}/{created:016x}/{name}/", blob.container);
@@ -139,6 +143,9 @@ impl Shelf {
 /// Removes staged blocks that are of no use any more, unless they were staged again meanwhile. What cannot be removed now is
 /// collected later.
 pub(in crate::dialect::azure) fn discard<S: BlobStore>(store: &S, staged: StagedBlocks) -> BoxFuture<'_, ()> {
+    if staged.is_empty() {
+        return std::future::ready(()).boxed();
+    }
     let remove = async |block: Staged| drop(remove(store, &block.path, block.tag).await);
     stream::iter(staged.into_values()).for_each_concurrent(PARALLEL, remove).boxed()
 }

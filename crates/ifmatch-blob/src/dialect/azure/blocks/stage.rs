@@ -22,7 +22,7 @@ pub(in crate::dialect::azure) async fn put_block<S: BlobStore, C: Clock>(
 ) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let id = id(call)?;
-    let lease = LeaseUse::Write(fields::lease_id(headers, fields::LEASE_ID)?);
+    let lease = LeaseUse::Write(fields::lease_id(headers, &fields::LEASE_ID)?);
     let promise = md5::Promise::from_headers(headers)?;
     let (length, limit) = (fields::length(headers)?, call.shared.max_body.min(MAX_BLOCK));
     if length == 0 {
