@@ -155,12 +155,17 @@ impl BlobPath {
     pub fn parse(path: &str) -> Result<Self, InvalidName> {
         let path = path.strip_prefix('/').unwrap_or(path);
         let (container, name) = path.split_once('/').ok_or(InvalidName(NameErrorKind::Segment))?;
+        Self::of_encoded(container, name)
+    }
+
+    /// The same of a path that was cut already.
+    pub(crate) fn of_encoded(container: &str, name: &str) -> Result<Self, InvalidName> {
         let container = ContainerName::new(&decode(container)?)?;
         if name.len() > BlobName::MAX_BYTES * ENCODED_LEN {
             return Err(InvalidName(NameErrorKind::BlobTooLong));
         }
-        let encoded_slash = |escape: &[u8]| escape.eq_ignore_ascii_case(b"%2f");
-        if name.as_bytes().windows(ENCODED_LEN).any(encoded_slash) {
+        let is_slash = |after: &str| after.as_bytes().get(..2).is_some_and(|digits| digits.eq_ignore_ascii_case(b"2f"));
+        if name.split('%').skip(1).any(is_slash) {
             return Err(InvalidName(NameErrorKind::EncodedSlash));
         }
         Ok(Self { container, name: BlobName::new(&decode(name)?)? })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RANGE};
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, RANGE};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::fields::not_modified::retain_304_headers;
@@ -48,13 +48,15 @@ pub(crate) fn answer<T>(asked: &Asked, stored: &Stored, now: Timestamp, status: 
 
 /// Whether the client has this very response already, by its own conditions. They count for a successful one only.
 pub(crate) fn is_unmodified(asked: &Asked, meta: &Meta) -> bool {
-    if !asked.is_conditional() || !meta.status.is_success() {
+    let mut conditions = asked.head.headers.get_all(IF_NONE_MATCH).iter();
+    let (told, more) = (conditions.next(), conditions.next());
+    let is_conditional = told.is_some() || asked.head.headers.contains_key(IF_MODIFIED_SINCE);
+    if !is_conditional || !meta.status.is_success() {
         return false;
     }
     // The usual condition is the one tag that is stored: equal texts match weakly, and nothing else counts beside them.
-    let mut conditions = asked.head.headers.get_all(IF_NONE_MATCH).iter();
-    if let (Some(_), Some(told), None) = (&meta.tag, conditions.next(), conditions.next())
-        && meta.headers.get(ETAG) == Some(told)
+    if let (Some(tag), Some(told), None) = (&meta.tag, told, more)
+        && told == tag.as_bytes()
     {
         return true;
     }

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
-use pin_project_lite::pin_project;
 
 use crate::content::Content;
 use crate::file::FileReader;
@@ -18,30 +17,25 @@ use crate::flow::Reader;
 /// Why a body ended early: the inner service's error, or the cache's own.
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 
-pin_project! {
-    /// The body of a response that went through the cache.
-    ///
-    /// Stored bodies are not copied. A body that ends early, or has not the length that was promised, ends with an error.
-    pub struct ResponseBody<B> {
-        #[pin]
-        kind: Kind<B>,
-    }
+/// The body of a response that went through the cache.
+///
+/// Stored bodies are not copied. A body that ends early, or has not the length that was promised, ends with an error.
+pub struct ResponseBody<B> {
+    kind: Kind<B>,
 }
 
-pin_project! {
-    #[project = KindProjection]
-    enum Kind<B> {
-        Inner { #[pin] body: B },
-        Chunks { chunks: VecDeque<Bytes> },
-        Content { content: Arc<Content>, next: usize },
-        Flow { reader: Reader },
-        File { reader: Box<FileReader> },
-    }
+/// The large ones are boxed: an answer from memory is moved often, and needs none of them.
+enum Kind<B> {
+    Inner { body: Pin<Box<B>> },
+    Chunks { chunks: VecDeque<Bytes> },
+    Content { content: Arc<Content>, next: usize },
+    Flow { reader: Reader },
+    File { reader: Box<FileReader> },
 }
 
 impl<B> ResponseBody<B> {
     pub(crate) fn inner(body: B) -> Self {
-        Self { kind: Kind::Inner { body } }
+        Self { kind: Kind::Inner { body: Box::pin(body) } }
     }
 
     pub(crate) fn chunks(chunks: VecDeque<Bytes>) -> Self {
@@ -97,21 +91,21 @@ where
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.project().kind.project() {
-            KindProjection::Inner { body } => body.poll_frame(cx).map(as_bytes),
-            KindProjection::Chunks { chunks } => Poll::Ready(chunks.pop_front().map(Frame::data).map(Ok)),
-            KindProjection::Content { content, next } => {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.kind {
+            Kind::Inner { body } => body.as_mut().poll_frame(cx).map(as_bytes),
+            Kind::Chunks { chunks } => Poll::Ready(chunks.pop_front().map(Frame::data).map(Ok)),
+            Kind::Content { content, next } => {
                 let at = *next;
                 *next += 1;
                 let trailers = || content.trailers.clone().filter(|_| at == content.chunks.len());
                 let data = content.chunks.get(at).cloned().map(Frame::data);
                 Poll::Ready(data.or_else(|| trailers().map(Frame::trailers)).map(Ok))
             }
-            KindProjection::File { reader } => {
+            Kind::File { reader } => {
                 reader.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
             }
-            KindProjection::Flow { reader } => {
+            Kind::Flow { reader } => {
                 reader.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
             }
         }

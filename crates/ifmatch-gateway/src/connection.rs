@@ -70,7 +70,7 @@ where
         slot: OwnedSemaphorePermit,
         stopping: Receiver<bool>,
     ) {
-        let client = Client { address, secure: self.tls.is_some() };
+        let client = Client { address, secure: self.tls.is_some(), interim: None };
         let begun = timeout(self.gateway.desk.limits.head_timeout, self.begin(stream));
         let begun = tokio::select! {
             begun = begun => begun,
@@ -112,7 +112,7 @@ where
         let io = TokioIo::new(Interjecting::new(stream, interjections.clone()));
         let service = service_fn(|mut request| {
             if self.gateway.forwards {
-                introduce(&mut request, client, interjections.as_ref());
+                introduce(&mut request, &client, interjections.as_ref());
             }
             Arc::clone(&self.gateway).answer(Arc::clone(&activity), interjections.clone(), request)
         });
@@ -181,13 +181,9 @@ where
 
 /// Tells a service that forwards who asks, and how to pass on interim responses: not to clients of HTTP/1.0 (RFC 9110
 /// §15.2).
-fn introduce<B>(request: &mut Request<B>, client: Client, interjections: Option<&Arc<Interjections>>) {
+fn introduce<B>(request: &mut Request<B>, client: &Client, interjections: Option<&Arc<Interjections>>) {
     let interim = interjections.filter(|_| request.version() == Version::HTTP_11).map(Interjections::open);
-    let extensions = request.extensions_mut();
-    extensions.insert(client);
-    if let Some(interim) = interim {
-        extensions.insert(interim);
-    }
+    request.extensions_mut().insert(Client { interim, ..*client });
 }
 
 /// A connection that is ready for its first request.

@@ -18,6 +18,9 @@ pub(crate) fn refuse<B>(request: &Request<B>) -> Option<Response<Bytes>> {
 
 /// Other codings than one `chunked` would be stored as if they were the content (RFC 9112 §6.1).
 fn coding(headers: &HeaderMap) -> Option<Problem> {
+    if !headers.contains_key(TRANSFER_ENCODING) {
+        return None;
+    }
     let lines = headers.get_all(TRANSFER_ENCODING).iter();
     let codings: Vec<&[u8]> =
         lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).collect();
@@ -33,16 +36,6 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
     })
 }
 
-/// Whether this is a name or an IPv4 address, perhaps with a port, as nearly always: then nothing needs to be parsed.
-fn is_plain(host: &[u8]) -> bool {
-    let end = host.iter().position(|byte| *byte == b':').unwrap_or(host.len());
-    let (name, port) = host.split_at(end);
-    let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-    let is_port =
-        matches!(port, [b':', digits @ ..] if (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit));
-    name.iter().all(in_name) && (port.is_empty() || (is_port && !name.is_empty()))
-}
-
 /// A request of HTTP/1.1 has exactly one `Host` (RFC 9112 §3.2).
 fn host<B>(request: &Request<B>) -> Option<Problem> {
     let mut hosts = request.headers().get_all(HOST).iter();
@@ -52,6 +45,18 @@ fn host<B>(request: &Request<B>) -> Option<Problem> {
         (Some(host), None) => !is_plain(host.as_bytes()) && Authority::try_from(host.as_bytes()).is_err(),
     };
     wrong.then(|| Problem::bad_request("a request has exactly one Host, with a name and perhaps a port"))
+}
+
+/// Whether this is a name or an IPv4 address, perhaps with a port, as nearly always: then nothing needs to be parsed.
+fn is_plain(host: &[u8]) -> bool {
+    let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    let end = host.iter().position(|byte| !in_name(byte)).unwrap_or(host.len());
+    match host.split_at(end) {
+        (_, []) => true,
+        ([], _) => false,
+        (_, [b':', port @ ..]) => (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

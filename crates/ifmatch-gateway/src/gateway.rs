@@ -22,7 +22,7 @@ use crate::framing;
 use crate::interim::Interjections;
 use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
-use crate::request_body::{self, Fate, RequestBody};
+use crate::request_body::{self, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
 use crate::response_body::{BoxError, ResponseBody};
 use crate::ticket::Ticket;
@@ -133,26 +133,37 @@ where
         let id = desk.ids.of(request.headers().get(X_REQUEST_ID));
         let mut ticket = Ticket::open(desk, activity.begin(), &request, &id);
         let (request, fate) = RequestBody::of(request, desk.limits.body_timeout);
-        ticket.expect_body(fate.clone());
+        ticket.expect_body(fate);
         let mut response = if endpoints::is_own(request.uri().path()) {
             own(Box::pin(endpoints::answer(desk, request)).await, ticket)
-        } else if let Some(refused) = framing::refuse(&request) {
+        } else if let Some(refused) = self.refuse(&request, &mut ticket) {
             own(refused, ticket)
-        } else if let Err(why) = self.check(&request) {
-            own(why.to_problem().to_response(), ticket)
-        } else if ticket.enter() {
-            self.ask(request, fate, ticket).await
         } else {
-            own(overloaded(), ticket)
+            let version = request.version();
+            let mut inner = self.inner.clone();
+            let Ok(()) = poll_fn(|cx| inner.poll_ready(cx)).await;
+            let Ok(response) = inner.call(request).await;
+            self.answered(version, response, ticket)
         };
         let headers = response.headers_mut();
         // What another server has said stays.
         headers.entry(X_REQUEST_ID).or_insert(id);
         headers.entry(header::SERVER).or_insert(SERVER);
-        if let Some(interjections) = interjections {
+        if let Some(interjections) = interjections.filter(|interjections| interjections.end_turn()) {
             Box::pin(interjections.settle()).await;
         }
         Ok(response)
+    }
+
+    /// The answer to a request that the inner service is not to see.
+    fn refuse(&self, request: &Request<RequestBody>, ticket: &mut Ticket) -> Option<Response<Bytes>> {
+        if let Some(refused) = framing::refuse(request) {
+            return Some(refused);
+        }
+        if let Err(why) = self.check(request) {
+            return Some(why.to_problem().to_response());
+        }
+        (!ticket.enter()).then(overloaded)
     }
 
     fn check(&self, request: &Request<RequestBody>) -> Result<(), Denied> {
@@ -163,17 +174,9 @@ where
             .or_else(|why| if (self.signed)(headers) { Ok(()) } else { Err(why) })
     }
 
-    async fn ask(
-        &self,
-        request: Request<RequestBody>,
-        fate: Option<Arc<Fate>>,
-        mut ticket: Ticket,
-    ) -> Response<ResponseBody<B>> {
-        let version = request.version();
-        let mut inner = self.inner.clone();
-        let Ok(()) = poll_fn(|cx| inner.poll_ready(cx)).await;
-        let Ok(response) = inner.call(request).await;
-        if let Some(fate) = fate.filter(|_| !response.status().is_success()) {
+    /// What the inner service has answered, or what was wrong with the body that it has read.
+    fn answered(&self, version: Version, response: Response<B>, mut ticket: Ticket) -> Response<ResponseBody<B>> {
+        if let Some(fate) = ticket.fate().filter(|_| !response.status().is_success()) {
             if fate.too_slow() {
                 self.desk.metrics.slow_bodies.increment(1);
                 return own(too_slow(version), ticket);

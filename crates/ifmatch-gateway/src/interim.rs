@@ -40,7 +40,7 @@ struct Waiting {
 }
 
 impl Interjections {
-    /// Lets a request's upstreams speak until [`Interjections::settle`].
+    /// Lets a request's upstreams speak until [`Interjections::end_turn`].
     pub(crate) fn open(self: &Arc<Self>) -> Interim {
         let turn = self.lock().turn;
         let interjections = Arc::clone(self);
@@ -61,16 +61,15 @@ impl Interjections {
         }
     }
 
-    /// Ends the turn of a request, and waits until all has been said. What a client does not take in time is not said at
-    /// all.
+    /// Ends the turn of a request; `true` if something is still to be said before its answer.
+    pub(crate) fn end_turn(&self) -> bool {
+        let mut waiting = self.lock();
+        waiting.turn += 1;
+        !waiting.bytes.is_empty()
+    }
+
+    /// Waits until all has been said. What a client does not take in time is not said at all.
     pub(crate) async fn settle(&self) {
-        {
-            let mut waiting = self.lock();
-            waiting.turn += 1;
-            if waiting.bytes.is_empty() {
-                return;
-            }
-        }
         let all_said = async {
             loop {
                 let said = self.said.notified();
@@ -204,7 +203,7 @@ mod tests {
     #[tokio::test]
     async fn what_comes_after_the_answer_is_not_said() {
         let interjections = Arc::new(Interjections::default());
-        interjections.settle().await;
+        assert!(!interjections.end_turn());
         interjections.say(0, StatusCode::EARLY_HINTS, &HeaderMap::new());
         let (ours, mut theirs) = duplex(1024);
         let mut stream = Interjecting::new(ours, Some(Arc::clone(&interjections)));

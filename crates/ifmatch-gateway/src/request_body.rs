@@ -28,13 +28,17 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Dropped half way, the rest is read for a while and thrown away: else HTTP/1 must close the connection on a client
 /// that is still sending, and the client would see a reset instead of the answer that says why.
 #[derive(Debug, Default)]
-pub(crate) struct RequestBody {
+pub(crate) struct RequestBody(Option<Box<Content>>);
+
+/// A body that is not empty. Boxed, as requests are moved often, and most have none.
+#[derive(Debug)]
+struct Content {
     /// Gone once it is being drained.
     body: Option<Incoming>,
     timeout: Duration,
     /// Bytes that may still come, if they are bounded.
     room: Option<u64>,
-    fate: Option<Arc<Fate>>,
+    fate: Arc<Fate>,
     timer: Option<Pin<Box<Sleep>>>,
     /// Bytes since the timer was set.
     progress: u64,
@@ -70,20 +74,53 @@ pub(crate) enum BodyError {
 impl RequestBody {
     /// Bounds the body of `request`. One that is empty has no fate.
     pub(crate) fn of(request: Request<Incoming>, timeout: Duration) -> (Request<Self>, Option<Arc<Fate>>) {
-        let fate = (!request.body().is_end_stream()).then(|| Arc::new(Fate::default()));
-        let is_asked_for = |request: &Request<Incoming>| request.headers().contains_key(header::EXPECT);
-        let drains = fate.is_some() && request.version() < Version::HTTP_2 && !is_asked_for(&request);
-        let bound = |body| {
-            let fate = fate.clone();
-            Self { body: Some(body), timeout, room: None, fate, timer: None, progress: 0, waiting: false, drains }
+        if request.body().is_end_stream() {
+            return (request.map(|_| Self::default()), None);
+        }
+        let fate = Arc::new(Fate::default());
+        let drains = request.version() < Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
+        let bound = |body| Content {
+            body: Some(body),
+            timeout,
+            room: None,
+            fate: Arc::clone(&fate),
+            timer: None,
+            progress: 0,
+            waiting: false,
+            drains,
         };
-        (request.map(bound), fate)
+        let request = request.map(|body| Self(Some(Box::new(bound(body)))));
+        (request, Some(fate))
     }
 
     /// Bounds its length, in bytes: one that is longer ends with [`BodyError::TooLarge`].
     pub(crate) fn at_most(mut self, max: u64) -> Self {
-        self.room = Some(max);
+        if let Some(content) = &mut self.0 {
+            content.room = Some(max);
+        }
         self
+    }
+
+    /// What has not been handed over.
+    fn rest(&self) -> Option<&Incoming> {
+        self.0.as_ref()?.body.as_ref()
+    }
+}
+
+impl Content {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        match Pin::new(body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let allowed = self.came(&frame);
+                Poll::Ready(Some(allowed.map(|()| frame)))
+            }
+            Poll::Ready(end) => {
+                self.drains = false;
+                Poll::Ready(end.map(|error| Ok(error?)))
+            }
+            Poll::Pending => self.poll_patience(cx).map(|error| Some(Err(error))),
+        }
     }
 
     /// Waits for bytes, but not for ever.
@@ -101,9 +138,7 @@ impl RequestBody {
             self.progress = 0;
             timer.as_mut().reset(Instant::now() + self.timeout);
         }
-        if let Some(fate) = &self.fate {
-            fate.too_slow.store(true, Relaxed);
-        }
+        self.fate.too_slow.store(true, Relaxed);
         self.drains = false;
         Poll::Ready(BodyError::TooSlow)
     }
@@ -113,9 +148,7 @@ impl RequestBody {
         let count = frame.data_ref().map_or(0, |data| data.remaining() as u64);
         self.progress += count;
         self.waiting = false;
-        if let Some(fate) = &self.fate {
-            fate.received.fetch_add(count, Relaxed);
-        }
+        self.fate.received.fetch_add(count, Relaxed);
         if let Some(room) = self.room {
             self.room = Some(room.checked_sub(count).ok_or_else(|| self.too_large())?);
         }
@@ -123,9 +156,7 @@ impl RequestBody {
     }
 
     fn too_large(&self) -> BodyError {
-        if let Some(fate) = &self.fate {
-            fate.too_large.store(true, Relaxed);
-        }
+        self.fate.too_large.store(true, Relaxed);
         BodyError::TooLarge
     }
 }
@@ -159,30 +190,19 @@ impl Body for RequestBody {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        match Pin::new(body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                let allowed = self.came(&frame);
-                Poll::Ready(Some(allowed.map(|()| frame)))
-            }
-            Poll::Ready(end) => {
-                self.drains = false;
-                Poll::Ready(end.map(|error| Ok(error?)))
-            }
-            Poll::Pending => self.poll_patience(cx).map(|error| Some(Err(error))),
-        }
+        self.0.as_mut().map_or(Poll::Ready(None), |content| content.poll_frame(cx))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        self.rest().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        self.rest().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 
-impl Drop for RequestBody {
+impl Drop for Content {
     fn drop(&mut self) {
         let rest = self.body.take().filter(|body| self.drains && !body.is_end_stream());
         if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {

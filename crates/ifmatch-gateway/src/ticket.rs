@@ -75,6 +75,11 @@ impl Ticket {
         self.fate = fate;
     }
 
+    /// What is known of the request's body by now, unless that is empty.
+    pub(crate) fn fate(&self) -> Option<&Fate> {
+        self.fate.as_deref()
+    }
+
     /// Notes that the answer has begun.
     pub(crate) fn answered<B>(&mut self, response: &Response<B>) {
         let status = response.status();

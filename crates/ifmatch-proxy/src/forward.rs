@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Version};
 use ifmatch_core::fields::hop_by_hop;
 
 use crate::hop;
+use crate::interim::Interim;
 use crate::upstream::Server;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -20,14 +21,17 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// use ifmatch_proxy::Client;
 ///
 /// let mut request = http::Request::new(());
-/// request.extensions_mut().insert(Client { address: ([192, 0, 2, 7], 4711).into(), secure: true });
+/// let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
+/// request.extensions_mut().insert(client);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Client {
     /// The address at the other end of the connection.
     pub address: SocketAddr,
     /// Whether the connection is encrypted.
     pub secure: bool,
+    /// The way back for interim responses, if it takes any.
+    pub interim: Option<Interim>,
 }
 
 /// How heads are changed on the way.
@@ -131,7 +135,8 @@ mod tests {
     fn forwarded(forwarding: Forwarding, request: http::request::Builder) -> HeaderMap {
         let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
         let (mut head, ()) = request.body(()).expect("a request").into_parts();
-        head.extensions.insert(Client { address: ([192, 0, 2, 7], 4711).into(), secure: true });
+        let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
+        head.extensions.insert(client);
         forwarding.request(&head, &upstream.servers[0])
     }
 

@@ -7,15 +7,16 @@ use http::{HeaderMap, StatusCode};
 
 use crate::hop;
 
-/// What a server puts into a request's extensions to be told of interim responses (RFC 9110 §15.2): 102 Processing and
-/// 103 Early Hints. Others concern one connection only and end here.
+/// How a server is told of interim responses (RFC 9110 §15.2): 102 Processing and 103 Early Hints. Others concern one
+/// connection only and end here.
 ///
 /// ```
-/// use ifmatch_proxy::Interim;
+/// use ifmatch_proxy::{Client, Interim};
 ///
 /// let interim = Interim::new(|status, headers| println!("{status}: {headers:?}"));
+/// let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: Some(interim) };
 /// let mut request = http::Request::new(());
-/// request.extensions_mut().insert(interim);
+/// request.extensions_mut().insert(client);
 /// ```
 #[derive(Clone)]
 pub struct Interim(Arc<dyn Fn(StatusCode, HeaderMap) + Send + Sync>);

@@ -22,8 +22,7 @@ use tower_service::Service;
 use crate::builder::ProxyBuilder;
 use crate::connect::HttpClient;
 use crate::error::{ProxyError, ProxyErrorKind};
-use crate::forward::{self, Forwarding};
-use crate::interim::Interim;
+use crate::forward::{self, Client, Forwarding};
 use crate::route::Routes;
 use crate::sent::{BoxError, End, Interrupted, SentBody};
 use crate::upgrade;
@@ -180,7 +179,7 @@ impl Shared {
         *request.uri_mut() = address;
         *request.version_mut() = Version::HTTP_11;
         *request.headers_mut() = self.forwarding.request(head, server);
-        if let Some(interim) = head.extensions.get::<Interim>().cloned() {
+        if let Some(interim) = head.extensions.get().and_then(|client: &Client| client.interim.clone()) {
             hyper::ext::on_informational(&mut request, move |response| {
                 interim.tell(response.status(), response.headers());
             });

@@ -7,6 +7,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_store::Key;
 
 use crate::config::Config;
+use crate::recall::Sought;
 
 /// What a client asked for.
 #[derive(Debug)]
@@ -17,11 +18,14 @@ pub(crate) struct Asked {
     pub(crate) head: Parts,
     /// Its conditions.
     pub(crate) conditions: Preconditions,
+    /// Whether what is answered may be told to others.
+    pub(crate) anonymous: bool,
 }
 
 impl Asked {
-    pub(crate) fn new<B>(key: Key, conditions: Preconditions, request: &Request<B>) -> Self {
-        Self { key, head: head_of(request), conditions }
+    pub(crate) fn new<B>(sought: Sought, request: &Request<B>) -> Self {
+        let Sought { key, conditions, anonymous, .. } = sought;
+        Self { key, head: head_of(request), conditions, anonymous }
     }
 
     /// Whether what may be answered depends on what the client has.

@@ -34,7 +34,8 @@ pin_project! {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     pub(crate) chunks: VecDeque<Bytes>,
-    pub(crate) trailers: Option<HeaderMap>,
+    /// Boxed, as there are seldom any.
+    pub(crate) trailers: Option<Box<HeaderMap>>,
 }
 
 impl Content {
@@ -100,7 +101,7 @@ impl<B: Body> Body for ResponseBody<B> {
             KindProjection::Inner { body } => body.poll_frame(cx).map(as_bytes),
             KindProjection::Read { content } => {
                 let data = content.chunks.pop_front().map(Frame::data);
-                Poll::Ready(data.or_else(|| content.trailers.take().map(Frame::trailers)).map(Ok))
+                Poll::Ready(data.or_else(|| content.trailers.take().map(|trailers| Frame::trailers(*trailers))).map(Ok))
             }
             KindProjection::Replay { read, rest } => match (read.pop_front(), rest) {
                 (Some(chunk), _) => Poll::Ready(Some(Ok(Frame::data(chunk)))),

@@ -55,7 +55,7 @@ struct Reader<B> {
 }
 
 enum Read<E> {
-    End(Option<HeaderMap>),
+    End(Option<Box<HeaderMap>>),
     TooMuch,
     Failed(E),
 }
@@ -70,7 +70,7 @@ impl<B: Body> Reader<B> {
                 Some(Ok(frame)) => frame,
             };
             match frame.into_data().map_err(Frame::into_trailers) {
-                Err(trailers) => return Read::End(trailers.ok()),
+                Err(trailers) => return Read::End(trailers.ok().map(Box::new)),
                 Ok(data) => {
                     let len = data.len() as u64;
                     self.chunks.push_back(data);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::header::{AGE, CACHE_CONTROL, SET_COOKIE};
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderValue};
 
 /// What the header fields of a response allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +21,19 @@ pub(crate) struct Allowed {
 impl Allowed {
     pub(crate) fn by(response: &HeaderMap) -> Self {
         let mut told = Told::default();
-        directives(response).for_each(|(name, value)| told.hear(name, value));
-        let cookie = response.contains_key(SET_COOKIE);
+        let (mut cookie, mut age) = (false, None);
+        for (name, value) in response {
+            if *name == CACHE_CONTROL {
+                directives(value).for_each(|(name, value)| told.hear(name, value));
+            } else if *name == AGE {
+                age.get_or_insert_with(|| seconds(value.as_bytes()));
+            } else {
+                cookie |= *name == SET_COOKIE;
+            }
+        }
         let lifetime = told.s_maxage.or(told.max_age).filter(|_| !told.no_cache).unwrap_or_default();
-        Self { shared: !told.private, stored: !(told.private || told.no_store || cookie), lifetime, age: age(response) }
+        let stored = !(told.private || told.no_store || cookie);
+        Self { shared: !told.private, stored, lifetime, age: age.unwrap_or_default() }
     }
 }
 
@@ -35,7 +44,7 @@ pub(crate) fn wants_origin(request: &HeaderMap) -> bool {
             || name.eq_ignore_ascii_case(b"no-store")
             || (name.eq_ignore_ascii_case(b"max-age") && seconds(value).is_zero())
     };
-    directives(request).any(forced)
+    request.get_all(CACHE_CONTROL).iter().flat_map(directives).any(forced)
 }
 
 #[derive(Default)]
@@ -72,30 +81,21 @@ fn seconds(value: &[u8]) -> Duration {
     Duration::from_secs(digits.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default().into())
 }
 
-fn age(response: &HeaderMap) -> Duration {
-    let age = |name: HeaderName| response.get(name).map(|value| seconds(value.as_bytes()));
-    age(AGE).unwrap_or_default()
-}
-
-/// The directives of all lines: names, and values or nothing. A comma in quotes separates nothing.
-fn directives(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
-    headers.get_all(CACHE_CONTROL).iter().flat_map(|line| {
-        let mut quoted = false;
-        let items = line.as_bytes().split(move |byte| {
-            quoted ^= *byte == b'"';
-            *byte == b',' && !quoted
-        });
-        items.map(|item| match item.iter().position(|byte| *byte == b'=') {
-            Some(at) => (item[..at].trim_ascii(), item[at + 1..].trim_ascii()),
-            None => (item.trim_ascii(), &item[..0]),
-        })
+/// The directives of a line: names, and values or nothing. A comma in quotes separates nothing.
+fn directives(line: &HeaderValue) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut quoted = false;
+    let items = line.as_bytes().split(move |byte| {
+        quoted ^= *byte == b'"';
+        *byte == b',' && !quoted
+    });
+    items.map(|item| match item.iter().position(|byte| *byte == b'=') {
+        Some(at) => (item[..at].trim_ascii(), item[at + 1..].trim_ascii()),
+        None => (item.trim_ascii(), &item[..0]),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn lifetime(lines: &[&'static str]) -> (bool, u64) {

@@ -9,7 +9,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::{Clock, Register};
 
 use crate::answer;
-use crate::asked::{self, Asked, is_anonymous};
+use crate::asked::{self, Asked};
 use crate::body::ResponseBody;
 use crate::coding;
 use crate::freshness::Allowed;
@@ -40,7 +40,7 @@ where
         Ok(response) => return Ok(response),
         Err(looked) => looked,
     };
-    let reading = Reading { shared: &shared, asked: Asked::new(sought.key, sought.conditions, &request), looked };
+    let reading = Reading { shared: &shared, asked: Asked::new(sought, &request), looked };
     let response = reading.run(inner, request).await?;
     let is_head = reading.asked.head.method == Method::HEAD;
     Ok(if is_head { answer::without_body(response) } else { response })
@@ -56,11 +56,10 @@ pub(crate) struct Looked {
 
 /// What the register said.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "there is one of them for a read")]
 pub(crate) enum Found {
     /// It failed.
     Nothing,
-    Record(Record),
+    Record(Box<Record>),
     /// That what is remembered of the representation is of the current version.
     Confirmed(Confirmed),
 }
@@ -98,7 +97,7 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
             request.headers_mut().remove(RANGE);
         }
         let again = (request.headers().contains_key(RANGE) && self.asked.is_conditional()).then(|| {
-            let mut again = Request::new(B::default());
+            let mut again = Box::new(Request::new(B::default()));
             *again.uri_mut() = request.uri().clone();
             *again.version_mut() = request.version();
             *again.headers_mut() = request.headers().clone();
@@ -106,13 +105,14 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
             again.headers_mut().remove(RANGE);
             again
         });
-        let response = inner.run(request).await?;
+        inner.ready().await?;
+        let response = inner.answer(request).await?;
         match (partial::judge(&self.asked, &response), again) {
             (Partial::Pass, _) => Ok(self.passed(response)),
             (Partial::Answer(answer), _) => Ok(answer.map(ResponseBody::read)),
             (Partial::Unclear, Some(again)) => {
                 drop(response);
-                let response = inner.run(again).await?;
+                let response = inner.run(*again).await?;
                 Ok(self.whole(response).await)
             }
             (Partial::Unclear | Partial::None, _) => Ok(self.whole(response).await),
@@ -148,9 +148,7 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
         if self.shared.config.behind_compression {
             coding::add_vary(&mut tagged.head.headers);
         }
-        if let Some(seen) = &seen
-            && is_anonymous(&self.shared.config, &self.asked.head)
-        {
+        if let Some(seen) = seen.as_ref().filter(|_| self.asked.anonymous) {
             remember(self, &tagged.head.headers, &allowed, seen);
         }
         Selected::new(self, tagged, seen.as_ref()).answer()

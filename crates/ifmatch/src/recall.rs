@@ -31,6 +31,8 @@ pub(crate) struct Sought {
     pub(crate) key: Key,
     /// The conditions of the request.
     pub(crate) conditions: Preconditions,
+    /// Whether what is answered may be told to others.
+    pub(crate) anonymous: bool,
     at: Timestamp,
     remembered: Option<Remembered>,
 }
@@ -49,8 +51,9 @@ impl Sought {
     pub(crate) fn new<R: Register, C: Clock>(shared: &Shared<R, C>, key: Key, head: &Parts) -> Self {
         let at = shared.now();
         let conditions = Preconditions::from_headers(&head.headers);
-        let remembered = shared.remembered(&key, head, &conditions, at);
-        Self { key, conditions, at, remembered }
+        let anonymous = is_anonymous(&shared.config, head);
+        let remembered = if anonymous { shared.remembered(&key, head, &conditions, at) } else { None };
+        Self { key, conditions, anonymous, at, remembered }
     }
 
     /// The 304, where it is certain and nothing needs to be waited for.
@@ -95,16 +98,16 @@ impl Sought {
                 remembered.known.confirm(self.at, revision);
                 Ok(shared.not_modified(remembered, self.at))
             }
-            _ => Err(Looked { at: self.at, found: record.map_or(Found::Nothing, Found::Record) }),
+            _ => Err(Looked {
+                at: self.at,
+                found: record.map_or(Found::Nothing, |record| Found::Record(Box::new(record))),
+            }),
         }
     }
 }
 
 impl<R: Register, C: Clock> Shared<R, C> {
     fn remembered(&self, key: &Key, head: &Parts, conditions: &Preconditions, at: Timestamp) -> Option<Remembered> {
-        if !is_anonymous(&self.config, head) {
-            return None;
-        }
         let known = self.memory.get(key)?.find(head).cloned()?;
         let usable = self.is_authoritative() || (at < known.fresh_until && !wants_origin(&head.headers));
         let shown = self.config.behind_compression.then(|| coding::shown(&known.tag, &head.headers));

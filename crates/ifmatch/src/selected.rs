@@ -51,10 +51,8 @@ impl<'a, T: Body> Selected<'a, T> {
             None => headers.remove(LAST_MODIFIED),
         };
         let mut shown = tagged.tag.clone();
-        if behind_compression {
-            shown = shown.map(|tag| coding::shown(&tag, &reading.asked.head.headers));
-        }
-        if let Some(tag) = &shown {
+        if behind_compression && let Some(tag) = &mut shown {
+            *tag = coding::shown(tag, &reading.asked.head.headers);
             headers.insert(ETAG, tag.to_header());
         }
         Self { asked: &reading.asked, tagged, shown, last_modified, behind_compression, now }

@@ -1,6 +1,6 @@
 //! What all services of one layer share.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
@@ -48,6 +48,13 @@ pub(crate) trait Inner<B>: Clone + Send + 'static {
     /// Its error.
     type Error: Send + 'static;
 
+    /// Waits until the service is ready.
+    fn ready(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// Runs the service, which is ready.
+    fn answer(&mut self, request: Request<B>)
+    -> impl Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
+
     /// Waits until the service is ready, and runs it.
     fn run(&mut self, request: Request<B>) -> impl Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
 }
@@ -61,8 +68,16 @@ where
     type Body = T;
     type Error = S::Error;
 
+    async fn ready(&mut self) -> Result<(), S::Error> {
+        poll_fn(|cx| self.poll_ready(cx)).await
+    }
+
+    fn answer(&mut self, request: Request<B>) -> impl Future<Output = Result<Response<T>, S::Error>> + Send {
+        self.call(request)
+    }
+
     async fn run(&mut self, request: Request<B>) -> Result<Response<T>, S::Error> {
-        std::future::poll_fn(|cx| self.poll_ready(cx)).await?;
-        self.call(request).await
+        self.ready().await?;
+        self.answer(request).await
     }
 }

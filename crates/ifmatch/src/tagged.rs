@@ -12,7 +12,7 @@ use crate::body::{Content, ResponseBody};
 use crate::collect::{Collected, collect};
 use crate::shared::Shared;
 
-/// A response, its tag not yet among its header fields.
+/// A response, its tag among its header fields.
 pub(crate) struct Tagged<T: Body> {
     pub(crate) head: Parts,
     pub(crate) body: Collected<T>,
@@ -28,11 +28,14 @@ impl<T: Body> Tagged<T> {
             let tag = Some(tag.clone());
             return Self { head, body: Collected::Passed(ResponseBody::inner(body)), tag };
         }
-        head.headers.remove(ETAG);
         let body = collect(&head.headers, body, shared.config.hash_limit, shared.driver.clock()).await;
         let tag = match &body {
             Collected::Whole(content) => Some(hash(shared, content)),
             Collected::Passed(_) => own.and_then(weakened),
+        };
+        match &tag {
+            Some(tag) => head.headers.insert(ETAG, tag.to_header()),
+            None => head.headers.remove(ETAG),
         };
         Self { head, body, tag }
     }

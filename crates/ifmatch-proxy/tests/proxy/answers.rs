@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
-use ifmatch_proxy::Interim;
+use ifmatch_proxy::{Client, Interim};
 
 use crate::support::{Origin, Step, ask, content, get};
 
@@ -40,10 +40,12 @@ async fn interim_responses_are_passed_on() {
     let origin = Origin::start(vec![Step::Send(HINTS)]).await;
     let told = Arc::new(Mutex::new(Vec::new()));
     let mut request = get("/");
-    request.extensions_mut().insert(Interim::new({
+    let interim = Interim::new({
         let told = Arc::clone(&told);
         move |status, headers| told.lock().unwrap().push((status, headers.get("link").cloned()))
-    }));
+    });
+    let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: false, interim: Some(interim) };
+    request.extensions_mut().insert(client);
     let response = ask(&origin.proxy(), request).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     let told = told.lock().unwrap();

@@ -49,7 +49,7 @@ pub(super) fn at_once<S: BlobStore, C: Clock>(
     blob: &BlobPath,
 ) -> Option<Result<Response<BlobBody>, Problem>> {
     let AtHand { known, content } = shared.store.at_hand(blob)?;
-    let (info, now) = (known.info(), shared.now());
+    let now = shared.now();
     let preconditions = Preconditions::from_headers(&head.headers);
     if let Some(answer) = without_body(head, &preconditions, Described::Known(&known), now) {
         return Some(answer);
@@ -61,7 +61,6 @@ pub(super) fn at_once<S: BlobStore, C: Clock>(
     };
     let mut response = Response::new(body);
     *response.headers_mut() = Described::Known(&known).whole(now);
-    set_length(&mut response, info.length);
     Some(Ok(response))
 }
 
@@ -81,9 +80,14 @@ impl<'a> Described<'a> {
         }
     }
 
-    /// The fields that describe the representation, the same for GET, HEAD and 206.
+    /// The fields of a 200.
     fn whole(self, now: Timestamp) -> HeaderMap {
-        self.made_before(|known| &known.whole, now, describe)
+        let make = |info: &BlobInfo, now| {
+            let mut headers = describe(info, now);
+            headers.insert(CONTENT_LENGTH, info.length.into());
+            headers
+        };
+        self.made_before(|known| &known.whole, now, make)
     }
 
     /// The fields of a 304.

@@ -24,7 +24,7 @@ impl Target {
             None if matches!(inner, "" | "*") => Ok(Self::Root),
             None => ContainerName::new(inner).map(Self::Container).map_err(invalid),
             Some((container, "")) => ContainerName::new(container).map(Self::Container).map_err(invalid),
-            Some(_) => BlobPath::parse(path).map(Self::Blob).map_err(invalid),
+            Some((container, name)) => BlobPath::of_encoded(container, name).map(Self::Blob).map_err(invalid),
         }
     }
 }
