@@ -127,6 +127,10 @@ impl<S: BlobStore, C: Clock> BlobStore for Recent<S, C> {
         is_recent.then_some(AtHand { known, content: None })
     }
 
+    fn is_known_empty(&self, container: &ContainerName) -> bool {
+        self.store.is_known_empty(container)
+    }
+
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         self.writing(blob, self.store.put(blob, put)).await
     }
