@@ -1,12 +1,11 @@
 //! Leases and conditional writes: the gateway beside Azurite, and what many writers gain from one sync of the disk.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use crate::Result;
-use crate::bench::programs;
 use crate::bench::subject::{CLIENT_CORE, Subject};
+use crate::bench::{programs, rounds};
 use crate::command::Run;
 use crate::npm;
 use crate::step::Tool;
@@ -25,11 +24,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
         return Err("Azurite is not installed: cargo xtask test --only npm".into());
     }
     let (gateway, program) = (programs::gateway(workspace)?, programs::leases(workspace)?);
-    let dir = workspace.target().join("bench");
-    if dir.exists() {
-        fs::remove_dir_all(&dir)?;
-    }
-    fs::create_dir_all(&dir)?;
+    let dir = rounds::folder(workspace)?;
     let serve = |run: Run, address: SocketAddr| {
         run.args([&gateway])
             .args(["serve", "--listen", &address.to_string(), "--listen-tables", "off", "--data"])
