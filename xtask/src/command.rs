@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -133,6 +133,14 @@ impl Drop for Running {
             println!("process {} may still run: {error}", self.0.id());
         }
     }
+}
+
+/// The program that was finished last, by the messages that cargo writes (`--message-format json-render-diagnostics`).
+pub(crate) fn executable(messages: &str) -> Option<PathBuf> {
+    messages.lines().rev().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    })
 }
 
 /// The processor time of one process with all its threads, in the system's ticks: fields 14 and 15 of proc(5)'s `stat`.

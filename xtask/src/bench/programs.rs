@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use serde_json::Value;
-
 use crate::Result;
-use crate::command::Run;
+use crate::command::{Run, executable};
 use crate::workspace::Workspace;
 
 /// Builds the released gateway.
@@ -46,12 +44,5 @@ fn build(workspace: &Workspace, what: &str) -> Result<PathBuf> {
     println!("building {what}");
     let args = format!("build --release --locked --quiet {what} --message-format json-render-diagnostics");
     let messages = Run::cargo(&args, workspace.root()).output()?;
-    let built = messages.lines().rev().find_map(executable);
-    built.ok_or_else(|| format!("cargo does not say where it put {what}").into())
-}
-
-/// The path in cargo's message about a finished program.
-fn executable(message: &str) -> Option<PathBuf> {
-    let message: Value = serde_json::from_str(message).ok()?;
-    message["executable"].as_str().map(PathBuf::from)
+    executable(&messages).ok_or_else(|| format!("cargo does not say where it put {what}").into())
 }

@@ -1,12 +1,11 @@
 //! The tests of libraries, as WebAssembly in Node.
 
 use std::fs;
-use std::path::Path;
 
 use super::toolchain::Toolchain;
 use super::{Target, write};
 use crate::Result;
-use crate::command::Run;
+use crate::command::{Run, executable};
 use crate::step::Context;
 
 /// The package and which of its tests, as cargo takes it. The others need what there is not: a folder of files, or
@@ -25,7 +24,7 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     for (package, which) in TESTS {
         let built = said(context, toolchain.build_tests(context.workspace, package, which, &target)?)?;
         let folder = target.join("tests");
-        write(Path::new(&executable(&built)?), Target::Node, &folder)?;
+        write(&executable(&built).ok_or("cargo has built no tests")?, Target::Node, &folder)?;
         let said = said(context, Run::new("node", &folder).args(["tests.js"]))?;
         println!("{package} {which}, as WebAssembly: {}", last_line(&said)?);
     }
@@ -39,15 +38,6 @@ fn said(context: &Context<'_>, run: Run) -> Result<String> {
     let said = fs::read_to_string(&log)?;
     passed.map_err(|error| format!("{said}\n{error}"))?;
     Ok(said)
-}
-
-/// What cargo says that it built.
-fn executable(messages: &str) -> Result<String> {
-    let mut executable = messages.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        message["executable"].as_str().map(ToOwned::to_owned)
-    });
-    executable.next_back().ok_or_else(|| "cargo has built no tests".into())
 }
 
 /// What the harness says last, if it ran a test.
