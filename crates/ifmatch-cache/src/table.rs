@@ -139,7 +139,7 @@ impl Table {
 
     /// Joins those who want the same, or becomes the first of them.
     pub(crate) fn board(self: &Arc<Self>, key: &Key, course: &Course) -> Role {
-        let mut shard = self.shard(key);
+        let mut shard = self.shard(self.hash(key));
         if let Some(flight) = shard.flight(key, course) {
             return Role::Passenger(flight);
         }
@@ -149,8 +149,9 @@ impl Table {
     /// Lets others join a request that began with this ordinal and went alone so far. None: another one is under way, or
     /// the URI was invalidated since.
     pub(crate) fn share(self: &Arc<Self>, key: &Key, course: &Course, began: u64) -> Option<Pilot> {
-        let mut shard = self.shard(key);
-        if began < shard.invalidations.last(self.hash(key)) || shard.flight(key, course).is_some() {
+        let hash = self.hash(key);
+        let mut shard = self.shard(hash);
+        if began < shard.invalidations.last(hash) || shard.flight(key, course).is_some() {
             return None;
         }
         Some(Pilot::new(self, key.clone(), shard.depart(key, course)))
@@ -158,14 +159,15 @@ impl Table {
 
     /// The flight is over: who comes now does not join it.
     pub(crate) fn land(&self, key: &Key, flight: &Arc<Flight>) {
-        self.shard(key).flights.retain(|(.., known)| !Arc::ptr_eq(known, flight));
+        self.shard(self.hash(key)).flights.retain(|(.., known)| !Arc::ptr_eq(known, flight));
     }
 
     /// Stores a response, unless the URI was invalidated since it was asked for. `merge` sees what is stored for the
     /// same requests, and makes the response to store of it.
     pub(crate) fn store(&self, key: &Key, new: Stored, merge: impl FnOnce(&Stored, Stored) -> Stored) -> bool {
-        let shard = self.shard(key);
-        if new.meta.began < shard.invalidations.last(self.hash(key)) {
+        let hash = self.hash(key);
+        let shard = self.shard(hash);
+        if new.meta.began < shard.invalidations.last(hash) {
             return false;
         }
         let entry = self.memory.get(key).unwrap_or_default();
@@ -183,7 +185,7 @@ impl Table {
 
     /// Removes one stored response.
     pub(crate) fn discard(&self, key: &Key, old: &Stored) {
-        let _shard = self.shard(key);
+        let _shard = self.shard(self.hash(key));
         if let Some(next) = self.memory.get(key).and_then(|entry| entry.without(old)) {
             self.memory.insert(key, next);
         }
@@ -191,14 +193,15 @@ impl Table {
 
     /// Notes that responses for the URI are expected not to be storable.
     pub(crate) fn expect_unshared(&self, key: &Key, until: Timestamp) {
-        let _shard = self.shard(key);
+        let _shard = self.shard(self.hash(key));
         let entry = self.memory.get(key).unwrap_or_default();
         self.memory.insert(key, Arc::new(Entry { unshared_until: until, ..Entry::clone(&entry) }));
     }
 
     /// Removes all that is stored for a URI, and keeps what is on its way from being stored.
     pub(crate) fn invalidate(&self, key: &Key) -> Invalidated {
-        let (hash, mut shard) = (self.hash(key), self.shard(key));
+        let hash = self.hash(key);
+        let mut shard = self.shard(hash);
         let (before, ordinal) = (shard.invalidations.last(hash), self.begin());
         shard.invalidations.add(hash, ordinal);
         shard.flights.retain(|(known, ..)| known != key);
@@ -220,8 +223,9 @@ impl Table {
         self.groups.invalidate(origin, name, || self.begin());
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
-        let at = usize::try_from(self.hash(key) % SHARDS as u64).unwrap_or_default();
+    /// The shard of the keys with this hash.
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        let at = usize::try_from(hash % SHARDS as u64).unwrap_or_default();
         lock(&self.shards[at])
     }
 
