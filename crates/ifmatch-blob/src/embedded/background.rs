@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
-use tokio::runtime::Handle;
+use ifmatch_store::task::detach;
 
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -43,9 +43,8 @@ impl<T: Send + 'static> Future for Background<T> {
 
 impl<T: Send + 'static> Drop for Background<T> {
     fn drop(&mut self) {
-        // Without a runtime everything ends here.
-        if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            runtime.spawn(work);
+        if let Some(work) = self.0.take() {
+            drop(detach(work));
         }
     }
 }

@@ -32,11 +32,8 @@ pub(super) fn of_container(container: &ContainerName) -> Result<Key, StoreError>
 
 /// What the keys of a container's blobs begin with.
 pub(super) fn of_blobs_in(container: &ContainerName, incarnation: Revision) -> String {
-    let mut digits = [b'0'; DIGITS];
-    // Eight bytes are sixteen digits.
-    let _ = hex::encode_to_slice(incarnation.get().to_be_bytes(), &mut digits);
-    let digits = std::str::from_utf8(&digits).unwrap_or_default();
-    [BLOBS, container.as_str(), "/", digits, "/"].concat()
+    let digits = hex::encode(incarnation.get().to_be_bytes());
+    [BLOBS, container.as_str(), "/", &digits, "/"].concat()
 }
 
 /// The container of this crate's own whose blob a key names.

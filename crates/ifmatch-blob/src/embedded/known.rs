@@ -14,6 +14,7 @@ use quick_cache::sync::Cache;
 use super::Inner;
 use super::folder::BodyName;
 use super::payload::{Payload, Place};
+use crate::headers::BlobHeaders;
 use crate::name::BlobPath;
 use crate::store::{AtHand, BlobInfo, Known};
 
@@ -58,6 +59,11 @@ impl Weighter<BlobPath, Arc<Entry>> for BySize {
     }
 }
 
+/// What the user's own fields take in memory, in bytes, more or less.
+pub(super) fn size_of_metadata(headers: &BlobHeaders) -> usize {
+    headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len() + 128).sum()
+}
+
 impl KnownBlobs {
     pub(super) fn new() -> Self {
         let usual = USUAL_SIZE as u64;
@@ -72,9 +78,8 @@ impl KnownBlobs {
             (_, None) => return,
         };
         let inline = if let Body::Inline(bytes) = &body { bytes.len() } else { 0 };
-        let metadata = info.headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len() + 128);
         // Once for the names and the fields, once for the header fields that are made of them.
-        let size = USUAL_SIZE + inline + 2 * (path.name.as_str().len() + metadata.sum::<usize>());
+        let size = USUAL_SIZE + inline + 2 * (path.name.as_str().len() + size_of_metadata(&info.headers));
         let known = Arc::new(Known::new(info.clone()));
         self.0.insert(path.clone(), Arc::new(Entry { container, blob, body, known, size: size as u64 }));
     }
@@ -155,7 +160,7 @@ mod tests {
         assert!(opened(&store).await.is_some());
         store.delete_container(&blob().container, Delete::default()).await.expect("deleted");
         assert!(store.at_hand(&blob()).is_none());
-        store.create_container(&blob().container, crate::headers::BlobHeaders::default()).await.expect("created");
+        store.create_container(&blob().container, BlobHeaders::default()).await.expect("created");
         assert!(opened(&store).await.is_none());
     }
 

@@ -12,7 +12,7 @@ use quick_cache::sync::Cache;
 
 use super::container::container_info;
 use super::error::index;
-use super::known::Found;
+use super::known::{Found, size_of_metadata};
 use super::swap::payload_of;
 use super::{Inner, key};
 use crate::name::ContainerName;
@@ -41,9 +41,7 @@ struct BySize;
 
 impl Weighter<ContainerName, Arc<KnownContainer>> for BySize {
     fn weight(&self, _: &ContainerName, known: &Arc<KnownContainer>) -> u64 {
-        let own = &known.info.headers.metadata;
-        let own = own.iter().map(|(name, value)| name.len() + value.as_str().len() + 128).sum::<usize>();
-        (USUAL_SIZE + own) as u64
+        (USUAL_SIZE + size_of_metadata(&known.info.headers)) as u64
     }
 }
 
