@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::ops::Deref;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
@@ -12,17 +11,13 @@ use support::raw::Connection;
 
 use crate::site::Endpoint;
 
-/// How long a connection is kept that nothing is sent on. Servers close theirs after a few seconds, perhaps while a request is
-/// on its way.
-const IDLE: Duration = Duration::from_secs(1);
-
-/// A client on one connection, which is opened again when it was closed.
+/// A client that asks several times on one connection, and opens one for each write.
 pub(crate) struct Http<'a> {
     endpoint: &'a Endpoint,
     token: Option<&'a str>,
     signer: Option<(&'a Signer, Form)>,
-    /// And since when it is idle.
-    connection: Option<(Connection, Instant)>,
+    /// The one of the request before, if it may take another.
+    connection: Option<Connection>,
 }
 
 /// An answer, and what it is the answer to.
@@ -118,28 +113,29 @@ impl<'a> Http<'a> {
     /// Sends a request as it is, and reads the answer.
     #[track_caller]
     pub(crate) fn exchange(&mut self, request: &Request<Bytes>) -> Reply {
-        let kept =
-            self.connection.take().filter(|(connection, since)| since.elapsed() < IDLE && !connection.is_closed());
-        let mut connection = kept.map_or_else(|| Connection::open(self.endpoint.address), |(connection, _)| connection);
         let asked = described(request);
-        connection.send([head(request, &self.endpoint.authority).as_bytes(), request.body()].concat());
+        let sent = [head(request, &self.endpoint.authority).as_bytes(), request.body()].concat();
+        // A server may close a connection while a request is on its way: one that is safe is sent again (RFC 9110 §9.2.2).
+        let kept = self.connection.take().filter(|_| request.method().is_safe() && request.body().is_empty());
+        let mut connection = kept
+            .and_then(|mut kept| (kept.try_send(&sent).is_ok() && kept.is_answered()).then_some(kept))
+            .unwrap_or_else(|| {
+                let mut opened = Connection::open(self.endpoint.address);
+                opened.send(&sent);
+                opened
+            });
         let mut answer = read(&mut connection, request.method());
         while answer.status == StatusCode::CONTINUE {
             answer = read(&mut connection, request.method());
         }
         // A server may close where it has not read all of a body (RFC 9112 §9.6), and need not say so.
         if request.body().is_empty() && answer.headers.get("connection").is_none_or(|option| option != "close") {
-            self.connection = Some((connection, now()));
+            self.connection = Some(connection);
         }
         let reply = Reply { asked, azure: self.signer.is_some_and(|(_, form)| form == Form::Blob), answer };
         reply.is_well_formed(request.method());
         reply
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long nothing was sent is a matter of this machine")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// The head of a request on the wire; `Accept-Encoding` so that nobody on the way compresses.

@@ -50,14 +50,6 @@ impl Connection {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Whether the server has closed the connection, as it may do while there is no request.
-    pub fn is_closed(&self) -> bool {
-        self.stream.set_nonblocking(true).expect("a socket");
-        let seen = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false).expect("a socket");
-        !matches!(seen, Err(error) if error.kind() == ErrorKind::WouldBlock)
-    }
-
     /// Says that nothing more will be sent, as a client does that stops half way.
     pub fn finish_sending(&self) {
         // An error means that the server has closed the connection already.
@@ -69,9 +61,14 @@ impl Connection {
         self.read(false)
     }
 
+    /// Waits for the next response: whether one begins before the server closes the connection.
+    pub fn is_answered(&mut self) -> bool {
+        !self.buffer.is_empty() || self.fill()
+    }
+
     /// Reads the next response, if the server sends one before it closes the connection.
     pub fn answer_unless_closed(&mut self) -> Option<Answer> {
-        (!self.buffer.is_empty() || self.fill()).then(|| self.answer())
+        self.is_answered().then(|| self.answer())
     }
 
     /// Reads the response to a HEAD request, which has no content whatever its headers say.

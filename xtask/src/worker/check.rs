@@ -27,12 +27,14 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
 
 /// The suite that knows nothing but a URL, as it is run against the gateway.
 fn black_box(context: &Context<'_>, folder: &Path) -> Result {
-    let served = Served::start(context, folder, &context.workspace.target().join("worker.log"))?;
-    Run::cargo("test --locked --package ifmatch-workspace --test blackbox", context.workspace.root())
+    let log = context.workspace.target().join("worker.log");
+    let served = Served::start(context, folder, &log)?;
+    let passed = Run::cargo("test --locked --package ifmatch-workspace --test blackbox", context.workspace.root())
         .env("IFMATCH_SERVER", "worker")
         .env("IFMATCH_URL", format!("http://{}", served.blobs))
         .env("IFMATCH_TABLES_URL", format!("http://{}", served.tables))
-        .passes(context.deadline)
+        .passes(context.deadline);
+    passed.map_err(|error| format!("{}\n{error}", std::fs::read_to_string(&log).unwrap_or_default()).into())
 }
 
 /// The most bytes that the Worker may have, compressed.
