@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { subscribe } from "node:diagnostics_channel";
 import { readFileSync } from "node:fs";
+import { globalAgent } from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
 import { BlobServiceClient } from "@azure/storage-blob";
@@ -30,8 +31,10 @@ export function rows(file) {
   return rest.map((line) => Object.fromEntries(head.map((name, at) => [name, line[at]])));
 }
 
-// A server that closes idle connections early is asked on a new one each time.
+// A server that closes idle connections early is asked on a new one each time. Without keep-alive the clients use Node's
+// own agent, which keeps connections unless it is told not to.
 const enable = process.env.IFMATCH_SDK_KEEP_ALIVE !== "off";
+globalAgent.keepAlive = enable;
 const policy = {
   name: "connections",
   sendRequest(request, next) {
