@@ -103,7 +103,8 @@ impl BlobName {
     /// # Errors
     /// [`InvalidName`] says which rule the text breaks.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
-        if text.len() > Self::MAX_BYTES || text.chars().count() > Self::MAX_CHARS {
+        let is_long = text.len() > Self::MAX_CHARS && text.chars().count() > Self::MAX_CHARS;
+        if text.len() > Self::MAX_BYTES || is_long {
             return Err(InvalidName(NameErrorKind::BlobTooLong));
         }
         if text.chars().any(|char| char.is_control() || char == '\\') {
@@ -165,7 +166,7 @@ impl BlobPath {
             return Err(InvalidName(NameErrorKind::BlobTooLong));
         }
         let is_slash = |after: &str| after.as_bytes().get(..2).is_some_and(|digits| digits.eq_ignore_ascii_case(b"2f"));
-        if name.split('%').skip(1).any(is_slash) {
+        if name.contains('%') && name.split('%').skip(1).any(is_slash) {
             return Err(InvalidName(NameErrorKind::EncodedSlash));
         }
         Ok(Self { container, name: BlobName::new(&decode(name)?)? })
