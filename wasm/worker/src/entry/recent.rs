@@ -209,11 +209,15 @@ mod tests {
 
     use bytes::Bytes;
     use http_body_util::Full;
+    use ifmatch_blob::BlobService;
     use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs};
     use ifmatch_blob::store::Upload;
     use ifmatch_core::EntityTag;
+    use ifmatch_core::lease::{LeaseAction, LeaseDuration};
+    use ifmatch_core::precondition::Preconditions;
     use ifmatch_store::{AnyRegister, MemoryRegister};
     use object_store::memory::InMemory;
+    use tower_service::Service;
 
     use super::*;
 
@@ -292,6 +296,25 @@ mod tests {
         store.delete_container(&blob().container, Delete::default()).await.unwrap();
         assert_eq!(remembered(&store), None);
         assert_eq!(read(&store).await, None);
+    }
+
+    #[tokio::test]
+    async fn who_tells_the_id_of_the_lease_is_not_answered_from_memory() {
+        const HOLDER: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
+        let (store, _, _) = isolates();
+        put(&store, "first").await;
+        let (id, duration) = (HOLDER.parse().unwrap(), LeaseDuration::from_seconds(60).unwrap());
+        let action = LeaseAction::Acquire { id, duration };
+        let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
+        store.lease(&blob(), lease).await.unwrap();
+        read(&store).await;
+        assert!(remembered(&store).is_some());
+        let mut service = BlobService::new(store);
+        for (id, status) in [(HOLDER, 200), ("11111111-9abd-4d9d-80c7-02af85c822a8", 412)] {
+            let request = http::Request::head("/docs/a").header("x-ms-lease-id", id);
+            let answer = service.call(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+            assert_eq!(answer.status(), status, "{id}");
+        }
     }
 
     #[tokio::test]
