@@ -16,12 +16,13 @@ use crate::stored::{Body, Came, Stored};
 
 /// Updates the stored response if the two have a validator in common. If they contradict each other, it is outdated: it
 /// stays for its validators only. Otherwise nothing was learned.
+///
+/// The content is still the one that was asked for back then: an invalidation since holds for it as well.
 pub(crate) fn learn<C: Clock, T>(
     shared: &Shared<C>,
     asked: &Asked,
     stored: &Stored,
     head: &Response<T>,
-    began: u64,
     requested: Timestamp,
 ) {
     let status = head.status();
@@ -38,7 +39,7 @@ pub(crate) fn learn<C: Clock, T>(
     let came = Came {
         request: &asked.head.headers,
         implicit: &asked.implicit,
-        began,
+        began: stored.meta.began,
         requested,
         received: shared.now(),
         heuristic: shared.config.heuristic,

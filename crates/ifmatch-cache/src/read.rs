@@ -265,7 +265,7 @@ impl<C: Clock> Forwarding<C> {
 
     /// HEAD: it is passed on, and what it says updates the stored response (RFC 9111 §4.3.5).
     async fn head<B: Default, S: Inner<B>>(self, mut inner: S) -> Result<Response<ResponseBody<S::Body>>, S::Error> {
-        let (began, requested) = (self.shared.table.begin(), self.shared.now());
+        let requested = self.shared.now();
         let request = Request::from_parts(self.asked.head.clone(), B::default());
         let response = match inner.run(request).await {
             Ok(response) => response,
@@ -275,7 +275,7 @@ impl<C: Clock> Forwarding<C> {
             return Ok(self.broken());
         }
         if let Some(stored) = &self.plan.stored {
-            crate::head::learn(&self.shared, &self.asked, stored, &response, began, requested);
+            crate::head::learn(&self.shared, &self.asked, stored, &response, requested);
         }
         self.conclude(Ok(Fetched::Kept(Kept::Passed(response))))
     }

@@ -133,8 +133,12 @@ impl Table {
 
     /// Whether no group of the response was invalidated since it was asked for.
     pub(crate) fn is_valid(&self, key: &Key, stored: &Stored) -> bool {
-        let meta = &stored.meta;
-        meta.groups.is_empty() || self.groups.last(key.origin(), &meta.groups) < meta.began
+        self.are_valid(key, &stored.meta.groups, stored.meta.began)
+    }
+
+    /// Whether none of these groups of a URI's origin was invalidated since a request of this ordinal.
+    pub(crate) fn are_valid(&self, key: &Key, groups: &[Box<str>], began: u64) -> bool {
+        groups.is_empty() || self.groups.last(key.origin(), groups) < began
     }
 
     /// Joins those who want the same, or becomes the first of them.
@@ -215,7 +219,13 @@ impl Table {
             shard.invalidations.add_all(self.begin());
             shard.flights.retain(|(key, ..)| !key.as_str().starts_with(prefix));
         }
-        self.memory.keys(prefix).iter().filter(|key| self.memory.remove(key)).count()
+        let keys = self.memory.keys(prefix);
+        let removed = keys.iter().filter(|key| {
+            // Whoever stores something at this moment puts back what was there.
+            let _shard = self.shard(self.hash(key));
+            self.memory.remove(key)
+        });
+        removed.count()
     }
 
     /// The same for all responses of an origin that are in a group.
@@ -236,4 +246,69 @@ impl Table {
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+    use std::time::Duration;
+
+    use http::header::{ACCEPT_LANGUAGE, VARY};
+    use http::{HeaderValue, StatusCode};
+
+    use super::*;
+    use crate::content::Content;
+    use crate::stored::{Body, Came, Meta};
+
+    fn asking_for(language: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_static(language))])
+    }
+
+    /// What is stored for those who ask for this language.
+    fn stored(began: u64, language: &'static str) -> Stored {
+        let came = Came {
+            request: &asking_for(language),
+            implicit: "",
+            began,
+            requested: Timestamp::default(),
+            received: Timestamp::default(),
+            heuristic: None,
+            unstored: &[],
+            always_validate: false,
+        };
+        let response = HeaderMap::from_iter([(VARY, HeaderValue::from_static("accept-language"))]);
+        let body = Body::Whole(Arc::new(Content::default()));
+        Stored { meta: Arc::new(Meta::new(StatusCode::OK, &response, &came)), body }
+    }
+
+    #[test]
+    fn who_stores_during_a_purge_brings_nothing_back() {
+        let table = Table::with_capacity(1 << 30);
+        let keys: Vec<Key> = (0..10_000).map(|at| Key::from(format!("http://a.example/{at}"))).collect();
+        for key in &keys {
+            table.store(key, stored(table.begin(), "de"), |_, new| new);
+        }
+        let key = &keys[0];
+        table.store(key, stored(table.begin(), "en"), |_, new| new);
+        let purged = AtomicBool::new(false);
+        let is_told = || lock(&table.shards[SHARDS - 1]).invalidations.last(0) > 0;
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                table.invalidate_prefix("http://a.example/");
+                purged.store(true, Ordering::SeqCst);
+            });
+            while !is_told() {
+                thread::yield_now();
+            }
+            // From here on something is asked for, and comes: while it is stored, the purge goes on, if it can.
+            table.store(key, stored(table.begin(), "en"), |_, new| {
+                (0..100).take_while(|_| !purged.load(Ordering::SeqCst)).for_each(|_| {
+                    thread::sleep(Duration::from_millis(2));
+                });
+                new
+            });
+        });
+        assert!(table.find(key, &asking_for("de"), "", Timestamp::default()).stored.is_none());
+    }
 }

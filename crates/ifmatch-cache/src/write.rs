@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::explicit;
-use crate::policy::groups::{CACHE_GROUP_INVALIDATION, names};
+use crate::policy::groups::{CACHE_GROUP_INVALIDATION, CACHE_GROUPS, names};
 use crate::policy::invalidate::{also_changed, invalidates, same_origin};
 use crate::read::Plan;
 use crate::shared::{Inner, Shared};
@@ -84,8 +84,8 @@ impl Posted {
         Self { asked, began: shared.table.begin(), requested: shared.now() }
     }
 
-    /// Stores the response for later GETs, if it says that it is one to them, and for how long; and if this is the
-    /// only write since it began.
+    /// Stores the response for later GETs, if it says that it is one to them, and for how long; and if nothing else has
+    /// invalidated it since it began, by its URI or by its groups.
     fn keep<C, T>(self, shared: &Arc<Shared<C>>, response: Response<T>, changed: &Invalidated) -> Kept<T>
     where
         C: Clock,
@@ -96,7 +96,8 @@ impl Posted {
         let target = location.and_then(|location| same_origin(self.asked.key.as_str(), location));
         let lifetime = explicit(headers, &Governing::of(headers), shared.now()).unwrap_or_default();
         let is_resource = target.is_some_and(|target| target == self.asked.key.as_str());
-        let alone = changed.before < self.began;
+        let groups = names(headers, &CACHE_GROUPS);
+        let alone = changed.before < self.began && shared.table.are_valid(&self.asked.key, &groups, self.began);
         if response.status() != StatusCode::OK || !is_resource || lifetime.is_zero() || !alone {
             return Kept::Passed(response);
         }

@@ -242,6 +242,10 @@ impl<R: Register, C: Clock> Driver<R, C> {
                     stored = self.register.load(key).await?;
                     continue;
                 }
+                // The swap without an answer may still take place, and then this is not what came of the command.
+                if let Some(error) = unanswered.error.take() {
+                    return Err(error.into());
+                }
                 return Ok(Applied { after: before.clone(), before, outcome: transition.outcome });
             };
             is_loaded = true;

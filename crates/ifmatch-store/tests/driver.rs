@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Method;
 use http::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
-use ifmatch_core::command::{Authority, Begin, Command, Content, Grant, Outcome, Refusal, Write};
+use ifmatch_core::command::{Authority, Begin, Command, Content, Grant, LeaseOperation, Outcome, Refusal, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseId, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::driver::DriverError;
@@ -204,6 +204,46 @@ async fn a_swap_without_an_answer_that_others_may_have_built_upon_is_neither_rep
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
     assert_eq!(register.swaps.load(Ordering::Relaxed), 1);
     assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
+}
+
+/// A clock that every wait moves on by 20 seconds.
+#[derive(Debug, Default)]
+struct Leaping(AtomicU64);
+
+impl Clock for Leaping {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
+    }
+
+    async fn sleep(&self, _: Duration) {
+        self.0.fetch_add(20_000_000, Ordering::Relaxed);
+    }
+}
+
+/// The swap may still take place; that the lease ended before another one is no answer to the first.
+#[tokio::test]
+async fn a_swap_without_an_answer_is_not_denied_because_time_has_passed() {
+    let register = Faulty::new(&[]);
+    let driver = Driver::with_clock(Arc::clone(&register), Leaping::default()).assume_absent();
+    let none = Preconditions::default();
+    driver.apply(&key(), &Command::Write(put(&none, b"before"))).await.unwrap();
+    let id: LeaseId = "936da01f-9abd-4d9d-80c7-02af85c822a8".parse().unwrap();
+    let acquire = Command::Lease(LeaseOperation {
+        action: LeaseAction::Acquire { id, duration: LeaseDuration::from_seconds(15).unwrap() },
+        preconditions: &none,
+        observed: None,
+        authority: Authority::Register,
+        request: None,
+        nonce: nonce().unwrap(),
+    });
+    let leased = driver.apply(&key(), &acquire).await.unwrap().outcome;
+    assert!(matches!(leased, Outcome::Leased(_)), "{leased:?}");
+    register.faults.lock().unwrap().push(Fault::LostWithoutAnswer);
+    let write = Write { lease: LeaseUse::Write(Some(id)), ..put(&none, b"mine") };
+    let DriverError::Register(error) = driver.apply(&key(), &Command::Write(write)).await.unwrap_err() else {
+        panic!()
+    };
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
 }
 
 #[tokio::test(start_paused = true)]

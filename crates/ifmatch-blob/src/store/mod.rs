@@ -87,7 +87,7 @@ pub trait BlobStore: Send + Sync + 'static {
     }
 
     /// The current version of a blob, where the store can tell it without waiting for anything. None: it takes an
-    /// [`open`](Self::open), whose contract holds here as well.
+    /// [`open_unleased`](Self::open_unleased), whose contract holds here as well.
     fn at_hand(&self, _blob: &BlobPath) -> Option<AtHand> {
         None
     }

@@ -1,5 +1,7 @@
 //! Reads that overlap writes, and each other: nothing that was asked before a write is found after it.
 
+use tower::Service;
+
 use crate::support::{Answer, FRESH, TestBody, World, get, request, response, settle, spawn};
 
 #[tokio::test]
@@ -35,6 +37,41 @@ async fn a_post_during_another_write_is_not_stored() {
     post.await.unwrap();
     world.origin.will(200, &FRESH, "new");
     assert_eq!(world.get("/").await.text(), "new");
+}
+
+#[tokio::test]
+async fn a_post_whose_group_was_invalidated_meanwhile_is_not_stored() {
+    let world = World::default();
+    let fields = [("cache-control", "max-age=60"), ("content-location", "/a"), ("cache-groups", "\"g\"")];
+    let held = world.origin.will_wait();
+    let post = {
+        let world = world.clone();
+        tokio::spawn(async move { world.send(request("POST", "/a", &[])).await })
+    };
+    world.origin.reached(1).await;
+    world.origin.will(204, &[("cache-group-invalidation", "\"g\"")], "");
+    world.send(request("PUT", "/b", &[])).await;
+    held.send(response(200, &fields, "before or after?")).unwrap();
+    post.await.unwrap();
+    world.origin.will(200, &FRESH, "new");
+    assert_eq!(world.get("/a").await.text(), "new");
+}
+
+#[tokio::test]
+async fn a_head_that_was_looked_up_before_a_write_brings_nothing_back() {
+    for (written, invalidated) in [("/", "\"x\""), ("/b", "\"g\"")] {
+        let world = World::default();
+        world.origin.will(200, &[FRESH[0], ("cache-groups", "\"g\"")], "old");
+        world.get("/").await;
+        // Nothing is asked before the answer is waited for.
+        let head = world.cache.clone().call(request("HEAD", "/", &[("cache-control", "no-cache")]));
+        world.origin.will(204, &[("cache-group-invalidation", invalidated)], "");
+        world.send(request("PUT", written, &[])).await;
+        world.origin.will(200, &FRESH, "");
+        head.await.unwrap();
+        world.origin.will(200, &FRESH, "new");
+        assert_eq!(world.get("/").await.text(), "new", "{written}");
+    }
 }
 
 #[tokio::test]

@@ -66,9 +66,12 @@ impl<S, C: Clock> Recent<S, C> {
         work.await
     }
 
-    /// Remembers what a read came to, unless a write has ended since it began.
+    /// Remembers what a read came to, unless a write has ended since it began, or one that began later is remembered.
     fn remember(&self, blob: &BlobPath, began: &Began, opened: Option<&Opened>) {
-        if self.writes.load(Ordering::SeqCst) != began.writes {
+        let is_overtaken = |seen: &Seen| began.at < seen.at && self.is_recent(seen.at);
+        if self.writes.load(Ordering::SeqCst) != began.writes
+            || self.memory.get(blob).as_ref().is_some_and(is_overtaken)
+        {
             return;
         }
         match opened {
@@ -79,6 +82,12 @@ impl<S, C: Clock> Recent<S, C> {
             }
             None => drop(self.memory.remove(blob)),
         }
+    }
+
+    /// Whether so old a memory counts. One from the future, by a clock that went back, is of unknown age.
+    fn is_recent(&self, at: Timestamp) -> bool {
+        let now = self.clock.now();
+        at <= now && at.until(now) < self.bound
     }
 
     fn begin(&self) -> Began {
@@ -123,8 +132,7 @@ impl<S: BlobStore, C: Clock> BlobStore for Recent<S, C> {
 
     fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
         let Seen { at, known } = self.memory.get(blob)?;
-        let is_recent = at.until(self.clock.now()) < self.bound;
-        is_recent.then_some(AtHand { known, content: None })
+        self.is_recent(at).then_some(AtHand { known, content: None })
     }
 
     fn is_known_empty(&self, container: &ContainerName) -> bool {
@@ -209,11 +217,15 @@ mod tests {
 
     use bytes::Bytes;
     use http_body_util::Full;
+    use ifmatch_blob::BlobService;
     use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs};
     use ifmatch_blob::store::Upload;
     use ifmatch_core::EntityTag;
+    use ifmatch_core::lease::{LeaseAction, LeaseDuration};
+    use ifmatch_core::precondition::Preconditions;
     use ifmatch_store::{AnyRegister, MemoryRegister};
     use object_store::memory::InMemory;
+    use tower_service::Service;
 
     use super::*;
 
@@ -295,6 +307,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_tells_the_id_of_the_lease_is_not_answered_from_memory() {
+        const HOLDER: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
+        let (store, _, _) = isolates();
+        put(&store, "first").await;
+        let (id, duration) = (HOLDER.parse().unwrap(), LeaseDuration::from_seconds(60).unwrap());
+        let action = LeaseAction::Acquire { id, duration };
+        let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
+        store.lease(&blob(), lease).await.unwrap();
+        read(&store).await;
+        assert!(remembered(&store).is_some());
+        let mut service = BlobService::new(store);
+        for (id, status) in [(HOLDER, 200), ("11111111-9abd-4d9d-80c7-02af85c822a8", 412)] {
+            let request = http::Request::head("/docs/a").header("x-ms-lease-id", id);
+            let answer = service.call(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+            assert_eq!(answer.status(), status, "{id}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_read_that_a_write_overtook_is_not_remembered() {
         let (store, _, _) = isolates();
         put(&store, "first").await;
@@ -303,6 +334,32 @@ mod tests {
         put(&store, "second").await;
         store.remember(&blob(), &began, seen.as_ref());
         assert_eq!(remembered(&store), None);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_a_later_one_overtook_is_not_remembered_in_its_place() {
+        let (store, other, clock) = isolates();
+        put(&other, "first").await;
+        let began = store.begin();
+        let seen = other.open_unleased(&blob(), Reading::Head).await.unwrap();
+        let second = put(&other, "second").await;
+        clock.pass(Duration::from_secs(1));
+        assert_eq!(read(&store).await, second);
+        store.remember(&blob(), &began, seen.as_ref());
+        assert_eq!(remembered(&store), second);
+    }
+
+    #[tokio::test]
+    async fn what_a_clock_remembers_that_went_back_does_not_count() {
+        let (store, other, clock) = isolates();
+        put(&other, "first").await;
+        clock.pass(BOUND);
+        read(&store).await;
+        clock.0.store(0, Ordering::SeqCst);
+        assert_eq!(remembered(&store), None);
+        let second = put(&other, "second").await;
+        assert_eq!(read(&store).await, second);
+        assert_eq!(remembered(&store), second);
     }
 
     #[tokio::test]

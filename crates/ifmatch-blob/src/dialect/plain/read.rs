@@ -42,12 +42,15 @@ pub(super) async fn read<S: BlobStore, C: Clock>(
     }
 }
 
-/// The answer, where the store has all it takes at hand.
+/// The answer, where the store has all it takes at hand. Leases need not be.
 pub(super) fn at_once<S: BlobStore, C: Clock>(
     shared: &Shared<S, C>,
     head: &Parts,
     blob: &BlobPath,
 ) -> Option<Result<Response<BlobBody>, Problem>> {
+    if head.headers.contains_key(fields::LEASE_ID) {
+        return None;
+    }
     let AtHand { known, content } = shared.store.at_hand(blob)?;
     let now = shared.now();
     let preconditions = Preconditions::from_headers(&head.headers);
