@@ -1,5 +1,5 @@
-//! Readers and writers on several threads, at random: nobody who asks after a write was answered gets what was before it,
-//! and no bytes come under another version's tag.
+//! Readers, writers and operators on several threads, at random: nobody who asks after a change was answered gets what was
+//! before it, and no bytes come under another version's tag.
 
 use std::collections::hash_map::RandomState;
 use std::convert::Infallible;
@@ -12,18 +12,20 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use ifmatch_cache::CacheLayer;
+use ifmatch_cache::{Cache, CacheHandle, CacheLayer, Purge};
 use tower::{Layer, Service, ServiceExt};
 
 use crate::support::{TestBody, TestClock, request};
 
-const PATHS: usize = 4;
+const DOCUMENTS: usize = 4;
 const CLIENTS: u64 = 16;
-const ROUNDS: u64 = 400;
+const ROUNDS: u64 = 1_500;
+const ORIGIN: &str = "http://origin.example";
 
-/// A document for each path. Its body says its version many times, its tag once.
+/// Documents, each at `/N`, and as a rendition at `/gN`, which is another resource in the document's group. A body says its
+/// version many times; every other document has a tag.
 #[derive(Clone, Default)]
-struct Documents(Arc<[AtomicU64; PATHS]>);
+struct Documents(Arc<[AtomicU64; DOCUMENTS]>);
 
 /// Lets others run, a random number of times.
 async fn stumble() {
@@ -35,6 +37,14 @@ async fn stumble() {
 fn random() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     RandomState::new().hash_one(COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn one_of<T: Copy, const N: usize>(choices: [T; N]) -> T {
+    choices[usize::try_from(random() % N as u64).unwrap()]
+}
+
+fn text(version: u64) -> String {
+    format!("{version:06} ").repeat(200)
 }
 
 impl Service<Request<TestBody>> for Documents {
@@ -49,63 +59,154 @@ impl Service<Request<TestBody>> for Documents {
     fn call(&mut self, request: Request<TestBody>) -> Self::Future {
         let documents = self.clone();
         Box::pin(async move {
-            let path: usize = request.uri().path()[1..].parse().unwrap();
             stumble().await;
-            let get = request.method() == "GET";
-            let version = &documents.0[path];
-            let version = if get { version.load(Ordering::SeqCst) } else { version.fetch_add(1, Ordering::SeqCst) + 1 };
-            stumble().await;
-            let tag = format!("\"{version}\"");
-            let known = request.headers().get("if-none-match").is_some_and(|known| *known == *tag);
-            let body = if get && !known { text(version) } else { String::new() };
-            let mut response = Response::builder().header("etag", tag).header("cache-control", "max-age=60");
-            if get && known {
-                response = response.status(StatusCode::NOT_MODIFIED);
-            }
-            if !get {
-                response = response.header("x-version", version);
-            }
-            Ok(response.body(body.into()).unwrap())
+            Ok(documents.answer(&request).await)
         })
     }
 }
 
-fn text(version: u64) -> String {
-    format!("{version:04} ").repeat(200)
+impl Documents {
+    async fn answer(&self, request: &Request<TestBody>) -> Response<Full<bytes::Bytes>> {
+        let name = &request.uri().path()[1..];
+        let at: usize = name.trim_start_matches('g').parse().unwrap();
+        let is_rendition = name.starts_with('g');
+        let is_safe = request.method().is_safe();
+        let version = if is_safe || is_rendition { self.0[at].load(Ordering::SeqCst) } else { self.change(at) };
+        stumble().await;
+        let mut response = Response::builder().header("cache-control", "max-age=60").header("vary", "accept-language");
+        let tag = at.is_multiple_of(2).then(|| format!("\"{version}\""));
+        let known = tag
+            .as_ref()
+            .is_some_and(|tag| request.headers().get("if-none-match").is_some_and(|known| known == tag.as_str()));
+        let mut body = text(version);
+        if let Some(tag) = tag {
+            response = response.header("etag", tag);
+        }
+        if is_rendition {
+            response = response.header("cache-groups", format!("\"{at}\""));
+        } else if !is_safe {
+            response = response.header("x-version", version).header("cache-group-invalidation", format!("\"{at}\""));
+        }
+        match request.method().as_str() {
+            "HEAD" => {
+                response = response.header("content-length", body.len());
+                body.clear();
+            }
+            "POST" => response = response.header("content-location", format!("/{name}")),
+            "PUT" => body.clear(),
+            _ => {}
+        }
+        if is_safe && known {
+            response = response.status(StatusCode::NOT_MODIFIED);
+            body.clear();
+        }
+        response.body(body.into()).unwrap()
+    }
+
+    fn change(&self, at: usize) -> u64 {
+        self.0[at].fetch_add(1, Ordering::SeqCst) + 1
+    }
+}
+
+/// One who reads and changes documents, and remembers which version is the least that anybody may get.
+#[derive(Clone)]
+struct Client {
+    cache: Cache<Documents, TestClock>,
+    handle: CacheHandle<TestClock>,
+    documents: Documents,
+    known: Arc<[AtomicU64; DOCUMENTS]>,
+}
+
+impl Client {
+    async fn act(&self) {
+        let at = usize::try_from(random()).unwrap() % DOCUMENTS;
+        let uri = one_of([format!("/{at}").as_str(), format!("/g{at}").as_str()]).to_owned();
+        stumble().await;
+        match random() % 40 {
+            0..=2 => self.write("PUT", &format!("/{at}"), at).await,
+            3..=5 => self.write("POST", &uri, at).await,
+            6 => self.purge(at),
+            7..=10 => self.look(&uri).await,
+            _ => self.read(&uri, at).await,
+        }
+    }
+
+    /// Changes a document, or asks for a rendition by POST, which changes nothing and may be stored.
+    async fn write(&self, method: &str, uri: &str, at: usize) {
+        let written = self.cache.clone().oneshot(request(method, uri, &[language()])).await.unwrap();
+        if let Some(version) = written.headers().get("x-version") {
+            self.known[at].fetch_max(version.to_str().unwrap().parse().unwrap(), Ordering::SeqCst);
+        }
+        written.into_body().collect().await.unwrap();
+    }
+
+    /// Changes a document past the cache, and then has an operator remove what is stored.
+    fn purge(&self, at: usize) {
+        let version = self.documents.change(at);
+        match random() % 3 {
+            0 => drop(self.handle.purge(&Purge::Prefix(format!("{ORIGIN}/")))),
+            1 => drop(self.handle.purge(&Purge::Prefix(String::new()))),
+            _ => {
+                self.handle.purge(&Purge::Url(format!("{ORIGIN}/{at}")));
+                self.handle.purge(&Purge::Group { origin: ORIGIN.to_owned(), name: at.to_string() });
+            }
+        }
+        self.known[at].fetch_max(version, Ordering::SeqCst);
+    }
+
+    /// HEAD, with time between the look into the store and the request to the origin.
+    async fn look(&self, uri: &str) {
+        let call = self.cache.clone().call(request("HEAD", uri, &[("cache-control", "no-cache"), language()]));
+        stumble().await;
+        call.await.unwrap();
+    }
+
+    /// GET in one of several ways.
+    async fn read(&self, uri: &str, at: usize) {
+        let least = self.known[at].load(Ordering::SeqCst);
+        let way =
+            one_of([("range", "bytes=700-799"), ("cache-control", "no-cache"), ("accept", "*/*"), ("accept", "*/*")]);
+        let call = self.cache.clone().call(request("GET", uri, &[way, language()]));
+        stumble().await;
+        let response = call.await.unwrap();
+        let tag = response.headers().get("etag").map(|tag| tag.to_str().unwrap().trim_matches('"').to_owned());
+        let status = response.headers()["cache-status"].to_str().unwrap().to_owned();
+        let is_part = response.status() == StatusCode::PARTIAL_CONTENT;
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let version: u64 = std::str::from_utf8(&body[..6]).unwrap().parse().unwrap();
+        let whole = text(version);
+        assert_eq!(body, if is_part { &whole[700..800] } else { &whole }, "{uri}: bytes of several versions");
+        assert!(tag.is_none_or(|tag| tag == version.to_string()), "{uri}: another version's tag than {version}");
+        assert!(version >= least, "{uri}: {version} after {least}; {status}");
+    }
+}
+
+fn language() -> (&'static str, &'static str) {
+    ("accept-language", one_of(["de", "de", "en"]))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_old_is_read_after_a_write() {
+async fn nothing_old_is_read_after_a_change() {
     let clock = TestClock::default();
     let layer = CacheLayer::builder().clock(clock.clone()).build();
-    let cache = layer.layer(Documents::default());
-    let known: Arc<[AtomicU64; PATHS]> = Arc::default();
-    let clients = (0..CLIENTS).map(|client| {
-        let (cache, known, clock) = (cache.clone(), Arc::clone(&known), clock.clone());
+    let documents = Documents::default();
+    let (cache, handle) = (layer.layer(documents.clone()), layer.handle());
+    let first = Client { cache, handle, documents, known: Arc::default() };
+    let clients = (0..CLIENTS).map(|number| {
+        let (client, clock) = (first.clone(), clock.clone());
         tokio::spawn(async move {
             for round in 0..ROUNDS {
-                let path = usize::try_from(random()).unwrap() % PATHS;
-                let uri = format!("/{path}");
-                stumble().await;
-                if client == 0 && round % 50 == 0 {
+                if number == 0 && round % 50 == 0 {
                     clock.advance(61);
                 }
-                if random().is_multiple_of(10) {
-                    let written = cache.clone().oneshot(request("PUT", &uri, &[])).await.unwrap();
-                    let version = written.headers()["x-version"].to_str().unwrap().parse().unwrap();
-                    known[path].fetch_max(version, Ordering::SeqCst);
-                    continue;
-                }
-                let least = known[path].load(Ordering::SeqCst);
-                let version = read(cache.clone(), &uri).await;
-                assert!(version >= least, "{version} after {least} was written");
+                client.act().await;
             }
         })
     });
     for client in futures_util::future::join_all(clients).await {
         client.unwrap();
     }
-    let metrics = layer.handle().metrics();
+    let metrics = first.handle.metrics();
     for (count, what) in [
         (metrics.hits, "hits"),
         (metrics.misses, "misses"),
@@ -115,26 +216,4 @@ async fn nothing_old_is_read_after_a_write() {
     ] {
         assert!(count > 0, "no {what}: {metrics:?}");
     }
-}
-
-/// Reads in one of several ways, and checks that tag and bytes belong together.
-async fn read<S, B>(cache: S, uri: &str) -> u64
-where
-    S: Service<Request<TestBody>, Response = Response<B>, Error = Infallible>,
-    B: http_body::Body<Error: std::fmt::Debug>,
-{
-    let fields: &[(&str, &str)] = match random() % 4 {
-        0 => &[("range", "bytes=500-599")],
-        1 => &[("cache-control", "no-cache")],
-        _ => &[],
-    };
-    let response = cache.oneshot(request("GET", uri, fields)).await.unwrap();
-    let tag = response.headers()["etag"].to_str().unwrap();
-    let version: u64 = tag.trim_matches('"').parse().unwrap();
-    let part = response.status() == StatusCode::PARTIAL_CONTENT;
-    let whole = text(version);
-    let expected = if part { &whole[500..600] } else { &whole };
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(body, expected, "bytes of another version than {version}");
-    version
 }
