@@ -69,6 +69,10 @@ impl Toolchain {
         Ok(run
             .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_UNSTABLE_BUILD_STD", "std,panic_unwind")
+            .env("CARGO_UNSTABLE_BUILD_STD_FEATURES", "panic-unwind,optimize_for_size")
+            // A panic names a file: without the folders of whoever built it.
+            .env("CARGO_UNSTABLE_TRIM_PATHS", "true")
+            .env("CARGO_PROFILE_WORKER_TRIM_PATHS", "all")
             .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-Cpanic=unwind")
             .env("CARGO_TARGET_DIR", target))
     }
