@@ -5,6 +5,7 @@ use std::path::Path;
 
 use wasm_bindgen_cli_support::Bindgen;
 
+use super::order::order;
 use crate::Result;
 
 /// Who loads it.
@@ -48,6 +49,8 @@ pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
         Target::Node => bindgen.nodejs(true)?,
     };
     bindgen.generate(folder)?;
+    let module = folder.join(format!("{}_bg.wasm", target.name()));
+    fs::write(&module, order(&fs::read(&module)?)?)?;
     if target == Target::Worker {
         let script = folder.join("index.js");
         fs::write(&script, for_worker(&fs::read_to_string(&script)?)?)?;

@@ -1,0 +1,166 @@
+//! The order of a module's functions, which means nothing to who runs it: it is sent compressed, and a compression finds
+//! what it has seen shortly before. Functions that end alike are put beside each other.
+
+use std::convert::Infallible;
+
+use wasm_encoder::reencode::{Error, Reencode, utils};
+use wasm_encoder::{CodeSection, FunctionSection, Module};
+use wasmparser::{CodeSectionReader, FunctionBody, FunctionSectionReader, Parser, Payload, TypeRef};
+
+use crate::Result;
+
+/// The same module with its functions in that order.
+pub(crate) fn order(module: &[u8]) -> Result<Vec<u8>> {
+    let mut order = Order::of(module)?;
+    let mut ordered = Module::new();
+    order.parse_core_module(&mut ordered, Parser::new(0), module)?;
+    Ok(ordered.finish())
+}
+
+/// Which function goes where. Functions that are imported come first, and stay where they are.
+struct Order {
+    imported: u32,
+    /// The functions that are not imported, in their new order.
+    old: Vec<u32>,
+    /// The new places of the same, in their old order.
+    new: Vec<u32>,
+}
+
+impl Order {
+    fn of(module: &[u8]) -> Result<Self> {
+        let mut imported = 0;
+        let mut bodies: Vec<(u32, &[u8])> = Vec::new();
+        for payload in Parser::new(0).parse_all(module) {
+            match payload? {
+                Payload::ImportSection(imports) => {
+                    for import in imports.into_imports() {
+                        imported += u32::from(matches!(import?.ty, TypeRef::Func(_) | TypeRef::FuncExact(_)));
+                    }
+                }
+                Payload::CodeSectionEntry(body) => bodies.push((u32::try_from(bodies.len())?, body.as_bytes())),
+                _ => {}
+            }
+        }
+        bodies.sort_by(|(_, a), (_, b)| a.iter().rev().cmp(b.iter().rev()));
+        let old: Vec<u32> = bodies.into_iter().map(|(at, _)| at).collect();
+        let mut new = vec![0; old.len()];
+        for (place, old) in (0..).zip(&old) {
+            new[*old as usize] = place;
+        }
+        Ok(Self { imported, old, new })
+    }
+}
+
+type Done<T = ()> = std::result::Result<T, Error<Infallible>>;
+
+impl Reencode for Order {
+    type Error = Infallible;
+
+    fn function_index(&mut self, old: u32) -> Done<u32> {
+        let own = old.checked_sub(self.imported).and_then(|own| self.new.get(own as usize));
+        Ok(own.map_or(old, |new| self.imported + new))
+    }
+
+    fn parse_function_section(&mut self, to: &mut FunctionSection, from: FunctionSectionReader<'_>) -> Done {
+        let types = from.into_iter().collect::<std::result::Result<Vec<u32>, _>>()?;
+        for old in &self.old {
+            to.function(types[*old as usize]);
+        }
+        Ok(())
+    }
+
+    fn parse_code_section(&mut self, to: &mut CodeSection, from: CodeSectionReader<'_>) -> Done {
+        let bodies = from.into_iter().collect::<std::result::Result<Vec<FunctionBody<'_>>, _>>()?;
+        for old in self.old.clone() {
+            utils::parse_function_body(self, to, bodies[old as usize].clone())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use wasm_encoder::{
+        CodeSection, ConstExpr, ElementSection, Elements, EntityType, ExportKind, ExportSection, Function,
+        ImportSection, RefType, TableSection, TableType, TypeSection,
+    };
+    use wasmparser::{ElementItems, ExternalKind};
+
+    use super::*;
+
+    /// An imported function, and `a`, `b` and `c`, which end in an order of their own; `c` calls the three others.
+    fn module() -> Vec<u8> {
+        let (mut types, mut imports, mut functions) =
+            (TypeSection::new(), ImportSection::new(), FunctionSection::new());
+        types.ty().function([], []);
+        imports.import("env", "imported", EntityType::Function(0));
+        let (mut exports, mut code) = (ExportSection::new(), CodeSection::new());
+        for (name, constant, calls) in [("a", 300, &[][..]), ("b", 200, &[]), ("c", 100, &[1, 0, 2])] {
+            exports.export(name, ExportKind::Func, functions.len() + 1);
+            functions.function(0);
+            let mut body = Function::new([]);
+            for call in calls {
+                body.instructions().call(*call);
+            }
+            body.instructions().i32_const(constant).drop().end();
+            code.function(&body);
+        }
+        let mut tables = TableSection::new();
+        let (element_type, table64, shared) = (RefType::FUNCREF, false, false);
+        tables.table(TableType { element_type, minimum: 4, maximum: None, table64, shared });
+        let mut elements = ElementSection::new();
+        elements.active(None, &ConstExpr::i32_const(0), Elements::Functions([3, 0, 2, 1][..].into()));
+        let mut module = Module::new();
+        module.section(&types).section(&imports).section(&functions).section(&tables).section(&exports);
+        module.section(&elements).section(&code);
+        module.finish()
+    }
+
+    /// The number of each exported function, the functions in the table, and the bodies.
+    fn read(module: &[u8]) -> (BTreeMap<String, u32>, Vec<u32>, Vec<Vec<u8>>) {
+        let (mut exported, mut table, mut bodies) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for payload in Parser::new(0).parse_all(module) {
+            match payload.unwrap() {
+                Payload::ExportSection(exports) => exported.extend(exports.into_iter().map(|export| {
+                    let export = export.unwrap();
+                    assert_eq!(export.kind, ExternalKind::Func);
+                    (export.name.to_owned(), export.index)
+                })),
+                Payload::ElementSection(elements) => {
+                    for element in elements {
+                        let ElementItems::Functions(items) = element.unwrap().items else { panic!("no functions") };
+                        table.extend(items.into_iter().map(std::result::Result::unwrap));
+                    }
+                }
+                Payload::CodeSectionEntry(body) => bodies.push(body.as_bytes().to_vec()),
+                _ => {}
+            }
+        }
+        (exported, table, bodies)
+    }
+
+    #[test]
+    fn whoever_names_a_function_names_the_same_one_afterwards() {
+        let ordered = order(&module()).unwrap();
+        let (exported, table, bodies) = read(&ordered);
+        let [a, b, c] = ["a", "b", "c"].map(|name| exported[name]);
+        assert_ne!([a, b, c], [1, 2, 3], "nothing was put in order");
+        assert_eq!(table, [c, 0, b, a]);
+        let constants: BTreeMap<u32, u8> = (1..).zip(bodies.iter().map(|body| body[body.len() - 4])).collect();
+        // The lower seven bits of 300, 200 and 100.
+        assert_eq!([a, b, c].map(|place| constants[&place] & 0x7f), [44, 72, 100]);
+        let calls = [0x10, u8::try_from(a).unwrap(), 0x10, 0, 0x10, u8::try_from(b).unwrap()];
+        assert_eq!(bodies[c as usize - 1][1..7], calls);
+        let ends: Vec<Vec<u8>> = bodies.iter().map(|body| body.iter().rev().copied().collect()).collect();
+        assert!(ends.is_sorted(), "{ends:?}");
+    }
+
+    #[test]
+    fn what_is_in_order_stays_as_it_is() {
+        let ordered = order(&module()).unwrap();
+        assert_eq!(order(&ordered).unwrap(), ordered);
+        assert!(order(b"no module").is_err());
+    }
+}
