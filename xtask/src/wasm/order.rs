@@ -1,5 +1,6 @@
 //! The order of a module's functions, which means nothing to who runs it: it is sent compressed, and a compression finds
-//! what it has seen shortly before. Functions that end alike are put beside each other.
+//! what it has seen shortly before. Functions that end alike are put beside each other, and of those that are the same one
+//! is kept: what generic code does is often the same for several types.
 
 use std::convert::Infallible;
 
@@ -11,25 +12,32 @@ use crate::Result;
 
 /// The same module with its functions in that order.
 pub(crate) fn order(module: &[u8]) -> Result<Vec<u8>> {
-    let mut order = Order::of(module)?;
-    let mut ordered = Module::new();
-    order.parse_core_module(&mut ordered, Parser::new(0), module)?;
-    Ok(ordered.finish())
+    let mut module = module.to_vec();
+    loop {
+        let mut order = Order::of(&module)?;
+        let mut ordered = Module::new();
+        order.parse_core_module(&mut ordered, Parser::new(0), &module)?;
+        module = ordered.finish();
+        // Functions that called different ones may be the same by now.
+        if order.old.len() == order.new.len() {
+            return Ok(module);
+        }
+    }
 }
 
 /// Which function goes where. Functions that are imported come first, and stay where they are.
 struct Order {
     imported: u32,
-    /// The functions that are not imported, in their new order.
+    /// The functions that are not imported and are kept, in their new order.
     old: Vec<u32>,
-    /// The new places of the same, in their old order.
+    /// The new places of all that are not imported, in their old order.
     new: Vec<u32>,
 }
 
 impl Order {
     fn of(module: &[u8]) -> Result<Self> {
         let mut imported = 0;
-        let mut bodies: Vec<(u32, &[u8])> = Vec::new();
+        let (mut types, mut bodies): (Vec<u32>, Vec<&[u8]>) = (Vec::new(), Vec::new());
         for payload in Parser::new(0).parse_all(module) {
             match payload? {
                 Payload::ImportSection(imports) => {
@@ -37,15 +45,24 @@ impl Order {
                         imported += u32::from(matches!(import?.ty, TypeRef::Func(_) | TypeRef::FuncExact(_)));
                     }
                 }
-                Payload::CodeSectionEntry(body) => bodies.push((u32::try_from(bodies.len())?, body.as_bytes())),
+                Payload::FunctionSection(functions) => {
+                    types = functions.into_iter().collect::<std::result::Result<_, _>>()?;
+                }
+                Payload::CodeSectionEntry(body) => bodies.push(body.as_bytes()),
                 _ => {}
             }
         }
-        bodies.sort_by(|(_, a), (_, b)| a.iter().rev().cmp(b.iter().rev()));
-        let old: Vec<u32> = bodies.into_iter().map(|(at, _)| at).collect();
-        let mut new = vec![0; old.len()];
-        for (place, old) in (0..).zip(&old) {
-            new[*old as usize] = place;
+        let mut functions: Vec<_> = (0..).zip(bodies.iter().zip(&types)).collect();
+        functions
+            .sort_by(|(_, (a, a_type)), (_, (b, b_type))| a.iter().rev().cmp(b.iter().rev()).then(a_type.cmp(b_type)));
+        let (mut old, mut new) = (Vec::new(), vec![0; functions.len()]);
+        let mut last = None;
+        for (at, function) in functions {
+            if last != Some(function) {
+                last = Some(function);
+                old.push(at);
+            }
+            new[at as usize] = u32::try_from(old.len() - 1)?;
         }
         Ok(Self { imported, old, new })
     }
@@ -84,7 +101,7 @@ mod tests {
 
     use wasm_encoder::{
         CodeSection, ConstExpr, ElementSection, Elements, EntityType, ExportKind, ExportSection, Function,
-        ImportSection, RefType, TableSection, TableType, TypeSection,
+        ImportSection, RefType, TableSection, TableType, TypeSection, ValType,
     };
     use wasmparser::{ElementItems, ExternalKind};
 
@@ -155,6 +172,34 @@ mod tests {
         assert_eq!(bodies[c as usize - 1][1..7], calls);
         let ends: Vec<Vec<u8>> = bodies.iter().map(|body| body.iter().rev().copied().collect()).collect();
         assert!(ends.is_sorted(), "{ends:?}");
+    }
+
+    #[test]
+    fn of_functions_that_are_the_same_one_is_kept_and_so_of_those_that_call_them() {
+        // The first two do the same; the next two each call one of those, the last one is of another type.
+        let (mut types, mut functions) = (TypeSection::new(), FunctionSection::new());
+        types.ty().function([], []);
+        types.ty().function([ValType::I32], []);
+        let (mut exports, mut code) = (ExportSection::new(), CodeSection::new());
+        for (name, its_type, call) in
+            [("a", 0, None), ("b", 0, None), ("c", 0, Some(0)), ("d", 0, Some(1)), ("e", 1, None)]
+        {
+            exports.export(name, ExportKind::Func, functions.len());
+            functions.function(its_type);
+            let mut body = Function::new([]);
+            if let Some(call) = call {
+                body.instructions().call(call);
+            }
+            body.instructions().end();
+            code.function(&body);
+        }
+        let mut module = Module::new();
+        module.section(&types).section(&functions).section(&exports).section(&code);
+        let (exported, _, bodies) = read(&order(&module.finish()).unwrap());
+        let same: Vec<bool> =
+            ["ab", "cd", "ac", "ae", "ce"].map(|pair| exported[&pair[..1]] == exported[&pair[1..]]).into();
+        assert_eq!((same, bodies.len()), (vec![true, true, false, false, false], 3));
+        assert_eq!(bodies[exported["c"] as usize][1..3], [0x10, u8::try_from(exported["a"]).unwrap()]);
     }
 
     #[test]
