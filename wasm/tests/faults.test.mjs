@@ -144,25 +144,32 @@ test("a swap whose answer is lost is neither repeated nor denied: no increment i
   assert.ok(acknowledged > 0);
 });
 
-test("a panic is a 500 of its own request", async (t) => {
-  const { fetch } = await start(
-    t,
-    interposed(t, faulty(`async (where, name, args, call) => {
-      const found = await call(...args);
-      if (name !== "head" || args[0] !== "docs/bad" || globalThis.fault !== "on") return found;
-      // What cannot be: the library that reads it panics.
-      return { get key() { throw new Error("no key"); }, get size() { throw new Error("no size"); } };
-    }`)),
-  );
-  await put(fetch, "/docs/bad", "x");
-  await put(fetch, "/docs/good", "y");
-  await fetch("/-/fault?on");
-  const [bad, ...good] = await Promise.all([
-    fetch("/docs/bad", { method: "HEAD" }),
-    ...Array.from({ length: 10 }, () => fetch("/docs/good")),
-  ]);
-  assert.equal(bad.status, 500);
-  assert.deepEqual(await Promise.all(good.map((answer) => answer.text())), Array(10).fill("y"));
-  await fetch("/-/fault?off");
-  assert.equal(await text(fetch("/docs/bad")), "x");
-});
+const ODD = `async (where, name, args, call) => {
+  const found = await call(...args);
+  if (globalThis.fault !== "on") return found;
+  const odd = { get key() { throw new Error("no key"); }, get size() { throw new Error("no size"); } };
+  if (name === "head" && args[0] === "docs/bad") return odd;
+  // What cannot be: the library that reads it panics.
+  return name === "list" ? { objects: [odd], delimitedPrefixes: [], truncated: false } : found;
+}`;
+
+for (const [what, method, target, status] of [
+  ["a panic is a 500", "GET", "/docs", 500],
+  ["an object of R2 that cannot be understood is a 503", "HEAD", "/docs/bad", 503],
+]) {
+  test(`${what} of its own request`, async (t) => {
+    const { fetch } = await start(t, interposed(t, faulty(ODD)));
+    await put(fetch, "/docs/bad", "x");
+    await put(fetch, "/docs/good", "y");
+    await fetch("/-/fault?on");
+    const [bad, ...good] = await Promise.all([
+      fetch(target, { method }),
+      ...Array.from({ length: 10 }, () => fetch("/docs/good")),
+    ]);
+    assert.equal(bad.status, status);
+    assert.deepEqual(await Promise.all(good.map((answer) => answer.text())), Array(10).fill("y"));
+    await fetch("/-/fault?off");
+    assert.equal((await fetch(target, { method })).status, 200);
+    assert.equal(await text(fetch("/docs/bad")), "x");
+  });
+}

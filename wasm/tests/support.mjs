@@ -37,14 +37,13 @@ export function interposed(t, { wrap = "(env) => env", intercept = "() => undefi
     `import Worker, { Records as Inner } from "./entry.js";
     const wrap = ${wrap};
     const intercept = ${intercept};
-    export default class extends Worker {
-      constructor(context, env) {
-        super(context, wrap(env));
-      }
-      async fetch(request) {
-        return intercept(request, this.env) ?? super.fetch(request);
-      }
-    }
+    export default {
+      ...Worker,
+      async fetch(request, env, context) {
+        const wrapped = wrap(env);
+        return intercept(request, wrapped) ?? Worker.fetch(request, wrapped, context);
+      },
+    };
     export class Records extends Inner {
       constructor(state, env) {
         super(state, wrap(env));

@@ -19,10 +19,17 @@ extern "C" {
 pub fn begin() {
     std::panic::set_hook(Box::new(|panic| worker::console_error!("ifmatch: {panic}")));
     spawn_by(|work| {
-        let work = async move {
+        let work = async {
             work.await;
             Ok(JsValue::UNDEFINED)
         };
-        wait_until(&future_to_promise(AssertUnwindSafe(work)));
+        drop(to_the_end(work));
     });
+}
+
+/// Begins work, has the runtime wait for it, and promises what it comes to.
+pub(crate) fn to_the_end(work: impl Future<Output = Result<JsValue, JsValue>> + 'static) -> Promise {
+    let promise = future_to_promise(AssertUnwindSafe(work));
+    wait_until(&promise);
+    promise
 }

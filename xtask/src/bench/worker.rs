@@ -12,7 +12,9 @@ pub(super) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     for folder in [npm::MINIFLARE, npm::JS] {
         npm::require(workspace, folder, deadline)?;
     }
-    let bench = Run::new("node", workspace.root()).args(["wasm/bench/bench.mjs", "--modules"]).args([modules]);
-    let bench = if quick { bench.args(["--quick"]) } else { bench };
-    bench.passes(deadline)
+    let bench = |script: &str| Run::new("node", workspace.root()).args([script, "--modules"]).args([&modules]);
+    let requests = bench("wasm/bench/bench.mjs");
+    let requests = if quick { requests.args(["--quick"]) } else { requests };
+    requests.passes(deadline)?;
+    bench("wasm/bench/startup.mjs").passes(deadline)
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use wasm_bindgen_cli_support::Bindgen;
 
+use super::order::order;
 use crate::Result;
 
 /// Who loads it.
@@ -48,10 +49,27 @@ pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
         Target::Node => bindgen.nodejs(true)?,
     };
     bindgen.generate(folder)?;
+    let module = folder.join(format!("{}_bg.wasm", target.name()));
+    fs::write(&module, order(&fs::read(&module)?)?)?;
     if target == Target::Worker {
-        // The runtime gives a compiled module by a plain import.
         let script = folder.join("index.js");
-        fs::write(&script, fs::read_to_string(&script)?.replace("import source ", "import "))?;
+        fs::write(&script, for_worker(&fs::read_to_string(&script)?)?)?;
     }
     Ok(())
+}
+
+/// What the runtime of Workers takes and the oldest Node that packages run in does not: its exceptions have a tag for
+/// WebAssembly, and imports need no function around each of them that turns exceptions into others. That function is
+/// made anew with every call otherwise.
+fn for_worker(script: &str) -> Result<String> {
+    const TAG: &str = "new WebAssembly.Tag({ parameters: ['externref'] })";
+    let polyfill = |tag| format!("const __wbindgen_jstag_polyfill = {tag};");
+    let script = script
+        // The runtime gives a compiled module by a plain import.
+        .replace("import source ", "import ")
+        .replace("function() { return wrapError(function ", "function ")
+        .replace("}, arguments); }", "}")
+        .replace(&polyfill(TAG), &polyfill("WebAssembly.JSTag"));
+    let is_whole = script.contains(&polyfill("WebAssembly.JSTag")) && !script.contains("return wrapError(");
+    if is_whole { Ok(script) } else { Err("the bindings turn exceptions into others in a way of their own".into()) }
 }

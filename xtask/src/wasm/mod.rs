@@ -2,6 +2,7 @@
 
 mod bindings;
 pub(crate) mod in_node;
+mod order;
 mod toolchain;
 
 use std::path::{Path, PathBuf};

@@ -23,6 +23,11 @@ pub(crate) const PROBE: &[&str] = &[
 /// Installs Debian's.
 pub(crate) const INSTALL: &str = "apt-get install rustc-web cargo-web rust-web-src rust-web-llvm lld-22";
 
+/// A panic unwinds.
+const FLAGS: &str = "-Cpanic=unwind";
+/// And a derived `Debug` writes the name of the variant alone, for the sake of the size.
+const SMALL: &str = "-Cpanic=unwind -Zfmt-debug=shallow";
+
 /// A toolchain that has the sources of the standard library.
 pub(super) enum Toolchain {
     /// The one that runs this task.
@@ -48,7 +53,7 @@ impl Toolchain {
     /// The command that builds a package's library.
     pub(super) fn build(&self, workspace: &Workspace, package: &str, target: &Path) -> Result<Run> {
         let args = format!("build --locked --package {package} --lib --profile {PROFILE} --target {TARGET}");
-        self.cargo(workspace, &args, target)
+        self.cargo(workspace, &args, SMALL, target)
     }
 
     /// The command that builds tests of a package, for the harness in wasm/harness, and says where they are.
@@ -58,10 +63,10 @@ impl Toolchain {
              --message-format json-render-diagnostics -- \
              -Zcrate-attr=feature(custom_test_frameworks) -Zcrate-attr=test_runner(wasm_harness::run)"
         );
-        self.cargo(workspace, &args, target)
+        self.cargo(workspace, &args, FLAGS, target)
     }
 
-    fn cargo(&self, workspace: &Workspace, args: &str, target: &Path) -> Result<Run> {
+    fn cargo(&self, workspace: &Workspace, args: &str, flags: &str, target: &Path) -> Result<Run> {
         let run = match self {
             Self::Own => Run::cargo(args, workspace.root()),
             Self::Other(programs) => other(programs, args, workspace)?,
@@ -69,7 +74,11 @@ impl Toolchain {
         Ok(run
             .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_UNSTABLE_BUILD_STD", "std,panic_unwind")
-            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-Cpanic=unwind")
+            .env("CARGO_UNSTABLE_BUILD_STD_FEATURES", "panic-unwind,optimize_for_size")
+            // A panic names a file: without the folders of whoever built it.
+            .env("CARGO_UNSTABLE_TRIM_PATHS", "true")
+            .env("CARGO_PROFILE_WORKER_TRIM_PATHS", "all")
+            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", flags)
             .env("CARGO_TARGET_DIR", target))
     }
 }

@@ -1,5 +1,4 @@
 // What the runtime calls: the bindings, made anew after a fault that ended the WebAssembly.
-import { WorkerEntrypoint } from "cloudflare:workers";
 import * as wasm from "./index.js";
 
 const state = wasm.__worker_init_state();
@@ -22,14 +21,9 @@ const renewed = (Class) =>
     },
   });
 
-export default class extends WorkerEntrypoint {
-  fetch(request) {
-    return wasm.fetch.call(this, request, this.env, this.ctx);
-  }
-
-  scheduled(controller) {
-    return wasm.scheduled.call(this, controller, this.env, this.ctx);
-  }
-}
+export default {
+  fetch: wasm.fetch,
+  scheduled: wasm.scheduled,
+};
 
 export const Records = renewed(wasm.Records);

@@ -4,17 +4,22 @@ mod app;
 mod bindings;
 mod edge;
 mod front;
+mod glue;
 mod log;
 mod r2;
 mod recent;
 mod settings;
 
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
 use http::{Method, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_core::problem::Problem;
-use ifmatch_store::task::detach;
-use worker::send::{IntoSendFuture, SendWrapper};
-use worker::{Context, Env, Result, ScheduleContext, ScheduledEvent, event, web_sys};
+use js_sys::Promise;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+use worker::{Env, Result, ScheduleContext, ScheduledEvent, event, web_sys};
 
 use crate::tasks;
 use edge::response;
@@ -26,10 +31,12 @@ fn start() {
     tasks::begin();
 }
 
-/// Answers a request.
-#[event(fetch)]
-async fn fetch(request: web_sys::Request, env: Env, _: Context) -> Result<web_sys::Response> {
-    to_the_end(app::answer(request, env)).await
+/// Answers a request, though its client leaves.
+#[wasm_bindgen]
+#[allow(unreachable_pub, reason = "the runtime reaches it")]
+pub fn fetch(request: web_sys::Request, env: Env, _context: JsValue) -> Promise {
+    let answer = async { answer(request, env).await.map(JsValue::from).map_err(JsValue::from) };
+    tasks::to_the_end(answer)
 }
 
 /// Removes what is left over, once a day as wrangler.toml has it.
@@ -38,13 +45,9 @@ async fn scheduled(_: ScheduledEvent, env: Env, _: ScheduleContext) {
     app::collect(&env).await;
 }
 
-/// Answers a request though its client leaves. A panic is a 500 of this request only.
-async fn to_the_end(answer: impl Future<Output = Result<web_sys::Response>> + 'static) -> Result<web_sys::Response> {
-    let answer = async { SendWrapper::new(answer.await) }.into_send();
-    match detach(answer).result().await {
-        Some(SendWrapper(answer)) => answer,
-        None => panicked(),
-    }
+/// The answer. A panic is a 500 of this request only.
+async fn answer(request: web_sys::Request, env: Env) -> Result<web_sys::Response> {
+    AssertUnwindSafe(app::answer(request, env)).catch_unwind().await.unwrap_or_else(|_| panicked())
 }
 
 fn panicked() -> Result<web_sys::Response> {

@@ -1,16 +1,15 @@
 //! Time by `performance.now` and `Date.now`, waits by `setTimeout`.
 
-use std::cell::Cell;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use js_sys::{Function, Promise, Reflect};
+use js_sys::{Function, Reflect};
 use send_wrapper::SendWrapper;
+use tokio::sync::oneshot;
+use wasm_bindgen::prelude::Closure;
 use wasm_bindgen::{JsCast, JsValue};
-use wasm_bindgen_futures::JsFuture;
 use web_time::{Instant, SystemTime};
 
 /// The longest that `setTimeout` waits, in milliseconds.
@@ -47,33 +46,43 @@ pub(crate) fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
 /// A timer. Dropping it ends it: a Durable Object stays in memory as long as one runs.
 struct Timer {
     id: JsValue,
-    over: Promise,
+    over: oneshot::Receiver<()>,
+    /// What the runtime calls.
+    _call: Closure<dyn FnMut()>,
 }
 
 impl Timer {
     /// Sets a timer, in milliseconds.
     fn set(milliseconds: u32) -> Self {
-        let id = AssertUnwindSafe(Cell::new(JsValue::UNDEFINED));
-        let over = Promise::new(&mut |resolve, _| id.set(call("setTimeout", &resolve, &milliseconds.into())));
-        Self { id: id.take(), over }
+        let (tell, over) = oneshot::channel();
+        let call = Closure::once_assert_unwind_safe(move || {
+            // Nobody may be waiting any more.
+            let _ = tell.send(());
+        });
+        let id = SET.with(|set| set.call2(&JsValue::UNDEFINED, call.as_ref(), &milliseconds.into()));
+        Self { id: id.unwrap_or_default(), over, _call: call }
     }
 
     /// Waits until its time is over.
-    async fn over(self) {
-        // It does not fail: nobody rejects it.
-        let _ = JsFuture::from(self.over.clone()).await;
+    async fn over(mut self) {
+        // The other end is in this timer.
+        let _ = (&mut self.over).await;
     }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        call("clearTimeout", &self.id, &JsValue::UNDEFINED);
+        // It does not fail.
+        let _ = CLEAR.with(|clear| clear.call1(&JsValue::UNDEFINED, &self.id));
     }
 }
 
-/// Calls a function that every JavaScript runtime has.
-fn call(function: &str, first: &JsValue, second: &JsValue) -> JsValue {
-    let function = Reflect::get(&js_sys::global(), &function.into()).ok().and_then(|value| value.dyn_into().ok());
-    let result = function.and_then(|function: Function| function.call2(&JsValue::UNDEFINED, first, second).ok());
-    result.unwrap_or(JsValue::UNDEFINED)
+thread_local! {
+    static SET: Function = global("setTimeout");
+    static CLEAR: Function = global("clearTimeout");
+}
+
+/// A function that every JavaScript runtime has.
+fn global(name: &str) -> Function {
+    Reflect::get(&js_sys::global(), &name.into()).unwrap_or_default().unchecked_into()
 }

@@ -1,32 +1,17 @@
-//! Header fields. The runtime's are texts with a character for each byte.
-//!
-//! They go in and out as one text each: a call of the runtime for each field would take longer than all else that is done
-//! with them.
+//! Header fields. The runtime's are texts with a character for each byte; all of a message go in and out as one text.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use js_sys::{Array, JSON};
-use wasm_bindgen::JsValue;
-use worker::{Error, Result, web_sys};
+use worker::{Error, Result};
 
 /// What no field has in it.
-const BREAK: &str = "\n";
+const BREAK: char = '\n';
 
-/// The fields of a request. The runtime joins those that came several times with a comma.
-pub(crate) fn from_js(headers: &web_sys::Headers) -> Result<HeaderMap> {
-    let fields = Array::from(headers).flat(1).join(BREAK);
-    parse(&String::from(fields))
-}
-
-/// The same for a response, as the runtime's functions take it.
-pub(crate) fn to_js(map: &HeaderMap) -> Result<JsValue> {
-    let fields: Vec<_> = map.iter().map(|(name, value)| (name.as_str(), text(value.as_bytes()))).collect();
-    Ok(JSON::parse(&serde_json::to_string(&fields)?)?)
-}
-
-/// Names and values in turn.
-fn parse(fields: &str) -> Result<HeaderMap> {
+/// Reads names and values in turn. The runtime joins those that came several times with a comma.
+///
+/// # Errors
+/// One of them is none that HTTP can have.
+pub(crate) fn read<'a>(mut fields: impl Iterator<Item = &'a str>) -> Result<HeaderMap> {
     let mut map = HeaderMap::new();
-    let mut fields = fields.split(BREAK);
     while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(odd)?;
         map.append(name, HeaderValue::from_bytes(&bytes(value)).map_err(odd)?);
@@ -34,15 +19,24 @@ fn parse(fields: &str) -> Result<HeaderMap> {
     Ok(map)
 }
 
+/// Names and values in turn, a line each.
+pub(crate) fn write(map: &HeaderMap) -> String {
+    let mut fields = String::new();
+    for (name, value) in map {
+        if !fields.is_empty() {
+            fields.push(BREAK);
+        }
+        fields.push_str(name.as_str());
+        fields.push(BREAK);
+        fields.extend(value.as_bytes().iter().copied().map(char::from));
+    }
+    fields
+}
+
 /// A byte for each character. A character that is no byte was none on the wire either: it stays what it is in UTF-8.
 fn bytes(text: &str) -> Vec<u8> {
     let bytes: Option<Vec<u8>> = text.chars().map(|char| u8::try_from(char).ok()).collect();
     bytes.unwrap_or_else(|| text.as_bytes().to_vec())
-}
-
-/// A character for each byte.
-fn text(bytes: &[u8]) -> String {
-    bytes.iter().copied().map(char::from).collect()
 }
 
 fn odd(error: impl Into<http::Error>) -> Error {
@@ -58,16 +52,19 @@ mod tests {
     #[test]
     fn every_byte_is_a_character() {
         let all: Vec<u8> = (0..=255).collect();
-        assert_eq!(bytes(&text(&all)), all);
+        let text: String = all.iter().copied().map(char::from).collect();
+        assert_eq!(bytes(&text), all);
         assert_eq!(bytes("a\u{20ac}"), "a\u{20ac}".as_bytes());
     }
 
     #[test]
     fn fields_are_told_apart_and_may_be_empty() {
-        let map = parse("accept\n\nif-match\n\"a\", \"\u{e4}\"\nx\n1").unwrap();
+        let text = "accept\n\nif-match\n\"a\", \"\u{e4}\"\nx\n1";
+        let map = read(text.split(BREAK)).unwrap();
         let found: Vec<_> = map.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         assert_eq!(found, [("accept", &b""[..]), ("if-match", b"\"a\", \"\xe4\""), ("x", b"1")]);
-        assert!(parse("").unwrap().is_empty());
-        assert!(parse("a b\n1").is_err());
+        assert_eq!(write(&map), text);
+        assert!(read(std::iter::empty()).unwrap().is_empty());
+        assert!(read("a b\n1".split(BREAK)).is_err());
     }
 }

@@ -6,6 +6,7 @@ use worker::{Error, Result, web_sys};
 use super::body::EdgeBody;
 use super::headers;
 use super::stream::ByteStream;
+use crate::entry::glue;
 
 /// Takes a request apart. Its body stays the runtime's until somebody reads it.
 ///
@@ -13,9 +14,12 @@ use super::stream::ByteStream;
 /// It is none that HTTP can have.
 pub(crate) fn from_js(request: &web_sys::Request) -> Result<Request<EdgeBody>> {
     let mut parsed = Request::new(EdgeBody::empty());
-    *parsed.method_mut() = request.method().parse().map_err(|error| Error::from(http::Error::from(error)))?;
-    *parsed.uri_mut() = target(&request.url())?;
-    *parsed.headers_mut() = headers::from_js(&request.headers())?;
+    let head = glue::head(request);
+    let mut lines = head.split('\n');
+    let mut line = || lines.next().unwrap_or_default();
+    *parsed.method_mut() = line().parse().map_err(|error| Error::from(http::Error::from(error)))?;
+    *parsed.uri_mut() = target(line())?;
+    *parsed.headers_mut() = headers::read(lines)?;
     if let Some(whole) = request.body() {
         let length = parsed.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         *parsed.body_mut() = EdgeBody::new(ByteStream::new(whole), length);

@@ -6,12 +6,13 @@ use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::{BodyDataStream, BodyExt};
 use ifmatch_blob::body::BlobBody;
-use js_sys::{Reflect, Uint8Array};
+use js_sys::Uint8Array;
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{Error, FixedLengthStream, Result, web_sys};
 
 use super::body::EdgeBody;
 use super::headers;
+use crate::entry::glue;
 
 /// Makes a response to a request with this method.
 ///
@@ -25,40 +26,30 @@ pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<web
     if let Some(length) = length.filter(|length| method == Method::HEAD && promised.is_none() && *length > 0) {
         head.headers.insert(header::CONTENT_LENGTH, length.into());
     }
-    let init = init(head.status, &head.headers)?;
+    let send = |body: &JsValue| sent(head.status, &head.headers, body);
     if method == Method::HEAD || has_no_body(head.status) || body.is_end_stream() {
-        return Ok(web_sys::Response::new_with_opt_readable_stream_and_init(None, &init)?);
+        return send(&JsValue::NULL);
     }
     let mut body = match body.downcast::<EdgeBody>() {
         // The runtime sends its own stream with the length that it knows of it.
-        Ok(own) => {
-            let whole = own.into_whole();
-            return Ok(web_sys::Response::new_with_opt_readable_stream_and_init(whole.as_ref(), &init)?);
-        }
+        Ok(own) => return send(&own.into_whole().map_or(JsValue::NULL, JsValue::from)),
         Err(body) => body,
     };
     let first = at_once(&mut body);
     if let Some(first) = first.as_ref().filter(|_| body.is_end_stream()) {
-        let bytes = Uint8Array::from(&first[..]);
-        return Ok(web_sys::Response::new_with_opt_js_u8_array_and_init(Some(&bytes), &init)?);
+        return send(&Uint8Array::from(&first[..]));
     }
     let chunks = futures_util::stream::iter(first.map(Ok)).chain(chunks(body));
     let stream = match length {
         Some(length) => sized(chunks, length),
         None => wasm_streams::ReadableStream::from_stream(chunks.map(to_array)).into_raw().unchecked_into(),
     };
-    Ok(web_sys::Response::new_with_opt_readable_stream_and_init(Some(&stream), &init)?)
+    send(&stream)
 }
 
-fn init(status: StatusCode, headers: &HeaderMap) -> Result<web_sys::ResponseInit> {
-    let init = web_sys::ResponseInit::new();
-    init.set_status(status.as_u16());
-    init.set_headers(&headers::to_js(headers)?);
-    if headers.contains_key(header::CONTENT_ENCODING) {
-        // Otherwise the runtime would encode once more what is stored encoded.
-        Reflect::set(&init, &"encodeBody".into(), &"manual".into())?;
-    }
-    Ok(init)
+fn sent(status: StatusCode, headers: &HeaderMap, body: &JsValue) -> Result<web_sys::Response> {
+    let is_encoded = headers.contains_key(header::CONTENT_ENCODING);
+    Ok(glue::response(body, status.as_u16(), &headers::write(headers), is_encoded)?)
 }
 
 /// The runtime refuses these with a body (RFC 9110 §15).

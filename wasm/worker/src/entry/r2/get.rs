@@ -5,22 +5,33 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::objects::DirectBody;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, GetResultPayload, Result};
-use worker::{Bucket, Conditional, Object, ObjectBody, Range, ResponseBody, web_sys};
+use serde_json::{Value, json};
+use wasm_bindgen::JsValue;
+use wasm_bindgen_futures::JsFuture;
+use worker::Bucket;
 
-use super::{attributes, failure};
+use super::attributes::{self, Described};
+use super::failure;
 use crate::entry::edge::body::EdgeBody;
 use crate::entry::edge::stream::{Broken, ByteStream};
+use crate::entry::glue;
 
 /// Reads an object.
 pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -> Result<GetResult> {
-    let found =
-        if options.head { bucket.head(location.as_ref()).await } else { read(bucket, location, &options).await };
-    let object = found.map_err(|error| failure::of(location, &error))?;
-    let object = object.ok_or_else(|| absent(location))?;
-    let meta = attributes::meta(location.clone(), &object)?;
+    let failed = |error: JsValue| failure::of(location, &error.into());
+    let asked = if options.head {
+        glue::look(bucket.as_ref(), location.as_ref())
+    } else {
+        glue::get(bucket.as_ref(), location.as_ref(), &asked(&options))
+    };
+    let object = JsFuture::from(asked.map_err(failed)?).await.map_err(failed)?;
+    if object.is_null() {
+        return Err(absent(location));
+    }
+    let described = Described::read(&glue::describe(&object).map_err(failed)?)?;
+    let meta = described.meta(location.clone())?;
     // Before the body: R2 sends none where a condition failed.
     options.check_preconditions(&meta)?;
-    let attributes = attributes::attributes(&object)?;
     let range = match &options.range {
         Some(range) => range.as_range(meta.size).map_err(|error| invalid(&error))?,
         None => 0..meta.size,
@@ -29,38 +40,37 @@ pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -
     let payload = if options.head {
         stream::empty().boxed()
     } else {
-        let raw = body(&object)?;
+        let raw = glue::body(&object).ok_or_else(bodiless)?;
         // Whoever can hand it on does not read it.
         let whole = EdgeBody::new(ByteStream::new(raw.clone()), Some(range.end.saturating_sub(range.start)));
         extensions.insert(DirectBody::new(BlobBody::stream(whole)));
         ByteStream::new(raw).map_err(broken).boxed()
     };
+    let attributes = described.attributes();
     Ok(GetResult { payload: GetResultPayload::Stream(payload), meta, range, attributes, extensions })
 }
 
-async fn read(bucket: &Bucket, location: &Path, options: &GetOptions) -> worker::Result<Option<Object>> {
-    let mut get = bucket.get(location.as_ref());
+/// The options of a read, as R2 has them.
+fn asked(options: &GetOptions) -> String {
+    let mut asked = serde_json::Map::new();
     if let Some(raw) = options.if_match.as_deref().and_then(attributes::raw) {
-        get = get.only_if(Conditional { etag_matches: Some(raw.to_owned()), ..Conditional::default() });
+        asked.insert("onlyIf".to_owned(), json!({ "etagMatches": raw }));
     }
     if let Some(range) = &options.range {
-        get = get.range(match *range {
+        let range = match *range {
             GetRange::Bounded(ref range) => {
-                Range::OffsetWithLength { offset: range.start, length: range.end.saturating_sub(range.start) }
+                json!({ "offset": range.start, "length": range.end.saturating_sub(range.start) })
             }
-            GetRange::Offset(offset) => Range::OffsetToEnd { offset },
-            GetRange::Suffix(suffix) => Range::Suffix { suffix },
-        });
+            GetRange::Offset(offset) => json!({ "offset": offset }),
+            GetRange::Suffix(suffix) => json!({ "suffix": suffix }),
+        };
+        asked.insert("range".to_owned(), range);
     }
-    get.execute().await
+    Value::Object(asked).to_string()
 }
 
-/// The bytes, as the runtime has them.
-fn body(object: &Object) -> Result<web_sys::ReadableStream> {
-    match object.body().map(ObjectBody::response_body) {
-        Some(Ok(ResponseBody::Stream(raw))) => Ok(raw),
-        _ => Err(Error::Generic { store: "R2", source: "R2 sent no body".into() }),
-    }
+fn bodiless() -> Error {
+    Error::Generic { store: "R2", source: "R2 sent no body".into() }
 }
 
 fn broken(error: Broken) -> Error {

@@ -9,7 +9,8 @@ use object_store::{ListResult, ObjectMeta, Result};
 use worker::send::{IntoSendFuture, SendWrapper};
 use worker::{Bucket, Objects};
 
-use super::{attributes, failure, in_time};
+use super::attributes::Described;
+use super::{failure, in_time};
 
 /// A listing under way.
 struct Listing {
@@ -95,7 +96,7 @@ fn below(prefix: Option<&Path>) -> String {
 fn metas(listed: &Objects) -> Result<Vec<ObjectMeta>> {
     let objects = listed.objects();
     let named = objects.iter().filter_map(|object| Some((Path::parse(object.key()).ok()?, object)));
-    named.map(|(location, object)| attributes::meta(location, object)).collect()
+    named.map(|(location, object)| Described::from(object).meta(location)).collect()
 }
 
 fn next(listed: &Objects) -> Option<String> {

@@ -12,9 +12,11 @@ mod multipart;
 mod put;
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use ifmatch_store::SystemClock;
@@ -22,7 +24,7 @@ use ifmatch_store::task::timeout;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
 use worker::Bucket;
 use worker::send::{IntoSendFuture, SendWrapper};
@@ -40,6 +42,11 @@ impl R2 {
     /// The store in this bucket.
     pub(crate) fn new(bucket: Bucket) -> Self {
         Self { bucket: SendWrapper::new(bucket) }
+    }
+
+    /// Nobody asks for it.
+    fn lacks(&self, operation: &str) -> Error {
+        Error::NotImplemented { operation: operation.to_owned(), implementer: self.to_string() }
     }
 }
 
@@ -65,6 +72,10 @@ impl ObjectStore for R2 {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         in_time(get::get(&self.bucket, location, options)).into_send().await
+    }
+
+    async fn get_ranges(&self, _: &Path, _: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        Err(self.lacks("several ranges in one answer"))
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
@@ -94,8 +105,12 @@ impl ObjectStore for R2 {
         list::folders(&self.bucket, prefix).into_send().await
     }
 
+    async fn rename_opts(&self, _: &Path, _: &Path, _: RenameOptions) -> Result<()> {
+        Err(self.lacks("rename"))
+    }
+
     async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
-        Err(Error::NotImplemented { operation: "copy".to_owned(), implementer: self.to_string() })
+        Err(self.lacks("copy"))
     }
 }
 
