@@ -132,28 +132,23 @@ fn revalidates(preconditions: &Preconditions) -> bool {
     preconditions.if_none_match.is_some() || preconditions.if_modified_since.is_some()
 }
 
-/// Opens what a request asks for. Only one with a lease id needs to know the lease.
+/// Opens what a request asks for. One with a lease id must have that of the lease; without one everybody may read.
 async fn open<S: BlobStore, C: Clock>(
     shared: &Shared<S, C>,
     head: &Parts,
     blob: &BlobPath,
     reading: Reading,
 ) -> Result<Opened, Problem> {
-    let opened = if head.headers.contains_key(fields::LEASE_ID) {
-        shared.store.open(blob, reading).await?
-    } else {
-        shared.store.open_unleased(blob, reading).await?
-    };
-    opened.ok_or_else(Problem::not_found)
+    if !head.headers.contains_key(fields::LEASE_ID) {
+        return shared.store.open_unleased(blob, reading).await?.ok_or_else(Problem::not_found);
+    }
+    let opened = shared.store.open(blob, reading).await?.ok_or_else(Problem::not_found)?;
+    let used = LeaseUse::Read(fields::lease_id(&head.headers)?);
+    lease::check(opened.info.lease.as_ref(), used, shared.now()).map_err(Problem::lease_failed)?;
+    Ok(opened)
 }
 
-/// Refuses a lease id that is not that of the lease. Without one everybody may read.
-fn check_lease(head: &Parts, info: &BlobInfo, now: Timestamp) -> Result<(), Problem> {
-    let id = fields::lease_id(&head.headers)?;
-    lease::check(info.lease.as_ref(), LeaseUse::Read(id), now).map_err(Problem::lease_failed)
-}
-
-/// The answer where the lease or a condition makes it a 304 or a 412.
+/// The answer where a condition makes it a 304 or a 412.
 fn without_body(
     head: &Parts,
     preconditions: &Preconditions,
@@ -161,9 +156,6 @@ fn without_body(
     now: Timestamp,
 ) -> Option<Result<Response<BlobBody>, Problem>> {
     let info = described.info();
-    if let Err(problem) = check_lease(head, info, now) {
-        return Some(Err(problem));
-    }
     match preconditions.evaluate(&head.method, Some(&info.validators())) {
         Verdict::Proceed => None,
         Verdict::Failed(precondition) => Some(Err(Problem::precondition_failed(precondition, info.tag.as_ref()))),
