@@ -110,7 +110,7 @@ impl BlobName {
         if text.chars().any(|char| char.is_control() || char == '\\') {
             return Err(InvalidName(NameErrorKind::Character));
         }
-        if text.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+        if text.as_bytes().split(|byte| *byte == b'/').any(|segment| matches!(segment, b"" | b"." | b"..")) {
             return Err(InvalidName(NameErrorKind::Segment));
         }
         Ok(Self(text.into()))
@@ -165,8 +165,11 @@ impl BlobPath {
         if name.len() > BlobName::MAX_BYTES * ENCODED_LEN {
             return Err(InvalidName(NameErrorKind::BlobTooLong));
         }
+        if !name.contains('%') {
+            return Ok(Self { container, name: BlobName::new(name)? });
+        }
         let is_slash = |after: &str| after.as_bytes().get(..2).is_some_and(|digits| digits.eq_ignore_ascii_case(b"2f"));
-        if name.contains('%') && name.split('%').skip(1).any(is_slash) {
+        if name.split('%').skip(1).any(is_slash) {
             return Err(InvalidName(NameErrorKind::EncodedSlash));
         }
         Ok(Self { container, name: BlobName::new(&decode(name)?)? })

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, RANGE};
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RANGE};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::fields::has;
 use ifmatch_core::fields::not_modified::retain_304_headers;
-use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
+use ifmatch_core::precondition::{Validators, Verdict, evaluate};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::multipart::Multipart;
 use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
@@ -48,25 +49,15 @@ pub(crate) fn answer<T>(asked: &Asked, stored: &Stored, now: Timestamp, status: 
 
 /// Whether the client has this very response already, by its own conditions. They count for a successful one only.
 pub(crate) fn is_unmodified(asked: &Asked, meta: &Meta) -> bool {
-    let mut conditions = asked.head.headers.get_all(IF_NONE_MATCH).iter();
-    let (told, more) = (conditions.next(), conditions.next());
-    let is_conditional = told.is_some() || asked.head.headers.contains_key(IF_MODIFIED_SINCE);
-    if !is_conditional || !meta.status.is_success() {
+    if !asked.is_conditional() || !meta.status.is_success() {
         return false;
-    }
-    // The usual condition is the one tag that is stored: equal texts match weakly, and nothing else counts beside them.
-    if let (Some(tag), Some(told), None) = (&meta.tag, told, more)
-        && told == tag.as_bytes()
-    {
-        return true;
     }
     let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date() };
     // A tag in another form than the RFC's is the origin's own: who sends it back has this response.
-    if meta.tag.is_none() && meta.headers.contains_key(ETAG) && asked.head.headers.contains_key(IF_NONE_MATCH) {
+    if meta.tag.is_none() && has(&meta.headers, &ETAG) && has(&asked.head.headers, &IF_NONE_MATCH) {
         return asked.head.headers.get(IF_NONE_MATCH) == meta.headers.get(ETAG);
     }
-    let conditions = Preconditions::from_headers(&asked.head.headers);
-    conditions.evaluate(&Method::GET, Some(&validators)) == Verdict::NotModified
+    evaluate(&asked.head.headers, &Method::GET, Some(&validators)) == Verdict::NotModified
 }
 
 /// 304 in the place of a response that has just come with these header fields.
@@ -151,7 +142,7 @@ impl Reply<'_> {
 
     /// What of the representation is asked for.
     fn selection(&self, len: u64) -> Selection {
-        if self.meta.status != StatusCode::OK || !self.asked.head.headers.contains_key(RANGE) {
+        if self.meta.status != StatusCode::OK || !has(&self.asked.head.headers, &RANGE) {
             return Selection::Whole;
         }
         let sent = Representation { tag: self.meta.tag.as_ref(), last_modified: self.meta.last_modified, len };

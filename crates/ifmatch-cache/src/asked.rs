@@ -5,7 +5,7 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::Body;
-use ifmatch_core::fields::hop_by_hop;
+use ifmatch_core::fields::{has, hop_by_hop};
 
 use crate::config::Config;
 use crate::key::Key;
@@ -72,18 +72,18 @@ impl Asked {
     }
 
     pub(crate) fn is_conditional(&self) -> bool {
-        self.head.headers.contains_key(IF_NONE_MATCH) || self.head.headers.contains_key(IF_MODIFIED_SINCE)
+        has(&self.head.headers, &IF_NONE_MATCH) || has(&self.head.headers, &IF_MODIFIED_SINCE)
     }
 
     pub(crate) fn has_range(&self) -> bool {
-        self.head.headers.contains_key(RANGE)
+        has(&self.head.headers, &RANGE)
     }
 
     /// Whether the origin's response may do for others who wait for it, and that of another request for this one.
     pub(crate) fn is_sharable(&self) -> bool {
         let directives = &self.directives;
         let forced = directives.no_cache || directives.no_store || directives.max_age.is_some();
-        let own = self.is_conditional() || self.has_range() || self.head.headers.contains_key(AUTHORIZATION);
+        let own = self.is_conditional() || self.has_range() || has(&self.head.headers, &AUTHORIZATION);
         !(forced || own || self.is_head())
     }
 }

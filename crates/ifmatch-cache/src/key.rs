@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use http::header::HOST;
 use http::request::Parts;
+use ifmatch_core::fields;
 
 /// A URI: scheme, host in lower case without the default port, path, query.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -15,7 +16,7 @@ impl Key {
     /// The URI of a request. None: it names no host, or two of them, and nobody can say which one the origin will take.
     pub(crate) fn of(head: &Parts, fixed_scheme: Option<&str>) -> Option<Self> {
         let scheme = fixed_scheme.or(head.uri.scheme_str()).unwrap_or("http");
-        let mut lines = head.headers.get_all(HOST).iter();
+        let mut lines = fields::lines(&head.headers, HOST);
         let host = match (lines.next(), lines.next()) {
             (Some(line), None) => Some(line.to_str().ok()?),
             (None, None) => None,

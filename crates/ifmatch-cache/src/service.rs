@@ -37,6 +37,11 @@ impl<S, C> Cache<S, C> {
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
+
+    /// The inner service, to be changed. Requests that are on their way have a copy of it.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
 }
 
 impl<S: Clone, C> Clone for Cache<S, C> {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
+use crate::fields;
 use crate::text::header_value;
 
 /// A date in a header field (RFC 9110 §5.6.7): whole seconds since 1970, from the year 0 to 9999.
@@ -68,7 +69,7 @@ impl HttpDate {
     /// assert_eq!(HttpDate::from_headers(&headers, header::IF_MODIFIED_SINCE), None);
     /// ```
     pub fn from_headers(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
-        let mut lines = headers.get_all(name).iter();
+        let mut lines = fields::lines(headers, name);
         match (lines.next(), lines.next()) {
             (Some(line), None) => Self::parse(line.as_bytes()),
             _ => None,

@@ -170,6 +170,28 @@ impl Preconditions {
     }
 }
 
+/// Evaluates the conditions that a request carries, as [`Preconditions::evaluate`] does once they are read.
+///
+/// The usual request to validate says the current tag, letter for letter, and nothing else. Then nothing is read.
+///
+/// ```
+/// use http::{header, HeaderMap, HeaderValue, Method};
+/// use ifmatch_core::EntityTag;
+/// use ifmatch_core::precondition::{Validators, Verdict, evaluate};
+///
+/// let headers = HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::from_static("\"v1\""))]);
+/// let tags = [EntityTag::strong("v1")?];
+/// let current = Validators { tags: &tags, last_modified: None };
+/// assert_eq!(evaluate(&headers, &Method::GET, Some(&current)), Verdict::NotModified);
+/// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
+/// ```
+pub fn evaluate(headers: &HeaderMap, method: &Method, current: Option<&Validators<'_>>) -> Verdict {
+    if is_retrieval(method) && current.is_some_and(|current| current.are_repeated_in(headers)) {
+        return Verdict::NotModified;
+    }
+    Preconditions::from_headers(headers).evaluate(method, current)
+}
+
 /// What identifies the current representation. A resource with several codings has a tag for each of them.
 ///
 /// ```
@@ -186,6 +208,22 @@ pub struct Validators<'a> {
     pub tags: &'a [EntityTag],
     /// The modification date, if known.
     pub last_modified: Option<HttpDate>,
+}
+
+impl Validators<'_> {
+    /// Whether one of the tags is the only line of `If-None-Match`, and no condition goes before that: it then matches,
+    /// and none comes after it.
+    fn are_repeated_in(&self, headers: &HeaderMap) -> bool {
+        let mut line = None;
+        for (name, value) in headers {
+            match *name {
+                IF_NONE_MATCH if line.is_none() => line = Some(value),
+                IF_NONE_MATCH | IF_MATCH | IF_UNMODIFIED_SINCE => return false,
+                _ => {}
+            }
+        }
+        line.is_some_and(|line| self.tags.iter().any(|tag| line == tag.as_bytes()))
+    }
 }
 
 /// What the conditions say.

@@ -4,6 +4,7 @@ use http::header::{IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue};
 
 use crate::date::{HttpDate, Timestamp};
+use crate::fields;
 use crate::tag::EntityTag;
 use crate::text::header_value;
 
@@ -72,7 +73,7 @@ pub struct Representation<'a> {
 /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
 /// ```
 pub fn if_range(headers: &HeaderMap, sent: &Representation<'_>, now: Timestamp) -> Option<bool> {
-    let mut lines = headers.get_all(IF_RANGE).iter();
+    let mut lines = fields::lines(headers, IF_RANGE);
     let line = lines.next()?;
     if lines.next().is_some() {
         return Some(false);
@@ -95,7 +96,7 @@ pub fn if_range(headers: &HeaderMap, sent: &Representation<'_>, now: Timestamp) 
 /// assert_eq!(requested(&headers, 10, Limits::default()), Selection::Unsatisfiable);
 /// ```
 pub fn requested(headers: &HeaderMap, len: u64, limits: Limits) -> Selection {
-    let mut lines = headers.get_all(RANGE).iter();
+    let mut lines = fields::lines(headers, RANGE);
     match (lines.next(), lines.next()) {
         (Some(line), None) => Selection::parse(line.as_bytes(), len, limits),
         _ => Selection::Whole,

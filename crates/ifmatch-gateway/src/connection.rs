@@ -1,15 +1,16 @@
 //! One connection, from its acceptance to its end.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::{Request, Response};
 use http_body::Body;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -107,14 +108,11 @@ where
     {
         let activity = Arc::new(Activity::default());
         let stream = Counted::new(stream, Arc::clone(&activity), slot);
-        let interjects = self.gateway.forwards && protocol == Protocol::Http1;
+        let interjects = self.gateway.forwards() && protocol == Protocol::Http1;
         let interjections = interjects.then(Arc::<Interjections>::default);
         let io = TokioIo::new(Interjecting::new(stream, interjections.clone()));
-        let service = service_fn(|mut request| {
-            if self.gateway.forwards {
-                introduce(&mut request, &client, interjections.as_ref());
-            }
-            Arc::clone(&self.gateway).answer(Arc::clone(&activity), interjections.clone(), request)
+        let service = service_fn(|request| {
+            Arc::clone(&self.gateway).answer(activity.begin(), &client, interjections.clone(), request)
         });
         match protocol {
             Protocol::Http1 => {
@@ -179,13 +177,6 @@ where
     }
 }
 
-/// Tells a service that forwards who asks, and how to pass on interim responses: not to clients of HTTP/1.0 (RFC 9110
-/// §15.2).
-fn introduce<B>(request: &mut Request<B>, client: &Client, interjections: Option<&Arc<Interjections>>) {
-    let interim = interjections.filter(|_| request.version() == Version::HTTP_11).map(Interjections::open);
-    request.extensions_mut().insert(Client { interim, ..*client });
-}
-
 /// A connection that is ready for its first request.
 enum Begun {
     Plain(TcpStream, Protocol),
@@ -193,8 +184,20 @@ enum Begun {
 }
 
 /// Waits until the server stops; a server that is gone has stopped.
+///
+/// This is polled at each step of a connection. It waits in line once, to be woken; as long as nothing was sent, it was
+/// not.
 async fn stop(mut stopping: Receiver<bool>) {
-    drop(stopping.wait_for(|stopping| *stopping).await);
+    let sent = stopping.clone();
+    let mut stops = std::pin::pin!(stopping.wait_for(|stopping| *stopping));
+    let mut in_line = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut in_line, true) && matches!(sent.has_changed(), Ok(false)) {
+            return Poll::Pending;
+        }
+        stops.as_mut().poll(cx).map(drop)
+    })
+    .await;
 }
 
 /// HTTP/1 within `limits`. The timeouts are the watch's: hyper's own would cost a timer for each request.

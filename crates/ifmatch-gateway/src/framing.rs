@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 
 /// The answer to a request whose framing or host cannot be relied on. The connection ends with it.
@@ -18,12 +19,13 @@ pub(crate) fn refuse<B>(request: &Request<B>) -> Option<Response<Bytes>> {
 
 /// Other codings than one `chunked` would be stored as if they were the content (RFC 9112 §6.1).
 fn coding(headers: &HeaderMap) -> Option<Problem> {
-    if !headers.contains_key(TRANSFER_ENCODING) {
+    if !fields::has(headers, &TRANSFER_ENCODING) {
         return None;
     }
-    let lines = headers.get_all(TRANSFER_ENCODING).iter();
-    let codings: Vec<&[u8]> =
-        lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).collect();
+    let codings: Vec<&[u8]> = fields::lines(headers, TRANSFER_ENCODING)
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .collect();
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
     if codings.iter().filter(|coding| is_chunked(coding)).count() > 1 {
         return Some(Problem::bad_request("Transfer-Encoding names chunked more than once"));
@@ -38,7 +40,7 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
 
 /// A request of HTTP/1.1 has exactly one `Host` (RFC 9112 §3.2).
 fn host<B>(request: &Request<B>) -> Option<Problem> {
-    let mut hosts = request.headers().get_all(HOST).iter();
+    let mut hosts = fields::lines(request.headers(), HOST);
     let wrong = match (hosts.next(), hosts.next()) {
         (None, _) => request.version() == Version::HTTP_11,
         (Some(_), Some(_)) => true,

@@ -1,7 +1,7 @@
 //! What happens to each request around the inner service: id, access, limits, accounts.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -11,17 +11,20 @@ use http_body::Body;
 use hyper::body::Incoming;
 use ifmatch_blob::AnyStore;
 use ifmatch_cache::CacheHandle;
+use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
+use ifmatch_proxy::Client;
 use tower_service::Service;
 
 use crate::access::{Access, Denied};
-use crate::activity::Activity;
+use crate::activity::InFlight;
 use crate::config::{Limits, ServerConfig};
 use crate::endpoints;
 use crate::framing;
 use crate::interim::Interjections;
 use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
+use crate::proxy::acquainted::Introduce;
 use crate::request_body::{self, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
 use crate::response_body::{BoxError, ResponseBody};
@@ -53,7 +56,17 @@ pub(crate) struct Gateway<S> {
     inner: S,
     signed: fn(&HeaderMap) -> bool,
     /// The inner service forwards: it wants to know who asks, and to pass on interim responses.
-    pub(crate) forwards: bool,
+    introduce: Option<fn(&mut S, Client)>,
+}
+
+/// How a request is answered.
+enum Course<F> {
+    /// By the gateway, which may take its time.
+    Own(Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>),
+    /// With a refusal.
+    Refused(Response<Bytes>),
+    /// By the inner service.
+    Inner(F),
 }
 
 impl Desk {
@@ -111,48 +124,85 @@ where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    /// Puts a desk in front of `inner`, which itself checks the signatures of the requests that `signed` names: they
-    /// need no token. It must let none of those pass without a signature.
+    /// Puts a desk in front of `inner`, which is always ready, and itself checks the signatures of the requests that
+    /// `signed` names: they need no token. It must let none of those pass without a signature.
     pub(crate) fn new(desk: Arc<Desk>, inner: S, signed: fn(&HeaderMap) -> bool) -> Self {
-        Self { desk, inner, signed, forwards: false }
+        Self { desk, inner, signed, introduce: None }
     }
 
     /// Tells `inner`, which forwards, who asks, and passes on what it has to say before its answer.
-    pub(crate) fn forwarding(self) -> Self {
-        Self { forwards: true, ..self }
+    pub(crate) fn forwarding(self) -> Self
+    where
+        S: Introduce,
+    {
+        Self { introduce: Some(S::introduce), ..self }
+    }
+
+    /// Whether the inner service forwards.
+    pub(crate) fn forwards(&self) -> bool {
+        self.introduce.is_some()
     }
 
     /// Answers one request of a connection, once all that is to be said there before has been said.
-    pub(crate) async fn answer(
+    pub(crate) fn answer(
         self: Arc<Self>,
-        activity: Arc<Activity>,
+        in_flight: InFlight,
+        client: &Client,
         interjections: Option<Arc<Interjections>>,
         request: Request<Incoming>,
-    ) -> Result<Response<ResponseBody<B>>, Infallible> {
-        let desk = &self.desk;
-        let id = desk.ids.of(request.headers().get(X_REQUEST_ID));
-        let mut ticket = Ticket::open(desk, activity.begin(), &request, &id);
-        let (request, fate) = RequestBody::of(request, desk.limits.body_timeout);
-        ticket.expect_body(fate);
-        let mut response = if endpoints::is_own(request.uri().path()) {
-            own(Box::pin(endpoints::answer(desk, request)).await, ticket)
-        } else if let Some(refused) = self.refuse(&request, &mut ticket) {
-            own(refused, ticket)
-        } else {
-            let version = request.version();
-            let mut inner = self.inner.clone();
-            let Ok(()) = poll_fn(|cx| inner.poll_ready(cx)).await;
-            let Ok(response) = inner.call(request).await;
-            self.answered(version, response, ticket)
-        };
-        let headers = response.headers_mut();
-        // What another server has said stays.
-        headers.entry(X_REQUEST_ID).or_insert(id);
-        headers.entry(header::SERVER).or_insert(SERVER);
-        if let Some(interjections) = interjections.filter(|interjections| interjections.end_turn()) {
-            Box::pin(interjections.settle()).await;
+    ) -> impl Future<Output = Result<Response<ResponseBody<B>>, Infallible>> + use<S, B> {
+        let id = self.desk.ids.of(fields::lines(request.headers(), X_REQUEST_ID).next());
+        let mut ticket = Ticket::open(&self.desk, in_flight, &request, &id);
+        let version = request.version();
+        // The future below has what is left of the request, not the request: it is moved often.
+        let course = self.begin(request, &mut ticket, client, interjections.as_ref());
+        async move {
+            let mut response = match course {
+                Course::Own(answer) => own(answer.await, ticket),
+                Course::Refused(refused) => own(refused, ticket),
+                Course::Inner(answer) => {
+                    let Ok(response) = answer.await;
+                    self.answered(version, response, ticket)
+                }
+            };
+            let headers = response.headers_mut();
+            // What another server has said stays.
+            for (name, value) in [(X_REQUEST_ID, id), (header::SERVER, SERVER)] {
+                if !fields::has(headers, &name) {
+                    headers.insert(name, value);
+                }
+            }
+            if let Some(interjections) = interjections.filter(|interjections| interjections.end_turn()) {
+                Box::pin(interjections.settle()).await;
+            }
+            Ok(response)
         }
-        Ok(response)
+    }
+
+    /// Hands a request to whom it is for.
+    fn begin(
+        &self,
+        request: Request<Incoming>,
+        ticket: &mut Ticket,
+        client: &Client,
+        interjections: Option<&Arc<Interjections>>,
+    ) -> Course<S::Future> {
+        let (request, fate) = RequestBody::of(request, self.desk.limits.body_timeout);
+        ticket.expect_body(fate);
+        if endpoints::is_own(request.uri().path()) {
+            let desk = Arc::clone(&self.desk);
+            Course::Own(Box::pin(async move { endpoints::answer(&desk, request).await }))
+        } else if let Some(refused) = self.refuse(&request, ticket) {
+            Course::Refused(refused)
+        } else {
+            let mut inner = self.inner.clone();
+            if let Some(introduce) = self.introduce {
+                // Not to clients of HTTP/1.0 (RFC 9110 §15.2).
+                let interjections = interjections.filter(|_| request.version() == Version::HTTP_11);
+                introduce(&mut inner, Client { interim: interjections.map(Interjections::open), ..*client });
+            }
+            Course::Inner(inner.call(request))
+        }
     }
 
     /// The answer to a request that the inner service is not to see.

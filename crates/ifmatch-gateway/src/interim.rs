@@ -86,7 +86,9 @@ impl Interjections {
 
     fn take(&self, cx: &Context<'_>) -> Vec<u8> {
         let mut waiting = self.lock();
-        waiting.connection = Some(cx.waker().clone());
+        if !waiting.connection.as_ref().is_some_and(|connection| connection.will_wake(cx.waker())) {
+            waiting.connection = Some(cx.waker().clone());
+        }
         std::mem::take(&mut waiting.bytes)
     }
 

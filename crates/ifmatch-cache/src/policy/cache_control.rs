@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, PRAGMA};
 use http::{HeaderMap, HeaderName};
+use ifmatch_core::fields::has;
 
 use super::fields::{members, seconds, split, unquote};
 
@@ -217,7 +218,7 @@ pub struct RequestDirectives {
 impl RequestDirectives {
     /// Reads all lines of `Cache-Control`, or else `Pragma`.
     pub fn from_headers(headers: &HeaderMap) -> Self {
-        if headers.contains_key(CACHE_CONTROL) {
+        if has(headers, &CACHE_CONTROL) {
             let mut told = Self::default();
             for (name, value) in directives(headers) {
                 told.hear(&name, value);
@@ -225,7 +226,7 @@ impl RequestDirectives {
             return told;
         }
         let pragma = || members(headers.get_all(PRAGMA)).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
-        Self { no_cache: headers.contains_key(PRAGMA) && pragma(), ..Self::default() }
+        Self { no_cache: has(headers, &PRAGMA) && pragma(), ..Self::default() }
     }
 
     fn hear(&mut self, name: &[u8], value: Option<&[u8]>) {

@@ -56,6 +56,9 @@ pub fn remove(headers: &mut HeaderMap) {
 /// assert!(headers.contains_key("upgrade") && headers.contains_key("host"));
 /// ```
 pub fn remove_named(headers: &mut HeaderMap) {
+    if !super::has(headers, &CONNECTION) {
+        return;
+    }
     for name in options(headers).filter(|name| !ESSENTIAL.contains(name) && !NAMES.contains(name)).collect::<Vec<_>>() {
         headers.remove(name);
     }
@@ -84,6 +87,6 @@ pub fn options(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
 /// assert!(tokens(&headers, &header::TE).eq([&b"gzip"[..], b"trailers"]));
 /// ```
 pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-    let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    let lines = super::lines(headers, name.clone()).map(HeaderValue::as_bytes);
     lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }

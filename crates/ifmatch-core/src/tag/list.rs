@@ -3,6 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::EntityTag;
+use crate::fields;
 
 /// What the field lines of `If-Match` or `If-None-Match` say.
 ///
@@ -41,7 +42,7 @@ impl TagList {
     /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
     /// ```
     pub fn from_headers(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
-        let mut lines = headers.get_all(name).iter();
+        let mut lines = fields::lines(headers, name);
         let first = lines.next()?;
         let mut reader = Reader { tags: Vec::with_capacity(1), ..Reader::default() };
         reader.read(first);

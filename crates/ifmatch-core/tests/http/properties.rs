@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::{ContentHash, Hasher};
-use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
+use ifmatch_core::precondition::{Preconditions, Validators, Verdict, evaluate};
 use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, if_range};
 use ifmatch_core::record::Revision;
 use proptest::collection::vec;
@@ -28,6 +28,7 @@ proptest! {
             current.as_ref().map(|current| Validators { tags: &current.tags, last_modified: current.last_modified });
         let verdict = Preconditions::from_headers(&headers).evaluate(&method, validators.as_ref());
         prop_assert_eq!(name(verdict), naive::evaluate(&method, &headers, current.as_ref()));
+        prop_assert_eq!(evaluate(&headers, &method, validators.as_ref()), verdict);
     }
 
     #[test]

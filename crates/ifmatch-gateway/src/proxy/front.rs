@@ -9,10 +9,11 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
 use http_body_util::{Either, Full};
-use ifmatch_proxy::{ProxyError, ProxyErrorKind};
+use ifmatch_proxy::{Client, ProxyError, ProxyErrorKind};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+use super::acquainted::Introduce;
 use crate::request_body::{RequestBody, too_large};
 use crate::response_body::BoxError;
 
@@ -27,6 +28,12 @@ impl<S> Front<S> {
     /// Puts itself in front of `inner`, which gets no bodies longer than `max_body` bytes.
     pub(super) fn new(inner: S, max_body: u64) -> Self {
         Self { inner, max_body }
+    }
+}
+
+impl<S: Introduce> Introduce for Front<S> {
+    fn introduce(&mut self, client: Client) {
+        self.inner.introduce(client);
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod counters;
 pub(crate) mod purge;
 pub(crate) mod run;
 
+pub(crate) mod acquainted;
 mod banner;
 mod config;
 mod front;

@@ -9,6 +9,7 @@ use ifmatch_proxy::ProxyError;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::acquainted::{Acquainted, Introduce};
 use super::config::ProxyConfig;
 use super::front::Front;
 use super::{banner, counters, guard};
@@ -41,9 +42,9 @@ async fn start(config: &ProxyConfig) -> Result<End, Error> {
     let desk = Desk::new(&config.server, Metrics::global()?);
     if config.guards_writes {
         let guarded = guard::layer(config.answer_timeout).layer(proxy);
-        cached(config, reserved, signals, desk, guarded).await
+        cached(config, reserved, signals, desk, Acquainted::new(guarded)).await
     } else {
-        cached(config, reserved, signals, desk, proxy).await
+        cached(config, reserved, signals, desk, Acquainted::new(proxy)).await
     }
 }
 
@@ -57,6 +58,7 @@ async fn cached<S, B>(
 ) -> Result<End, Error>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
+        + Introduce
         + Clone
         + Send
         + Sync
@@ -79,6 +81,7 @@ async fn serve<S, B>(
 ) -> Result<End, Error>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
+        + Introduce
         + Clone
         + Send
         + Sync

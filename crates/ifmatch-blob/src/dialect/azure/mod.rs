@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::Response;
 use http::request::Parts;
+use ifmatch_core::fields::has;
 use ifmatch_store::Clock;
 
 use crate::accounts::Account;
@@ -44,7 +45,7 @@ mod xml;
 /// Whether a request is one of this dialect.
 pub(crate) fn speaks(head: &Parts) -> bool {
     let has_signature = |query: &str| query.split('&').any(|parameter| parameter.starts_with("sig="));
-    head.headers.contains_key(fields::VERSION) || head.uri.query().is_some_and(has_signature)
+    has(&head.headers, &fields::VERSION) || head.uri.query().is_some_and(has_signature)
 }
 
 /// Answers a request. Its body is asked for only if it is to be stored.

@@ -6,6 +6,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use ifmatch_core::fields;
 use ifmatch_core::lease::{InvalidLeaseId, LeaseId};
 use ifmatch_core::problem::Problem;
 
@@ -37,7 +38,7 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
 
 /// The lease that a request says it has; with its field repeated, nobody knows which.
 pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
-    let mut lines = headers.get_all(&LEASE_ID).iter();
+    let mut lines = fields::lines(headers, LEASE_ID);
     let Some(line) = lines.next() else { return Ok(None) };
     if lines.next().is_some() {
         return Err(repeated(LEASE_ID.as_str()));

@@ -6,9 +6,10 @@ use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, E
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::fields::has;
 use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::lease::{self, LeaseUse};
-use ifmatch_core::precondition::{Preconditions, Verdict};
+use ifmatch_core::precondition::{self, Preconditions, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{self, Limits, Representation, Selection};
 use ifmatch_store::Clock;
@@ -30,13 +31,16 @@ pub(super) async fn read<S: BlobStore, C: Clock>(
     if revalidates(&preconditions) && wanted != Reading::Head {
         // Most likely a 304, which needs no body. If it is none, everything is decided anew, of what is there then.
         let opened = open(shared, head, blob, Reading::Head).await?;
-        if let Some(answer) = without_body(head, &preconditions, Described::New(&opened.info), shared.now()) {
+        let info = &opened.info;
+        let verdict = preconditions.evaluate(&head.method, Some(&info.validators()));
+        if let Some(answer) = without_body(verdict, Described::New(info), shared.now()) {
             return answer;
         }
     }
     let opened = open(shared, head, blob, wanted).await?;
     let now = shared.now();
-    match without_body(head, &preconditions, Described::New(&opened.info), now) {
+    let verdict = preconditions.evaluate(&head.method, Some(&opened.info.validators()));
+    match without_body(verdict, Described::New(&opened.info), now) {
         Some(answer) => answer,
         None => represent(head, opened, now).await,
     }
@@ -48,18 +52,18 @@ pub(super) fn at_once<S: BlobStore, C: Clock>(
     head: &Parts,
     blob: &BlobPath,
 ) -> Option<Result<Response<BlobBody>, Problem>> {
-    if head.headers.contains_key(fields::LEASE_ID) {
+    if has(&head.headers, &fields::LEASE_ID) {
         return None;
     }
     let AtHand { known, content } = shared.store.at_hand(blob)?;
     let now = shared.now();
-    let preconditions = Preconditions::from_headers(&head.headers);
-    if let Some(answer) = without_body(head, &preconditions, Described::Known(&known), now) {
+    let verdict = precondition::evaluate(&head.headers, &head.method, Some(&known.info().validators()));
+    if let Some(answer) = without_body(verdict, Described::Known(&known), now) {
         return Some(answer);
     }
     let body = match head.method {
         Method::HEAD => BlobBody::empty(),
-        _ if head.headers.contains_key(RANGE) => return None,
+        _ if has(&head.headers, &RANGE) => return None,
         _ => content?.into(),
     };
     let mut response = Response::new(body);
@@ -123,7 +127,7 @@ impl<'a> Described<'a> {
 fn wanted(head: &Parts) -> Reading {
     match head.method {
         Method::HEAD => Reading::Head,
-        _ if head.headers.contains_key(RANGE) => Reading::Ranges,
+        _ if has(&head.headers, &RANGE) => Reading::Ranges,
         _ => Reading::Whole,
     }
 }
@@ -139,7 +143,7 @@ async fn open<S: BlobStore, C: Clock>(
     blob: &BlobPath,
     reading: Reading,
 ) -> Result<Opened, Problem> {
-    if !head.headers.contains_key(fields::LEASE_ID) {
+    if !has(&head.headers, &fields::LEASE_ID) {
         return shared.store.open_unleased(blob, reading).await?.ok_or_else(Problem::not_found);
     }
     let opened = shared.store.open(blob, reading).await?.ok_or_else(Problem::not_found)?;
@@ -150,15 +154,13 @@ async fn open<S: BlobStore, C: Clock>(
 
 /// The answer where a condition makes it a 304 or a 412.
 fn without_body(
-    head: &Parts,
-    preconditions: &Preconditions,
+    verdict: Verdict,
     described: Described<'_>,
     now: Timestamp,
 ) -> Option<Result<Response<BlobBody>, Problem>> {
-    let info = described.info();
-    match preconditions.evaluate(&head.method, Some(&info.validators())) {
+    match verdict {
         Verdict::Proceed => None,
-        Verdict::Failed(precondition) => Some(Err(Problem::precondition_failed(precondition, info.tag.as_ref()))),
+        Verdict::Failed(failed) => Some(Err(Problem::precondition_failed(failed, described.info().tag.as_ref()))),
         Verdict::NotModified => {
             let mut response = Response::new(BlobBody::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
