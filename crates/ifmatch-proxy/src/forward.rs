@@ -93,7 +93,8 @@ impl Forwarding {
 /// Whether a field is one by which proxies say what they have been asked, and by whom. CGI and its kin cannot tell hyphens
 /// from underscores.
 fn is_introduction(name: &HeaderName) -> bool {
-    *name == FORWARDED || name.as_str().strip_prefix("x").is_some_and(|rest| rest.replace('_', "-").starts_with("-forwarded"))
+    *name == FORWARDED
+        || name.as_str().strip_prefix("x").is_some_and(|rest| rest.replace('_', "-").starts_with("-forwarded"))
 }
 
 /// The header fields of a response for the client. An upgrade keeps the fields that are about it.
