@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::TRANSFER_ENCODING;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -219,6 +219,9 @@ impl Shared {
             tokio::spawn(upgrade::tunnel(client, upstream));
         }
         framing::check(response.headers_mut()).map_err(|error| ProxyError::new(ProxyErrorKind::Broken, error))?;
+        if response.status() == StatusCode::NO_CONTENT {
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
         let version = response.version();
         forward::response(response.headers_mut(), version, upgraded);
         Ok(response.map(|body| TimeoutBody::new(self.bounds.answer, body)))

@@ -93,6 +93,7 @@ async fn what_follows_an_answer_is_no_answer() {
         let origin = Origin::start(vec![Step::Send(first), Step::Send(NEXT)]).await;
         let proxy = origin.proxy();
         let response = ask(&proxy, get("/")).await.unwrap();
+        assert!(response.status() == 200 || !response.headers().contains_key("content-length"), "{first}");
         let _ = content(response).await;
         assert_eq!(content(ask(&proxy, get("/next")).await.unwrap()).await.unwrap(), "next", "{first}");
     }
