@@ -15,14 +15,18 @@ pub(crate) enum InvalidFraming {
     Length,
 }
 
+/// What a transfer coding does to content is known of these (RFC 9112 §7). Here, `chunked` alone is undone.
+const CODINGS: [&str; 6] = ["chunked", "compress", "deflate", "gzip", "x-compress", "x-gzip"];
+
 /// Checks what the library lets through and RFC 9112 §6.1 and §6.3 do not. A length that is said several times is said
-/// once from here on.
+/// once from here on. With words that are no codings, the content ends with the connection.
 pub(crate) fn check(headers: &mut HeaderMap) -> Result<(), InvalidFraming> {
     let has_length = headers.contains_key(CONTENT_LENGTH);
     if headers.contains_key(TRANSFER_ENCODING) {
-        let mut codings = hop_by_hop::tokens(headers, &TRANSFER_ENCODING);
-        let chunked = codings.next().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
-        return match (chunked && codings.next().is_none(), has_length) {
+        let codings: Vec<_> = hop_by_hop::tokens(headers, &TRANSFER_ENCODING).map(<[u8]>::to_ascii_lowercase).collect();
+        let is_known = |coding: &Vec<u8>| CODINGS.iter().any(|known| coding.starts_with(known.as_bytes()));
+        let is_chunked = matches!(&codings[..], [only] if only == b"chunked");
+        return match (is_chunked || !codings.iter().any(is_known), has_length) {
             (false, _) => Err(InvalidFraming::Coding),
             (true, true) => Err(InvalidFraming::Both),
             (true, false) => Ok(()),
@@ -78,8 +82,10 @@ mod tests {
             (Err(InvalidFraming::Both), &[(coding, "chunked"), (length, "5")]),
             (Err(InvalidFraming::Coding), &[(coding, "gzip, chunked")]),
             (Err(InvalidFraming::Coding), &[(coding, "chunked"), (coding, "chunked")]),
-            (Err(InvalidFraming::Coding), &[(coding, "identity"), (length, "5")]),
-            (Err(InvalidFraming::Coding), &[(coding, "")]),
+            (Err(InvalidFraming::Coding), &[(coding, "identity, gzip;q=1")]),
+            (Err(InvalidFraming::Coding), &[(coding, "chunked"), (coding, "x")]),
+            (Err(InvalidFraming::Both), &[(coding, "identity"), (length, "5")]),
+            (Ok(None), &[(coding, "identity")]),
         ] {
             assert_eq!(checked(lines), expected.map(|length| length.map(str::to_owned)), "{lines:?}");
         }
