@@ -56,7 +56,7 @@ pub(crate) struct FileReader {
     /// What is to come.
     sections: VecDeque<Section>,
     /// The piece that was read last, if more of it is wanted next.
-    last: Option<(usize, Bytes)>,
+    last: Option<Bytes>,
     trailers: Option<HeaderMap>,
     state: State,
 }
@@ -93,7 +93,7 @@ impl FileReader {
                         }
                         Some(Section::File(span)) => span.piece(),
                     };
-                    if let Some((_, bytes)) = self.last.take().filter(|(known, _)| *known == piece) {
+                    if let Some(bytes) = self.last.take() {
                         return Poll::Ready(Some(Ok(Frame::data(self.cut(piece, bytes)))));
                     }
                     let Some(file) = file.take() else { return Poll::Ready(None) };
@@ -143,7 +143,7 @@ impl FileReader {
             Section::File(span) => Some(span.piece()),
             Section::Bytes(_) => None,
         });
-        self.last = spans.next().filter(|next| *next == piece).map(|_| (piece, bytes));
+        self.last = spans.next().filter(|next| *next == piece).map(|_| bytes);
         cut
     }
 }

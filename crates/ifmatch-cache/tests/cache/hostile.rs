@@ -187,7 +187,7 @@ async fn a_location_beyond_ascii_invalidates() {
     world.get("/%C3%BC").await;
     world.origin.will(201, &[("location", "/\u{fc}")], "");
     world.send(crate::support::request("POST", "/", &[])).await;
-    not_stored(&world, "/%c3%bc").await;
+    not_stored(&world, "/%C3%BC").await;
 }
 
 #[tokio::test]
