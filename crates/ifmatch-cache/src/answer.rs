@@ -1,7 +1,9 @@
 //! Answers made of stored responses: whole, in part, or 304.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RANGE};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
@@ -16,6 +18,7 @@ use crate::asked::Asked;
 use crate::body::ResponseBody;
 use crate::content::{Content, Part};
 use crate::file::FileBody;
+use crate::file_reader::{FileReader, Section};
 use crate::policy::cache_status::CacheStatus;
 use crate::stored::{Body, Meta, Stored};
 
@@ -97,7 +100,7 @@ impl Reply<'_> {
         let cut = match self.selection(content.len) {
             Selection::Whole => None,
             Selection::Unsatisfiable => return self.unsatisfiable(content.len),
-            Selection::Parts(ranges) => self.ranges(&ranges, content.len, |range| Some(content.cut(range))),
+            Selection::Parts(ranges) => self.chunks(&ranges, content.len, |range| Some(content.cut(range))),
         };
         // Without random numbers for a boundary the whole is an answer too.
         cut.unwrap_or_else(|| {
@@ -113,31 +116,27 @@ impl Reply<'_> {
         match self.selection(part.total) {
             Selection::Whole => None,
             Selection::Unsatisfiable => Some(self.unsatisfiable(part.total)),
-            Selection::Parts(ranges) => self.ranges(&ranges, part.total, |range| part.cut(range)),
+            Selection::Parts(ranges) => self.chunks(&ranges, part.total, |range| part.cut(range)),
         }
     }
 
-    /// Several ranges of a file are not worth it: then all of it is an answer, too. None: the file is gone.
+    /// None: the file is gone.
     fn file<T>(&self, file: &Arc<FileBody>) -> Option<Answer<T>> {
         if self.asked.is_head() {
             return Some(self.empty(Some(file.len)));
         }
-        match self.selection(file.len) {
-            Selection::Unsatisfiable => Some(self.unsatisfiable(file.len)),
-            Selection::Parts(ranges) if ranges.len() == 1 => self.range_of_file(file, ranges[0]),
-            Selection::Whole | Selection::Parts(_) => {
-                let body = ResponseBody::file(file.reader(None)?);
-                Some(Answer { response: self.with(self.headers(Some(file.len)), body), bytes: file.len })
+        let cut = match self.selection(file.len) {
+            Selection::Whole => None,
+            Selection::Unsatisfiable => return Some(self.unsatisfiable(file.len)),
+            Selection::Parts(ranges) => {
+                let cut = |range| Some(VecDeque::from([Section::from(range)]));
+                self.ranges(&ranges, file.len, cut, |sections| FileReader::of(file, sections).map(ResponseBody::file))
             }
-        }
-    }
-
-    fn range_of_file<T>(&self, file: &Arc<FileBody>, range: ByteRange) -> Option<Answer<T>> {
-        let mut headers = self.headers(Some(range.len()));
-        headers.remove("content-digest");
-        headers.insert(CONTENT_RANGE, range.content_range(file.len));
-        let body = ResponseBody::file(file.reader(Some(range))?);
-        Some(Answer { response: response(StatusCode::PARTIAL_CONTENT, headers, body), bytes: range.len() })
+        };
+        cut.or_else(|| {
+            let body = ResponseBody::file(FileReader::new(file)?);
+            Some(Answer { response: self.with(self.headers(Some(file.len)), body), bytes: file.len })
+        })
     }
 
     /// What of the representation is asked for.
@@ -157,34 +156,47 @@ impl Reply<'_> {
         Answer { response: self.with(self.headers(len), ResponseBody::empty()), bytes: 0 }
     }
 
-    /// 206 with these ranges. None: some bytes are not there, or no boundary could be drawn.
-    fn ranges<T>(
+    /// 206 with these ranges of what is in memory.
+    fn chunks<T>(
         &self,
         ranges: &[ByteRange],
         total: u64,
-        cut: impl Fn(ByteRange) -> Option<std::collections::VecDeque<bytes::Bytes>>,
+        cut: impl Fn(ByteRange) -> Option<VecDeque<Bytes>>,
+    ) -> Option<Answer<T>> {
+        self.ranges(ranges, total, cut, |chunks| Some(ResponseBody::chunks(chunks)))
+    }
+
+    /// 206 with these ranges, each of the pieces that `cut` makes of it. None: some bytes are not there, or no boundary
+    /// could be drawn.
+    fn ranges<T, P: From<Bytes>>(
+        &self,
+        ranges: &[ByteRange],
+        total: u64,
+        cut: impl Fn(ByteRange) -> Option<VecDeque<P>>,
+        body: impl FnOnce(VecDeque<P>) -> Option<ResponseBody<T>>,
     ) -> Option<Answer<T>> {
         let mut headers = self.headers(None);
         // It is the digest of all the content.
         headers.remove("content-digest");
-        let mut chunks = std::collections::VecDeque::new();
-        if let [range] = ranges {
+        let mut pieces = VecDeque::new();
+        let len = if let [range] = ranges {
             headers.insert(CONTENT_RANGE, range.content_range(total));
-            chunks.extend(cut(*range)?);
+            pieces.extend(cut(*range)?);
+            range.len()
         } else {
             let boundary = format!("{:016x}{:016x}", ifmatch_store::nonce().ok()?, ifmatch_store::nonce().ok()?);
             let part_type = headers.get(CONTENT_TYPE).cloned();
             let multipart = Multipart::new(&boundary, part_type, ranges.to_vec(), total).ok()?;
             headers.insert(CONTENT_TYPE, multipart.content_type());
             for (header, range) in multipart.parts() {
-                chunks.push_back(header);
-                chunks.extend(cut(range)?);
+                pieces.push_back(header.into());
+                pieces.extend(cut(range)?);
             }
-            chunks.push_back(multipart.end());
-        }
-        let len = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+            pieces.push_back(multipart.end().into());
+            multipart.content_length()
+        };
         headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
-        let response = response(StatusCode::PARTIAL_CONTENT, headers, ResponseBody::chunks(chunks));
+        let response = response(StatusCode::PARTIAL_CONTENT, headers, body(pieces)?);
         Some(Answer { response, bytes: len })
     }
 

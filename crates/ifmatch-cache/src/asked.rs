@@ -3,14 +3,16 @@
 use http::header::{AUTHORIZATION, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 use http_body::Body;
 use ifmatch_core::fields::{has, hop_by_hop};
 
 use crate::config::Config;
 use crate::key::Key;
+use crate::obeyed;
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::invalidate::is_unsafe;
+use crate::spelling;
 
 /// A GET or HEAD.
 #[derive(Debug)]
@@ -18,6 +20,7 @@ pub(crate) struct Asked {
     pub(crate) head: Parts,
     pub(crate) key: Key,
     pub(crate) directives: RequestDirectives,
+    /// What tells it apart from other requests with the same key.
     pub(crate) implicit: Box<str>,
 }
 
@@ -64,7 +67,7 @@ impl Asked {
         } else {
             RequestDirectives::default()
         };
-        Self { implicit: implicit(&head.headers), head, key, directives }
+        Self { implicit: implicit(&head, &key), head, key, directives }
     }
 
     pub(crate) fn is_head(&self) -> bool {
@@ -97,32 +100,30 @@ fn is_for_origin(name: &HeaderName, value: &HeaderValue) -> bool {
     }
 }
 
-/// Fields that many origins obey without naming them in `Vary`: requests that differ in them never share a response.
-const IMPLICIT: [&str; 10] = [
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-    "x-forwarded-scheme",
-    "x-forwarded-server",
-    "x-host",
-    "x-http-method-override",
-    "x-original-url",
-    "x-rewrite-url",
-];
-
-/// What the request says in these fields.
-fn implicit(headers: &HeaderMap) -> Box<str> {
+/// What tells requests with the same key apart without a word in `Vary`: requests that differ in it never share a
+/// response. The target, if it is not in its normal form; and what is said in fields that many origins obey silently.
+fn implicit(head: &Parts, key: &Key) -> Box<str> {
     let mut said = String::new();
-    if headers.keys().any(|name| name.as_str().starts_with("x-")) {
-        for name in IMPLICIT {
-            for line in headers.get_all(name) {
-                said.push_str(name);
-                said.push(':');
-                said.extend(line.as_bytes().iter().map(|byte| char::from(*byte)));
-                said.push('\n');
-            }
-        }
+    let target = spelling::of(&head.uri);
+    if target != key.path() {
+        said.extend([TARGET, target, "\n"]);
+    }
+    let mut fields: Vec<_> = head.headers.iter().filter(|(name, _)| obeyed::is_obeyed(name.as_str())).collect();
+    fields.sort_by_key(|(name, _)| name.as_str());
+    for (name, line) in fields {
+        obeyed::say(name.as_str(), line, &mut said);
     }
     said.into()
+}
+
+/// What the target's line begins with: no field has such a name.
+const TARGET: &str = "target ";
+
+/// Whether two such texts are of the same spelling of the target.
+pub(crate) fn is_same_target(one: &str, other: &str) -> bool {
+    spelled(one) == spelled(other)
+}
+
+fn spelled(implicit: &str) -> Option<&str> {
+    implicit.strip_prefix(TARGET)?.lines().next()
 }

@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 
 use crate::content::Content;
-use crate::file::FileReader;
+use crate::file_reader::FileReader;
 use crate::flow::Reader;
 
 /// Why a body ended early: the inner service's error, or the cache's own.

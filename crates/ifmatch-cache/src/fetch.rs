@@ -112,7 +112,7 @@ impl<C: Clock> Fetch<C> {
                     return Err(error);
                 }
             };
-            let moment = Moment { began, requested, received: self.shared.now() };
+            let moment = Moment { asked: began, began, requested, received: self.shared.now() };
             match &self.question {
                 Question::Changed(stored) if response.status() == StatusCode::NOT_MODIFIED => {
                     let stored = stored.clone();
@@ -196,13 +196,14 @@ impl<C: Clock> Fetch<C> {
         Some(Fetched::Stored(stored, StatusCode::PARTIAL_CONTENT))
     }
 
-    /// Stores a response that has come already, if it may be.
-    pub(crate) fn keep<T>(self, response: Response<T>, began: u64, requested: Timestamp) -> Kept<T>
+    /// Stores a response that has come already, if it may be, as one that was asked for with the ordinal `began`: what
+    /// invalidated its URI between the two was its own request.
+    pub(crate) fn keep<T>(self, response: Response<T>, asked: u64, began: u64, requested: Timestamp) -> Kept<T>
     where
         T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let received = self.shared.now();
-        self.response(response, Moment { began, requested, received })
+        self.response(response, Moment { asked, began, requested, received })
     }
 
     /// A response in its own right: it is stored on its way, if it may be.
@@ -212,7 +213,8 @@ impl<C: Clock> Fetch<C> {
     {
         let (head, body) = response.into_parts();
         let length = declared(&head.headers, body.size_hint().exact());
-        let Some((meta, length)) = self.storable(&head, length, moment) else {
+        let valid = |meta: &Meta| self.shared.table.are_valid(&self.key, &meta.groups, moment.asked);
+        let Some((meta, length)) = self.storable(&head, length, moment).filter(|(meta, _)| valid(meta)) else {
             return Kept::Passed(Response::from_parts(head, body));
         };
         let range = ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
@@ -325,6 +327,8 @@ impl<C: Clock> Fetch<C> {
 /// When the origin was asked, and when it answered.
 #[derive(Clone, Copy)]
 struct Moment {
+    asked: u64,
+    /// The ordinal that the response is stored with.
     began: u64,
     requested: Timestamp,
     received: Timestamp,

@@ -1,23 +1,19 @@
-//! Bodies in files: written while they come, and read piece by piece.
+//! Bodies in files: written while they come, and checked when they are read.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http_body::Frame;
-use ifmatch_core::range::ByteRange;
 
 use crate::block::{Blocking, block};
 use crate::disk::Folder;
 
 /// What is written, checked and read at once.
-const PIECE: usize = 64 * 1024;
+pub(crate) const PIECE: usize = 64 * 1024;
 
 /// A complete body in a file, which goes with it.
 #[derive(Debug)]
@@ -27,7 +23,7 @@ pub(crate) struct FileBody {
     pub(crate) len: u64,
     /// The checksum of each piece.
     sums: Box<[u32]>,
-    trailers: Option<HeaderMap>,
+    pub(crate) trailers: Option<HeaderMap>,
     used: AtomicBool,
     gone: AtomicBool,
 }
@@ -43,16 +39,14 @@ impl FileBody {
         (size_of::<Self>() + size_of_val(&*self.sums) + self.path.as_os_str().len()) as u64
     }
 
-    /// A reader of all, or of a range. None: the file is gone.
-    pub(crate) fn reader(self: &Arc<Self>, range: Option<ByteRange>) -> Option<FileReader> {
+    /// The file, to be read. None: it is gone.
+    pub(crate) fn open(&self) -> Option<File> {
         self.used.store(true, Ordering::Relaxed);
-        let Ok(file) = File::open(&self.path) else {
+        let file = File::open(&self.path).ok();
+        if file.is_none() {
             self.folder.give_back(self.remove());
-            return None;
-        };
-        let (position, end) = range.map_or((0, self.len), |range| (range.start(), range.end() + 1));
-        let trailers = if range.is_none() { self.trailers.clone() } else { None };
-        Some(FileReader { body: Arc::clone(self), position, end, trailers, state: State::Idle(Some(file)) })
+        }
+        file
     }
 
     /// Whether somebody has asked for it since this was asked last.
@@ -71,7 +65,7 @@ impl FileBody {
     }
 
     /// Reads a piece, and checks it. What was changed on the disk is not used again.
-    fn read(&self, file: File, piece: usize) -> io::Result<(File, Bytes)> {
+    pub(crate) fn read(&self, file: File, piece: usize) -> io::Result<(File, Bytes)> {
         let read = self.try_read(file, piece);
         if read.is_err() {
             self.folder.give_back(self.remove());
@@ -98,75 +92,6 @@ impl Drop for FileBody {
         if freed > 0 {
             self.folder.give_back(freed);
         }
-    }
-}
-
-/// Reads a file, a piece at a time.
-pub(crate) struct FileReader {
-    body: Arc<FileBody>,
-    position: u64,
-    /// Behind the last byte.
-    end: u64,
-    trailers: Option<HeaderMap>,
-    state: State,
-}
-
-enum State {
-    Idle(Option<File>),
-    Reading(Blocking<io::Result<(File, Bytes)>>),
-}
-
-impl FileReader {
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        loop {
-            match &mut self.state {
-                State::Idle(_) if self.position >= self.end => {
-                    return Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok));
-                }
-                State::Idle(file) => {
-                    let Some(file) = file.take() else { return Poll::Ready(None) };
-                    let (body, piece) = (Arc::clone(&self.body), self.piece());
-                    self.state = State::Reading(block(move || body.read(file, piece)));
-                }
-                State::Reading(reading) => {
-                    let read = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|| Err(io::Error::other("stopped")));
-                    match read {
-                        Ok((file, bytes)) => {
-                            self.state = State::Idle(Some(file));
-                            return Poll::Ready(Some(Ok(Frame::data(self.cut(&bytes)))));
-                        }
-                        Err(error) => {
-                            self.state = State::Idle(None);
-                            self.position = self.end;
-                            self.trailers = None;
-                            return Poll::Ready(Some(Err(error)));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// How many bytes are to come.
-    pub(crate) fn left(&self) -> u64 {
-        self.end - self.position
-    }
-
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.left() == 0 && self.trailers.is_none()
-    }
-
-    fn piece(&self) -> usize {
-        usize::try_from(self.position / PIECE as u64).unwrap_or(usize::MAX)
-    }
-
-    /// What is wanted of a piece.
-    fn cut(&mut self, piece: &Bytes) -> Bytes {
-        let skip = usize::try_from(self.position % PIECE as u64).unwrap_or_default();
-        let wanted = usize::try_from(self.left()).unwrap_or(usize::MAX);
-        let cut = piece.slice(skip..piece.len().min(skip.saturating_add(wanted)));
-        self.position += cut.len() as u64;
-        cut
     }
 }
 

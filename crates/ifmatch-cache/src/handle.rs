@@ -20,10 +20,11 @@ use crate::shared::Shared;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purge {
-    /// All responses stored for a URL, whatever they vary by.
+    /// All responses stored for a URL, whatever they vary by, and however its path is spelled: with unneeded
+    /// percent-encoding, say, or dot segments.
     Url(String),
-    /// All responses stored for URLs that begin so: `http://example.org/docs/`. The host is in lower case, without the
-    /// scheme's default port. The empty prefix is everything.
+    /// All responses stored for URLs that begin so, however they are spelled: `http://example.org/docs/`. The host is in
+    /// lower case, without the scheme's default port. The empty prefix is everything.
     Prefix(String),
     /// All responses of an origin in a group (RFC 9875).
     Group {
@@ -43,11 +44,12 @@ impl<C: Clock> CacheHandle<C> {
     pub fn purge(&self, what: &Purge) -> usize {
         let table = &self.0.table;
         let purged = match what {
-            Purge::Url(url) => Key::parse(url).is_some_and(|key| table.invalidate(&key).found).into(),
-            Purge::Prefix(prefix) => table.invalidate_prefix(prefix),
+            Purge::Url(url) => Key::parse(url).iter().filter(|key| table.invalidate(key).found).count(),
+            Purge::Prefix(prefix) => table.invalidate_prefix(&Key::prefix(prefix)),
             Purge::Group { origin, name } => {
-                let origin = Key::parse(origin).map_or_else(|| origin.clone(), |key| key.origin().to_owned());
-                table.invalidate_group(&origin, name);
+                for key in Key::parse(origin) {
+                    table.invalidate_group(key.origin(), name);
+                }
                 0
             }
         };

@@ -1,4 +1,6 @@
 //! Which stored responses a request is about: its URI, with the host it really goes to.
+//!
+//! Other spellings of the same path have the same key: [`crate::asked::Asked::implicit`] tells them apart.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,8 +9,11 @@ use std::sync::Arc;
 use http::header::HOST;
 use http::request::Parts;
 use ifmatch_core::fields;
+use url::{Position, Url};
 
-/// A URI: scheme, host in lower case without the default port, path, query.
+use crate::spelling;
+
+/// A URI: scheme, host in lower case without the default port, path and query in their [normal form](spelling::normal).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Arc<str>);
 
@@ -35,24 +40,41 @@ impl Key {
         if authority.is_empty() || !authority.bytes().all(plain) {
             return None;
         }
-        let rest = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        let mut text = String::with_capacity(scheme.len() + authority.len() + rest.len() + 4);
+        let rest = spelling::normal(spelling::of(&head.uri));
+        let mut text = String::with_capacity(scheme.len() + authority.len() + rest.len() + 3);
         text.push_str(scheme);
         text.push_str("://");
         text.push_str(authority);
         text.make_ascii_lowercase();
-        if !rest.starts_with('/') {
-            text.push('/');
-        }
-        text.push_str(rest);
+        text.push_str(&rest);
         Some(Self(text.into()))
     }
 
-    /// The same URI from a text, as `url` writes it.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let mut url = url::Url::parse(text).ok().filter(url::Url::has_host)?;
-        url.set_fragment(None);
-        Some(Self(url.as_str().into()))
+    /// The URIs that a text may mean: its host as the URL standard writes it, and as it is written here.
+    pub(crate) fn parse(text: &str) -> Vec<Self> {
+        let Ok(url) = Url::parse(text) else { return Vec::new() };
+        let path = spelling::normal(&url[Position::BeforePath..Position::AfterQuery]);
+        let written = text.split_once("://").map(|(_, rest)| rest.split(['/', '\\', '?', '#']).next());
+        let written = written.flatten().unwrap_or_default().to_ascii_lowercase();
+        let written = format!("{}://{}", url.scheme(), portless(&written, url.scheme()));
+        let mut origins = vec![url.origin().ascii_serialization(), written];
+        origins.dedup();
+        origins.into_iter().map(|origin| Self(format!("{origin}{path}").into())).collect()
+    }
+
+    /// What the keys of all URIs that begin so begin with.
+    pub(crate) fn prefix(start: &str) -> String {
+        let host = start.find("://").map_or(0, |at| at + 3);
+        let path = start[host..].find('/').map_or(start.len(), |at| host + at);
+        match start.split_at(path) {
+            (origin, "") => origin.to_owned(),
+            (origin, path) => format!("{origin}{}", spelling::normal_prefix(path)),
+        }
+    }
+
+    /// The URI of this path and query on the same host.
+    pub(crate) fn sibling(&self, target: &str) -> Self {
+        Self(format!("{}{}", self.origin(), spelling::normal(target)).into())
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -61,15 +83,17 @@ impl Key {
 
     /// Scheme and host.
     pub(crate) fn origin(&self) -> &str {
-        let start = self.0.find("://").map_or(0, |at| at + 3);
-        let end = self.0[start..].find('/').map_or(self.0.len(), |at| start + at);
-        &self.0[..end]
+        self.0.split_at(self.path_start()).0
     }
-}
 
-impl From<String> for Key {
-    fn from(text: String) -> Self {
-        Self(text.into())
+    /// Path and query, in their normal form.
+    pub(crate) fn path(&self) -> &str {
+        self.0.split_at(self.path_start()).1
+    }
+
+    fn path_start(&self) -> usize {
+        let start = self.0.find("://").map_or(0, |at| at + 3);
+        self.0[start..].find('/').map_or(self.0.len(), |at| start + at)
     }
 }
 
@@ -140,6 +164,19 @@ mod tests {
 
     #[test]
     fn the_origin_is_the_part_before_the_path() {
-        assert_eq!(Key::parse("HTTP://A.example:80/x/y#z").unwrap().origin(), "http://a.example");
+        let keys = Key::parse("HTTP://A.example:80/x/y#z");
+        assert_eq!(keys.iter().map(Key::origin).collect::<Vec<_>>(), ["http://a.example"]);
+        assert_eq!(keys[0].path(), "/x/y");
+    }
+
+    #[test]
+    fn a_host_may_be_written_in_several_ways() {
+        for (url, expected) in [
+            ("http://127.1/x", &["http://127.0.0.1/x", "http://127.1/x"][..]),
+            ("http://[0::1]:8080", &["http://[::1]:8080/", "http://[0::1]:8080/"]),
+            ("no url", &[]),
+        ] {
+            assert_eq!(Key::parse(url).iter().map(Key::as_str).collect::<Vec<_>>(), expected);
+        }
     }
 }

@@ -30,8 +30,13 @@
 //!
 //! # What selects a response
 //!
-//! The URI, and what `Vary` names, in a normal form. Further `X-Forwarded-Host` and other fields that many services obey
-//! without saying so: who sends them gets responses of its own, and poisons nobody else's.
+//! The URI, as the request spells it, and what `Vary` names, in a normal form. An invalidation or a purge removes all
+//! spellings of a path together: `/a`, `/%61` and `/x/../a`.
+//!
+//! Further `X-Forwarded-Host` and other fields that many services obey without saying so, and that name another host, path,
+//! scheme or method than the request's own: who sends them gets responses of its own, and poisons nobody else's. `Forwarded`
+//! is among them, but for the addresses in it. Fields that only name the client, as `X-Forwarded-For` does, select
+//! nothing: a service that answers by them must say so in `Vary`.
 //!
 //! # What the inner service sees, and owes
 //!
@@ -75,6 +80,7 @@ mod content;
 mod disk;
 mod fetch;
 mod file;
+mod file_reader;
 mod fill;
 mod flight;
 mod flow;
@@ -87,10 +93,12 @@ mod layer;
 mod length;
 mod memory;
 mod metrics;
+mod obeyed;
 mod question;
 mod read;
 mod service;
 mod shared;
+mod spelling;
 mod stored;
 mod table;
 mod write;

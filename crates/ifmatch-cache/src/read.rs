@@ -8,7 +8,7 @@ use ifmatch_store::Clock;
 use ifmatch_store::task::detach;
 
 use crate::answer::{self, Answer, answer};
-use crate::asked::Asked;
+use crate::asked::{Asked, is_same_target};
 use crate::body::ResponseBody;
 use crate::fetch::{Fetch, Fetched, Kept};
 use crate::flight::{Outcome, Pilot};
@@ -61,7 +61,8 @@ pub(crate) fn look<C: Clock, T>(shared: &Shared<C>, asked: &Asked) -> Look<T> {
         Plan { why, unshared, course, stored: found.stored }
     };
     let Some(stored) = &found.stored else {
-        let why = if found.entry.variants.is_empty() { Forward::UriMiss } else { Forward::VaryMiss };
+        let same = |stored: &Stored| is_same_target(&stored.meta.selected.implicit, &asked.implicit);
+        let why = if found.entry.variants.iter().any(same) { Forward::VaryMiss } else { Forward::UriMiss };
         return Look::Forward(plan(why, found));
     };
     let reuse = stored.meta.terms.reuse(&asked.directives, stored.meta.age(now));

@@ -63,7 +63,7 @@ pub(crate) struct Meta {
 pub(crate) struct Selected {
     pub(crate) vary: Vary,
     pub(crate) by: Selection,
-    /// What the request said in fields that origins are known to obey without saying so.
+    /// How the request spelled the target, and what it said in fields that origins are known to obey without saying so.
     pub(crate) implicit: Box<str>,
 }
 

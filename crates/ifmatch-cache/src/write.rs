@@ -15,10 +15,11 @@ use crate::key::Key;
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::explicit;
-use crate::policy::groups::{CACHE_GROUP_INVALIDATION, CACHE_GROUPS, names};
+use crate::policy::groups::{CACHE_GROUP_INVALIDATION, names};
 use crate::policy::invalidate::{also_changed, invalidates, same_origin};
 use crate::read::Plan;
 use crate::shared::{Inner, Shared};
+use crate::spelling;
 use crate::table::Invalidated;
 
 /// Passes a write on.
@@ -33,14 +34,15 @@ where
     S: Inner<B>,
 {
     let may_answer = matches!(*request.method(), Method::POST | Method::PATCH);
+    let target = format!("{}{}", key.origin(), spelling::of(request.uri()));
     let posted = may_answer.then(|| Posted::new(&shared, &key, &request));
     let mut doubt = Doubt { shared: &shared, key: &key, resolved: false };
     let response = inner.run(request).await?;
     doubt.resolved = true;
-    let changed = invalidates(response.status()).then(|| invalidate(&shared, &key, response.headers()));
+    let changed = invalidates(response.status()).then(|| invalidate(&shared, &key, &target, response.headers()));
     let status = CacheStatus::forwarded(Forward::Method);
     let fetched = match (posted, changed) {
-        (Some(posted), Some(changed)) => posted.keep(&shared, response, &changed),
+        (Some(posted), Some(changed)) => posted.keep(&shared, &target, response, &changed),
         _ => Kept::Passed(response),
     };
     let (mut head, body, status) = match fetched {
@@ -54,18 +56,18 @@ where
     Ok(Response::from_parts(head, body))
 }
 
-/// Invalidates what the response to a write says has changed.
-fn invalidate<C: Clock>(shared: &Shared<C>, key: &Key, response: &HeaderMap) -> Invalidated {
-    let target = shared.table.invalidate(key);
-    shared.counters.invalidated.add(target.found.into());
-    let others = also_changed(key.as_str(), response).into_iter().map(Key::from);
-    for changed in others.filter(|other| other != key) {
-        shared.counters.invalidated.add(shared.table.invalidate(&changed).found.into());
+/// Invalidates what the response to a write of this target says has changed.
+fn invalidate<C: Clock>(shared: &Shared<C>, key: &Key, target: &str, response: &HeaderMap) -> Invalidated {
+    let changed = shared.table.invalidate(key);
+    shared.counters.invalidated.add(changed.found.into());
+    let others = also_changed(target, response).into_iter().map(|path| key.sibling(&path));
+    for other in others.filter(|other| other != key) {
+        shared.counters.invalidated.add(shared.table.invalidate(&other).found.into());
     }
     for name in names(response, &CACHE_GROUP_INVALIDATION) {
         shared.table.invalidate_group(key.origin(), &name);
     }
-    target
+    changed
 }
 
 /// A POST or PATCH, whose response may be what the resource is now (RFC 9110 §9.3.3, RFC 5789 §2).
@@ -85,24 +87,22 @@ impl Posted {
     }
 
     /// Stores the response for later GETs, if it says that it is one to them, and for how long; and if nothing else has
-    /// invalidated it since it began, by its URI or by its groups.
-    fn keep<C, T>(self, shared: &Arc<Shared<C>>, response: Response<T>, changed: &Invalidated) -> Kept<T>
+    /// invalidated it since it began.
+    fn keep<C, T>(self, shared: &Arc<Shared<C>>, target: &str, response: Response<T>, changed: &Invalidated) -> Kept<T>
     where
         C: Clock,
         T: Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let headers = response.headers();
-        let location = headers.get(CONTENT_LOCATION).and_then(|location| location.to_str().ok());
-        let target = location.and_then(|location| same_origin(self.asked.key.as_str(), location));
+        let named = headers.get(CONTENT_LOCATION).and_then(|location| same_origin(target, location));
         let lifetime = explicit(headers, &Governing::of(headers), shared.now()).unwrap_or_default();
-        let is_resource = target.is_some_and(|target| target == self.asked.key.as_str());
-        let groups = names(headers, &CACHE_GROUPS);
-        let alone = changed.before < self.began && shared.table.are_valid(&self.asked.key, &groups, self.began);
+        let is_resource = named.is_some_and(|named| named.as_str() == target);
+        let alone = changed.before < self.began;
         if response.status() != StatusCode::OK || !is_resource || lifetime.is_zero() || !alone {
             return Kept::Passed(response);
         }
         let fetch = Fetch::new(shared, &self.asked, Plan::of_nothing(&self.asked), None);
-        fetch.keep(response, changed.ordinal, self.requested)
+        fetch.keep(response, self.began, changed.ordinal, self.requested)
     }
 }
 

@@ -44,9 +44,17 @@ fn host<B>(request: &Request<B>) -> Option<Problem> {
     let wrong = match (hosts.next(), hosts.next()) {
         (None, _) => request.version() == Version::HTTP_11,
         (Some(_), Some(_)) => true,
-        (Some(host), None) => !is_plain(host.as_bytes()) && Authority::try_from(host.as_bytes()).is_err(),
+        (Some(host), None) => !is_plain(host.as_bytes()) && !is_host(host.as_bytes()),
     };
+    let wrong = wrong || request.uri().authority().is_some_and(|named| !is_host(named.as_str().as_bytes()));
     wrong.then(|| Problem::bad_request("a request has exactly one Host, with a name and perhaps a port"))
+}
+
+/// Whether this is a host, perhaps with a port, and nothing about a user.
+fn is_host(text: &[u8]) -> bool {
+    let Ok(authority) = Authority::try_from(text) else { return false };
+    let Some(rest) = authority.as_str().strip_prefix(authority.host()) else { return false };
+    rest.strip_prefix(':').map_or(rest.is_empty(), |port| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether this is a name or an IPv4 address, perhaps with a port, as nearly always: then nothing needs to be parsed.
@@ -75,5 +83,15 @@ mod tests {
             assert!(!is_plain(host.as_bytes()), "{host}");
         }
         assert!(is_plain(b""));
+    }
+
+    #[test]
+    fn a_host_has_no_user_and_its_port_is_a_number() {
+        for host in ["a", "a:", "a:80", "[::1]", "[::1]:80", "a_b.example", "a%20b"] {
+            assert!(is_host(host.as_bytes()), "{host}");
+        }
+        for host in ["u@a", "u:p@a", "@a", "a:b", "a:8o", "[::1]:x", "a/b", "a b", "a,b"] {
+            assert!(!is_host(host.as_bytes()), "{host}");
+        }
     }
 }

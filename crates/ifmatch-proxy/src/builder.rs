@@ -35,7 +35,8 @@ pub struct ProxyBuilder {
 
 impl ProxyBuilder {
     /// Sends requests for a host, a path or both to an upstream: `example.com/images/`, `example.com` or `/`. The most
-    /// particular route counts; a path is a route's if it is the same or below.
+    /// particular route counts; a path is a route's if it is the same or below. Where routes or upstreams have paths, those
+    /// of requests must be without dot segments.
     ///
     /// # Errors
     /// The host is none.
@@ -51,8 +52,8 @@ impl ProxyBuilder {
         self
     }
 
-    /// Keeps the `Forwarded` and `X-Forwarded-…` fields of requests. Not set, they are replaced, since anybody can send
-    /// them: set it if all requests come through another proxy of yours.
+    /// Keeps the `Forwarded` and `X-Forwarded-…` fields of requests. Not set, they are removed or replaced, since anybody can
+    /// send them: set it if all requests come through another proxy of yours.
     #[must_use]
     pub fn trust_forwarded(mut self, trust: bool) -> Self {
         self.forwarding.trust_forwarded = trust;

@@ -28,6 +28,8 @@ pub enum ProxyErrorKind {
     NoRoute,
     /// The request is one that no proxy forwards, such as CONNECT, or may pass no further one: 501.
     Unsupported,
+    /// The path has dot segments, and could lead out of what the routes confine: 400.
+    DotSegments,
     /// The client stopped sending the body: 400.
     Interrupted,
     /// No connection to the upstream: 502. Nothing was sent.
@@ -53,6 +55,7 @@ impl ProxyError {
         let (status, name) = match self.kind {
             ProxyErrorKind::NoRoute => (StatusCode::NOT_FOUND, "no-route"),
             ProxyErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, "not-forwarded"),
+            ProxyErrorKind::DotSegments => (StatusCode::BAD_REQUEST, "dot-segments"),
             ProxyErrorKind::Interrupted => (StatusCode::BAD_REQUEST, "content-incomplete"),
             ProxyErrorKind::Unreachable => (StatusCode::BAD_GATEWAY, "upstream-unreachable"),
             ProxyErrorKind::Broken => (StatusCode::BAD_GATEWAY, "upstream-broken"),
@@ -73,6 +76,7 @@ impl fmt::Display for ProxyErrorKind {
         f.write_str(match self {
             Self::NoRoute => "no upstream is configured for this host and path",
             Self::Unsupported => "a proxy does not forward requests of this kind",
+            Self::DotSegments => "the path has dot segments: send it without them",
             Self::Interrupted => "the client stopped sending the body",
             Self::Unreachable => "the upstream cannot be reached: try again later",
             Self::Broken => "the upstream closed the connection, or sent what is not HTTP",

@@ -73,7 +73,8 @@ impl Forwarding {
     /// Says who asks. What a client says about itself is not to be relied on.
     fn introduce(self, headers: &mut HeaderMap, client: Option<&Client>, host: Option<&HeaderValue>) {
         if !self.trust_forwarded {
-            for name in [FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO] {
+            let names: Vec<_> = headers.keys().filter(|name| is_introduction(name)).cloned().collect();
+            for name in names {
                 headers.remove(name);
             }
         }
@@ -87,6 +88,13 @@ impl Forwarding {
             headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
         }
     }
+}
+
+/// Whether a field is one by which proxies say what they have been asked, and by whom. CGI and its kin cannot tell hyphens
+/// from underscores.
+fn is_introduction(name: &HeaderName) -> bool {
+    *name == FORWARDED
+        || name.as_str().strip_prefix("x").is_some_and(|rest| rest.replace('_', "-").starts_with("-forwarded"))
 }
 
 /// The header fields of a response for the client. An upgrade keeps the fields that are about it.
@@ -148,13 +156,16 @@ mod tests {
     fn the_upstream_learns_who_asks_from_us_alone() {
         let request = || {
             let request = Request::get("/").header("host", "example.com").header("forwarded", "for=1.2.3.4");
-            request.header("x-forwarded-for", "1.2.3.4").header("x-forwarded-host", "evil")
+            let request = request.header("x-forwarded-for", "1.2.3.4").header("x-forwarded-host", "evil");
+            request.header("x-forwarded-prefix", "/evil").header("x_forwarded_host", "evil")
         };
         let headers = forwarded(Forwarding::default(), request());
         assert_eq!(text(&headers, "x-forwarded-for"), ["192.0.2.7"]);
         assert_eq!(text(&headers, "x-forwarded-host"), ["example.com"]);
         assert_eq!(text(&headers, "x-forwarded-proto"), ["https"]);
-        assert_eq!(text(&headers, "forwarded"), [""; 0]);
+        for name in ["forwarded", "x-forwarded-prefix", "x_forwarded_host"] {
+            assert_eq!(text(&headers, name), [""; 0], "{name}");
+        }
         assert_eq!(text(&headers, "host"), ["example.com"]);
         assert_eq!(text(&headers, "via"), ["1.1 ifmatch"]);
 
@@ -162,6 +173,7 @@ mod tests {
         let headers = forwarded(trusting, request());
         assert_eq!(text(&headers, "x-forwarded-for"), ["1.2.3.4", "192.0.2.7"]);
         assert_eq!(text(&headers, "x-forwarded-host"), ["evil"]);
+        assert_eq!(text(&headers, "x-forwarded-prefix"), ["/evil"]);
         assert_eq!(text(&headers, "host"), ["inner:8000"]);
     }
 

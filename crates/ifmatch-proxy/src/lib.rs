@@ -26,6 +26,7 @@ mod builder;
 mod connect;
 mod error;
 mod forward;
+mod framing;
 mod health;
 mod hop;
 mod interim;

@@ -9,8 +9,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -23,6 +24,7 @@ use crate::builder::ProxyBuilder;
 use crate::connect::HttpClient;
 use crate::error::{ProxyError, ProxyErrorKind};
 use crate::forward::{self, Client, Forwarding};
+use crate::framing;
 use crate::route::Routes;
 use crate::sent::{BoxError, End, Interrupted, SentBody};
 use crate::upgrade;
@@ -139,6 +141,9 @@ impl Shared {
         if forward::passages(&head) == Some(0) {
             return Err(ProxyErrorKind::Unsupported.into());
         }
+        if self.routes.are_left_by(head.uri.path()) {
+            return Err(ProxyErrorKind::DotSegments.into());
+        }
         let upstream = self.routes.find(&head.uri, &head.headers).ok_or(ProxyErrorKind::NoRoute)?;
         let repeatable = body.empty && is_safe(&head.method);
         let mut repeated = false;
@@ -147,7 +152,7 @@ impl Shared {
         let mut next = servers.next();
         while let Some(server) = next {
             match self.ask(upstream, server, &head, &mut body).await {
-                Ok(response) => return Ok(self.answer(response, client)),
+                Ok(response) => return self.answer(response, client),
                 Err(error) => {
                     let unsent = error.kind() == ProxyErrorKind::Unreachable && body.empty;
                     let again = error.kind() == ProxyErrorKind::Broken && repeatable && !repeated;
@@ -179,6 +184,10 @@ impl Shared {
         *request.uri_mut() = address;
         *request.version_mut() = Version::HTTP_11;
         *request.headers_mut() = self.forwarding.request(head, server);
+        if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
+            // The library would leave out the content of a GET or HEAD whose length is not known.
+            request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         if let Some(interim) = head.extensions.get().and_then(|client: &Client| client.interim.clone()) {
             hyper::ext::on_informational(&mut request, move |response| {
                 interim.tell(response.status(), response.headers());
@@ -197,15 +206,25 @@ impl Shared {
         result.map_err(of)
     }
 
-    fn answer(&self, mut response: Response<Incoming>, client: Option<OnUpgrade>) -> Response<ProxyBody> {
+    fn answer(
+        &self,
+        mut response: Response<Incoming>,
+        client: Option<OnUpgrade>,
+    ) -> Result<Response<ProxyBody>, ProxyError> {
         let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        if let (true, Some(client)) = (upgraded, client) {
+        if upgraded {
+            let unasked = || ProxyError::new(ProxyErrorKind::Broken, "the answer changes to a protocol unasked");
+            let client = client.ok_or_else(unasked)?;
             let upstream = hyper::upgrade::on(&mut response);
             tokio::spawn(upgrade::tunnel(client, upstream));
         }
+        framing::check(response.headers_mut()).map_err(|error| ProxyError::new(ProxyErrorKind::Broken, error))?;
+        if response.status() == StatusCode::NO_CONTENT {
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
         let version = response.version();
         forward::response(response.headers_mut(), version, upgraded);
-        response.map(|body| TimeoutBody::new(self.bounds.answer, body))
+        Ok(response.map(|body| TimeoutBody::new(self.bounds.answer, body)))
     }
 }
 

@@ -102,6 +102,11 @@ impl Server {
         Ok(Self { scheme, authority, base, resting: AtomicU64::new(0) })
     }
 
+    /// Whether it has a path of its own.
+    pub(crate) fn has_base(&self) -> bool {
+        !self.base.is_empty()
+    }
+
     /// The address of a request's path at this server. None where the two make no address.
     pub(crate) fn address(&self, path: &str) -> Option<Uri> {
         let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());

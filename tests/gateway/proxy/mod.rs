@@ -6,6 +6,7 @@ mod disk;
 mod encrypted;
 mod endpoints;
 mod guarded;
+mod lies;
 mod origin;
 mod trouble;
 mod upstreams;

@@ -16,7 +16,7 @@ pub(super) struct Origin {
 pub(super) struct Asked {
     /// Method, path and fields, in lower case.
     pub(super) head: String,
-    /// The content of a known length.
+    /// The content.
     pub(super) content: Vec<u8>,
 }
 
@@ -80,7 +80,28 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
     let length = asked.field("content-length").map_or(0, |length| length.parse().expect("a length"));
     asked.content.resize(length, 0);
     reader.read_exact(&mut asked.content).ok()?;
+    if asked.field("transfer-encoding").is_some() {
+        asked.content = chunks(reader)?;
+    }
     Some(asked)
+}
+
+/// Content in chunks, without its trailers.
+fn chunks(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let size = usize::from_str_radix(line.trim_end(), 16).expect("a size");
+        let mut chunk = vec![0; size];
+        reader.read_exact(&mut chunk).ok()?;
+        content.extend(chunk);
+        let mut end = String::new();
+        while reader.read_line(&mut end).ok()? > 2 && size == 0 {}
+        if size == 0 {
+            return Some(content);
+        }
+    }
 }
 
 /// A whole response with these fields, each with its end of line.

@@ -1,8 +1,10 @@
 //! What a write makes invalid (RFC 9111 §4.4).
 
 use http::header::{CONTENT_LOCATION, LOCATION};
-use http::{HeaderMap, Method, StatusCode};
-use url::Url;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use url::{Position, Url};
+
+use crate::spelling::escape;
 
 /// Whether a method may change something on the origin. Methods unknown here may.
 ///
@@ -30,7 +32,8 @@ pub fn invalidates(status: StatusCode) -> bool {
 }
 
 /// The other URIs that a response makes invalid: those in `Location` and `Content-Location`, if they are of the same
-/// origin as the target. A URI without a path has `/`; fragments are left out.
+/// origin as the target. Each is the path and query, as the URL standard writes them. A URI without a path has `/`;
+/// fragments are left out. Bytes beyond ASCII stand for themselves.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -39,18 +42,30 @@ pub fn invalidates(status: StatusCode) -> bool {
 /// let mut headers = HeaderMap::new();
 /// headers.append(header::LOCATION, HeaderValue::from_static("../b#top"));
 /// headers.append(header::CONTENT_LOCATION, HeaderValue::from_static("http://other.example/b"));
-/// assert_eq!(also_changed("http://a.example/x/y", &headers), ["http://a.example/b"]);
+/// assert_eq!(also_changed("http://a.example/x/y", &headers), ["/b"]);
 /// ```
 pub fn also_changed(target: &str, response: &HeaderMap) -> Vec<String> {
     let fields = [LOCATION, CONTENT_LOCATION];
     let lines = fields.iter().flat_map(|name| response.get_all(name));
-    lines.filter_map(|line| same_origin(target, line.to_str().ok()?)).collect()
+    lines.filter_map(|line| same_origin(target, line)).map(|url| url[Position::BeforePath..].to_owned()).collect()
 }
 
 /// The URI that a reference means where it is found, if it has the same origin.
-pub(crate) fn same_origin(target: &str, reference: &str) -> Option<String> {
+pub(crate) fn same_origin(target: &str, reference: &HeaderValue) -> Option<Url> {
     let base = Url::parse(target).ok()?;
-    let mut url = base.join(reference.trim()).ok()?;
+    let mut url = base.join(as_ascii(reference.as_bytes()).trim()).ok()?;
     url.set_fragment(None);
-    (url.origin() == base.origin()).then(|| url.into())
+    (url.origin() == base.origin()).then_some(url)
+}
+
+/// A text in which bytes beyond ASCII are percent-encoded.
+fn as_ascii(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            0..128 => text.push(char::from(*byte)),
+            128.. => escape(*byte, &mut text),
+        }
+    }
+    text
 }

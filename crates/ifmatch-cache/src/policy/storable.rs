@@ -1,6 +1,6 @@
 //! Whether a response may be stored (RFC 9111 §3).
 
-use http::header::{AUTHORIZATION, EXPIRES, SET_COOKIE};
+use http::header::{AUTHORIZATION, EXPIRES, RANGE, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 
 use super::cache_control::{Flag, RequestDirectives};
@@ -42,7 +42,7 @@ pub struct Exchange<'a> {
 pub enum Refusal {
     /// The method is not GET.
     Method,
-    /// The status is not final, is 304, or must be understood and is not.
+    /// The status is not final, is 304, is about the range that was asked for, or must be understood and is not.
     Status,
     /// `no-store` in the request or the response.
     NoStore,
@@ -67,6 +67,10 @@ impl Exchange<'_> {
             return Some(Refusal::Method);
         }
         if self.status.is_informational() || self.status == StatusCode::NOT_MODIFIED {
+            return Some(Refusal::Status);
+        }
+        // No range is part of what the response would be found by.
+        if self.status == StatusCode::RANGE_NOT_SATISFIABLE && self.request.contains_key(RANGE) {
             return Some(Refusal::Status);
         }
         // §5.2.2.3: who understands the status ignores the no-store beside must-understand.

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use http_body_util::BodyExt;
 use ifmatch_cache::Disk;
 use tempfile::TempDir;
 
-use crate::support::{FRESH, World, request, response};
+use crate::support::{Answer, FRESH, Streaming, World, get, request, response};
 
 /// More than a piece, and no multiple of one.
 const LEN: usize = 300 * 1024;
@@ -60,12 +61,90 @@ async fn a_long_body_is_answered_from_its_file_whole_and_in_part() {
         assert_eq!(part.headers["content-length"], (to - from).to_string());
     }
     assert_eq!(world.get_with("/", &[("range", "bytes=999999-")]).await.status, 416);
-    let several = world.get_with("/", &[("range", "bytes=0-1,4-5")]).await;
-    assert_eq!((several.status.as_u16(), several.text()), (200, &*body));
     assert_eq!(world.get_with("/", &[("if-none-match", "\"1\"")]).await.status, 304);
     let head = world.send(request("HEAD", "/", &[])).await;
     assert_eq!((head.headers["content-length"].to_str().unwrap(), head.text()), (&*LEN.to_string(), ""));
     assert_eq!(world.origin.count(), 1);
+}
+
+/// An answer without the boundary, which is another one each time.
+fn without_boundary(answer: &Answer) -> (u16, Vec<(String, String)>, String) {
+    let kind = answer.headers["content-type"].to_str().unwrap();
+    let boundary = kind.split_once("boundary=").map_or("no boundary", |(_, boundary)| boundary);
+    let plain = |text: &str| text.replace(boundary, "BOUNDARY");
+    let fields = answer.headers.iter().map(|(name, value)| (name.to_string(), plain(value.to_str().unwrap())));
+    (answer.status.as_u16(), fields.collect(), plain(answer.text()))
+}
+
+#[tokio::test]
+async fn ranges_of_a_file_are_answered_as_those_of_what_is_in_memory() {
+    let (_folder, on_disk) = roomy();
+    let in_memory = World::default();
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("content-type", "text/plain")];
+    for world in [&on_disk, &in_memory] {
+        world.origin.will(200, &fields, &text(0));
+        world.get("/").await;
+    }
+    let many = (0..101).map(|at| format!("{}-{}", at * 7, at * 7)).collect::<Vec<_>>();
+    let (most, too_many) = (format!("bytes={}", many[..100].join(",")), format!("bytes={}", many.join(",")));
+    for (expected, fields) in [
+        (206, &[("range", "bytes=0-1,4-5")][..]),
+        (206, &[("range", "bytes=65530-65540, 65541-65550, -7, 0-0")]),
+        (206, &[("range", "bytes=300000-, 0-199999")]),
+        (206, &[("range", "bytes=5-5, 999999-")]),
+        (206, &[("range", &most)]),
+        (200, &[("range", &too_many)]),
+        (200, &[("range", "bytes=0-9,9-12")]),
+        (416, &[("range", "bytes=999999-, 307200-307201")]),
+        (206, &[("range", "bytes=0-1,4-5"), ("if-range", "\"1\"")]),
+        (200, &[("range", "bytes=0-1,4-5"), ("if-range", "\"2\"")]),
+        (200, &[("range", "bytes=0-1,4-5"), ("if-range", "W/\"1\"")]),
+    ] {
+        let (disk, memory) = (on_disk.get_with("/", fields).await, in_memory.get_with("/", fields).await);
+        assert_eq!(disk.status, expected, "{fields:?}");
+        let length = disk.headers.get("content-length").map(|length| length.to_str().unwrap().to_owned());
+        assert!(expected == 416 || length == Some(disk.text().len().to_string()), "{fields:?}: {length:?}");
+        assert!(without_boundary(&disk) == without_boundary(&memory), "{fields:?}: {disk:?}");
+    }
+    assert_eq!((on_disk.origin.count(), in_memory.origin.count()), (1, 1));
+}
+
+/// What comes of a body, and how it ends.
+async fn read(response: Streaming) -> (String, Result<(), String>) {
+    let (mut body, mut came) = (response.into_body(), String::new());
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => came.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap()),
+            Err(error) => return (came, Err(error.to_string())),
+        }
+    }
+    (came, Ok(()))
+}
+
+#[tokio::test]
+async fn a_piece_that_was_changed_in_the_middle_is_given_to_nobody() {
+    let (folder, world) = roomy();
+    let body = text(0);
+    world.origin.will(200, &FRESH, &body);
+    world.get("/").await;
+    let mut files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.to_string_lossy().contains("ifmatch-body-")).unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    // In the second piece of five.
+    bytes[100_000] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let around = world.get_with("/", &[("range", "bytes=0-9, 131072-131081")]).await;
+    assert!(around.text().contains(&body[..10]) && around.text().contains(&body[131_072..131_082]));
+
+    let ranges = [("range", "bytes=0-9, 65536-65545, 131072-131081")];
+    let (came, ending) = read(world.try_send(get("/", &ranges)).await.unwrap()).await;
+    assert!(ending.is_err(), "the second range is of the piece that was changed");
+    assert!(came.contains(&body[..10]), "{came}");
+    assert!(came.ends_with("\r\n\r\n") && came.matches("bytes 65536-65545/307200").count() == 1, "{came}");
+
+    world.origin.will(200, &FRESH, &body);
+    assert_eq!(world.get("/").await.text(), body);
+    assert_eq!(world.origin.count(), 2);
 }
 
 #[tokio::test]

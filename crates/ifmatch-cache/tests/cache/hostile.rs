@@ -127,16 +127,67 @@ async fn hosts_are_kept_apart_and_doubtful_ones_are_not_cached() {
 
 #[tokio::test]
 async fn fields_that_origins_obey_silently_do_not_poison() {
-    for name in ["x-forwarded-host", "x-forwarded-proto", "x-original-url", "x-rewrite-url", "x-http-method-override"] {
+    for (name, value) in [
+        ("x-forwarded-host", "evil.example"),
+        ("x-forwarded-proto", "evil"),
+        ("x-forwarded-prefix", "/evil"),
+        ("x-forwarded-anything", "evil"),
+        ("x-host", "evil.example"),
+        ("x-original-url", "/evil"),
+        ("x-rewrite-url", "/evil"),
+        ("x-http-method-override", "DELETE"),
+        ("x-method-override", "DELETE"),
+        ("x-http-host-override", "evil.example"),
+        // CGI, WSGI and others cannot tell the two apart.
+        ("x_forwarded_host", "evil.example"),
+        ("script_name", "/evil"),
+        ("forwarded", "host=evil.example"),
+        ("forwarded", "for=192.0.2.1;proto=evil"),
+        ("forwarded", "for=192.0.2.1, for=192.0.2.2;host=evil.example"),
+        ("forwarded", "for=\"192.0.2.1;host=evil.example\""),
+        ("forwarded", "for=\"192.0.2.1, host=evil.example"),
+    ] {
         let world = World::default();
         world.origin.will(200, &[FRESH], "evil");
-        world.get_with("/", &[(name, "evil.example")]).await;
+        world.get_with("/", &[(name, value)]).await;
         world.origin.will(200, &[FRESH], "good");
         assert_eq!(world.get("/").await.text(), "good", "{name}");
-        assert_eq!(world.get_with("/", &[(name, "evil.example")]).await.text(), "evil");
-        assert_eq!(world.get("/").await.text(), "good");
-        assert_eq!(world.origin.count(), 2);
+        assert_eq!(world.get_with("/", &[(name, value)]).await.text(), "evil", "{name}");
+        assert_eq!(world.get("/").await.text(), "good", "{name}");
+        assert_eq!(world.origin.count(), 2, "{name}");
     }
+}
+
+#[tokio::test]
+async fn who_the_client_is_selects_nothing() {
+    let world = World::default();
+    world.origin.will(200, &[FRESH], "hello");
+    world.get("/").await;
+    for (name, value) in [
+        ("x-forwarded-for", "192.0.2.1"),
+        ("forwarded", "for=192.0.2.1;by=_gateway, for=\"[2001:db8::1]:4711\""),
+        ("x-real-ip", "192.0.2.1"),
+        ("x-request-id", "7"),
+    ] {
+        assert!(world.get_with("/", &[(name, value)]).await.is_hit(), "{name}");
+    }
+    // Two proxies that say the same of the request in another order of their clients.
+    let fields = |forwarded| [("forwarded", forwarded), ("x-forwarded-proto", "https"), ("x-forwarded-host", "a")];
+    world.origin.will(200, &[FRESH], "by https");
+    world.get_with("/", &fields("for=192.0.2.1;proto=https")).await;
+    let mut other = fields("proto=https; for=192.0.2.7");
+    other.reverse();
+    assert_eq!(world.get_with("/", &other).await.text(), "by https");
+}
+
+#[tokio::test]
+async fn a_location_beyond_ascii_invalidates() {
+    let world = World::default();
+    world.origin.will(200, &[FRESH], "old");
+    world.get("/%C3%BC").await;
+    world.origin.will(201, &[("location", "/\u{fc}")], "");
+    world.send(crate::support::request("POST", "/", &[])).await;
+    not_stored(&world, "/%C3%BC").await;
 }
 
 #[tokio::test]

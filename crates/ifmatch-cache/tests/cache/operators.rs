@@ -35,6 +35,51 @@ async fn a_prefix_is_purged() {
 }
 
 #[tokio::test]
+async fn every_spelling_is_purged() {
+    let spellings = ["/a/{b}", "/a/%7Bb%7D", "/a/%7bb%7d", "/x/../a/%7B%62}", "/%61/./{b}"];
+    let others = ["/A/{b}", "/a/{B}", "/a%2F{b}", "/a/{b}?"];
+    let purge = |world: &World, purge: Purge| world.handle.purge(&purge);
+    for what in [
+        Purge::Url("http://origin.example/a/{b}".to_owned()),
+        Purge::Url("http://origin.example/%61/%7bb%7d".to_owned()),
+        Purge::Url("http://origin.example/y/..\\a/{b}#c".to_owned()),
+    ] {
+        let world = World::default();
+        fill(&world, &spellings).await;
+        fill(&world, &others).await;
+        assert_eq!(purge(&world, what.clone()), 1, "{what:?}");
+        for path in others {
+            assert!(world.get(path).await.is_hit(), "{what:?} {path}");
+        }
+        for path in spellings {
+            assert!(!world.get(path).await.is_hit(), "{what:?} {path}");
+        }
+    }
+    for prefix in ["/a/{", "/a/%7", "/a/%7b", "/x/../a/", "/%61/%7Bb%", "/a/."] {
+        let world = World::default();
+        fill(&world, &spellings).await;
+        fill(&world, &["/b"]).await;
+        assert_eq!(purge(&world, Purge::Prefix(format!("http://origin.example{prefix}"))), 1, "{prefix}");
+        assert!(world.get("/b").await.is_hit());
+        for path in spellings {
+            assert!(!world.get(path).await.is_hit(), "{prefix} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_purge_names_a_host_as_clients_do() {
+    let world = World::default();
+    for host in ["127.1", "[0::1]:8080", "a.example."] {
+        world.origin.will(200, &FRESH, "hello");
+        world.get_with("/", &[("host", host)]).await;
+        assert_eq!(world.handle.purge(&Purge::Url(format!("http://{host}/"))), 1, "{host}");
+        world.origin.will(200, &FRESH, "new");
+        assert_eq!(world.get_with("/", &[("host", host)]).await.text(), "new");
+    }
+}
+
+#[tokio::test]
 async fn a_group_is_purged() {
     let world = World::default();
     fill(&world, &["/a", "/b"]).await;

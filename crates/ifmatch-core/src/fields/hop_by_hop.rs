@@ -1,7 +1,8 @@
 //! Header fields that concern one connection: they are neither stored nor passed on (RFC 9110 §7.6.1, RFC 9111 §3.1).
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
+    UPGRADE, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -18,8 +19,9 @@ const NAMES: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// `Connection` cannot take these away: without them the message would mean something else.
-const ESSENTIAL: [HeaderName; 2] = [HOST, CONTENT_LENGTH];
+/// `Connection` cannot take these away: without them the message would mean something else, or be stored for others.
+const ESSENTIAL: [HeaderName; 5] =
+    [HOST, CONTENT_LENGTH, CACHE_CONTROL, HeaderName::from_static("cdn-cache-control"), VARY];
 
 /// Removes all of them, those that `Connection` names too.
 ///

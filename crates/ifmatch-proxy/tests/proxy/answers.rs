@@ -1,9 +1,12 @@
 //! What goes there and comes back when all is well.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
+use http_body::{Body, Frame};
 use http_body_util::Full;
 use ifmatch_proxy::{Client, Interim};
 
@@ -31,6 +34,31 @@ async fn a_request_is_forwarded_as_it_is_but_for_what_belongs_to_the_connection(
     assert!(seen.ends_with("\r\n\r\ncontent"), "{seen}");
     assert!(seen.contains("host: example.com\r\n"), "{seen}");
     assert!(!seen.contains("x-secret") && !seen.contains("expect"), "{seen}");
+}
+
+/// Content that does not say how long it is.
+struct Unmeasured(Option<Bytes>);
+
+impl Body for Unmeasured {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.0.take().map(Frame::data).map(Ok))
+    }
+}
+
+#[tokio::test]
+async fn content_of_unknown_length_is_sent_whatever_the_method() {
+    for method in ["GET", "HEAD", "POST", "DELETE", "QUERY"] {
+        let origin = Origin::start(vec![Step::Send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")]).await;
+        let request = Request::builder().method(method).uri("/").header("host", "example.com");
+        let request = request.body(Unmeasured(Some(Bytes::from("query")))).unwrap();
+        tower::ServiceExt::oneshot(origin.proxy(), request).await.unwrap();
+        let seen = &origin.requests()[0];
+        assert!(seen.contains("transfer-encoding: chunked\r\n"), "{seen}");
+        assert!(seen.ends_with("\r\n\r\n5\r\nquery\r\n0\r\n\r\n"), "{seen}");
+    }
 }
 
 #[tokio::test]

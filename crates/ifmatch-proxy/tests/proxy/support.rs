@@ -76,7 +76,7 @@ async fn converse(mut stream: TcpStream, script: Arc<Mutex<std::vec::IntoIter<St
     }
 }
 
-/// A head and, if it has a length, its content.
+/// A head and its content, chunks as they come.
 async fn read_request(stream: &mut TcpStream) -> Option<String> {
     let mut text = Vec::new();
     loop {
@@ -94,6 +94,9 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     let mut content = vec![0; length];
     stream.read_exact(&mut content).await.ok()?;
     text.extend(content);
+    while head.contains("transfer-encoding: chunked") && !text.ends_with(b"\r\n0\r\n\r\n") {
+        text.push(stream.read_u8().await.ok()?);
+    }
     Some(String::from_utf8(text).unwrap())
 }
 

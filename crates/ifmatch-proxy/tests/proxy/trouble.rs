@@ -63,10 +63,39 @@ async fn what_is_not_http_is_refused() {
         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
         "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
         "HTTP/1.1 200 OK\r\nbroken header: 1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 5, 6\r\n\r\nhello!",
+        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked, gzip\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\ncontent-length: 5\r\n\r\nhello",
+        "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhello",
+        "HTTP/1.1 99 Status\r\n\r\n",
+        "HTTP/1.1 1000 Status\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nx: a\rset-cookie: b\r\n\r\n",
     ] {
         let origin = Origin::start(vec![Step::Close(wrong)]).await;
         let error = refused(&origin.proxy(), post()).await;
         assert_eq!(error.kind(), ProxyErrorKind::Broken, "{wrong}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn what_follows_an_answer_is_no_answer() {
+    const TWO: &str =
+        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
+    const NEXT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnext";
+    const BODILESS: &str =
+        "HTTP/1.1 204 No Content\r\ncontent-length: 42\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
+    for first in [TWO, BODILESS] {
+        let origin = Origin::start(vec![Step::Send(first), Step::Send(NEXT)]).await;
+        let proxy = origin.proxy();
+        let response = ask(&proxy, get("/")).await.unwrap();
+        assert!(response.status() == 200 || !response.headers().contains_key("content-length"), "{first}");
+        let _ = content(response).await;
+        assert_eq!(content(ask(&proxy, get("/next")).await.unwrap()).await.unwrap(), "next", "{first}");
     }
 }
 
@@ -98,6 +127,8 @@ async fn requests_that_no_proxy_forwards_are_refused() {
     assert_eq!(refused(&origin.proxy(), server).await.kind(), ProxyErrorKind::Unsupported);
     let images = Proxy::builder().route("/images", origin.upstream()).unwrap().build().unwrap();
     assert_eq!(refused(&images, get("/other")).await.kind(), ProxyErrorKind::NoRoute);
+    let error = refused(&images, get("/images/%2e%2e/other")).await;
+    assert_eq!((error.kind(), error.problem().status().as_u16()), (ProxyErrorKind::DotSegments, 400));
     assert_eq!(origin.requests().len(), 0);
 }
 

@@ -1,0 +1,156 @@
+//! Reading a body in a file, whole or in sections.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
+use ifmatch_core::range::ByteRange;
+
+use crate::block::{Blocking, block};
+use crate::file::{FileBody, PIECE};
+
+/// What a reader gives: bytes that are no part of the file, or some of the file.
+#[derive(Debug)]
+pub(crate) enum Section {
+    Bytes(Bytes),
+    File(Span),
+}
+
+/// The bytes from `start` to before `end`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    start: u64,
+    end: u64,
+}
+
+impl From<Bytes> for Section {
+    fn from(bytes: Bytes) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl From<ByteRange> for Section {
+    fn from(range: ByteRange) -> Self {
+        Self::File(Span { start: range.start(), end: range.end() + 1 })
+    }
+}
+
+impl Section {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(span) => span.end - span.start,
+        }
+    }
+}
+
+/// Reads a file, a piece at a time.
+pub(crate) struct FileReader {
+    body: Arc<FileBody>,
+    /// What is to come.
+    sections: VecDeque<Section>,
+    /// The piece that was read last, if more of it is wanted next.
+    last: Option<Bytes>,
+    trailers: Option<HeaderMap>,
+    state: State,
+}
+
+enum State {
+    Idle(Option<File>),
+    Reading(usize, Blocking<io::Result<(File, Bytes)>>),
+}
+
+impl FileReader {
+    /// A reader of all. None: the file is gone.
+    pub(crate) fn new(body: &Arc<FileBody>) -> Option<Self> {
+        let all = (body.len > 0).then_some(Section::File(Span { start: 0, end: body.len }));
+        let reader = Self::of(body, all.into_iter().collect())?;
+        Some(Self { trailers: body.trailers.clone(), ..reader })
+    }
+
+    /// A reader of some sections. None: the file is gone.
+    pub(crate) fn of(body: &Arc<FileBody>, sections: VecDeque<Section>) -> Option<Self> {
+        let state = State::Idle(Some(body.open()?));
+        Some(Self { body: Arc::clone(body), sections, last: None, trailers: None, state })
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        loop {
+            match &mut self.state {
+                State::Idle(file) => {
+                    let piece = match self.sections.front() {
+                        None => return Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok)),
+                        Some(Section::Bytes(bytes)) => {
+                            let bytes = bytes.clone();
+                            self.sections.pop_front();
+                            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                        }
+                        Some(Section::File(span)) => span.piece(),
+                    };
+                    if let Some(bytes) = self.last.take() {
+                        return Poll::Ready(Some(Ok(Frame::data(self.cut(piece, bytes)))));
+                    }
+                    let Some(file) = file.take() else { return Poll::Ready(None) };
+                    let body = Arc::clone(&self.body);
+                    self.state = State::Reading(piece, block(move || body.read(file, piece)));
+                }
+                State::Reading(piece, reading) => {
+                    let read = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|| Err(io::Error::other("stopped")));
+                    let piece = *piece;
+                    match read {
+                        Ok((file, bytes)) => {
+                            self.state = State::Idle(Some(file));
+                            return Poll::Ready(Some(Ok(Frame::data(self.cut(piece, bytes)))));
+                        }
+                        Err(error) => {
+                            self.state = State::Idle(None);
+                            self.sections.clear();
+                            self.trailers = None;
+                            return Poll::Ready(Some(Err(error)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many bytes are to come.
+    pub(crate) fn left(&self) -> u64 {
+        self.sections.iter().map(Section::len).sum()
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.sections.is_empty() && self.trailers.is_none()
+    }
+
+    /// What the next section wants of a piece. The rest of the section, if there is one, comes next.
+    fn cut(&mut self, piece: usize, bytes: Bytes) -> Bytes {
+        let Some(Section::File(span)) = self.sections.pop_front() else { return Bytes::new() };
+        let skip = usize::try_from(span.start % PIECE as u64).unwrap_or_default();
+        let wanted = usize::try_from(span.end - span.start).unwrap_or(usize::MAX);
+        let cut = bytes.slice(skip.min(bytes.len())..bytes.len().min(skip.saturating_add(wanted)));
+        let rest = Span { start: span.start + cut.len() as u64, ..span };
+        if rest.start < rest.end {
+            self.sections.push_front(Section::File(rest));
+        }
+        let mut spans = self.sections.iter().filter_map(|section| match section {
+            Section::File(span) => Some(span.piece()),
+            Section::Bytes(_) => None,
+        });
+        self.last = spans.next().filter(|next| *next == piece).map(|_| bytes);
+        cut
+    }
+}
+
+impl Span {
+    /// The piece in which it begins.
+    fn piece(self) -> usize {
+        usize::try_from(self.start / PIECE as u64).unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,93 @@
+//! How long a response says that it is: in one way, or it is none.
+
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue};
+use ifmatch_core::fields::hop_by_hop;
+
+/// Another recipient could take the content to end elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidFraming {
+    #[error("the answer has a transfer coding that is not understood here")]
+    Coding,
+    #[error("the answer has a length and a transfer coding")]
+    Both,
+    #[error("the answer's length is no number, or two")]
+    Length,
+}
+
+/// What a transfer coding does to content is known of these (RFC 9112 §7). Here, `chunked` alone is undone.
+const CODINGS: [&str; 6] = ["chunked", "compress", "deflate", "gzip", "x-compress", "x-gzip"];
+
+/// Checks what the library lets through and RFC 9112 §6.1 and §6.3 do not. A length that is said several times is said
+/// once from here on. With words that are no codings, the content ends with the connection.
+pub(crate) fn check(headers: &mut HeaderMap) -> Result<(), InvalidFraming> {
+    let has_length = headers.contains_key(CONTENT_LENGTH);
+    if headers.contains_key(TRANSFER_ENCODING) {
+        let codings: Vec<_> = hop_by_hop::tokens(headers, &TRANSFER_ENCODING).map(<[u8]>::to_ascii_lowercase).collect();
+        let is_known = |coding: &Vec<u8>| CODINGS.iter().any(|known| coding.starts_with(known.as_bytes()));
+        let is_chunked = matches!(&codings[..], [only] if only == b"chunked");
+        return match (is_chunked || !codings.iter().any(is_known), has_length) {
+            (false, _) => Err(InvalidFraming::Coding),
+            (true, true) => Err(InvalidFraming::Both),
+            (true, false) => Ok(()),
+        };
+    }
+    if has_length {
+        let length = one_length(headers).ok_or(InvalidFraming::Length)?;
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Ok(())
+}
+
+fn one_length(headers: &HeaderMap) -> Option<u64> {
+    let lines = headers.get_all(CONTENT_LENGTH).iter();
+    let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(|member| {
+        let digits = std::str::from_utf8(member.trim_ascii()).ok()?;
+        // A sign is none of the grammar's.
+        digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    let first = lengths.next()??;
+    lengths.all(|length| length == Some(first)).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(lines: &[(&'static str, &'static str)]) -> Result<Option<String>, InvalidFraming> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        check(&mut headers)?;
+        assert!(headers.get_all(CONTENT_LENGTH).iter().count() < 2);
+        Ok(headers.get(CONTENT_LENGTH).map(|length| length.to_str().expect("digits").to_owned()))
+    }
+
+    #[test]
+    fn a_length_is_said_once() {
+        let (length, coding) = ("content-length", "transfer-encoding");
+        for (expected, lines) in [
+            (Ok(None), &[][..]),
+            (Ok(Some("5")), &[(length, "5")]),
+            (Ok(Some("5")), &[(length, "5, 5"), (length, "5")]),
+            (Ok(Some("5")), &[(length, "05")]),
+            (Ok(None), &[(coding, "Chunked")]),
+            (Err(InvalidFraming::Length), &[(length, "5, 6")]),
+            (Err(InvalidFraming::Length), &[(length, "5"), (length, "6")]),
+            (Err(InvalidFraming::Length), &[(length, "+5")]),
+            (Err(InvalidFraming::Length), &[(length, "")]),
+            (Err(InvalidFraming::Length), &[(length, "5,")]),
+            (Err(InvalidFraming::Length), &[(length, "99999999999999999999")]),
+            (Err(InvalidFraming::Both), &[(coding, "chunked"), (length, "5")]),
+            (Err(InvalidFraming::Coding), &[(coding, "gzip, chunked")]),
+            (Err(InvalidFraming::Coding), &[(coding, "chunked"), (coding, "chunked")]),
+            (Err(InvalidFraming::Coding), &[(coding, "identity, gzip;q=1")]),
+            (Err(InvalidFraming::Coding), &[(coding, "chunked"), (coding, "x")]),
+            (Err(InvalidFraming::Both), &[(coding, "identity"), (length, "5")]),
+            (Ok(None), &[(coding, "identity")]),
+        ] {
+            assert_eq!(checked(lines), expected.map(|length| length.map(str::to_owned)), "{lines:?}");
+        }
+    }
+}
