@@ -57,6 +57,11 @@ impl Folder {
     }
 }
 
+/// Whether a file has the name of a body on its way in.
+pub(super) fn is_incoming(file_name: &str) -> bool {
+    file_name.len() == 16 && file_name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// The number in a body's file name; none if it is no body's name.
 pub(super) fn nonce_of(file_name: &str) -> Option<u64> {
     let (hash, nonce) = file_name.split_once('-')?;
