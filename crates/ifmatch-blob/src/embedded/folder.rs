@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 
 use ifmatch_core::digest::ContentHash;
 
+use super::room::{Measure, Room};
+
 /// A folder of bodies.
 #[derive(Debug)]
 pub(super) struct Folder {
     bodies: PathBuf,
     temporary: PathBuf,
+    room: Room,
 }
 
 /// The name of a body: its hash, and a number that no other body has.
@@ -23,9 +26,10 @@ pub(super) struct BodyName {
 
 impl Folder {
     /// Makes the folders that are missing, durably.
-    pub(super) fn create(root: &Path) -> io::Result<Self> {
+    pub(super) fn create(root: &Path, measure: Measure) -> io::Result<Self> {
         create_folder(root)?;
-        let folder = Self { bodies: root.join("bodies"), temporary: root.join("tmp") };
+        let (bodies, temporary) = (root.join("bodies"), root.join("tmp"));
+        let folder = Self { bodies, temporary, room: Room::new(root, measure) };
         for shard in folder.shards() {
             fs::create_dir_all(shard)?;
         }
@@ -33,6 +37,11 @@ impl Folder {
         sync_folder(&folder.bodies)?;
         sync_folder(root)?;
         Ok(folder)
+    }
+
+    /// The room on its disk.
+    pub(super) fn room(&self) -> &Room {
+        &self.room
     }
 
     /// Where a body is that is whole.

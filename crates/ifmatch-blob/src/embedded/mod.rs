@@ -32,6 +32,7 @@ use known::KnownBlobs;
 use known_containers::KnownContainers;
 use occupancy::Occupancy;
 use recent::RecentBodies;
+use room::Measure;
 
 mod background;
 mod collect;
@@ -47,6 +48,7 @@ mod occupancy;
 mod payload;
 mod read;
 mod recent;
+mod room;
 mod source;
 mod spool;
 mod swap;
@@ -108,8 +110,12 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
     /// # Errors
     /// As for [`EmbeddedStore::open`].
     pub async fn with_driver(folder: impl AsRef<Path>, driver: Driver<R, C>) -> Result<Self, OpenError> {
+        Self::on_disk(folder, driver, room::of_the_system).await
+    }
+
+    async fn on_disk(folder: impl AsRef<Path>, driver: Driver<R, C>, measure: Measure) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
-        let create = move || Folder::create(&path).map_err(|error| OpenError::folder(&path, error));
+        let create = move || Folder::create(&path, measure).map_err(|error| OpenError::folder(&path, error));
         let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
         let driver = driver.assume_absent();
         let inner = Inner {
