@@ -78,6 +78,21 @@ pub(super) fn nonce_of(file_name: &str) -> Option<u64> {
     is_body.then(|| u64::from_str_radix(nonce, 16).ok()).flatten()
 }
 
+/// Whether there is no file, or an empty one.
+pub(super) fn is_missing(file: &Path) -> bool {
+    match fs::metadata(file) {
+        Ok(found) => found.len() == 0,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Whether there is any whole body in the folder of a store.
+pub(super) fn has_bodies(root: &Path) -> bool {
+    let shards = fs::read_dir(root.join("bodies")).into_iter().flatten().flatten();
+    let mut files = shards.filter_map(|shard| fs::read_dir(shard.path()).ok()).flatten().flatten();
+    files.any(|file| file.file_name().to_str().is_some_and(|name| nonce_of(name).is_some()))
+}
+
 /// Creates a folder and those above it that are missing, each durably.
 pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
     let above = match folder.parent() {

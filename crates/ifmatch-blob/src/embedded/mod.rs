@@ -27,7 +27,7 @@ use crate::store::{
 };
 
 pub use error::{OpenError, OpenErrorKind};
-use folder::{Folder, create_folder};
+use folder::{Folder, create_folder, has_bodies, is_missing};
 use known::KnownBlobs;
 use known_containers::KnownContainers;
 use occupancy::Occupancy;
@@ -87,13 +87,16 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it may not be
-    /// written, or is no folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, or a newer release
-    /// wrote it.
+    /// written, or is no folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, a newer release
+    /// wrote it, or there are bodies and no index.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
         let open = move || {
             create_folder(&path).map_err(|error| OpenError::folder(&path, error))?;
             let index = path.join("index.redb");
+            if is_missing(&index) && has_bodies(&path) {
+                return Err(OpenError::lost_index(&index));
+            }
             RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))
         };
         let register = tokio::task::spawn_blocking(open).await.map_err(OpenError::other)??;

@@ -172,6 +172,31 @@ async fn everything_is_there_after_a_restart() {
 }
 
 #[tokio::test]
+async fn without_its_index_a_folder_with_bodies_is_left_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (index, away) = (folder.path().join("index.redb"), folder.path().join("away"));
+    let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+    send(&service, request(Method::PUT, "/c/b", &[], bytes(10_000, 1))).await;
+    drop(service);
+    fs::rename(&index, &away).expect("renamed");
+    for is_empty in [false, true] {
+        if is_empty {
+            fs::write(&index, "").expect("written");
+        }
+        let error = EmbeddedStore::open(folder.path()).await.expect_err("there is no index");
+        assert_eq!(error.kind(), OpenErrorKind::Unreadable, "{error}");
+        assert!(error.to_string().contains("put it back"), "{error}");
+    }
+    fs::rename(&away, &index).expect("renamed");
+    let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+    assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.body, bytes(10_000, 1));
+    send(&service, request(Method::DELETE, "/c/b", &[], "")).await;
+    drop(service);
+    fs::remove_file(&index).expect("removed");
+    EmbeddedStore::open(folder.path()).await.expect("there is nothing to lose");
+}
+
+#[tokio::test]
 async fn a_folder_that_cannot_be_used_is_named_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let _open = EmbeddedStore::open(folder.path()).await.expect("opens");
