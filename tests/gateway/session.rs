@@ -1,6 +1,8 @@
 //! What a person does with curl in the first five minutes.
 
-use support::Client;
+use std::process::Command;
+
+use support::{Client, Gateway};
 
 use crate::serve;
 
@@ -99,4 +101,26 @@ async fn requests_are_logged_when_asked_for_and_tokens_never() {
     assert_eq!(line["status"], 201);
     assert_eq!(line["bytes_in"], 5);
     assert!(line["duration_us"].is_u64(), "{line}");
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_any_more_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::command();
+    // The reader of the pipe leaves before the first line.
+    let script = r#"mkfifo "$LOG" && { : <"$LOG" & exec "$0" "$@" 2>"$LOG"; }"#;
+    let mut command = Command::new("sh");
+    for (name, value) in gateway.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("LOG", folder.path().join("log")).args(["-c", script]).arg(gateway.get_program());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--access-log", "--data"]).arg(folder.path().join("data"));
+    let mut gateway = Gateway::launch(command);
+    let client = Client::new(gateway.address());
+    client.put("/docs/a", &[], "12345").await.expect(201);
+    client.get("/docs/a", &[]).await.expect(200);
+    assert_eq!(gateway.stop().status.code(), Some(0));
 }

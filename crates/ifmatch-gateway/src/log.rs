@@ -21,6 +21,8 @@ const DEFAULT_FILTER: &str = "info";
 pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
     let filter = filter(options)?;
     let log = fmt().with_env_filter(filter).with_writer(stderr).with_ansi(stderr().is_terminal());
+    // Said on stderr, where that is closed, it would be a panic of whoever has something to report.
+    let log = log.log_internal_errors(false);
     let started = match options.format {
         LogFormat::Text => log.with_target(false).try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),

@@ -9,7 +9,7 @@ use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{Representation, if_range};
 
 use crate::asked::Asked;
-use crate::tagged::own_tag;
+use crate::tagged::{is_coded, own_tag};
 
 /// What becomes of a response to a request with `Range`.
 pub(crate) enum Partial {
@@ -23,7 +23,7 @@ pub(crate) enum Partial {
     Unclear,
 }
 
-/// Judges a part by its own tag, if it has one. Conditions come before 416.
+/// Judges a part by its own tag, if it has one that stands for these bytes only. Conditions come before 416.
 pub(crate) fn judge<T>(asked: &Asked, response: &Response<T>) -> Partial {
     match response.status() {
         StatusCode::PARTIAL_CONTENT => {}
@@ -33,7 +33,8 @@ pub(crate) fn judge<T>(asked: &Asked, response: &Response<T>) -> Partial {
     if !asked.is_conditional() {
         return Partial::Pass;
     }
-    let Some(tag) = own_tag(response.headers()) else { return Partial::Unclear };
+    let own = own_tag(response.headers()).filter(|_| !is_coded(response.headers()));
+    let Some(tag) = own else { return Partial::Unclear };
     let dated = asked.conditions.if_unmodified_since.is_some() || asked.conditions.if_modified_since.is_some();
     if dated {
         return Partial::Unclear;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{LAST_MODIFIED, RANGE};
+use http::header::{ETAG, LAST_MODIFIED, RANGE};
 use http::{Method, Request, Response, StatusCode};
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Record, Revision};
@@ -19,7 +19,7 @@ use crate::partial::{self, Partial};
 use crate::recall::Sought;
 use crate::selected::{Selected, is_over};
 use crate::shared::{Inner, Shared};
-use crate::tagged::Tagged;
+use crate::tagged::{Tagged, is_coded, own_tag, weakened};
 
 /// Answers a read: from memory if that is certain, else by running the inner service.
 ///
@@ -119,12 +119,19 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
         }
     }
 
-    /// A response that is passed on as it is, but for a date that a later state may share.
+    /// A response that is passed on as it is, but for a date that a later state may share, and a strong tag that other
+    /// bytes may have.
     fn passed<T: http_body::Body>(&self, mut response: Response<T>) -> Response<ResponseBody<T>> {
         let now = self.shared.now();
         let date = HttpDate::from_headers(response.headers(), LAST_MODIFIED);
         if response.status().is_success() && !date.is_some_and(|date| is_over(date, now)) {
             response.headers_mut().remove(LAST_MODIFIED);
+        }
+        if response.status().is_success()
+            && is_coded(response.headers())
+            && let Some(tag) = own_tag(response.headers()).and_then(weakened)
+        {
+            response.headers_mut().insert(ETAG, tag.to_header());
         }
         response.map(ResponseBody::inner)
     }

@@ -81,6 +81,10 @@ impl<'a, T: Body> Selected<'a, T> {
             return self.tagged.into_response();
         }
         let tag = self.tagged.tag.as_ref();
+        if tag != self.shown.as_ref() && self.asked.conditions.if_match.is_some() {
+            // It named the bytes of a coding, and these are others.
+            return self.tagged.into_response();
+        }
         let sent = Representation { tag, last_modified: self.last_modified, len: content.len() };
         let parts = match select(&self.asked.head.headers, &sent, self.now, Limits::default()) {
             Selection::Whole => return self.tagged.into_response(),

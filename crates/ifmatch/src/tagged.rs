@@ -61,12 +61,12 @@ pub(crate) fn own_tag(headers: &HeaderMap) -> Option<EntityTag> {
 
 /// Whether the bytes have a content coding. A compression layer inside keeps the tag of what it was given, so that the
 /// same strong tag would stand for both.
-fn is_coded(headers: &HeaderMap) -> bool {
+pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     let coding = headers.get(CONTENT_ENCODING).map(|coding| coding.as_bytes().trim_ascii());
     coding.is_some_and(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
 }
 
-fn weakened(tag: EntityTag) -> Option<EntityTag> {
+pub(crate) fn weakened(tag: EntityTag) -> Option<EntityTag> {
     if tag.is_weak() { Some(tag) } else { EntityTag::parse(&[b"W/", tag.as_bytes()].concat()).ok() }
 }
 

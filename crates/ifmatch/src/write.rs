@@ -1,7 +1,9 @@
 //! Every method that may change something: permit, handler, outcome.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use http::request::Parts;
 use http::{Request, Response};
 use ifmatch_core::lease::LeaseUse;
@@ -22,6 +24,7 @@ mod target;
 
 pub(crate) use begin::MAX_PROBES;
 pub use target::AlsoChanged;
+use target::changed;
 
 /// What a write is answered with.
 pub(crate) type Answer<S, B> = Result<Response<ResponseBody<<S as Inner<B>>::Body>>, <S as Inner<B>>::Error>;
@@ -59,19 +62,24 @@ where
     writing.settle(grant.token, grant.deadline, end).await
 }
 
-/// Carries out a write that needs no permit. What it changed, nobody knows.
+/// Carries out a write that needs no permit. What it changed, nobody knows, however it ends.
 async fn unguarded<S, B, R, C>(shared: &Arc<Shared<R, C>>, mut inner: S, head: Parts, body: B) -> Answer<S, B>
 where
     S: Inner<B>,
     R: Register,
     C: Clock,
 {
-    let key = shared.config.keys.key(&head);
-    let answer = inner.run(Request::from_parts(head, body)).await;
-    if let Ok(key) = key {
+    let asked = head.clone();
+    let ended = AssertUnwindSafe(inner.run(Request::from_parts(head, body))).catch_unwind().await;
+    if let Ok(key) = shared.config.keys.key(&asked) {
         shared.invalidate(&key).await;
+        if let Ok(Ok(response)) = &ended {
+            for key in changed(&*shared.config.keys, &key, &asked, response) {
+                shared.invalidate(&key).await;
+            }
+        }
     }
-    Ok(answer?.map(ResponseBody::inner))
+    ended.map_or_else(|_| Ok(answer::panicked()), |answer| Ok(answer?.map(ResponseBody::inner)))
 }
 
 /// A write on its way.

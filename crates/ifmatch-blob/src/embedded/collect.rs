@@ -14,7 +14,7 @@ use ifmatch_store::register::{RegisterError, Scan, Swap};
 use ifmatch_store::{Clock, Key, Register};
 
 use super::error::OpenError;
-use super::folder::{Folder, nonce_of};
+use super::folder::{Folder, is_incoming, nonce_of};
 use super::payload::{Payload, PayloadError};
 use super::swap::body_of;
 use super::{Inner, key};
@@ -194,7 +194,7 @@ impl Index {
 
     /// Removes files, and says how many. Files that are no bodies are somebody else's.
     fn sweep(&self, folder: &Folder) -> io::Result<usize> {
-        let mut collected = remove_files(folder.temporary(), |_| true)?;
+        let mut collected = remove_files(folder.temporary(), is_incoming)?;
         if let Some(key) = &self.damaged {
             tracing::warn!(%key, "the record is damaged: no body is collected, since one of them may be its own");
             return Ok(collected);

@@ -12,6 +12,7 @@ use ifmatch_store::driver::Applied;
 use ifmatch_store::{Clock, Register};
 
 use super::background::in_the_background;
+use super::error::disk;
 use super::payload::Payload;
 use super::swap::{Change, encoded, payload_of, random, unexpected};
 use super::{Inner, key};
@@ -50,6 +51,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         container: &ContainerName,
         headers: BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
+        self.folder.room().check().map_err(disk)?;
         let applied = self.create(container, headers).await?;
         match applied.outcome {
             Outcome::Written(_) => {

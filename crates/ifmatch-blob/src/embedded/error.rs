@@ -66,6 +66,13 @@ impl OpenError {
         Self { kind, text: format!("the index {} cannot be opened", path.display()), source: source.into() }
     }
 
+    /// There are bodies, and nothing tells whose they are. To an empty index they all would be left over.
+    pub(super) fn lost_index(path: &Path) -> Self {
+        let text = format!("the index {} cannot be opened", path.display());
+        let why = "it is gone, but the bodies of blobs are there: put it back, or move them away to begin anew";
+        Self { kind: OpenErrorKind::Unreadable, text, source: why.into() }
+    }
+
     pub(super) fn record(key: &str, source: impl Into<BoxError>) -> Self {
         let text = format!("the record {key} in the index cannot be read");
         Self { kind: OpenErrorKind::Unreadable, text, source: source.into() }

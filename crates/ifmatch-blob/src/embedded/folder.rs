@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 
 use ifmatch_core::digest::ContentHash;
 
+use super::room::{Measure, Room};
+
 /// A folder of bodies.
 #[derive(Debug)]
 pub(super) struct Folder {
     bodies: PathBuf,
     temporary: PathBuf,
+    room: Room,
 }
 
 /// The name of a body: its hash, and a number that no other body has.
@@ -23,9 +26,10 @@ pub(super) struct BodyName {
 
 impl Folder {
     /// Makes the folders that are missing, durably.
-    pub(super) fn create(root: &Path) -> io::Result<Self> {
+    pub(super) fn create(root: &Path, measure: Measure) -> io::Result<Self> {
         create_folder(root)?;
-        let folder = Self { bodies: root.join("bodies"), temporary: root.join("tmp") };
+        let (bodies, temporary) = (root.join("bodies"), root.join("tmp"));
+        let folder = Self { bodies, temporary, room: Room::new(root, measure) };
         for shard in folder.shards() {
             fs::create_dir_all(shard)?;
         }
@@ -33,6 +37,11 @@ impl Folder {
         sync_folder(&folder.bodies)?;
         sync_folder(root)?;
         Ok(folder)
+    }
+
+    /// The room on its disk.
+    pub(super) fn room(&self) -> &Room {
+        &self.room
     }
 
     /// Where a body is that is whole.
@@ -57,11 +66,31 @@ impl Folder {
     }
 }
 
+/// Whether a file has the name of a body on its way in.
+pub(super) fn is_incoming(file_name: &str) -> bool {
+    file_name.len() == 16 && file_name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// The number in a body's file name; none if it is no body's name.
 pub(super) fn nonce_of(file_name: &str) -> Option<u64> {
     let (hash, nonce) = file_name.split_once('-')?;
     let is_body = hash.len() == 64 && nonce.len() == 16;
     is_body.then(|| u64::from_str_radix(nonce, 16).ok()).flatten()
+}
+
+/// Whether there is no file, or an empty one.
+pub(super) fn is_missing(file: &Path) -> bool {
+    match fs::metadata(file) {
+        Ok(found) => found.len() == 0,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Whether there is any whole body in the folder of a store.
+pub(super) fn has_bodies(root: &Path) -> bool {
+    let shards = fs::read_dir(root.join("bodies")).into_iter().flatten().flatten();
+    let mut files = shards.filter_map(|shard| fs::read_dir(shard.path()).ok()).flatten().flatten();
+    files.any(|file| file.file_name().to_str().is_some_and(|name| nonce_of(name).is_some()))
 }
 
 /// Creates a folder and those above it that are missing, each durably.

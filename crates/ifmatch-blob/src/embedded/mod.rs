@@ -27,11 +27,12 @@ use crate::store::{
 };
 
 pub use error::{OpenError, OpenErrorKind};
-use folder::{Folder, create_folder};
+use folder::{Folder, create_folder, has_bodies, is_missing};
 use known::KnownBlobs;
 use known_containers::KnownContainers;
 use occupancy::Occupancy;
 use recent::RecentBodies;
+use room::Measure;
 
 mod background;
 mod collect;
@@ -47,6 +48,7 @@ mod occupancy;
 mod payload;
 mod read;
 mod recent;
+mod room;
 mod source;
 mod spool;
 mod swap;
@@ -85,13 +87,16 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it may not be
-    /// written, or is no folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, or a newer release
-    /// wrote it.
+    /// written, or is no folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, a newer release
+    /// wrote it, or there are bodies and no index.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
         let open = move || {
             create_folder(&path).map_err(|error| OpenError::folder(&path, error))?;
             let index = path.join("index.redb");
+            if is_missing(&index) && has_bodies(&path) {
+                return Err(OpenError::lost_index(&index));
+            }
             RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))
         };
         let register = tokio::task::spawn_blocking(open).await.map_err(OpenError::other)??;
@@ -108,8 +113,12 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
     /// # Errors
     /// As for [`EmbeddedStore::open`].
     pub async fn with_driver(folder: impl AsRef<Path>, driver: Driver<R, C>) -> Result<Self, OpenError> {
+        Self::on_disk(folder, driver, room::of_the_system).await
+    }
+
+    async fn on_disk(folder: impl AsRef<Path>, driver: Driver<R, C>, measure: Measure) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
-        let create = move || Folder::create(&path).map_err(|error| OpenError::folder(&path, error));
+        let create = move || Folder::create(&path, measure).map_err(|error| OpenError::folder(&path, error));
         let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
         let driver = driver.assume_absent();
         let inner = Inner {

@@ -49,7 +49,9 @@ impl Spool {
     /// Hands over the next bytes. Returns when those before them are written.
     pub(super) async fn write(&mut self, chunk: Vec<u8>) -> Result<(), StoreError> {
         let mut writing = (&mut self.step).await.map_err(lost)?.map_err(disk)?;
+        let folder = Arc::clone(&self.folder);
         self.step = spawn_blocking(move || {
+            folder.room().check()?;
             writing.file.write_all(&chunk)?;
             writing.hasher.update(&chunk);
             Ok(writing)

@@ -6,6 +6,7 @@ use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use ifmatch_core::digest::ContentHash;
 
+use super::error::disk;
 use super::folder::{BodyName, Folder};
 use super::payload::Place;
 use super::spool::{Spool, Staged};
@@ -59,6 +60,7 @@ pub(super) async fn receive(
     expected: &Expected,
 ) -> Result<Received, StoreError> {
     expected.check_promise()?;
+    folder.room().check().map_err(disk)?;
     let mut buffer = Vec::new();
     let mut spool: Option<Spool> = None;
     let mut length = 0_u64;

@@ -1,6 +1,8 @@
 //! Takes in a body: small ones whole, large ones part by part.
 
-use bytes::Bytes;
+use std::mem;
+
+use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use ifmatch_core::digest::{ContentHash, Hasher};
 use object_store::PutPayload;
@@ -40,20 +42,18 @@ impl Spool {
     /// # Errors
     /// The client stopped sending, or sent too much.
     pub(super) async fn part(&mut self) -> Result<Part, StoreError> {
-        let mut chunks = Vec::new();
+        let mut pieces = Pieces::default();
         let mut room = PART;
         loop {
             let chunk = self.rest.split_to(room.min(self.rest.len()));
             room -= chunk.len();
-            if !chunk.is_empty() {
-                chunks.push(chunk);
-            }
+            pieces.add(chunk);
             if !self.rest.is_empty() {
-                return Ok(Part { payload: chunks.into_iter().collect(), last: false });
+                return Ok(Part { payload: pieces.whole(), last: false });
             }
             match self.chunk().await? {
                 Some(chunk) => self.rest = chunk,
-                None => return Ok(Part { payload: chunks.into_iter().collect(), last: true }),
+                None => return Ok(Part { payload: pieces.whole(), last: true }),
             }
         }
     }
@@ -84,6 +84,43 @@ impl Spool {
             return Ok(Some(chunk));
         }
         Ok(None)
+    }
+}
+
+/// A piece shorter than this is joined with those after it. Else a client that sends byte by byte would have us keep many
+/// times as much as it sends: each piece has its own place, and holds what it was received into.
+const JOINED: usize = 4 * 1024;
+
+/// The pieces of a part.
+#[derive(Default)]
+struct Pieces {
+    whole: Vec<Bytes>,
+    /// Short ones, joined.
+    short: BytesMut,
+}
+
+impl Pieces {
+    fn add(&mut self, piece: Bytes) {
+        if piece.len() >= JOINED {
+            self.end_short();
+            self.whole.push(piece);
+            return;
+        }
+        self.short.extend_from_slice(&piece);
+        if self.short.len() >= JOINED {
+            self.end_short();
+        }
+    }
+
+    fn end_short(&mut self) {
+        if !self.short.is_empty() {
+            self.whole.push(mem::take(&mut self.short).freeze());
+        }
+    }
+
+    fn whole(mut self) -> PutPayload {
+        self.end_short();
+        self.whole.into_iter().collect()
     }
 }
 
@@ -129,5 +166,54 @@ impl Promise {
     /// The hash that the client promised.
     pub(super) fn digest(&self) -> Option<ContentHash> {
         self.digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+    use crate::store::BoxError;
+
+    /// The parts of a body that comes in pieces of these lengths, and in how many pieces each part is kept.
+    async fn parts(lengths: Vec<usize>) -> (Vec<u8>, Vec<usize>) {
+        let pieces = lengths.into_iter().enumerate();
+        let pieces = pieces.map(|(at, length)| Bytes::from(vec![at.to_le_bytes()[0]; length]));
+        let body =
+            Upload::new(StreamBody::new(stream::iter(pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece))))));
+        let mut spool = Spool::new(body, &Promise { limit: u64::MAX, length: None, digest: None });
+        let (mut bytes, mut counts) = (Vec::new(), Vec::new());
+        loop {
+            let part = spool.part().await.expect("a part");
+            counts.push(part.payload.iter().count());
+            part.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
+            if part.last {
+                assert_eq!(spool.finish().expect("nothing was promised"), ContentHash::of(&bytes));
+                return (bytes, counts);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_byte_by_byte_is_kept_as_densely_as_what_comes_at_once() {
+        let (bytes, counts) = parts(vec![1; 100_000]).await;
+        let expected: Vec<u8> = (0..100_000_usize).map(|at| at.to_le_bytes()[0]).collect();
+        assert!(bytes == expected, "other bytes");
+        assert_eq!(counts, [100_000_usize.div_ceil(JOINED)]);
+    }
+
+    #[tokio::test]
+    async fn pieces_stay_in_their_order_and_long_ones_as_they_are() {
+        let (bytes, counts) = parts(vec![10, PART - 100, 20, 5000, 1, 0, 7]).await;
+        let mut expected = Vec::new();
+        for (at, length) in [(0, 10), (1, PART - 100), (2, 20), (3, 5000), (4, 1), (6, 7)] {
+            expected.extend(vec![at; length]);
+        }
+        assert!(bytes == expected, "other bytes");
+        // The first ends 70 bytes into the fourth piece.
+        assert_eq!(counts, [3, 2]);
     }
 }

@@ -1,5 +1,7 @@
 //! Creating tables; inserting, replacing, merging and deleting entities.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -121,11 +123,17 @@ where
     if media.contains("xml") {
         return Err(TableError::new(Code::AtomFormatNotSupported));
     }
-    let bytes = Limited::new(body, MAX_BODY).collect().await.map_err(|error| {
-        let too_long = error.is::<LengthLimitError>();
-        if too_long { TableError::new(Code::RequestBodyTooLarge) } else { TableError::invalid("the body ended early") }
-    })?;
-    match serde_json::from_slice(&bytes.to_bytes()) {
+    let (mut body, mut bytes) = (pin!(Limited::new(body, MAX_BODY)), Vec::new());
+    // Joined as they come: frames of single bytes would take many times as much.
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            let too_long = error.is::<LengthLimitError>();
+            let early = || TableError::invalid("the body ended early");
+            if too_long { TableError::new(Code::RequestBodyTooLarge) } else { early() }
+        })?;
+        bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+    }
+    match serde_json::from_slice(&bytes) {
         Ok(Json::Object(object)) => Ok(object),
         Ok(_) => Err(TableError::invalid("the body is not a JSON object")),
         Err(error) => Err(TableError::invalid(format!("the body is not JSON: {error}"))),

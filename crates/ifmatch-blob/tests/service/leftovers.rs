@@ -58,13 +58,14 @@ async fn a_start_collects_what_no_record_points_to_and_nothing_else() {
     let hash = ContentHash::of(b"lost").hex();
     let lost = root.join("bodies").join(&hash[..2]).join(format!("{hash}-00000000000000ff"));
     let half = root.join("tmp/00000000000000aa");
-    let foreign = root.join("bodies/00/README");
-    for path in [&lost, &half, &foreign] {
+    // A folder that is no store's own may have had such folders before.
+    let foreign = [root.join("bodies/00/README"), root.join("tmp/notes.txt"), root.join("tmp/00000000000000a")];
+    for path in foreign.iter().chain([&lost, &half]) {
         fs::write(path, "left over").expect("written");
     }
     let service = fixture.reopened().await.expect("opens");
     assert!(!lost.exists() && !half.exists());
-    assert!(foreign.exists(), "somebody else's file was removed");
+    assert!(foreign.iter().all(|path| path.exists()), "somebody else's file was removed");
     assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.body, kept);
 }
 
@@ -168,6 +169,31 @@ async fn everything_is_there_after_a_restart() {
         let got = send(&service, request(Method::GET, &format!("/c/{name}"), &[], "")).await;
         assert_eq!((got.tag(), got.field("x-meta-a"), &got.body), (tag, "1", &bytes(size, 1)));
     }
+}
+
+#[tokio::test]
+async fn without_its_index_a_folder_with_bodies_is_left_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (index, away) = (folder.path().join("index.redb"), folder.path().join("away"));
+    let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+    send(&service, request(Method::PUT, "/c/b", &[], bytes(10_000, 1))).await;
+    drop(service);
+    fs::rename(&index, &away).expect("renamed");
+    for is_empty in [false, true] {
+        if is_empty {
+            fs::write(&index, "").expect("written");
+        }
+        let error = EmbeddedStore::open(folder.path()).await.expect_err("there is no index");
+        assert_eq!(error.kind(), OpenErrorKind::Unreadable, "{error}");
+        assert!(error.to_string().contains("put it back"), "{error}");
+    }
+    fs::rename(&away, &index).expect("renamed");
+    let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+    assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.body, bytes(10_000, 1));
+    send(&service, request(Method::DELETE, "/c/b", &[], "")).await;
+    drop(service);
+    fs::remove_file(&index).expect("removed");
+    EmbeddedStore::open(folder.path()).await.expect("there is nothing to lose");
 }
 
 #[tokio::test]

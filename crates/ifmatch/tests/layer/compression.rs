@@ -1,9 +1,14 @@
 //! tower-http's `CompressionLayer`, inside and outside: no two codings ever have the same strong tag.
 
-use http::header::{CONTENT_ENCODING, ETAG, VARY};
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_RANGE, ETAG, RANGE, VARY};
+use http::{Request, Response};
+use http_body_util::Full;
 use ifmatch::ConditionalLayer;
 use ifmatch_core::digest::ContentHash;
-use tower::{Layer, ServiceBuilder};
+use tower::{Layer, ServiceBuilder, service_fn};
 use tower_http::compression::CompressionLayer;
 
 use crate::support::{World, ask, request, send};
@@ -86,11 +91,51 @@ async fn a_resumed_download_outside_compression_gets_no_foreign_bytes() {
     let layer = ConditionalLayer::builder().behind_compression().build();
     let service = ServiceBuilder::new().layer(CompressionLayer::new()).layer(layer).service(world());
     let (plain, coded) = (ask(&service, "GET /a", &[]).await.tag(), ask(&service, "GET /a", &[GZIP]).await.tag());
-    let resume = [GZIP, ("range", "bytes=5-9"), ("if-range", coded.as_str())];
-    let reply = ask(&service, "GET /a", &resume).await;
-    assert_eq!((reply.status.as_u16(), reply.tag()), (200, coded));
+    // A part is not compressed: no condition that names the compressed bytes may be answered with one.
+    for condition in ["if-range", "if-match"] {
+        let resume = [GZIP, ("range", "bytes=5-9"), (condition, coded.as_str())];
+        let reply = ask(&service, "GET /a", &resume).await;
+        assert_eq!((reply.status.as_u16(), reply.tag()), (200, coded.clone()), "{condition}");
+    }
     let resume = [GZIP, ("range", "bytes=5-9"), ("if-range", plain.as_str())];
     let reply = ask(&service, "GET /a", &resume).await;
     assert_eq!((reply.status.as_u16(), reply.tag()), (206, plain));
     assert_eq!(&reply.body[..], &text().as_bytes()[5..=9]);
+}
+
+#[tokio::test]
+async fn a_part_that_was_coded_inside_is_never_joined_to_another_coding() {
+    // It keeps one tag for both codings, and cuts parts itself.
+    let inner = service_fn(|request: Request<Full<Bytes>>| async move {
+        let (coded, range) = (request.headers().contains_key(ACCEPT_ENCODING), request.headers().contains_key(RANGE));
+        let mut response = Response::builder().header(ETAG, "\"v1\"").header(VARY, "accept-encoding");
+        let body = if coded { "CODED" } else { "plain" };
+        if coded {
+            response = response.header(CONTENT_ENCODING, "gzip");
+        }
+        if range {
+            response = response.status(206).header(CONTENT_RANGE, "bytes 2-4/5");
+        }
+        let body = if range { &body[2..] } else { body };
+        Ok::<_, Infallible>(response.body(Full::new(Bytes::from_static(body.as_bytes()))).unwrap())
+    });
+    let service = ConditionalLayer::new().layer(inner);
+    let (plain, coded) = (ask(&service, "GET /a", &[]).await.tag(), ask(&service, "GET /a", &[GZIP]).await.tag());
+    let part = ("range", "bytes=2-4");
+    for (name, tag, status, body) in [
+        ("if-range", &plain, 200, "CODED"),
+        ("if-range", &coded, 206, "DED"),
+        ("if-match", &plain, 412, ""),
+        ("if-match", &coded, 206, "DED"),
+        ("if-none-match", &plain, 206, "DED"),
+        ("if-none-match", &coded, 304, ""),
+    ] {
+        let reply = ask(&service, "GET /a", &[GZIP, part, (name, tag)]).await;
+        assert_eq!(reply.status.as_u16(), status, "{name}: {tag}");
+        assert!(status == 412 || (reply.tag(), &reply.body[..]) == (coded.clone(), body.as_bytes()), "{reply:?}");
+    }
+    assert_eq!(ask(&service, "GET /a", &[part, ("if-range", &plain)]).await.body, "ain");
+    // Without conditions it is passed on, and says by its tag that nothing may be joined to it.
+    let reply = ask(&service, "GET /a", &[GZIP, part]).await;
+    assert_eq!((reply.status.as_u16(), reply.tag(), &reply.body[..]), (206, "W/\"v1\"".to_owned(), &b"DED"[..]));
 }

@@ -153,3 +153,35 @@ async fn writes_that_are_not_guarded_run_side_by_side_and_are_forgotten_about() 
     let (first, second) = both.expect("each waits for the other: they run side by side");
     assert_eq!((first.status.as_u16(), second.status.as_u16()), (200, 200));
 }
+
+#[tokio::test]
+async fn a_write_that_is_not_guarded_leaves_nothing_known_of_what_it_changed() {
+    for panics in [true, false] {
+        let (builder, _, _) = builder();
+        let inner = World::with(&[("/a", "one"), ("/list", "one")]);
+        let world = inner.clone();
+        let inner = service_fn(move |request: Request<Full<Bytes>>| {
+            let world = world.clone();
+            async move {
+                let path = request.uri().path().to_owned();
+                if request.method() != Method::POST {
+                    return Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(world.get(&path).unwrap())));
+                }
+                world.set("/a", "two");
+                world.set("/list", "two");
+                assert!(!panics, "asked to panic");
+                Ok(Response::builder().header("content-location", "/list").body(Full::default()).unwrap())
+            }
+        });
+        let guarded = |head: &http::request::Parts| head.method != Method::POST;
+        let service = builder.authoritative().guard_where(guarded).build().layer(inner);
+        let tag = ask(&service, "GET /a", &[]).await.tag();
+        assert_eq!(ask(&service, "GET /list", &[]).await.tag(), tag);
+        let reply = send(&service, request("POST /a", &[], "")).await;
+        assert_eq!(reply.status.as_u16(), if panics { 500 } else { 200 });
+        assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 200, "panics: {panics}");
+        if !panics {
+            assert_eq!(ask(&service, "GET /list", &[("if-none-match", &tag)]).await.status, 200);
+        }
+    }
+}
