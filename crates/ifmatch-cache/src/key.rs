@@ -4,7 +4,6 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::sync::Arc;
 
 use http::header::HOST;
 use http::request::Parts;
@@ -15,7 +14,7 @@ use crate::spelling;
 
 /// A URI: scheme, host in lower case without the default port, path and query in their [normal form](spelling::normal).
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key(Arc<str>);
+pub(crate) struct Key(Box<str>);
 
 impl Key {
     /// The URI of a request. None: it names no host, or two of them, and nobody can say which one the origin will take.
