@@ -35,7 +35,7 @@ thread_local! {
 /// Has the runtime tell its answers.
 pub(super) fn begin() {
     let told: Closure<dyn Fn(u32, bool, Option<String>, JsValue)> = Closure::new(|number, is_error, text, value| {
-        told(number, if is_error { Err(value) } else { Ok((text, value)) })
+        told(number, if is_error { Err(value) } else { Ok((text, value)) });
     });
     glue::listen(&told.into_js_value());
 }
