@@ -21,7 +21,7 @@ export function response(body, status, fields, isEncoded) {
   const headers = {};
   for (let at = 1; at < lines.length; at += 2) {
     const [name, value] = [lines[at - 1], lines[at]];
-    headers[name] = name in headers ? `${headers[name]}, ${value}` : value;
+    headers[name] = Object.hasOwn(headers, name) ? `${headers[name]}, ${value}` : value;
   }
   // Otherwise the runtime would encode once more what is stored encoded.
   return new Response(body, isEncoded ? { status, headers, encodeBody: "manual" } : { status, headers });

@@ -30,10 +30,12 @@ thread_local! {
     /// The questions that somebody waits at. There are not many at a time.
     static ASKED: RefCell<Vec<Asked>> = const { RefCell::new(Vec::new()) };
     static NEXT: Cell<u32> = const { Cell::new(0) };
+    /// Whether the runtime knows whom to tell.
+    static LISTENS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Has the runtime tell its answers.
-pub(super) fn begin() {
+fn listen() {
     let told: Closure<dyn Fn(u32, bool, Option<String>, JsValue)> = Closure::new(|number, is_error, text, value| {
         told(number, if is_error { Err(value) } else { Ok((text, value)) });
     });
@@ -57,6 +59,9 @@ fn told(number: u32, said: Said) {
 impl Answer {
     /// Asks, under the number that it is given.
     pub(crate) fn to(ask: impl FnOnce(u32)) -> Self {
+        if !LISTENS.replace(true) {
+            listen();
+        }
         let number = NEXT.replace(NEXT.get().wrapping_add(1));
         ASKED.with_borrow_mut(|asked| asked.push(Asked { number, said: None, waker: None }));
         let answer = Self { number };

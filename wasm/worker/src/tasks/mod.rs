@@ -44,7 +44,6 @@ pub fn begin() {
             resolvers.resolve(&JsValue::UNDEFINED);
         });
     });
-    answer::begin();
 }
 
 /// Begins work, has the runtime wait for it, and promises what it comes to.
