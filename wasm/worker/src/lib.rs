@@ -10,6 +10,7 @@
 mod bindings;
 #[cfg(feature = "entry")]
 mod entry;
+mod glue;
 mod records;
 pub mod tasks;
 

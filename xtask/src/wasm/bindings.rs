@@ -6,7 +6,11 @@ use std::path::Path;
 use wasm_bindgen_cli_support::Bindgen;
 
 use super::order::order;
+use super::unused::{taken, used};
 use crate::Result;
+
+/// The class that a Worker has for the runtime.
+const OBJECTS: &str = "Records";
 
 /// Who loads it.
 #[derive(Clone, Copy, PartialEq)]
@@ -50,10 +54,14 @@ pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
     };
     bindgen.generate(folder)?;
     let module = folder.join(format!("{}_bg.wasm", target.name()));
-    fs::write(&module, order(&fs::read(&module)?)?)?;
+    let bytes = fs::read(&module)?;
     if target == Target::Worker {
         let script = folder.join("index.js");
-        fs::write(&script, for_worker(&fs::read_to_string(&script)?)?)?;
+        let text = used(&for_worker(&fs::read_to_string(&script)?)?, &[OBJECTS]);
+        fs::write(&module, order(&bytes, |export| taken(&text).contains(export))?)?;
+        fs::write(&script, text)?;
+    } else {
+        fs::write(&module, order(&bytes, |_| true)?)?;
     }
     Ok(())
 }

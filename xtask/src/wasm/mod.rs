@@ -4,6 +4,7 @@ mod bindings;
 pub(crate) mod in_node;
 mod order;
 mod toolchain;
+mod unused;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,20 +1,24 @@
 //! The order of a module's functions, which means nothing to who runs it: it is sent compressed, and a compression finds
 //! what it has seen shortly before. Functions that end alike are put beside each other, and of those that are the same one
-//! is kept: what generic code does is often the same for several types.
+//! is kept: what generic code does is often the same for several types. What nobody calls is left out.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 
 use wasm_encoder::reencode::{Error, Reencode, utils};
-use wasm_encoder::{CodeSection, FunctionSection, Module};
-use wasmparser::{CodeSectionReader, FunctionBody, FunctionSectionReader, Parser, Payload, TypeRef};
+use wasm_encoder::{CodeSection, ExportSection, FunctionSection, Module};
+use wasmparser::{
+    BinaryReader, CodeSectionReader, Export, ExternalKind, FunctionBody, FunctionSectionReader, Parser, Payload,
+    TypeRef,
+};
 
 use crate::Result;
 
-/// The same module with its functions in that order.
-pub(crate) fn order(module: &[u8]) -> Result<Vec<u8>> {
+/// The same module with its functions in that order, and of those that it exports the ones that `is_taken` names.
+pub(crate) fn order(module: &[u8], is_taken: impl Fn(&str) -> bool) -> Result<Vec<u8>> {
     let mut module = module.to_vec();
     loop {
-        let mut order = Order::of(&module)?;
+        let mut order = Order::of(&module, &is_taken)?;
         let mut ordered = Module::new();
         order.parse_core_module(&mut ordered, Parser::new(0), &module)?;
         module = ordered.finish();
@@ -32,11 +36,14 @@ struct Order {
     old: Vec<u32>,
     /// The new places of all that are not imported, in their old order.
     new: Vec<u32>,
+    /// The exports that nobody takes.
+    left: BTreeSet<String>,
 }
 
 impl Order {
-    fn of(module: &[u8]) -> Result<Self> {
+    fn of(module: &[u8], is_taken: impl Fn(&str) -> bool) -> Result<Self> {
         let mut imported = 0;
+        let mut left = BTreeSet::new();
         let (mut types, mut bodies): (Vec<u32>, Vec<&[u8]>) = (Vec::new(), Vec::new());
         for payload in Parser::new(0).parse_all(module) {
             match payload? {
@@ -48,14 +55,24 @@ impl Order {
                 Payload::FunctionSection(functions) => {
                     types = functions.into_iter().collect::<std::result::Result<_, _>>()?;
                 }
+                Payload::ExportSection(exports) => {
+                    for export in exports {
+                        let export = export?;
+                        if export.kind == ExternalKind::Func && !is_taken(export.name) {
+                            left.insert(export.name.to_owned());
+                        }
+                    }
+                }
                 Payload::CodeSectionEntry(body) => bodies.push(body.as_bytes()),
                 _ => {}
             }
         }
+        let called = called(module, imported, &bodies, &left)?;
         let mut functions: Vec<_> = (0..).zip(bodies.iter().zip(&types)).collect();
+        functions.retain(|(at, _)| called.contains(&(imported + at)));
         functions
             .sort_by(|(_, (a, a_type)), (_, (b, b_type))| a.iter().rev().cmp(b.iter().rev()).then(a_type.cmp(b_type)));
-        let (mut old, mut new) = (Vec::new(), vec![0; functions.len()]);
+        let (mut old, mut new) = (Vec::new(), vec![0; bodies.len()]);
         let mut last = None;
         for (at, function) in functions {
             if last != Some(function) {
@@ -64,7 +81,46 @@ impl Order {
             }
             new[at as usize] = u32::try_from(old.len() - 1)?;
         }
-        Ok(Self { imported, old, new })
+        Ok(Self { imported, old, new, left })
+    }
+}
+
+/// The functions that are called, or could be: from outside, by way of a table, at the start, or by another one of them.
+fn called(module: &[u8], imported: u32, bodies: &[&[u8]], left: &BTreeSet<String>) -> Result<BTreeSet<u32>> {
+    let mut calls = Calls { left, met: BTreeSet::new(), to_read: Vec::new() };
+    calls.parse_core_module(&mut Module::new(), Parser::new(0), module)?;
+    while let Some(function) = calls.to_read.pop() {
+        if let Some(body) = function.checked_sub(imported).and_then(|own| bodies.get(own as usize)) {
+            let body = FunctionBody::new(BinaryReader::new(body, 0));
+            utils::parse_function_body(&mut calls, &mut CodeSection::new(), body)?;
+        }
+    }
+    Ok(calls.met)
+}
+
+/// Notes the functions that it meets. Those in bodies it meets only once these are read one by one.
+struct Calls<'a> {
+    left: &'a BTreeSet<String>,
+    met: BTreeSet<u32>,
+    to_read: Vec<u32>,
+}
+
+impl Reencode for Calls<'_> {
+    type Error = Infallible;
+
+    fn function_index(&mut self, function: u32) -> Done<u32> {
+        if self.met.insert(function) {
+            self.to_read.push(function);
+        }
+        Ok(function)
+    }
+
+    fn parse_export(&mut self, to: &mut ExportSection, export: Export<'_>) -> Done {
+        if self.left.contains(export.name) { Ok(()) } else { utils::parse_export(self, to, export) }
+    }
+
+    fn parse_code_section(&mut self, _: &mut CodeSection, _: CodeSectionReader<'_>) -> Done {
+        Ok(())
     }
 }
 
@@ -76,6 +132,10 @@ impl Reencode for Order {
     fn function_index(&mut self, old: u32) -> Done<u32> {
         let own = old.checked_sub(self.imported).and_then(|own| self.new.get(own as usize));
         Ok(own.map_or(old, |new| self.imported + new))
+    }
+
+    fn parse_export(&mut self, to: &mut ExportSection, export: Export<'_>) -> Done {
+        if self.left.contains(export.name) { Ok(()) } else { utils::parse_export(self, to, export) }
     }
 
     fn parse_function_section(&mut self, to: &mut FunctionSection, from: FunctionSectionReader<'_>) -> Done {
@@ -100,10 +160,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use wasm_encoder::{
-        CodeSection, ConstExpr, ElementSection, Elements, EntityType, ExportKind, ExportSection, Function,
-        ImportSection, RefType, TableSection, TableType, TypeSection, ValType,
+        ConstExpr, ElementSection, Elements, EntityType, ExportKind, Function, ImportSection, RefType, TableSection,
+        TableType, TypeSection, ValType,
     };
-    use wasmparser::{ElementItems, ExternalKind};
+    use wasmparser::ElementItems;
 
     use super::*;
 
@@ -160,7 +220,7 @@ mod tests {
 
     #[test]
     fn whoever_names_a_function_names_the_same_one_afterwards() {
-        let ordered = order(&module()).unwrap();
+        let ordered = order(&module(), |_| true).unwrap();
         let (exported, table, bodies) = read(&ordered);
         let [a, b, c] = ["a", "b", "c"].map(|name| exported[name]);
         assert_ne!([a, b, c], [1, 2, 3], "nothing was put in order");
@@ -174,9 +234,8 @@ mod tests {
         assert!(ends.is_sorted(), "{ends:?}");
     }
 
-    #[test]
-    fn of_functions_that_are_the_same_one_is_kept_and_so_of_those_that_call_them() {
-        // The first two do the same; the next two each call one of those, the last one is of another type.
+    /// The first two do the same; the next two each call one of those, the last one is of another type.
+    fn alike() -> Vec<u8> {
         let (mut types, mut functions) = (TypeSection::new(), FunctionSection::new());
         types.ty().function([], []);
         types.ty().function([ValType::I32], []);
@@ -195,7 +254,12 @@ mod tests {
         }
         let mut module = Module::new();
         module.section(&types).section(&functions).section(&exports).section(&code);
-        let (exported, _, bodies) = read(&order(&module.finish()).unwrap());
+        module.finish()
+    }
+
+    #[test]
+    fn of_functions_that_are_the_same_one_is_kept_and_so_of_those_that_call_them() {
+        let (exported, _, bodies) = read(&order(&alike(), |_| true).unwrap());
         let same: Vec<bool> =
             ["ab", "cd", "ac", "ae", "ce"].map(|pair| exported[&pair[..1]] == exported[&pair[1..]]).into();
         assert_eq!((same, bodies.len()), (vec![true, true, false, false, false], 3));
@@ -203,9 +267,20 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_takes_or_calls_is_left_out() {
+        for (taken, kept) in [("c", 2), ("a", 1), ("e", 1)] {
+            let (exported, _, bodies) = read(&order(&alike(), |export| export == taken).unwrap());
+            assert_eq!((exported.into_keys().collect::<Vec<_>>(), bodies.len()), (vec![taken.to_owned()], kept));
+        }
+        // A table may be called by whoever has it.
+        let (exported, table, bodies) = read(&order(&module(), |_| false).unwrap());
+        assert_eq!((exported.len(), table.len(), bodies.len()), (0, 4, 3));
+    }
+
+    #[test]
     fn what_is_in_order_stays_as_it_is() {
-        let ordered = order(&module()).unwrap();
-        assert_eq!(order(&ordered).unwrap(), ordered);
-        assert!(order(b"no module").is_err());
+        let ordered = order(&module(), |_| true).unwrap();
+        assert_eq!(order(&ordered, |_| true).unwrap(), ordered);
+        assert!(order(b"no module", |_| true).is_err());
     }
 }

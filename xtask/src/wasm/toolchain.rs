@@ -25,8 +25,8 @@ pub(crate) const INSTALL: &str = "apt-get install rustc-web cargo-web rust-web-s
 
 /// A panic unwinds.
 const FLAGS: &str = "-Cpanic=unwind";
-/// And a derived `Debug` writes the name of the variant alone, for the sake of the size.
-const SMALL: &str = "-Cpanic=unwind -Zfmt-debug=shallow";
+/// A derived `Debug` writes the name of the variant alone, for the sake of the size.
+const SMALL: &str = "-Zfmt-debug=shallow";
 
 /// A toolchain that has the sources of the standard library.
 pub(super) enum Toolchain {
@@ -53,7 +53,7 @@ impl Toolchain {
     /// The command that builds a package's library.
     pub(super) fn build(&self, workspace: &Workspace, package: &str, target: &Path) -> Result<Run> {
         let args = format!("build --locked --package {package} --lib --profile {PROFILE} --target {TARGET}");
-        self.cargo(workspace, &args, SMALL, target)
+        self.cargo(workspace, &args, &format!("{FLAGS} {SMALL}"), target)
     }
 
     /// The command that builds tests of a package, for the harness in wasm/harness, and says where they are.

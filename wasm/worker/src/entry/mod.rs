@@ -4,7 +4,6 @@ mod app;
 mod bindings;
 mod edge;
 mod front;
-mod glue;
 mod log;
 mod r2;
 mod recent;

@@ -1,18 +1,16 @@
 //! Asks a Durable Object, within a time.
 
-use std::time::Duration;
-
-use ifmatch_store::SystemClock;
-use ifmatch_store::task::timeout;
 use js_sys::{Reflect, Uint8Array};
 use wasm_bindgen::JsValue;
+use worker::ObjectNamespace;
 use worker::send::IntoSendFuture;
-use worker::{Error, ObjectNamespace, Request, web_sys};
 
 use super::wire::{self, Answer, Ask};
+use crate::glue;
+use crate::tasks::answer::Answer as Told;
 
-/// How long an object may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an object may take to answer, in milliseconds.
+const PATIENCE: u32 = 10_000;
 /// How often a question is asked that changes nothing. An object that moves elsewhere fails those it was asked meanwhile.
 const ATTEMPTS: usize = 3;
 
@@ -29,11 +27,10 @@ pub(super) enum Trouble {
 
 /// Asks once.
 pub(super) async fn once(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
-    let asked = exchange(objects, name, ask);
-    match timeout(&SystemClock, PATIENCE, asked).into_send().await {
-        Ok(answer) => answer,
-        Err(elapsed) => Err(Trouble::Unanswered(elapsed.to_string())),
-    }
+    let message = wire::encode(ask).map_err(|error| Trouble::Unreached(error.to_string()))?;
+    let asked = Told::to(|number| glue::ask(number, PATIENCE, objects.as_ref(), name, &message));
+    let (_, answer) = asked.into_send().await.map_err(|error| failed(&error))?;
+    wire::decode(&Uint8Array::new(&answer).to_vec()).map_err(|error| Trouble::Unanswered(error.to_string()))
 }
 
 /// Asks until there is an answer, a few times. Only for what may be done twice.
@@ -48,35 +45,9 @@ pub(super) async fn again(objects: &ObjectNamespace, name: &str, ask: &Ask) -> R
     asked
 }
 
-async fn exchange(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
-    let message = wire::encode(ask).map_err(|error| Trouble::Unreached(error.to_string()))?;
-    let request = request(&message).map_err(|error| unreached(&error))?;
-    let object = objects.get_by_name(name).map_err(|error| unreached(&error))?;
-    let mut response = object.fetch_with_request(request).await.map_err(failed)?;
-    let status = response.status_code();
-    let answer = response.bytes().await.map_err(failed)?;
-    if status != 200 {
-        return Err(Trouble::Unanswered(format!("status {status}")));
-    }
-    wire::decode(&answer).map_err(|error| Trouble::Unanswered(error.to_string()))
-}
-
-fn request(message: &[u8]) -> Result<Request, Error> {
-    let init = web_sys::RequestInit::new();
-    init.set_method("POST");
-    init.set_body(&Uint8Array::from(message));
-    // An object has no host: this names what is spoken.
-    Ok(web_sys::Request::new_with_str_and_init("https://records.ifmatch/", &init)?.into())
-}
-
-fn unreached(error: &Error) -> Trouble {
-    Trouble::Unreached(error.to_string())
-}
-
 /// An overloaded object has not looked at the request; for all other errors, nobody knows.
-fn failed(error: Error) -> Trouble {
-    let text = error.to_string();
-    let error = JsValue::from(error);
-    let is_overloaded = Reflect::get(&error, &"overloaded".into()).is_ok_and(|flag| flag.is_truthy());
+fn failed(error: &JsValue) -> Trouble {
+    let text = worker::Error::from(error.clone()).to_string();
+    let is_overloaded = Reflect::get(error, &"overloaded".into()).is_ok_and(|flag| flag.is_truthy());
     if is_overloaded { Trouble::Unreached(text) } else { Trouble::Unanswered(text) }
 }

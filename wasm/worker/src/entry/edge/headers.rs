@@ -1,5 +1,7 @@
 //! Header fields. The runtime's are texts with a character for each byte; all of a message go in and out as one text.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use worker::{Error, Result};
 
@@ -11,7 +13,7 @@ const BREAK: char = '\n';
 /// # Errors
 /// One of them is none that HTTP can have.
 pub(crate) fn read<'a>(mut fields: impl Iterator<Item = &'a str>) -> Result<HeaderMap> {
-    let mut map = HeaderMap::new();
+    let mut map = HeaderMap::with_capacity(16);
     while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(odd)?;
         map.append(name, HeaderValue::from_bytes(&bytes(value)).map_err(odd)?);
@@ -21,22 +23,28 @@ pub(crate) fn read<'a>(mut fields: impl Iterator<Item = &'a str>) -> Result<Head
 
 /// Names and values in turn, a line each.
 pub(crate) fn write(map: &HeaderMap) -> String {
-    let mut fields = String::new();
+    let mut fields = String::with_capacity(512);
     for (name, value) in map {
         if !fields.is_empty() {
             fields.push(BREAK);
         }
         fields.push_str(name.as_str());
         fields.push(BREAK);
-        fields.extend(value.as_bytes().iter().copied().map(char::from));
+        match value.to_str() {
+            Ok(text) => fields.push_str(text),
+            Err(_) => fields.extend(value.as_bytes().iter().copied().map(char::from)),
+        }
     }
     fields
 }
 
 /// A byte for each character. A character that is no byte was none on the wire either: it stays what it is in UTF-8.
-fn bytes(text: &str) -> Vec<u8> {
+fn bytes(text: &str) -> Cow<'_, [u8]> {
+    if text.is_ascii() {
+        return text.as_bytes().into();
+    }
     let bytes: Option<Vec<u8>> = text.chars().map(|char| u8::try_from(char).ok()).collect();
-    bytes.unwrap_or_else(|| text.as_bytes().to_vec())
+    bytes.map_or(text.as_bytes().into(), Into::into)
 }
 
 fn odd(error: impl Into<http::Error>) -> Error {
@@ -53,8 +61,10 @@ mod tests {
     fn every_byte_is_a_character() {
         let all: Vec<u8> = (0..=255).collect();
         let text: String = all.iter().copied().map(char::from).collect();
-        assert_eq!(bytes(&text), all);
-        assert_eq!(bytes("a\u{20ac}"), "a\u{20ac}".as_bytes());
+        assert_eq!(bytes(&text), all.as_slice());
+        for text in ["a\u{20ac}", "a"] {
+            assert_eq!(bytes(text), text.as_bytes());
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use worker::{Error, FixedLengthStream, Result, web_sys};
 
 use super::body::EdgeBody;
 use super::headers;
-use crate::entry::glue;
+use crate::glue;
 
 /// Makes a response to a request with this method.
 ///

@@ -1,102 +1,115 @@
 //! What an object carries besides its bytes, in the words of the object store and in those of R2.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
 
 use chrono::DateTime;
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, Error, ObjectMeta, Result};
-use serde::Deserialize;
-use worker::{HttpMetadata, Object};
+use serde_json::{Map, Value};
+use worker::Object;
 
-/// What R2 is given of an object's attributes.
-pub(super) struct Metadata {
-    /// The header fields.
-    pub(super) http: HttpMetadata,
-    /// All else.
-    pub(super) custom: HashMap<String, String>,
-}
-
-/// Puts attributes as R2 wants them.
+/// Puts attributes as R2's options of a write have them.
 ///
 /// # Errors
 /// One of them is of a sort that R2 does not have.
-pub(super) fn metadata(attributes: &Attributes) -> Result<Metadata> {
-    let mut http = HttpMetadata::default();
-    let mut custom = HashMap::new();
+pub(super) fn metadata(attributes: &Attributes) -> Result<Map<String, Value>> {
+    let (mut http, mut custom) = (Map::new(), Map::new());
     for (attribute, value) in attributes {
-        let value = value.to_string();
-        match attribute {
-            Attribute::ContentType => http.content_type = Some(value),
-            Attribute::ContentEncoding => http.content_encoding = Some(value),
-            Attribute::ContentLanguage => http.content_language = Some(value),
-            Attribute::ContentDisposition => http.content_disposition = Some(value),
-            Attribute::CacheControl => http.cache_control = Some(value),
-            Attribute::Metadata(name) => drop(custom.insert(name.to_string(), value)),
+        let name = match attribute {
+            Attribute::ContentType => "contentType",
+            Attribute::ContentEncoding => "contentEncoding",
+            Attribute::ContentLanguage => "contentLanguage",
+            Attribute::ContentDisposition => "contentDisposition",
+            Attribute::CacheControl => "cacheControl",
+            Attribute::Metadata(name) => {
+                custom.insert(name.to_string(), value.to_string().into());
+                continue;
+            }
             other => return Err(Error::NotSupported { source: format!("R2 keeps no {other:?}").into() }),
-        }
+        };
+        http.insert(name.to_owned(), value.to_string().into());
     }
-    Ok(Metadata { http, custom })
+    let both = [("httpMetadata", http), ("customMetadata", custom)];
+    Ok(both.map(|(name, fields)| (name.to_owned(), fields.into())).into_iter().collect())
 }
 
 /// What R2 says of an object.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug)]
 pub(super) struct Described {
     /// When it was written, in milliseconds since 1970.
     uploaded: i64,
     size: u64,
     http_etag: String,
     version: String,
-    /// The header fields, under R2's names for them.
-    #[serde(default)]
-    http_metadata: BTreeMap<String, String>,
-    /// All else.
-    #[serde(default)]
-    custom_metadata: BTreeMap<String, String>,
+    attributes: Attributes,
 }
 
 impl Described {
-    /// Reads it.
+    /// Reads it: a line for each of the first four, the names and values of header fields, an empty line, those of all else.
     ///
     /// # Errors
     /// It is described in other terms.
-    pub(super) fn read(json: &str) -> Result<Self> {
-        serde_json::from_str(json).map_err(|error| odd(&error))
+    pub(super) fn read(text: &str) -> Result<Self> {
+        let mut lines = text.split('\n').map(whole);
+        let mut line = || lines.next().ok_or_else(|| odd("too few lines"));
+        let mut described = Self {
+            uploaded: line()?.parse().map_err(|_| odd("a date that is none"))?,
+            size: line()?.parse().map_err(|_| odd("a length that is none"))?,
+            http_etag: line()?.into_owned(),
+            version: line()?.into_owned(),
+            attributes: Attributes::with_capacity(8),
+        };
+        loop {
+            let attribute = match &*line()? {
+                "" => break,
+                "contentType" => Attribute::ContentType,
+                "contentEncoding" => Attribute::ContentEncoding,
+                "contentLanguage" => Attribute::ContentLanguage,
+                "contentDisposition" => Attribute::ContentDisposition,
+                "cacheControl" => Attribute::CacheControl,
+                _ => {
+                    line()?;
+                    continue;
+                }
+            };
+            described.attributes.insert(attribute, line()?.into_owned().into());
+        }
+        while let (Some(name), Some(value)) = (lines.next(), lines.next()) {
+            described.attributes.insert(Attribute::Metadata(name.into_owned().into()), value.into_owned().into());
+        }
+        Ok(described)
     }
 
-    /// Date, length and version.
+    /// Date, length and version; the attributes.
     ///
     /// # Errors
     /// The date is none.
-    pub(super) fn meta(&self, location: Path) -> Result<ObjectMeta> {
-        Ok(ObjectMeta {
+    pub(super) fn into_parts(self, location: Path) -> Result<(ObjectMeta, Attributes)> {
+        let meta = ObjectMeta {
             location,
             last_modified: DateTime::from_timestamp_millis(self.uploaded).ok_or_else(|| odd("a date that is none"))?,
             size: self.size,
-            e_tag: Some(self.http_etag.clone()),
-            version: Some(self.version.clone()),
-        })
+            e_tag: Some(self.http_etag),
+            version: Some(self.version),
+        };
+        Ok((meta, self.attributes))
     }
+}
 
-    /// The attributes.
-    pub(super) fn attributes(mut self) -> Attributes {
-        let mut attributes = Attributes::new();
-        for (attribute, name) in [
-            (Attribute::ContentType, "contentType"),
-            (Attribute::ContentEncoding, "contentEncoding"),
-            (Attribute::ContentLanguage, "contentLanguage"),
-            (Attribute::ContentDisposition, "contentDisposition"),
-            (Attribute::CacheControl, "cacheControl"),
-        ] {
-            if let Some(value) = self.http_metadata.remove(name) {
-                attributes.insert(attribute, value.into());
-            }
-        }
-        for (name, value) in self.custom_metadata {
-            attributes.insert(Attribute::Metadata(name.into()), value.into());
-        }
-        attributes
+/// What was put into one line.
+fn whole(line: &str) -> Cow<'_, str> {
+    if !line.contains('\\') {
+        return line.into();
     }
+    let mut whole = String::with_capacity(line.len());
+    let mut chars = line.chars();
+    while let Some(char) = chars.next() {
+        whole.push(match char {
+            '\\' if chars.next() == Some('n') => '\n',
+            char => char,
+        });
+    }
+    whole.into()
 }
 
 /// An object in a listing, whose attributes R2 leaves out.
@@ -107,8 +120,7 @@ impl From<&Object> for Described {
             size: object.size(),
             http_etag: object.http_etag(),
             version: object.version(),
-            http_metadata: BTreeMap::new(),
-            custom_metadata: BTreeMap::new(),
+            attributes: Attributes::new(),
         }
     }
 }
@@ -130,29 +142,27 @@ mod tests {
 
     #[test]
     fn an_object_is_what_r2_says_of_it() {
-        let described = Described::read(
-            r#"{"uploaded":1795257097601,"size":5,"httpEtag":"\"5d41\"","version":"v",
-                "httpMetadata":{"contentType":"text/plain","cacheExpiry":"2026-11-22T00:00:00.000Z"},
-                "customMetadata":{"ifmatchwrite":"0a","note":"a\nb"}}"#,
-        );
-        let described = described.unwrap();
-        let meta = described.meta(Path::from("docs/a")).unwrap();
+        let text = "1795257097601\n5\n\"5d41\"\nv\ncontentType\ntext/plain\ncacheExpiry\nSun\n\nifmatchwrite\n0a\nnote\n\\na\\\\n\u{e4}";
+        let (meta, attributes) = Described::read(text).unwrap().into_parts(Path::from("docs/a")).unwrap();
         assert_eq!((meta.size, meta.e_tag.as_deref(), meta.version.as_deref()), (5, Some("\"5d41\""), Some("v")));
         assert_eq!(meta.last_modified.timestamp_millis(), 1_795_257_097_601);
-        let attributes = described.attributes();
         let found = |attribute| attributes.get(&attribute).map(|value| value.as_ref().to_owned());
         assert_eq!(found(Attribute::ContentType).as_deref(), Some("text/plain"));
-        assert_eq!(found(Attribute::Metadata("note".into())).as_deref(), Some("a\nb"));
+        assert_eq!(found(Attribute::Metadata("note".into())).as_deref(), Some("\na\\n\u{e4}"));
+        assert_eq!(found(Attribute::Metadata("ifmatchwrite".into())).as_deref(), Some("0a"));
         assert_eq!(attributes.len(), 3);
     }
 
     #[test]
     fn an_object_may_have_no_attributes_and_must_have_the_rest() {
-        let json = r#"{"uploaded":0,"size":0,"httpEtag":"\"0\"","version":"v"}"#;
-        assert!(Described::read(json).unwrap().attributes().is_empty());
-        assert!(Described::read("{}").is_err());
-        let odd = json.replace(":0,\"size\"", &format!(":{},\"size\"", i64::MAX));
-        assert!(Described::read(&odd).unwrap().meta(Path::default()).is_err());
+        let text = "0\n0\n\"0\"\nv\n";
+        let (_, attributes) = Described::read(text).unwrap().into_parts(Path::default()).unwrap();
+        assert!(attributes.is_empty());
+        for bad in ["", "0\n0\n\"0\"\nv", "NaN\n0\n\"0\"\nv\n", "0\n-1\n\"0\"\nv\n", "0\n0\n\"0\"\nv\ncontentType"] {
+            assert!(Described::read(bad).is_err(), "{bad}");
+        }
+        let odd = text.replacen('0', &i64::MAX.to_string(), 1);
+        assert!(Described::read(&odd).unwrap().into_parts(Path::default()).is_err());
     }
 
     #[test]

@@ -9,9 +9,10 @@ use object_store::path::Path;
 use object_store::{Error, Result};
 use wasm_bindgen::JsValue;
 use worker::crypto::{DigestStream, DigestStreamAlgorithm};
+use worker::web_sys;
 use worker::worker_sys::FixedLengthStream;
-use worker::{MultipartUpload, web_sys};
 
+use super::multipart::Upload;
 use super::{failure, in_time};
 use crate::entry::edge::reader::{Reader, call, promised};
 
@@ -24,18 +25,15 @@ pub(super) const PART: u16 = 1;
 /// fills no memory.
 pub(super) async fn send(
     location: &Path,
-    upload: &MultipartUpload,
+    upload: &Upload,
     body: web_sys::ReadableStream,
     direct: &DirectUpload,
 ) -> Result<String> {
-    let failed = |error: JsValue| failure::of(location, &error.into());
+    let failed = |error: JsValue| failure::of(location, error);
     let digest = DigestStream::new(DigestStreamAlgorithm::Sha256);
     let pipe = FixedLengthStream::new_big_int(direct.length().into()).map_err(failed)?;
     let to: [JsValue; 2] = [pipe.writable().into(), digest.raw().into()];
-    let sent = async {
-        let part = upload.upload_part(PART, pipe.readable()).await;
-        part.map(|part| part.etag()).map_err(|error| failure::of(location, &error))
-    };
+    let sent = async { upload.send(PART, &pipe.readable(), 0).await };
     let moved = async {
         let writers = to.map(|stream| call(&stream, "getWriter", &[]));
         let writers = writers.into_iter().collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
@@ -49,14 +47,14 @@ pub(super) async fn send(
         moved
     };
     let (tag, ()) = try_join(sent, moved).await?;
-    let hash = digest.digest().await.map_err(|error| failure::of(location, &error))?;
+    let hash = digest.digest().await.map_err(|error| failure::of(location, error))?;
     direct.arrived(ContentHash::from_bytes(array::from_fn(|at| hash.get_index(u32::try_from(at).unwrap_or(u32::MAX)))));
     Ok(tag)
 }
 
 /// Moves all bytes of a stream to the writers.
 async fn pump(location: &Path, from: &web_sys::ReadableStream, to: &[JsValue]) -> Result<()> {
-    let failed = |error: JsValue| failure::of(location, &error.into());
+    let failed = |error: JsValue| failure::of(location, error);
     let mut reader = Reader::new(from).map_err(failed)?;
     while let Some(chunk) = reader.next().await.map_err(failed)? {
         let chunk = JsValue::from(chunk);

@@ -7,8 +7,8 @@ use object_store::{Error, UpdateVersion};
 
 /// Why R2 refused or failed. Its errors end in a number in parentheses; without a known one, nobody can tell whether what
 /// was asked took place.
-pub(super) fn of(location: &Path, error: &worker::Error) -> Error {
-    let text = error.to_string();
+pub(super) fn of(location: &Path, error: impl Into<worker::Error>) -> Error {
+    let text = error.into().to_string();
     let code = code(&text);
     let path = location.to_string();
     let source: Box<dyn StdError + Send + Sync> = text.into();

@@ -6,30 +6,28 @@ use ifmatch_blob::objects::DirectBody;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, GetResultPayload, Result};
 use serde_json::{Value, json};
-use wasm_bindgen::JsValue;
-use wasm_bindgen_futures::JsFuture;
-use worker::Bucket;
+use wasm_bindgen::JsCast;
+use worker::{Bucket, web_sys};
 
 use super::attributes::{self, Described};
-use super::failure;
+use super::{PATIENCE, failure};
 use crate::entry::edge::body::EdgeBody;
 use crate::entry::edge::stream::{Broken, ByteStream};
-use crate::entry::glue;
+use crate::glue;
+use crate::tasks::answer::Answer;
 
 /// Reads an object.
 pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -> Result<GetResult> {
-    let failed = |error: JsValue| failure::of(location, &error.into());
-    let asked = if options.head {
-        glue::look(bucket.as_ref(), location.as_ref())
-    } else {
-        glue::get(bucket.as_ref(), location.as_ref(), &asked(&options))
-    };
-    let object = JsFuture::from(asked.map_err(failed)?).await.map_err(failed)?;
-    if object.is_null() {
-        return Err(absent(location));
-    }
-    let described = Described::read(&glue::describe(&object).map_err(failed)?)?;
-    let meta = described.meta(location.clone())?;
+    let answer = Answer::to(|number| {
+        if options.head {
+            glue::look(number, PATIENCE, bucket.as_ref(), location.as_ref());
+        } else {
+            glue::get(number, PATIENCE, bucket.as_ref(), location.as_ref(), &asked(&options));
+        }
+    });
+    let (described, body) = answer.await.map_err(|error| failure::of(location, error))?;
+    let described = Described::read(&described.ok_or_else(|| absent(location))?)?;
+    let (meta, attributes) = described.into_parts(location.clone())?;
     // Before the body: R2 sends none where a condition failed.
     options.check_preconditions(&meta)?;
     let range = match &options.range {
@@ -40,18 +38,20 @@ pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -
     let payload = if options.head {
         stream::empty().boxed()
     } else {
-        let raw = glue::body(&object).ok_or_else(bodiless)?;
+        let raw: web_sys::ReadableStream = body.dyn_into().map_err(|_| bodiless())?;
         // Whoever can hand it on does not read it.
         let whole = EdgeBody::new(ByteStream::new(raw.clone()), Some(range.end.saturating_sub(range.start)));
         extensions.insert(DirectBody::new(BlobBody::stream(whole)));
         ByteStream::new(raw).map_err(broken).boxed()
     };
-    let attributes = described.attributes();
     Ok(GetResult { payload: GetResultPayload::Stream(payload), meta, range, attributes, extensions })
 }
 
-/// The options of a read, as R2 has them.
+/// The options of a read, as R2 has them. Empty: none.
 fn asked(options: &GetOptions) -> String {
+    if options.if_match.is_none() && options.range.is_none() {
+        return String::new();
+    }
     let mut asked = serde_json::Map::new();
     if let Some(raw) = options.if_match.as_deref().and_then(attributes::raw) {
         asked.insert("onlyIf".to_owned(), json!({ "etagMatches": raw }));

@@ -54,7 +54,7 @@ pub(super) async fn folders(bucket: &Bucket, prefix: Option<&Path>) -> Result<Li
     loop {
         let list = bucket.list().prefix(prefix.as_str()).delimiter("/");
         let list = if let Some(cursor) = cursor { list.cursor(cursor) } else { list };
-        let listed = in_time(async { list.execute().await.map_err(|error| failed(&prefix, &error)) }).await?;
+        let listed = in_time(async { list.execute().await.map_err(|error| failed(&prefix, error)) }).await?;
         found.common_prefixes.extend(listed.delimited_prefixes().iter().filter_map(|name| Path::parse(name).ok()));
         found.objects.extend(metas(&listed)?);
         cursor = next(&listed);
@@ -77,7 +77,7 @@ impl Listing {
                 (Next::First, Some(after)) => list.start_after(after.as_str()),
                 (Next::First, None) => list,
             };
-            let listed = in_time(async { list.execute().await.map_err(|error| failed(&self.prefix, &error)) }).await?;
+            let listed = in_time(async { list.execute().await.map_err(|error| failed(&self.prefix, error)) }).await?;
             self.page = metas(&listed)?.into();
             self.next = next(&listed).map_or(Next::None, Next::At);
         }
@@ -96,13 +96,13 @@ fn below(prefix: Option<&Path>) -> String {
 fn metas(listed: &Objects) -> Result<Vec<ObjectMeta>> {
     let objects = listed.objects();
     let named = objects.iter().filter_map(|object| Some((Path::parse(object.key()).ok()?, object)));
-    named.map(|(location, object)| Described::from(object).meta(location)).collect()
+    named.map(|(location, object)| Ok(Described::from(object).into_parts(location)?.0)).collect()
 }
 
 fn next(listed: &Objects) -> Option<String> {
     listed.cursor().filter(|_| listed.truncated())
 }
 
-fn failed(prefix: &str, error: &worker::Error) -> object_store::Error {
+fn failed(prefix: &str, error: worker::Error) -> object_store::Error {
     failure::of(&Path::from(prefix), error)
 }

@@ -29,8 +29,11 @@ use object_store::{
 use worker::Bucket;
 use worker::send::{IntoSendFuture, SendWrapper};
 
-/// How long R2 may take to answer. A body that comes from a client as it is takes as long as the client.
-const PATIENCE: Duration = Duration::from_secs(25);
+use crate::glue;
+use crate::tasks::answer::Answer;
+
+/// How long R2 may take to answer, in milliseconds. A body that comes from a client as it is takes as long as the client.
+const PATIENCE: u32 = 25_000;
 
 /// A bucket. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -59,7 +62,7 @@ impl fmt::Display for R2 {
 #[async_trait]
 impl ObjectStore for R2 {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        in_time(put::put(&self.bucket, location, &payload, options)).into_send().await
+        put::put(&self.bucket, location, &payload, options).into_send().await
     }
 
     async fn put_multipart_opts(
@@ -71,7 +74,7 @@ impl ObjectStore for R2 {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        in_time(get::get(&self.bucket, location, options)).into_send().await
+        get::get(&self.bucket, location, options).into_send().await
     }
 
     async fn get_ranges(&self, _: &Path, _: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -84,8 +87,9 @@ impl ObjectStore for R2 {
             .and_then(move |location| {
                 let store = store.clone();
                 async move {
-                    let deleted = store.bucket.delete(location.as_ref());
-                    in_time(async { deleted.await.map_err(|error| failure::of(&location, &error)) }).await?;
+                    let bucket = store.bucket.as_ref();
+                    let deleted = Answer::to(|number| glue::delete(number, PATIENCE, bucket, location.as_ref()));
+                    deleted.await.map_err(|error| failure::of(&location, error))?;
                     Ok(location)
                 }
                 .into_send()
@@ -117,5 +121,5 @@ impl ObjectStore for R2 {
 /// Gives up after a while. What was asked may still happen: that is what the error says.
 async fn in_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let late = |elapsed| Err(Error::Generic { store: "R2", source: Box::new(elapsed) });
-    timeout(&SystemClock, PATIENCE, work).await.unwrap_or_else(late)
+    timeout(&SystemClock, Duration::from_millis(PATIENCE.into()), work).await.unwrap_or_else(late)
 }

@@ -5,20 +5,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ifmatch_blob::objects::DirectUpload;
+use js_sys::Uint8Array;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, PutMultipartOptions, PutPayload, PutResult, Result, UploadPart};
+use serde_json::{Value, json};
+use wasm_bindgen::JsValue;
+use worker::Bucket;
 use worker::send::{IntoSendFuture, SendWrapper};
-use worker::{Bucket, UploadedPart};
 
-use super::attributes::{self, Metadata};
-use super::{direct, failure, in_time, put};
+use super::{PATIENCE, attributes, direct, failure, put};
 use crate::entry::edge::body::EdgeBody;
+use crate::glue;
+use crate::tasks::answer::Answer;
 
-/// An upload in parts.
-struct Upload {
+/// An upload under way, as the store knows it.
+#[derive(Clone)]
+pub(super) struct Upload {
     bucket: SendWrapper<Bucket>,
     location: Path,
     id: String,
+}
+
+/// An upload in parts.
+struct Parts {
+    upload: Upload,
     /// The parts begun.
     begun: u16,
     /// The number and the tag of each part that arrived.
@@ -31,20 +41,16 @@ pub(super) async fn begin(
     location: &Path,
     options: &PutMultipartOptions,
 ) -> Result<Box<dyn MultipartUpload>> {
-    let Metadata { http, custom } = attributes::metadata(&options.attributes)?;
-    let upload = bucket.create_multipart_upload(location.as_ref()).http_metadata(http).custom_metadata(custom);
-    let upload = in_time(async { upload.execute().await.map_err(|error| failure::of(location, &error)) }).await?;
-    let mut begun = Upload {
-        bucket: SendWrapper::new(bucket.clone()),
-        location: location.clone(),
-        id: upload.upload_id().await,
-        begun: 0,
-        arrived: Arc::default(),
-    };
+    let asked = Value::Object(attributes::metadata(&options.attributes)?).to_string();
+    let answer = Answer::to(|number| glue::begin_upload(number, PATIENCE, bucket.as_ref(), location.as_ref(), &asked));
+    let (id, _) = answer.await.map_err(|error| failure::of(location, error))?;
+    let id = id.unwrap_or_default();
+    let upload = Upload { bucket: SendWrapper::new(bucket.clone()), location: location.clone(), id };
+    let mut begun = Parts { upload, begun: 0, arrived: Arc::default() };
     let direct = options.extensions.get::<DirectUpload>();
     if let Some((direct, body)) = direct.and_then(|direct| Some((direct, direct.take::<EdgeBody>()?))) {
         let body = body.into_whole().ok_or_else(direct::unread)?;
-        match direct::send(location, &upload, body, direct).await {
+        match direct::send(location, &begun.upload, body, direct).await {
             Ok(tag) => begun.arrived = Arc::new(Mutex::new(vec![(direct::PART, tag)])),
             Err(error) => {
                 // R2 removes what is left of an upload within a week by itself.
@@ -57,49 +63,62 @@ pub(super) async fn begin(
 }
 
 impl Upload {
-    fn at_store(&self) -> Result<worker::MultipartUpload> {
-        let upload = self.bucket.resume_multipart_upload(self.location.as_ref(), self.id.as_str());
-        upload.map_err(|error| failure::of(&self.location, &error))
+    /// Sends a part within so many milliseconds, or without a limit if they are 0, and returns its tag.
+    pub(super) async fn send(&self, number: u16, body: &JsValue, patience: u32) -> Result<String> {
+        let sent = self.ask(|question, bucket, key, id| {
+            glue::send_part(question, patience, bucket, key, id, number, body);
+        });
+        sent.await
+    }
+
+    /// The text that is the answer, to a question with its number, about this upload at the bucket, under the key.
+    async fn ask(&self, ask: impl FnOnce(u32, &JsValue, &str, &str)) -> Result<String> {
+        let answer = Answer::to(|number| ask(number, self.bucket.as_ref(), self.location.as_ref(), &self.id));
+        let (text, _) = answer.await.map_err(|error| failure::of(&self.location, error))?;
+        Ok(text.unwrap_or_default())
     }
 }
 
-impl fmt::Debug for Upload {
+impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upload").field("location", &self.location).field("begun", &self.begun).finish_non_exhaustive()
+        let location = &self.upload.location;
+        f.debug_struct("Upload").field("location", location).field("begun", &self.begun).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl MultipartUpload for Upload {
+impl MultipartUpload for Parts {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        let upload = self.at_store();
         let number = self.begun.checked_add(1);
         self.begun = number.unwrap_or(self.begun);
-        let (location, arrived) = (self.location.clone(), Arc::clone(&self.arrived));
+        let (upload, arrived) = (self.upload.clone(), Arc::clone(&self.arrived));
         let sent = async move {
-            let number = number.ok_or_else(|| too_many(&location))?;
-            let part = upload?.upload_part(number, put::bytes(&data)).await;
-            let part = part.map_err(|error| failure::of(&location, &error))?;
-            arrived.lock().unwrap_or_else(PoisonError::into_inner).push((number, part.etag()));
+            let number = number.ok_or_else(|| too_many(&upload.location))?;
+            let body = Uint8Array::from(&put::bytes(&data)[..]);
+            let tag = upload.send(number, &body, PATIENCE).await?;
+            arrived.lock().unwrap_or_else(PoisonError::into_inner).push((number, tag));
             Ok(())
         };
-        Box::pin(in_time(sent).into_send())
+        Box::pin(sent.into_send())
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
         let mut parts = std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner));
         parts.sort_unstable();
-        let completed = async {
-            let parts = parts.into_iter().map(|(number, tag)| UploadedPart::new(number, tag));
-            let object = self.at_store()?.complete(parts).await;
-            object.map(|object| put::result(&object)).map_err(|error| failure::of(&self.location, &error))
-        };
-        in_time(completed).into_send().await
+        let parts: Value =
+            parts.into_iter().map(|(number, tag)| json!({ "partNumber": number, "etag": tag })).collect();
+        let parts = parts.to_string();
+        let completed = self.upload.ask(|number, bucket, key, id| {
+            glue::end_upload(number, PATIENCE, bucket, key, id, &parts);
+        });
+        completed.into_send().await.map(|version| put::result(&version))
     }
 
     async fn abort(&mut self) -> Result<()> {
-        let aborted = async { self.at_store()?.abort().await.map_err(|error| failure::of(&self.location, &error)) };
-        in_time(aborted).into_send().await
+        let aborted = self.upload.ask(|number, bucket, key, id| {
+            glue::leave_upload(number, PATIENCE, bucket, key, id);
+        });
+        aborted.into_send().await.map(drop)
     }
 }
 

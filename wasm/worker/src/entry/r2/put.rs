@@ -2,10 +2,12 @@
 
 use object_store::path::Path;
 use object_store::{Error, PutMode, PutOptions, PutPayload, PutResult, Result, UpdateVersion};
-use worker::{Bucket, Conditional, Object};
+use serde_json::json;
+use worker::Bucket;
 
-use super::attributes::{self, Metadata};
-use super::failure;
+use super::{PATIENCE, attributes, failure};
+use crate::glue;
+use crate::tasks::answer::Answer;
 
 /// Writes an object.
 pub(super) async fn put(
@@ -14,28 +16,30 @@ pub(super) async fn put(
     payload: &PutPayload,
     options: PutOptions,
 ) -> Result<PutResult> {
-    let Metadata { http, custom } = attributes::metadata(&options.attributes)?;
-    let put = bucket.put(location.as_ref(), bytes(payload)).http_metadata(http).custom_metadata(custom);
-    let (put, expected) = match options.mode {
-        PutMode::Overwrite => (put, None),
+    let mut asked = attributes::metadata(&options.attributes)?;
+    let expected = match options.mode {
+        PutMode::Overwrite => None,
         // R2 takes no `*` in a list, and no other condition says that there must be nothing.
-        PutMode::Create => (put.only_if(none_there()), None),
-        PutMode::Update(version) => (put.only_if(still(&version)?), Some(version)),
+        PutMode::Create => {
+            asked.insert("onlyIf".to_owned(), json!({ "etagDoesNotMatch": "*" }));
+            None
+        }
+        PutMode::Update(version) => {
+            asked.insert("onlyIf".to_owned(), json!({ "etagMatches": still(&version)? }));
+            Some(version)
+        }
     };
-    match put.execute().await {
-        Ok(Some(object)) => Ok(result(&object)),
-        Ok(None) => Err(failure::changed(location, expected.as_ref())),
-        Err(error) => Err(failure::of(location, &error)),
-    }
+    let options = serde_json::Value::Object(asked).to_string();
+    let bytes = bytes(payload);
+    let answer = Answer::to(|number| glue::put(number, PATIENCE, bucket.as_ref(), location.as_ref(), &bytes, &options));
+    let (version, _) = answer.await.map_err(|error| failure::of(location, error))?;
+    version.map(|version| result(&version)).ok_or_else(|| failure::changed(location, expected.as_ref()))
 }
 
-/// What R2 says of the version that was written.
-pub(super) fn result(object: &Object) -> PutResult {
-    PutResult {
-        e_tag: Some(object.http_etag()),
-        version: Some(object.version()),
-        extensions: http::Extensions::default(),
-    }
+/// What R2 says of the version that was written: its tag and its number, a line each.
+pub(super) fn result(said: &str) -> PutResult {
+    let mut lines = said.split('\n').map(ToOwned::to_owned);
+    PutResult { e_tag: lines.next(), version: lines.next(), extensions: http::Extensions::default() }
 }
 
 /// The bytes in one piece, which R2 wants to know the length of.
@@ -47,12 +51,7 @@ pub(super) fn bytes(payload: &PutPayload) -> Vec<u8> {
     bytes
 }
 
-fn none_there() -> Conditional {
-    Conditional { etag_does_not_match: Some("*".to_owned()), ..Conditional::default() }
-}
-
-fn still(version: &UpdateVersion) -> Result<Conditional> {
+fn still(version: &UpdateVersion) -> Result<&str> {
     let raw = version.e_tag.as_deref().and_then(attributes::raw);
-    let raw = raw.ok_or_else(|| Error::NotSupported { source: "R2 compares one tag, which it gave".into() })?;
-    Ok(Conditional { etag_matches: Some(raw.to_owned()), ..Conditional::default() })
+    raw.ok_or_else(|| Error::NotSupported { source: "R2 compares one tag, which it gave".into() })
 }
