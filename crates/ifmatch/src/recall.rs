@@ -33,7 +33,8 @@ pub(crate) struct Sought {
     pub(crate) conditions: Preconditions,
     /// Whether what is answered may be told to others.
     pub(crate) anonymous: bool,
-    at: Timestamp,
+    /// When it began.
+    pub(crate) at: Timestamp,
     remembered: Option<Remembered>,
 }
 
@@ -56,14 +57,19 @@ impl Sought {
         Self { key, conditions, anonymous, at, remembered }
     }
 
-    /// The 304, where it is certain and nothing needs to be waited for.
+    /// What is certain without waiting for anything: the 304, or that what is remembered is of the current version. None:
+    /// nothing is.
     pub(crate) fn answer_at_once<T: Body, R: Register, C: Clock>(
         &self,
         shared: &Shared<R, C>,
-    ) -> Option<Response<ResponseBody<T>>> {
-        let remembered = self.remembered.as_ref().filter(|remembered| remembered.suffices)?;
-        let fresh = remembered.known.confirmed().saturating_add(shared.config.staleness) > self.at;
-        (fresh || self.confirm(shared).is_some()).then(|| shared.not_modified(remembered, self.at))
+    ) -> Option<Result<Response<ResponseBody<T>>, Confirmed>> {
+        let remembered = self.remembered.as_ref()?;
+        let is_fresh = || remembered.known.confirmed().saturating_add(shared.config.staleness) > self.at;
+        if remembered.suffices && is_fresh() {
+            return Some(Ok(shared.not_modified(remembered, self.at)));
+        }
+        let confirmed = self.confirm(shared)?;
+        Some(if remembered.suffices { Ok(shared.not_modified(remembered, self.at)) } else { Err(confirmed) })
     }
 
     /// What is remembered, if the register says at once that it is the current version.
@@ -108,7 +114,7 @@ impl Sought {
 
 impl<R: Register, C: Clock> Shared<R, C> {
     fn remembered(&self, key: &Key, head: &Parts, conditions: &Preconditions, at: Timestamp) -> Option<Remembered> {
-        let known = self.memory.get(key)?.find(head).cloned()?;
+        let known = self.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
         let usable = self.is_authoritative() || (at < known.fresh_until && !wants_origin(&head.headers));
         let shown = self.config.behind_compression.then(|| coding::shown(&known.tag, &head.headers));
         let validators = Validators {
