@@ -1,9 +1,11 @@
 //! Reads of what is remembered already, where the register says at once that it is of the current version: only the very
 //! same response is passed on without a further look.
 
-use http::Method;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::Full;
 use ifmatch::{ConditionalLayer, ConditionalService};
-use tower::Layer;
+use tower::{Layer, service_fn};
 
 use crate::support::{World, ask, request, send};
 
@@ -120,4 +122,23 @@ async fn a_write_meanwhile_is_not_undone_by_a_read_that_began_before() {
         assert_eq!(world.runs(&Method::GET), runs + 1);
         assert_eq!(ask(&service, "GET /a", &[("if-none-match", tag)]).await.status, 304);
     }
+}
+
+#[tokio::test]
+async fn conditions_are_evaluated_on_the_whole_where_a_part_has_no_tag() {
+    let inner = service_fn(|request: Request<Full<Bytes>>| async move {
+        let response = Response::builder();
+        let (response, body) = if request.headers().contains_key("range") {
+            (response.status(206).header("content-range", "bytes 0-0/3"), "o")
+        } else {
+            (response.header("etag", TAG), "one")
+        };
+        response.body(Full::<Bytes>::from(body))
+    });
+    let service = ConditionalLayer::builder().authoritative().build().layer(inner);
+    ask(&service, "GET /a", &[]).await;
+    let part = ("range", "bytes=0-0");
+    assert_eq!(ask(&service, "GET /a", &[part]).await.status, 206);
+    assert_eq!(ask(&service, "GET /a", &[part, ("if-match", TAG)]).await.status, 200);
+    assert_eq!(ask(&service, "GET /a", &[part, ("if-match", "\"other\"")]).await.status, 412);
 }
