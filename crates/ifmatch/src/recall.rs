@@ -33,8 +33,7 @@ pub(crate) struct Sought {
     pub(crate) conditions: Preconditions,
     /// Whether what is answered may be told to others.
     pub(crate) anonymous: bool,
-    /// When it began.
-    pub(crate) at: Timestamp,
+    at: Timestamp,
     remembered: Option<Remembered>,
 }
 
@@ -62,22 +61,29 @@ impl Sought {
     pub(crate) fn answer_at_once<T: Body, R: Register, C: Clock>(
         &self,
         shared: &Shared<R, C>,
-    ) -> Option<Result<Response<ResponseBody<T>>, Confirmed>> {
+    ) -> Option<Result<Response<ResponseBody<T>>, Looked>> {
         let remembered = self.remembered.as_ref()?;
         let is_fresh = || remembered.known.confirmed().saturating_add(shared.config.staleness) > self.at;
         if remembered.suffices && is_fresh() {
             return Some(Ok(shared.not_modified(remembered, self.at)));
         }
-        let confirmed = self.confirm(shared)?;
-        Some(if remembered.suffices { Ok(shared.not_modified(remembered, self.at)) } else { Err(confirmed) })
+        self.answer_if_current(shared, remembered)
     }
 
-    /// What is remembered, if the register says at once that it is the current version.
-    fn confirm<R: Register, C: Clock>(&self, shared: &Shared<R, C>) -> Option<Confirmed> {
-        let known = &self.remembered.as_ref()?.known;
+    /// The same, if the register says at once that what is remembered is of the current version.
+    fn answer_if_current<T: Body, R: Register, C: Clock>(
+        &self,
+        shared: &Shared<R, C>,
+        remembered: &Remembered,
+    ) -> Option<Result<Response<ResponseBody<T>>, Looked>> {
+        let known = &remembered.known;
         let revision = shared.driver.revision_at_once(&self.key).filter(|revision| known.is_settled_at(*revision))?;
         known.confirm(self.at, revision);
-        Some(Confirmed { known: Arc::clone(known), revision })
+        if remembered.suffices {
+            return Some(Ok(shared.not_modified(remembered, self.at)));
+        }
+        let confirmed = Confirmed { known: Arc::clone(known), revision };
+        Some(Err(Looked { at: self.at, found: Found::Confirmed(confirmed) }))
     }
 
     /// The 304, where the register makes it certain.
@@ -88,11 +94,9 @@ impl Sought {
         &self,
         shared: &Shared<R, C>,
     ) -> Result<Response<ResponseBody<T>>, Looked> {
-        if let Some(confirmed) = self.confirm(shared) {
-            return match &self.remembered {
-                Some(remembered) if remembered.suffices => Ok(shared.not_modified(remembered, self.at)),
-                _ => Err(Looked { at: self.at, found: Found::Confirmed(confirmed) }),
-            };
+        let at_once = self.remembered.as_ref().and_then(|remembered| self.answer_if_current(shared, remembered));
+        if let Some(answer) = at_once {
+            return answer;
         }
         let record = Box::pin(shared.answer(shared.driver.load(&self.key))).await;
         let settled =

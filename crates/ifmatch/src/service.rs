@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::future::ResponseFuture;
-use crate::read::{Found, Looked, Reading};
+use crate::read::Reading;
 use crate::recall::Sought;
 use crate::shared::{Inner, Shared};
 use crate::{answer, lease, read, write};
@@ -84,8 +84,7 @@ where
                 }
                 match sought.answer_at_once(shared) {
                     Some(Ok(response)) => response.into(),
-                    Some(Err(confirmed)) if head.headers.keys().all(|name| *name != RANGE) => {
-                        let looked = Looked { at: sought.at, found: Found::Confirmed(confirmed) };
+                    Some(Err(looked)) if head.headers.keys().all(|name| *name != RANGE) => {
                         let (reading, head) = Reading::new(Arc::clone(shared), sought, looked, head);
                         ResponseFuture::running(inner.call(Request::from_parts(head, body)), reading)
                     }
