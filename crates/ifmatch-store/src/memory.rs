@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ifmatch_core::record::{Record, Revision};
 use indexmap::IndexMap;
+use indexmap::map::RawEntryApiV1;
 
 use crate::key::Key;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
@@ -40,8 +41,9 @@ struct Shard {
 impl MemoryRegister {
     /// A register that holds about `records` at the most: for services whose resources can be probed.
     pub fn with_capacity(records: usize) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect();
-        Self { shards, hasher: RandomState::new(), shard_capacity: records.div_ceil(SHARDS).max(1) }
+        let hasher = RandomState::new();
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(hasher.clone()))).collect();
+        Self { shards, hasher, shard_capacity: records.div_ceil(SHARDS).max(1) }
     }
 
     /// A register that forgets nothing: for stores whose index it is.
@@ -49,14 +51,17 @@ impl MemoryRegister {
         Self::with_capacity(usize::MAX)
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+    /// The shard of a key, and the key's hash.
+    fn shard(&self, key: &Key) -> (MutexGuard<'_, Shard>, u64) {
         let hash = self.hasher.hash_one(key);
-        lock(&self.shards[usize::try_from(hash % SHARDS as u64).unwrap_or_default()])
+        // By other bits than the shard's own table goes by.
+        let number = usize::try_from((hash >> 32) % SHARDS as u64).unwrap_or_default();
+        (lock(&self.shards[number]), hash)
     }
 
     fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
-        let mut shard = self.shard(key);
-        let found = shard.find(key);
+        let (mut shard, hash) = self.shard(key);
+        let found = shard.find(key, hash);
         if found.as_ref().map_or(Revision::NONE, Record::revision) != expected {
             return Ok(Swap::Conflict(found));
         }
@@ -92,11 +97,13 @@ impl MemoryRegister {
 
 impl Register for MemoryRegister {
     fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send {
-        ready(Ok(self.shard(key).find(key)))
+        let (shard, hash) = self.shard(key);
+        ready(Ok(shard.find(key, hash)))
     }
 
     fn revision_at_once(&self, key: &Key) -> Option<Revision> {
-        Some(self.shard(key).revision(key))
+        let (shard, hash) = self.shard(key);
+        Some(shard.revision(key, hash))
     }
 
     fn compare_and_swap(
@@ -114,25 +121,21 @@ impl Register for MemoryRegister {
 }
 
 impl Shard {
-    fn new() -> Self {
-        Self { records: IndexMap::default(), forgotten: Box::new([Revision::NONE; FORGOTTEN]) }
+    fn new(hasher: RandomState) -> Self {
+        Self { records: IndexMap::with_hasher(hasher), forgotten: Box::new([Revision::NONE; FORGOTTEN]) }
     }
 
-    fn find(&self, key: &Key) -> Option<Record> {
-        let forgotten = || Some(self.forgotten(key)).filter(|at| *at > Revision::NONE).map(Record::forgotten);
-        self.records.get(key).cloned().or_else(forgotten)
+    fn find(&self, key: &Key, hash: u64) -> Option<Record> {
+        let forgotten = || Some(self.forgotten[slot(hash)]).filter(|at| *at > Revision::NONE).map(Record::forgotten);
+        self.record(key, hash).cloned().or_else(forgotten)
     }
 
-    fn revision(&self, key: &Key) -> Revision {
-        self.records.get(key).map_or_else(|| self.forgotten(key), Record::revision)
+    fn revision(&self, key: &Key, hash: u64) -> Revision {
+        self.record(key, hash).map_or_else(|| self.forgotten[slot(hash)], Record::revision)
     }
 
-    fn forgotten(&self, key: &Key) -> Revision {
-        self.forgotten[self.slot(key)]
-    }
-
-    fn slot(&self, key: &Key) -> usize {
-        usize::try_from(self.records.hasher().hash_one(key) % FORGOTTEN as u64).unwrap_or_default()
+    fn record(&self, key: &Key, hash: u64) -> Option<&Record> {
+        self.records.raw_entry_v1().from_key_hashed_nocheck(hash, key).map(|(_, record)| record)
     }
 
     /// Forgets a record chosen by chance that says no more than a probe would. The newcomer's revision is about now.
@@ -144,10 +147,15 @@ impl Shard {
             found.is_some_and(|(_, record)| record.is_idle(newcomer.timestamp()))
         });
         let (key, record) = idle.and_then(|at| self.records.swap_remove_index(at)).ok_or(RegisterErrorKind::Full)?;
-        let slot = self.slot(&key);
+        let slot = slot(self.records.hasher().hash_one(&key));
         self.forgotten[slot] = self.forgotten[slot].max(record.revision());
         Ok(())
     }
+}
+
+/// Where the revisions of forgotten records with this hash are kept.
+fn slot(hash: u64) -> usize {
+    usize::try_from(hash % FORGOTTEN as u64).unwrap_or_default()
 }
 
 /// No code panics while it holds the lock, so a poisoned shard is whole.

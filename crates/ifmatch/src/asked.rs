@@ -2,20 +2,24 @@
 
 use http::header::{AUTHORIZATION, COOKIE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Request};
+use http::{HeaderMap, HeaderName, Method};
 use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::Variant;
 use ifmatch_store::Key;
 
 use crate::config::Config;
 use crate::recall::Sought;
+use crate::variant::Vary;
 
 /// What a client asked for.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// The resource.
     pub(crate) key: Key,
-    /// The head of the request, without its extensions.
-    pub(crate) head: Parts,
+    /// Whether it is HEAD and not GET.
+    pub(crate) is_head: bool,
+    pub(crate) query: Option<Box<str>>,
+    pub(crate) headers: HeaderMap,
     /// Its conditions.
     pub(crate) conditions: Preconditions,
     /// Whether what is answered may be told to others.
@@ -23,20 +27,27 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn new<B>(sought: Sought, request: &Request<B>) -> Self {
+    pub(crate) fn new(sought: Sought, head: &Parts) -> Self {
         let Sought { key, conditions, anonymous, .. } = sought;
-        Self { key, head: head_of(request), conditions, anonymous }
+        let query = head.uri.query().map(Box::from);
+        Self { key, is_head: head.method == Method::HEAD, query, headers: head.headers.clone(), conditions, anonymous }
+    }
+
+    /// The representation that it selects of a resource whose representations these fields tell apart.
+    pub(crate) fn select(&self, vary: &Vary) -> Option<Variant> {
+        vary.select(self.query.as_deref(), &self.headers)
     }
 
     /// Whether what may be answered depends on what the client has.
     pub(crate) fn is_conditional(&self) -> bool {
-        !self.conditions.is_empty() || self.head.headers.contains_key(IF_RANGE)
+        !self.conditions.is_empty() || self.headers.contains_key(IF_RANGE)
     }
 }
 
 /// Whether the responses to this request may be told to others, and those to others to its client.
 pub(crate) fn is_anonymous(config: &Config, head: &Parts) -> bool {
-    config.behind_authentication || !(head.headers.contains_key(AUTHORIZATION) || head.headers.contains_key(COOKIE))
+    let has_credentials = || head.headers.keys().any(|name| *name == AUTHORIZATION || *name == COOKIE);
+    config.behind_authentication || !has_credentials()
 }
 
 /// Takes the conditions out of a request: the inner service answers in full, with the tag of those very bytes.
@@ -47,14 +58,4 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-}
-
-/// A head without extensions.
-fn head_of<B>(request: &Request<B>) -> Parts {
-    let (mut head, ()) = Request::new(()).into_parts();
-    head.method = request.method().clone();
-    head.uri = request.uri().clone();
-    head.version = request.version();
-    head.headers = request.headers().clone();
-    head
 }

@@ -97,6 +97,7 @@ mod coding;
 mod collect;
 mod config;
 mod freshness;
+mod future;
 mod layer;
 mod lease;
 mod memory;
@@ -116,6 +117,7 @@ mod write;
 
 pub use body::ResponseBody;
 pub use builder::Builder;
+pub use future::ResponseFuture;
 pub use ifmatch_core::digest::TagFormat;
 pub use ifmatch_core::policy::RequirePreconditions;
 pub use layer::ConditionalLayer;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use http::header::{AGE, ETAG, LAST_MODIFIED};
+use http::header::{AGE, CONTENT_ENCODING, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Command, Observation, Observed, Outcome};
@@ -34,12 +34,12 @@ pub(crate) struct Seen {
 /// Records the tag of a response, unless the record has it. None: it is not recorded, since a write was in flight, or
 /// took place meanwhile, or the response has no tag, or the register failed.
 pub(crate) async fn note<R: Register, C: Clock>(
-    reading: &Reading<'_, R, C>,
+    reading: &Reading<R, C>,
     headers: &HeaderMap,
     tag: Option<&EntityTag>,
 ) -> Option<Seen> {
     let vary = Vary::of(headers)?;
-    let variant = vary.select(&reading.asked.head)?;
+    let variant = reading.asked.select(&vary)?;
     if let Found::Confirmed(Confirmed { known, revision }) = &reading.looked.found
         && known.variant == variant
         && Some(&known.tag) == tag
@@ -67,8 +67,20 @@ pub(crate) async fn note<R: Register, C: Clock>(
     Some(Seen::recorded(version, record.revision(), variant, vary, tag))
 }
 
+/// What is remembered of the representation, if a response with these header fields says nothing else: there is nothing to
+/// record then.
+pub(crate) fn remembered<'a, R: Register, C: Clock>(
+    reading: &'a Reading<R, C>,
+    headers: &HeaderMap,
+) -> Option<&'a Known> {
+    let Found::Confirmed(Confirmed { known, .. }) = &reading.looked.found else { return None };
+    let shared = &reading.shared;
+    let counts = shared.is_authoritative() && !shared.config.behind_compression;
+    (counts && is_of(known, headers)).then_some(known)
+}
+
 /// Corrects a record of something that is no longer there.
-pub(crate) async fn note_absence<R: Register, C: Clock>(reading: &Reading<'_, R, C>) {
+pub(crate) async fn note_absence<R: Register, C: Clock>(reading: &Reading<R, C>) {
     if let Some(record) = reading.record().await
         && matches!(record.state(reading.looked.at), State::Present(_))
     {
@@ -76,7 +88,7 @@ pub(crate) async fn note_absence<R: Register, C: Clock>(reading: &Reading<'_, R,
     }
 }
 
-impl<R: Register, C: Clock> Reading<'_, R, C> {
+impl<R: Register, C: Clock> Reading<R, C> {
     /// The record as it was when the read began. None: it has changed since, or the register failed.
     async fn record(&self) -> Option<Cow<'_, Record>> {
         match &self.looked.found {
@@ -92,7 +104,7 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
 
 /// The record after the observation. A record that has changed since the read began stays as it is.
 async fn observe<R: Register, C: Clock>(
-    reading: &Reading<'_, R, C>,
+    reading: &Reading<R, C>,
     record: &Record,
     observation: Observation,
 ) -> Option<Record> {
@@ -105,18 +117,21 @@ async fn observe<R: Register, C: Clock>(
 
 /// Remembers what makes a 304 of the next request for the same.
 pub(crate) fn remember<R: Register, C: Clock>(
-    reading: &Reading<'_, R, C>,
+    reading: &Reading<R, C>,
     headers: &HeaderMap,
     allowed: &Allowed,
     seen: &Seen,
 ) {
-    let (shared, looked) = (reading.shared, &reading.looked);
+    let Reading { shared, asked, looked } = reading;
     if !allowed.stored || (!shared.is_authoritative() && allowed.lifetime <= allowed.age) {
         return;
     }
     let before = match &looked.found {
         Found::Confirmed(Confirmed { known, .. }) => Some(Arc::clone(known)),
-        _ => shared.memory.get(&reading.asked.key).and_then(|entry| entry.find(&reading.asked.head).cloned()),
+        _ => shared.memory.get(&asked.key).and_then(|entry| {
+            let known = entry.find(asked.query.as_deref(), &asked.headers);
+            known.cloned()
+        }),
     };
     // With the register's authority nothing else matters, not even the age.
     if let Some(before) = before.filter(|before| shared.is_authoritative() && seen.is_answered_by(before, headers)) {
@@ -141,7 +156,7 @@ pub(crate) fn remember<R: Register, C: Clock>(
         checked: AtomicU64::new(looked.at.micros()),
         settled: AtomicU64::new(seen.settled.get()),
     };
-    shared.memory.remember(&reading.asked.key, seen.vary.clone(), known);
+    shared.memory.remember(&asked.key, seen.vary.clone(), known);
 }
 
 impl Seen {
@@ -173,8 +188,19 @@ impl Seen {
             && self.variant == known.variant
             && self.tag == known.tag
             && self.last_modified == known.last_modified
-            && fields_of_304(headers).eq(known.headers.iter().filter(|(name, _)| **name != ETAG))
+            && is_304_of(known, headers)
     }
+}
+
+/// Whether what is remembered is of a response with these header fields, which has its own tag.
+fn is_of(known: &Known, headers: &HeaderMap) -> bool {
+    let tags = headers.iter().filter(|(name, _)| **name == ETAG).map(|(_, tag)| tag.as_bytes());
+    tags.eq([known.tag.as_bytes()]) && headers.keys().all(|name| *name != CONTENT_ENCODING) && is_304_of(known, headers)
+}
+
+/// Whether what is remembered makes the same 304 as a response with these header fields, but for the tag.
+fn is_304_of(known: &Known, headers: &HeaderMap) -> bool {
+    fields_of_304(headers).eq(known.headers.iter().filter(|(name, _)| **name != ETAG))
 }
 
 /// The fields of a 304 in the place of a response with these fields, but for the tag: always in the same order.

@@ -53,7 +53,7 @@ pub(crate) fn judge<T>(asked: &Asked, response: &Response<T>) -> Partial {
         }
         Verdict::Proceed => {
             let sent = Representation { tag: Some(&tag), last_modified: None, len: 0 };
-            match if_range(&asked.head.headers, &sent, Timestamp::default()) {
+            match if_range(&asked.headers, &sent, Timestamp::default()) {
                 Some(false) => Partial::Unclear,
                 Some(true) | None => Partial::Pass,
             }

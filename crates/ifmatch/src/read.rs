@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use http::header::{ETAG, LAST_MODIFIED, RANGE};
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::{Clock, Register};
@@ -14,7 +16,7 @@ use crate::body::ResponseBody;
 use crate::coding;
 use crate::freshness::Allowed;
 use crate::memory::Known;
-use crate::note::{note, note_absence, remember};
+use crate::note::{self, note, note_absence, remember};
 use crate::partial::{self, Partial};
 use crate::recall::Sought;
 use crate::selected::{Selected, is_over};
@@ -36,14 +38,12 @@ where
     R: Register,
     C: Clock,
 {
-    let looked = match sought.answer(&shared).await {
+    let (looked, (head, body)) = match sought.answer(&shared).await {
         Ok(response) => return Ok(response),
-        Err(looked) => looked,
+        Err(looked) => (looked, request.into_parts()),
     };
-    let reading = Reading { shared: &shared, asked: Asked::new(sought, &request), looked };
-    let response = reading.run(inner, request).await?;
-    let is_head = reading.asked.head.method == Method::HEAD;
-    Ok(if is_head { answer::without_body(response) } else { response })
+    let (reading, head) = Reading::new(shared, sought, looked, head);
+    reading.run(inner, Request::from_parts(head, body)).await
 }
 
 /// What was known when the read began.
@@ -72,30 +72,31 @@ pub(crate) struct Confirmed {
 }
 
 /// A read that runs the inner service.
-pub(crate) struct Reading<'a, R, C> {
-    pub(crate) shared: &'a Shared<R, C>,
+pub(crate) struct Reading<R, C> {
+    pub(crate) shared: Arc<Shared<R, C>>,
     pub(crate) asked: Asked,
     pub(crate) looked: Looked,
 }
 
-impl<R: Register, C: Clock> Reading<'_, R, C> {
-    /// Runs the inner service without the conditions. `Range` reaches it, since a service that seeks does less work than
-    /// one whose response is cut. Where conditions cannot be evaluated on the part that it sends, it runs once more for
-    /// the whole.
-    async fn run<S, B>(
-        &self,
-        mut inner: S,
-        mut request: Request<B>,
-    ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
+impl<R: Register, C: Clock> Reading<R, C> {
+    /// The read, and the head for the inner service: GET, without the conditions. `Range` reaches it, since a service that
+    /// seeks does less work than one whose response is cut.
+    pub(crate) fn new(shared: Arc<Shared<R, C>>, sought: Sought, looked: Looked, mut head: Parts) -> (Self, Parts) {
+        let asked = Asked::new(sought, &head);
+        head.method = Method::GET;
+        asked::strip(&mut head.headers);
+        if asked.is_head {
+            head.headers.remove(RANGE);
+        }
+        (Self { shared, asked, looked }, head)
+    }
+
+    /// Runs the inner service; once more for the whole, where conditions cannot be evaluated on the part that it sends.
+    async fn run<S, B>(self, mut inner: S, request: Request<B>) -> Result<Response<ResponseBody<S::Body>>, S::Error>
     where
         S: Inner<B>,
         B: Default,
     {
-        *request.method_mut() = Method::GET;
-        asked::strip(request.headers_mut());
-        if self.asked.head.method == Method::HEAD {
-            request.headers_mut().remove(RANGE);
-        }
         let again = (request.headers().contains_key(RANGE) && self.asked.is_conditional()).then(|| {
             let mut again = Box::new(Request::new(B::default()));
             *again.uri_mut() = request.uri().clone();
@@ -106,25 +107,49 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
             again
         });
         inner.ready().await?;
-        let response = inner.answer(request).await?;
-        match (partial::judge(&self.asked, &response), again) {
-            (Partial::Pass, _) => Ok(self.passed(response)),
-            (Partial::Answer(answer), _) => Ok(answer.map(ResponseBody::read)),
-            (Partial::Unclear, Some(again)) => {
-                drop(response);
-                let response = inner.run(*again).await?;
-                Ok(self.whole(response).await)
-            }
-            (Partial::Unclear | Partial::None, _) => Ok(self.whole(response).await),
+        let mut response = inner.answer(request).await?;
+        if let (Partial::Unclear, Some(again)) = (partial::judge(&self.asked, &response), again) {
+            drop(response);
+            response = inner.run(*again).await?;
         }
+        Ok(self.answer(response).await)
+    }
+
+    /// Makes the answer of the inner service's response, where that is the one that is remembered: there is nothing to
+    /// record then, and nothing to wait for.
+    ///
+    /// # Errors
+    /// The response is another one.
+    pub(crate) fn answer_at_once<T: Body>(
+        &self,
+        response: Response<T>,
+    ) -> Result<Response<ResponseBody<T>>, Response<T>> {
+        let is_whole = response.status() == StatusCode::OK;
+        let Some(known) = note::remembered(self, response.headers()).filter(|_| is_whole) else { return Err(response) };
+        let tagged = Tagged::with(known.tag.clone(), response);
+        let recorded = Some((known.last_modified, known.date.clone()));
+        Ok(self.sent(Selected::new(self, tagged, recorded).answer()))
+    }
+
+    /// Makes the answer of the inner service's response.
+    pub(crate) async fn answer<T: Body>(self, response: Response<T>) -> Response<ResponseBody<T>> {
+        let answer = match partial::judge(&self.asked, &response) {
+            Partial::Pass => self.passed(response),
+            Partial::Answer(answer) => answer.map(ResponseBody::read),
+            Partial::Unclear | Partial::None => self.whole(response).await,
+        };
+        self.sent(answer)
+    }
+
+    fn sent<T: Body>(&self, answer: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
+        if self.asked.is_head { answer::without_body(answer) } else { answer }
     }
 
     /// A response that is passed on as it is, but for a date that a later state may share, and a strong tag that other
     /// bytes may have.
-    fn passed<T: http_body::Body>(&self, mut response: Response<T>) -> Response<ResponseBody<T>> {
-        let now = self.shared.now();
+    fn passed<T: Body>(&self, mut response: Response<T>) -> Response<ResponseBody<T>> {
         let date = HttpDate::from_headers(response.headers(), LAST_MODIFIED);
-        if response.status().is_success() && !date.is_some_and(|date| is_over(date, now)) {
+        if response.status().is_success() && !date.is_some_and(|date| is_over(date, self.looked.at)) {
             response.headers_mut().remove(LAST_MODIFIED);
         }
         if response.status().is_success()
@@ -137,10 +162,7 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
     }
 
     /// Tags a complete representation, records what was seen, and evaluates the conditions on it.
-    async fn whole<T>(&self, response: Response<T>) -> Response<ResponseBody<T>>
-    where
-        T: http_body::Body,
-    {
+    async fn whole<T: Body>(&self, response: Response<T>) -> Response<ResponseBody<T>> {
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND | StatusCode::GONE => {
@@ -149,7 +171,7 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
             }
             _ => return self.passed(response),
         }
-        let mut tagged = Tagged::of(self.shared, response).await;
+        let mut tagged = Tagged::of(&self.shared, response).await;
         let allowed = Allowed::by(&tagged.head.headers);
         let seen = if allowed.shared { note(self, &tagged.head.headers, tagged.tag.as_ref()).await } else { None };
         if self.shared.config.behind_compression {
@@ -158,6 +180,6 @@ impl<R: Register, C: Clock> Reading<'_, R, C> {
         if let Some(seen) = seen.as_ref().filter(|_| self.asked.anonymous) {
             remember(self, &tagged.head.headers, &allowed, seen);
         }
-        Selected::new(self, tagged, seen.as_ref()).answer()
+        Selected::new(self, tagged, seen.map(|seen| (seen.last_modified, seen.date()))).answer()
     }
 }

@@ -56,22 +56,34 @@ impl Sought {
         Self { key, conditions, anonymous, at, remembered }
     }
 
-    /// The 304, where it is certain and nothing needs to be waited for.
+    /// What is certain without waiting for anything: the 304, or that what is remembered is of the current version. None:
+    /// nothing is.
     pub(crate) fn answer_at_once<T: Body, R: Register, C: Clock>(
         &self,
         shared: &Shared<R, C>,
-    ) -> Option<Response<ResponseBody<T>>> {
-        let remembered = self.remembered.as_ref().filter(|remembered| remembered.suffices)?;
-        let fresh = remembered.known.confirmed().saturating_add(shared.config.staleness) > self.at;
-        (fresh || self.confirm(shared).is_some()).then(|| shared.not_modified(remembered, self.at))
+    ) -> Option<Result<Response<ResponseBody<T>>, Looked>> {
+        let remembered = self.remembered.as_ref()?;
+        let is_fresh = || remembered.known.confirmed().saturating_add(shared.config.staleness) > self.at;
+        if remembered.suffices && is_fresh() {
+            return Some(Ok(shared.not_modified(remembered, self.at)));
+        }
+        self.answer_if_current(shared, remembered)
     }
 
-    /// What is remembered, if the register says at once that it is the current version.
-    fn confirm<R: Register, C: Clock>(&self, shared: &Shared<R, C>) -> Option<Confirmed> {
-        let known = &self.remembered.as_ref()?.known;
+    /// The same, if the register says at once that what is remembered is of the current version.
+    fn answer_if_current<T: Body, R: Register, C: Clock>(
+        &self,
+        shared: &Shared<R, C>,
+        remembered: &Remembered,
+    ) -> Option<Result<Response<ResponseBody<T>>, Looked>> {
+        let known = &remembered.known;
         let revision = shared.driver.revision_at_once(&self.key).filter(|revision| known.is_settled_at(*revision))?;
         known.confirm(self.at, revision);
-        Some(Confirmed { known: Arc::clone(known), revision })
+        if remembered.suffices {
+            return Some(Ok(shared.not_modified(remembered, self.at)));
+        }
+        let confirmed = Confirmed { known: Arc::clone(known), revision };
+        Some(Err(Looked { at: self.at, found: Found::Confirmed(confirmed) }))
     }
 
     /// The 304, where the register makes it certain.
@@ -82,11 +94,9 @@ impl Sought {
         &self,
         shared: &Shared<R, C>,
     ) -> Result<Response<ResponseBody<T>>, Looked> {
-        if let Some(confirmed) = self.confirm(shared) {
-            return match &self.remembered {
-                Some(remembered) if remembered.suffices => Ok(shared.not_modified(remembered, self.at)),
-                _ => Err(Looked { at: self.at, found: Found::Confirmed(confirmed) }),
-            };
+        let at_once = self.remembered.as_ref().and_then(|remembered| self.answer_if_current(shared, remembered));
+        if let Some(answer) = at_once {
+            return answer;
         }
         let record = Box::pin(shared.answer(shared.driver.load(&self.key))).await;
         let settled =
@@ -108,7 +118,7 @@ impl Sought {
 
 impl<R: Register, C: Clock> Shared<R, C> {
     fn remembered(&self, key: &Key, head: &Parts, conditions: &Preconditions, at: Timestamp) -> Option<Remembered> {
-        let known = self.memory.get(key)?.find(head).cloned()?;
+        let known = self.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
         let usable = self.is_authoritative() || (at < known.fresh_until && !wants_origin(&head.headers));
         let shown = self.config.behind_compression.then(|| coding::shown(&known.tag, &head.headers));
         let validators = Validators {

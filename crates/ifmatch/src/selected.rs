@@ -15,7 +15,6 @@ use crate::asked::Asked;
 use crate::body::ResponseBody;
 use crate::coding;
 use crate::collect::Collected;
-use crate::note::Seen;
 use crate::read::Reading;
 use crate::slice;
 use crate::tagged::Tagged;
@@ -32,27 +31,32 @@ pub(crate) struct Selected<'a, T: Body> {
 }
 
 impl<'a, T: Body> Selected<'a, T> {
-    /// `seen` is what the record says of the representation.
+    /// `recorded` is the modification date that the record has, and the same as a header field.
     pub(crate) fn new<R: Register, C: Clock>(
-        reading: &'a Reading<'_, R, C>,
+        reading: &'a Reading<R, C>,
         mut tagged: Tagged<T>,
-        seen: Option<&Seen>,
+        recorded: Option<(HttpDate, HeaderValue)>,
     ) -> Self {
         let behind_compression = reading.shared.config.behind_compression;
         let headers = &mut tagged.head.headers;
-        let now = reading.shared.now();
+        // A date must have come when the read began: what changes from then on may have the same.
+        let now = reading.looked.at;
         let own = |headers| HttpDate::from_headers(headers, LAST_MODIFIED).filter(|date| is_over(*date, now));
         // The dates of one resource must all be of one kind. Without a tag there is nothing in the record.
-        let date = if tagged.tag.is_some() { seen.map(|seen| seen.last_modified) } else { own(headers) };
-        let last_modified = date.filter(|date| date.has_come(now));
-        let field = last_modified.map(|date| seen.map_or_else(|| date.to_header(), Seen::date));
-        match field {
-            Some(date) => headers.insert(LAST_MODIFIED, date),
-            None => headers.remove(LAST_MODIFIED),
+        let date = match tagged.tag {
+            Some(_) => recorded,
+            None => own(headers).map(|date| (date, date.to_header())),
         };
+        let last_modified = date.filter(|(date, _)| date.has_come(now)).map(|(date, field)| {
+            headers.insert(LAST_MODIFIED, field);
+            date
+        });
+        if last_modified.is_none() {
+            headers.remove(LAST_MODIFIED);
+        }
         let mut shown = tagged.tag.clone();
         if behind_compression && let Some(tag) = &mut shown {
-            *tag = coding::shown(tag, &reading.asked.head.headers);
+            *tag = coding::shown(tag, &reading.asked.headers);
             headers.insert(ETAG, tag.to_header());
         }
         Self { asked: &reading.asked, tagged, shown, last_modified, behind_compression, now }
@@ -77,7 +81,7 @@ impl<'a, T: Body> Selected<'a, T> {
         if !self.behind_compression {
             self.tagged.head.headers.entry(ACCEPT_RANGES).or_insert(HeaderValue::from_static("bytes"));
         }
-        if self.asked.head.method != Method::GET || !self.asked.head.headers.contains_key(RANGE) {
+        if self.asked.is_head || !self.asked.headers.contains_key(RANGE) {
             return self.tagged.into_response();
         }
         let tag = self.tagged.tag.as_ref();
@@ -86,7 +90,7 @@ impl<'a, T: Body> Selected<'a, T> {
             return self.tagged.into_response();
         }
         let sent = Representation { tag, last_modified: self.last_modified, len: content.len() };
-        let parts = match select(&self.asked.head.headers, &sent, self.now, Limits::default()) {
+        let parts = match select(&self.asked.headers, &sent, self.now, Limits::default()) {
             Selection::Whole => return self.tagged.into_response(),
             Selection::Unsatisfiable => return answer::problem(&Problem::range_not_satisfiable(sent.len)),
             Selection::Parts(parts) => parts,

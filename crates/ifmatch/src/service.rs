@@ -1,13 +1,11 @@
 //! The service that the layer makes of another one: reads here, writes there, the rest passes.
 
 use std::fmt;
-use std::future::{Future, Ready, ready};
 use std::mem;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::future::Either;
+use http::header::RANGE;
 use http::{Method, Request, Response};
 use http_body::Body;
 use ifmatch_store::task::detach;
@@ -15,6 +13,8 @@ use ifmatch_store::{Clock, MemoryRegister, Register, SystemClock};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
+use crate::future::ResponseFuture;
+use crate::read::Reading;
 use crate::recall::Sought;
 use crate::shared::{Inner, Shared};
 use crate::{answer, lease, read, write};
@@ -52,11 +52,6 @@ impl<S: fmt::Debug, R, C> fmt::Debug for ConditionalService<S, R, C> {
     }
 }
 
-/// The response: there already, or to come.
-type ResponseFuture<T, E> = Either<Ready<Answer<T, E>>, Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>>;
-
-type Answer<T, E> = Result<Response<ResponseBody<T>>, E>;
-
 impl<S, B, T, R, C> Service<Request<B>> for ConditionalService<S, R, C>
 where
     S: Service<Request<B>, Response = Response<T>, Future: Send, Error: Send + 'static> + Clone + Send + 'static,
@@ -67,7 +62,7 @@ where
 {
     type Response = Response<ResponseBody<T>>;
     type Error = S::Error;
-    type Future = ResponseFuture<T, S::Error>;
+    type Future = ResponseFuture<S::Future, T, S::Error, R, C>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -81,15 +76,22 @@ where
         match Kind::of(request.method()) {
             Kind::Read => {
                 let (head, body) = request.into_parts();
-                let Ok(key) = shared.config.keys.key(&head) else { return at_once(answer::no_such_key()) };
+                let Ok(key) = shared.config.keys.key(&head) else { return answer::no_such_key().into() };
                 let sought = Sought::new(shared, key, &head);
                 if lease::is_named(&shared.config, &head) {
                     let request = Request::from_parts(head, body);
-                    return in_time(lease::read(Arc::clone(shared), inner, sought, request));
+                    return ResponseFuture::in_time(lease::read(Arc::clone(shared), inner, sought, request));
                 }
                 match sought.answer_at_once(shared) {
-                    Some(response) => at_once(response),
-                    None => in_time(read::read(Arc::clone(shared), inner, sought, Request::from_parts(head, body))),
+                    Some(Ok(response)) => response.into(),
+                    Some(Err(looked)) if head.headers.keys().all(|name| *name != RANGE) => {
+                        let (reading, head) = Reading::new(Arc::clone(shared), sought, looked, head);
+                        ResponseFuture::running(inner.call(Request::from_parts(head, body)), reading)
+                    }
+                    _ => {
+                        let request = Request::from_parts(head, body);
+                        ResponseFuture::in_time(read::read(Arc::clone(shared), inner, sought, request))
+                    }
                 }
             }
             Kind::Write => {
@@ -98,23 +100,17 @@ where
                 let inner = self.inner.clone();
                 let (head, body) = request.into_parts();
                 if let Some(operating) = lease::Operating::of(shared, &head) {
-                    return in_time(operating.run(inner));
+                    return ResponseFuture::in_time(operating.run(inner));
                 }
                 let request = Request::from_parts(head, body);
                 let written = detach(write::write(Arc::clone(shared), inner, request));
-                in_time(async { written.result().await.unwrap_or_else(|| Ok(answer::interrupted())) })
+                ResponseFuture::in_time(async { written.result().await.unwrap_or_else(|| Ok(answer::interrupted())) })
             }
-            Kind::Other => in_time(async move { Ok(inner.run(request).await?.map(ResponseBody::inner)) }),
+            Kind::Other => {
+                ResponseFuture::in_time(async move { Ok(inner.run(request).await?.map(ResponseBody::inner)) })
+            }
         }
     }
-}
-
-fn at_once<T: Body, E>(response: Response<ResponseBody<T>>) -> ResponseFuture<T, E> {
-    Either::Left(ready(Ok(response)))
-}
-
-fn in_time<T: Body, E>(answer: impl Future<Output = Answer<T, E>> + Send + 'static) -> ResponseFuture<T, E> {
-    Either::Right(Box::pin(answer))
 }
 
 enum Kind {

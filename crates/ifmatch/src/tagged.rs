@@ -25,8 +25,7 @@ impl<T: Body> Tagged<T> {
         let (mut head, body) = response.into_parts();
         let own = own_tag(&head.headers);
         if let Some(tag) = own.as_ref().filter(|_| !is_coded(&head.headers)) {
-            let tag = Some(tag.clone());
-            return Self { head, body: Collected::Passed(ResponseBody::inner(body)), tag };
+            return Self::with(tag.clone(), Response::from_parts(head, body));
         }
         let body = collect(&head.headers, body, shared.config.hash_limit, shared.driver.clock()).await;
         let tag = match &body {
@@ -38,6 +37,12 @@ impl<T: Body> Tagged<T> {
             None => head.headers.remove(ETAG),
         };
         Self { head, body, tag }
+    }
+
+    /// A response that has this tag.
+    pub(crate) fn with(tag: EntityTag, response: Response<T>) -> Self {
+        let (head, body) = response.into_parts();
+        Self { head, body: Collected::Passed(ResponseBody::inner(body)), tag: Some(tag) }
     }
 
     /// The response with whatever was read of its body.

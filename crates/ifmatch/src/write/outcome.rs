@@ -90,7 +90,8 @@ impl<R: Register, C: Clock> Writing<R, C> {
 
     fn tagged<T>(&self, response: &Response<T>, tag: Option<EntityTag>) -> Content {
         let tag = tag.filter(|tag| !tag.is_weak());
-        let variant = Vary::of(response.headers()).and_then(|vary| vary.select(&self.head));
+        let variant =
+            Vary::of(response.headers()).and_then(|vary| vary.select(self.head.uri.query(), &self.head.headers));
         match (variant, tag) {
             (Some(variant), Some(tag)) => Content::Tagged { variant, tag },
             _ => Content::Unknown,

@@ -93,7 +93,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
         S: Inner<B>,
         B: Default,
     {
-        let variant_of = |vary: Vary| vary.select(&head);
+        let variant_of = |vary: Vary| vary.select(head.uri.query(), &head.headers);
         let response = inner.run(Request::from_parts(head.clone(), B::default())).await?;
         let last_modified = HttpDate::from_headers(response.headers(), LAST_MODIFIED);
         let variant = Vary::of(response.headers()).and_then(variant_of).unwrap_or_else(Variant::only);

@@ -7,6 +7,7 @@ mod leases_in_flight;
 mod memory;
 mod overlaps;
 mod reads;
+mod remembered;
 mod support;
 mod writes;
 mod writes_in_doubt;
