@@ -7,51 +7,12 @@ use http::{HeaderMap, HeaderValue};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
+
 use ifmatch_store::Key;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 
 use crate::variant::Vary;
 
-/// What an entry has, more or less, in bytes.
-const USUAL_SIZE: u64 = 1024;
-
-/// The memory.
-#[derive(Debug)]
-pub(crate) struct Memory(Cache<Key, Arc<Entry>, BySize>);
-
-#[derive(Clone, Debug)]
-struct BySize;
-
-impl Weighter<Key, Arc<Entry>> for BySize {
-    fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
-        (size_of::<Key>() + key.as_str().len() + entry.size) as u64
-    }
-}
-
-impl Memory {
-    /// A memory of about so many bytes.
-    pub(crate) fn with_capacity(bytes: u64) -> Self {
-        let entries = usize::try_from(bytes / USUAL_SIZE).unwrap_or(usize::MAX);
-        Self(Cache::with_weighter(entries, bytes, BySize))
-    }
-
-    /// What is remembered of a resource.
-    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
-        self.0.get(key)
-    }
-
-    /// Remembers a representation. Of two at the same time one may be lost.
-    pub(crate) fn remember(&self, key: &Key, vary: Vary, known: Known) {
-        let before = self.get(key).unwrap_or_default();
-        self.0.insert(key.clone(), Arc::new(before.with(vary, known)));
-    }
-
-    /// Forgets a resource.
-    pub(crate) fn forget(&self, key: &Key) {
-        self.0.remove(key);
-    }
-}
+pub(crate) use crate::platform::Memory;
 
 /// The representations of one resource.
 #[derive(Debug, Default)]
@@ -134,64 +95,7 @@ impl Entry {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CAPACITY: u64 = 100_000;
-
-    fn key(number: usize) -> Key {
-        Key::new(format!("/{number}")).unwrap()
-    }
-
-    fn known(variant: &str, size: usize) -> Known {
-        let mut headers = HeaderMap::new();
-        headers.insert("x", HeaderValue::try_from("x".repeat(size)).unwrap());
-        Known {
-            variant: Variant(variant.into()),
-            generation: Revision::new(1),
-            tag: EntityTag::strong("1").unwrap(),
-            last_modified: HttpDate::from_unix(1),
-            date: HttpDate::from_unix(1).to_header(),
-            headers,
-            born: Timestamp::default(),
-            fresh_until: Timestamp::default(),
-            checked: AtomicU64::new(0),
-            settled: AtomicU64::new(1),
-        }
-    }
-
-    #[test]
-    fn what_is_remembered_is_found_until_it_is_forgotten() {
-        let memory = Memory::with_capacity(CAPACITY);
-        memory.remember(&key(1), Vary::default(), known("a", 10));
-        memory.remember(&key(1), Vary::default(), known("b", 10));
-        memory.remember(&key(2), Vary::default(), known("a", 10));
-        assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_none());
-        memory.remember(&key(1), Vary::default(), known(&Variant::only().0, 10));
-        assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_some());
-        memory.forget(&key(1));
-        assert!(memory.get(&key(1)).is_none());
-        assert!(memory.get(&key(2)).is_some());
-    }
-
-    #[test]
-    fn its_bytes_are_bounded() {
-        let memory = Memory::with_capacity(CAPACITY);
-        for number in 0..500 {
-            memory.remember(&key(number), Vary::default(), known("a", 4_000));
-        }
-        let kept = (0..500).filter(|number| memory.get(&key(*number)).is_some()).count();
-        assert!((1..=25).contains(&kept), "{kept} entries of 4,000 bytes in {CAPACITY} bytes");
-    }
-
-    #[test]
-    fn what_is_larger_than_all_of_it_is_not_kept() {
-        let memory = Memory::with_capacity(CAPACITY);
-        memory.remember(&key(1), Vary::default(), known("a", 200_000));
-        for number in 2..1_000 {
-            memory.remember(&key(number), Vary::default(), known("a", 10));
-        }
-        assert!(memory.get(&key(1)).is_none());
-    }
+/// The bytes that an entry takes, about.
+pub(crate) fn weight(key: &Key, entry: &Entry) -> u32 {
+    u32::try_from(size_of::<Key>() + key.as_str().len() + entry.size).unwrap_or(u32::MAX)
 }
