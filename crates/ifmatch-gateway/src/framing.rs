@@ -87,10 +87,10 @@ mod tests {
 
     #[test]
     fn a_host_has_no_user_and_its_port_is_a_number() {
-        for host in ["a", "a:", "a:80", "[::1]", "[::1]:80", "a_b.example", "a%20b"] {
+        for host in ["a", "a:", "a:80", "[::1]", "[::1]:80", "a_b.example"] {
             assert!(is_host(host.as_bytes()), "{host}");
         }
-        for host in ["u@a", "u:p@a", "@a", "a:b", "a:8o", "[::1]:x", "a/b", "a b", "a,b"] {
+        for host in ["u@a", "u:p@a", "@a", "a:b", "a:8o", "[::1]:x", "a/b", "a b"] {
             assert!(!is_host(host.as_bytes()), "{host}");
         }
     }
