@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
+use ifmatch_cache::policy::cache_status::CACHE_STATUS;
+use ifmatch_core::fields::lines;
 use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
 
@@ -36,6 +38,8 @@ struct Line {
     method: Method,
     uri: Uri,
     id: HeaderValue,
+    /// What the cache did, if there is one.
+    cache_status: Option<HeaderValue>,
 }
 
 impl Ticket {
@@ -43,7 +47,13 @@ impl Ticket {
     pub(crate) fn open<B>(desk: &Arc<Desk>, in_flight: InFlight, request: &Request<B>, id: &HeaderValue) -> Self {
         desk.metrics.in_flight.increment(1.0);
         let line = enabled!(target: ACCESS, Level::DEBUG)
-            .then(|| Box::new(Line { method: request.method().clone(), uri: request.uri().clone(), id: id.clone() }));
+            .then(|| Line {
+                method: request.method().clone(),
+                uri: request.uri().clone(),
+                id: id.clone(),
+                cache_status: None,
+            })
+            .map(Box::new);
         Self {
             desk: Arc::clone(desk),
             in_flight,
@@ -84,6 +94,10 @@ impl Ticket {
     pub(crate) fn answered<B>(&mut self, response: &Response<B>) {
         let status = response.status();
         self.status = Some(status);
+        if let Some(line) = &mut self.line {
+            // The last one is ours: those before it came from caches closer to the origin.
+            line.cache_status = lines(response.headers(), CACHE_STATUS).last().cloned();
+        }
         if matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT) && is_by_lease(response.headers()) {
             self.by_lease = true;
             if let Some(blobs) = &self.desk.blobs {
@@ -127,6 +141,7 @@ impl Drop for Ticket {
                 bytes_in,
                 bytes_out = self.bytes_out,
                 id = line.id.to_str().unwrap_or_default(),
+                cache_status = line.cache_status.as_ref().and_then(|status| status.to_str().ok()),
                 "request"
             );
         }

@@ -22,6 +22,24 @@ fn store(gateway: &Gateway, path: &str) {
 }
 
 #[test]
+fn the_log_says_what_the_cache_did() {
+    let inner = "cache-status: inner; hit\r\n";
+    let origin = Origin::start(move |_| ok(&format!("cache-control: max-age=600\r\n{inner}"), "hello"));
+    let mut gateway = before(&origin, &["--access-log", "--log-format", "json"]);
+    get(&gateway, "/a", "").expect(200);
+    eventually("a hit", || {
+        let answer = get(&gateway, "/a", "").expect(200);
+        let said = answer.headers.get_all("cache-status").iter().last().cloned();
+        said.is_some_and(|said| said.as_bytes().starts_with(b"ifmatch; hit")).then_some(())
+    });
+    let log = gateway.stop().stderr;
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let said: Vec<String> = lines.filter_map(|line| Some(line["cache_status"].as_str()?.to_owned())).collect();
+    assert!(said.first().is_some_and(|first| first.starts_with("ifmatch; fwd=uri-miss")), "{log}");
+    assert!(said.last().is_some_and(|last| last.starts_with("ifmatch; hit; ttl=")), "{log}");
+}
+
+#[test]
 fn a_purge_removes_what_it_names_and_nothing_else() {
     let (origin, everything) = (origin(), "/-/cache?prefix=");
     let gateway = before(&origin, &[]);
