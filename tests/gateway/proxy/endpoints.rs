@@ -29,7 +29,7 @@ fn the_log_says_what_the_cache_did() {
     get(&gateway, "/a", "").expect(200);
     eventually("a hit", || {
         let answer = get(&gateway, "/a", "").expect(200);
-        let said = answer.headers.get_all("cache-status").iter().last().cloned();
+        let said = answer.headers.get_all("cache-status").iter().next_back().cloned();
         said.is_some_and(|said| said.as_bytes().starts_with(b"ifmatch; hit")).then_some(())
     });
     let log = gateway.stop().stderr;
