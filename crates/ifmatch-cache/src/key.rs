@@ -90,9 +90,10 @@ impl Key {
         self.0.split_at(self.path_start()).1
     }
 
+    /// Where the third slash is.
     fn path_start(&self) -> usize {
-        let start = self.0.find("://").map_or(0, |at| at + 3);
-        self.0[start..].find('/').map_or(self.0.len(), |at| start + at)
+        let mut slashes = self.0.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+        slashes.nth(2).map_or(self.0.len(), |(at, _)| at)
     }
 }
 
