@@ -64,7 +64,7 @@ function described(object, isRead) {
   if (object === null) return [undefined, null];
   const { uploaded, size, httpEtag, version, httpMetadata, customMetadata } = object;
   const lines = [uploaded.getTime(), size, httpEtag, version];
-  for (const name in httpMetadata) lines.push(name, httpMetadata[name]);
+  for (const name in httpMetadata) if (httpMetadata[name] !== undefined) lines.push(name, httpMetadata[name]);
   // No header field of R2 has this name.
   lines.push("");
   for (const name in customMetadata) lines.push(name, customMetadata[name]);
