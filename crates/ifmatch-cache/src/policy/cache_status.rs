@@ -1,6 +1,6 @@
 //! `Cache-Status` (RFC 9211): what the cache did with a request.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,6 +34,9 @@ pub struct CacheStatus {
     /// What else there is to say.
     pub detail: Option<&'static str>,
 }
+
+/// Most members are not longer, in bytes.
+const USUAL: usize = 48;
 
 /// Why a request went to the origin (RFC 9211 §2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,31 +86,51 @@ impl CacheStatus {
     /// assert_eq!(headers[CACHE_STATUS], "ifmatch; hit");
     /// ```
     pub fn append_to(&self, headers: &mut HeaderMap) {
-        let text = self.parts(&mut itoa::Buffer::new()).concat();
+        let mut text = String::with_capacity(USUAL);
+        if self.write_to(&mut text).is_err() {
+            return;
+        }
         if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(text)) {
             drop(headers.try_append(CACHE_STATUS, value));
         }
     }
 
-    /// Every answer has this: it is written without the machinery of formats, into one piece of memory.
-    fn parts<'a>(&'a self, digits: &'a mut itoa::Buffer) -> [&'a str; 11] {
-        let (forward, why) = match self.forward {
-            Some(why) => ("; fwd=", why.token()),
-            None if self.detail.is_none() => ("; hit", ""),
-            None => ("", ""),
-        };
-        let (origin, status) = self.origin.as_ref().map_or(("", ""), |status| ("; fwd-status=", status.as_str()));
-        let stored = if self.stored { "; stored" } else { "" };
-        let collapsed = if self.collapsed { "; collapsed" } else { "" };
-        let (lifetime, ttl) = self.ttl.map_or(("", ""), |ttl| ("; ttl=", digits.format(ttl)));
-        let (more, detail) = self.detail.map_or(("", ""), |detail| ("; detail=", detail));
-        ["ifmatch", forward, why, origin, status, stored, collapsed, lifetime, ttl, more, detail]
+    /// Every answer has this: it is written without the machinery of formats.
+    fn write_to(&self, text: &mut impl Write) -> fmt::Result {
+        text.write_str("ifmatch")?;
+        match self.forward {
+            Some(why) => {
+                text.write_str("; fwd=")?;
+                text.write_str(why.token())?;
+            }
+            None if self.detail.is_none() => text.write_str("; hit")?,
+            None => {}
+        }
+        if let Some(status) = self.origin {
+            text.write_str("; fwd-status=")?;
+            text.write_str(status.as_str())?;
+        }
+        if self.stored {
+            text.write_str("; stored")?;
+        }
+        if self.collapsed {
+            text.write_str("; collapsed")?;
+        }
+        if let Some(ttl) = self.ttl {
+            text.write_str("; ttl=")?;
+            text.write_str(itoa::Buffer::new().format(ttl))?;
+        }
+        if let Some(detail) = self.detail {
+            text.write_str("; detail=")?;
+            text.write_str(detail)?;
+        }
+        Ok(())
     }
 }
 
 impl fmt::Display for CacheStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.parts(&mut itoa::Buffer::new()).into_iter().try_for_each(|part| f.write_str(part))
+        self.write_to(f)
     }
 }
 
