@@ -25,7 +25,8 @@ pub(crate) fn refuse<B>(request: &Request<B>) -> Option<Response<Bytes>> {
 /// Whether this host, perhaps with a port, is one that nobody can register: an address, a name without a dot, or one below
 /// `localhost` (RFC 6761 §6.3).
 fn is_local(host: &[u8]) -> bool {
-    if host.starts_with(b"[") {
+    // Digits, dots and colons: an IPv4 address, as nearly always.
+    if host.starts_with(b"[") || host.iter().all(|byte| (b'.'..=b':').contains(byte)) {
         return true;
     }
     let name = host.split(|byte| *byte == b':').next().unwrap_or_default();
