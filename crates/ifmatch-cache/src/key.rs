@@ -33,10 +33,7 @@ impl Key {
             (None, host) => host?,
         };
         let authority = portless(authority, scheme);
-        let plain = |byte: u8| {
-            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%')
-        };
-        if authority.is_empty() || !authority.bytes().all(plain) {
+        if authority.is_empty() || !authority.bytes().all(|byte| IN_HOST[usize::from(byte)]) {
             return None;
         }
         let rest = spelling::normal(spelling::of(&head.uri));
@@ -108,6 +105,17 @@ impl fmt::Debug for Key {
         f.write_str(&self.0)
     }
 }
+
+/// What a host with a port may be written with.
+const IN_HOST: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        plain[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%');
+        byte += 1;
+    }
+    plain
+};
 
 fn same_host(authority: &str, host: &str, scheme: &str) -> bool {
     portless(authority, scheme).eq_ignore_ascii_case(portless(host, scheme))

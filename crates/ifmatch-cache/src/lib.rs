@@ -96,6 +96,7 @@ mod metrics;
 mod obeyed;
 mod question;
 mod read;
+mod recent;
 mod service;
 mod shared;
 mod spelling;

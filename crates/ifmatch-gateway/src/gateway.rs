@@ -21,7 +21,7 @@ use crate::activity::InFlight;
 use crate::config::{Limits, ServerConfig};
 use crate::endpoints;
 use crate::framing;
-use crate::interim::Interjections;
+use crate::interim::{Interjections, Turn};
 use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
 use crate::proxy::acquainted::Introduce;
@@ -56,7 +56,7 @@ pub(crate) struct Gateway<S> {
     inner: S,
     signed: fn(&HeaderMap) -> bool,
     /// The inner service forwards: it wants to know who asks, and to pass on interim responses.
-    introduce: Option<fn(&mut S, Client)>,
+    introduce: Option<fn(&mut S, Client, Option<Turn>)>,
 }
 
 /// How a request is answered.
@@ -199,7 +199,7 @@ where
             if let Some(introduce) = self.introduce {
                 // Not to clients of HTTP/1.0 (RFC 9110 §15.2).
                 let interjections = interjections.filter(|_| request.version() == Version::HTTP_11);
-                introduce(&mut inner, Client { interim: interjections.map(Interjections::open), ..*client });
+                introduce(&mut inner, client.clone(), interjections.map(Interjections::open));
             }
             Course::Inner(inner.call(request))
         }

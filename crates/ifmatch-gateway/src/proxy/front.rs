@@ -14,6 +14,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::acquainted::Introduce;
+use crate::interim::Turn;
 use crate::request_body::{RequestBody, too_large};
 use crate::response_body::BoxError;
 
@@ -32,8 +33,8 @@ impl<S> Front<S> {
 }
 
 impl<S: Introduce> Introduce for Front<S> {
-    fn introduce(&mut self, client: Client) {
-        self.inner.introduce(client);
+    fn introduce(&mut self, client: Client, turn: Option<Turn>) {
+        self.inner.introduce(client, turn);
     }
 }
 
