@@ -45,7 +45,7 @@ impl Kind {
         if is_unsafe(&head.method) {
             return key().map_or(Self::Bypass, Self::Write);
         }
-        if head.method == Method::CONNECT || head.headers.keys().any(|name| *name == UPGRADE) {
+        if head.method == Method::CONNECT || has(&head.headers, &UPGRADE) {
             return Self::Bypass;
         }
         if !matches!(head.method, Method::GET | Method::HEAD) {

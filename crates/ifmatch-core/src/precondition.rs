@@ -1,7 +1,7 @@
 //! Preconditions and their evaluation, in the order of RFC 9110 §13.2.2.
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::date::HttpDate;
 use crate::tag::{EntityTag, TagList};
@@ -172,7 +172,7 @@ impl Preconditions {
 
 /// Evaluates the conditions that a request carries, as [`Preconditions::evaluate`] does once they are read.
 ///
-/// The usual request to validate says the current tag, letter for letter, and nothing else. Then nothing is read.
+/// The usual requests have no condition, or say the current tag, letter for letter, and nothing else. Then nothing is read.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue, Method};
@@ -186,10 +186,41 @@ impl Preconditions {
 /// # Ok::<(), ifmatch_core::tag::InvalidTag>(())
 /// ```
 pub fn evaluate(headers: &HeaderMap, method: &Method, current: Option<&Validators<'_>>) -> Verdict {
-    if is_retrieval(method) && current.is_some_and(|current| current.are_repeated_in(headers)) {
-        return Verdict::NotModified;
+    let repeats = |line, current: &Validators<'_>| current.tags.iter().any(|tag| line == tag.as_bytes());
+    match Carried::of(headers) {
+        Carried::Nothing => Verdict::Proceed,
+        Carried::NoneMatch(line) if is_retrieval(method) && current.is_some_and(|current| repeats(line, current)) => {
+            Verdict::NotModified
+        }
+        _ => Preconditions::from_headers(headers).evaluate(method, current),
     }
-    Preconditions::from_headers(headers).evaluate(method, current)
+}
+
+/// The conditions that a request carries, as far as the names of its header fields tell.
+enum Carried<'a> {
+    Nothing,
+    /// One line of `If-None-Match`, and no condition that goes before it. Where it decides, no other comes after it.
+    NoneMatch(&'a HeaderValue),
+    Others,
+}
+
+impl<'a> Carried<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let (mut line, mut is_dated) = (None, false);
+        for (name, value) in headers {
+            match *name {
+                IF_NONE_MATCH if line.is_none() => line = Some(value),
+                IF_NONE_MATCH | IF_MATCH | IF_UNMODIFIED_SINCE => return Self::Others,
+                IF_MODIFIED_SINCE => is_dated = true,
+                _ => {}
+            }
+        }
+        match line {
+            Some(line) => Self::NoneMatch(line),
+            None if is_dated => Self::Others,
+            None => Self::Nothing,
+        }
+    }
 }
 
 /// What identifies the current representation. A resource with several codings has a tag for each of them.
@@ -208,22 +239,6 @@ pub struct Validators<'a> {
     pub tags: &'a [EntityTag],
     /// The modification date, if known.
     pub last_modified: Option<HttpDate>,
-}
-
-impl Validators<'_> {
-    /// Whether one of the tags is the only line of `If-None-Match`, and no condition goes before that: it then matches,
-    /// and none comes after it.
-    fn are_repeated_in(&self, headers: &HeaderMap) -> bool {
-        let mut line = None;
-        for (name, value) in headers {
-            match *name {
-                IF_NONE_MATCH if line.is_none() => line = Some(value),
-                IF_NONE_MATCH | IF_MATCH | IF_UNMODIFIED_SINCE => return false,
-                _ => {}
-            }
-        }
-        line.is_some_and(|line| self.tags.iter().any(|tag| line == tag.as_bytes()))
-    }
 }
 
 /// What the conditions say.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
-use ifmatch_core::fields;
+use ifmatch_core::fields::{self, hop_by_hop};
 use ifmatch_core::problem::Problem;
 
 /// The answer to a request whose framing or host cannot be relied on. The connection ends with it.
@@ -22,10 +22,7 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
     if !fields::has(headers, &TRANSFER_ENCODING) {
         return None;
     }
-    let codings: Vec<&[u8]> = fields::lines(headers, TRANSFER_ENCODING)
-        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
-        .map(<[u8]>::trim_ascii)
-        .collect();
+    let codings: Vec<&[u8]> = hop_by_hop::tokens(headers, &TRANSFER_ENCODING).collect();
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
     if codings.iter().filter(|coding| is_chunked(coding)).count() > 1 {
         return Some(Problem::bad_request("Transfer-Encoding names chunked more than once"));

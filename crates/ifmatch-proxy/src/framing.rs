@@ -40,9 +40,8 @@ pub(crate) fn check(headers: &mut HeaderMap) -> Result<(), InvalidFraming> {
 }
 
 fn one_length(headers: &HeaderMap) -> Option<u64> {
-    let lines = headers.get_all(CONTENT_LENGTH).iter();
-    let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(|member| {
-        let digits = std::str::from_utf8(member.trim_ascii()).ok()?;
+    let mut lengths = hop_by_hop::tokens(headers, &CONTENT_LENGTH).map(|member| {
+        let digits = std::str::from_utf8(member).ok()?;
         // A sign is none of the grammar's.
         digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
     });

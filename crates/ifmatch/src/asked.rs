@@ -28,8 +28,9 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn new(sought: Sought, head: &Parts) -> Self {
-        let Sought { key, conditions, anonymous, .. } = sought;
+        let Sought { key, anonymous, .. } = sought;
         let query = head.uri.query().map(Box::from);
+        let conditions = Preconditions::from_headers(&head.headers);
         Self { key, is_head: head.method == Method::HEAD, query, headers: head.headers.clone(), conditions, anonymous }
     }
 

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Command, Observation, Observed, Outcome};
 use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::fields;
 use ifmatch_core::fields::not_modified::is_retained_by_304;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
 use ifmatch_store::{Clock, Register};
@@ -194,8 +195,8 @@ impl Seen {
 
 /// Whether what is remembered is of a response with these header fields, which has its own tag.
 fn is_of(known: &Known, headers: &HeaderMap) -> bool {
-    let tags = headers.iter().filter(|(name, _)| **name == ETAG).map(|(_, tag)| tag.as_bytes());
-    tags.eq([known.tag.as_bytes()]) && headers.keys().all(|name| *name != CONTENT_ENCODING) && is_304_of(known, headers)
+    let tags = fields::lines(headers, ETAG).map(HeaderValue::as_bytes);
+    tags.eq([known.tag.as_bytes()]) && !fields::has(headers, &CONTENT_ENCODING) && is_304_of(known, headers)
 }
 
 /// Whether what is remembered makes the same 304 as a response with these header fields, but for the tag.

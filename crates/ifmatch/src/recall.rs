@@ -9,7 +9,7 @@ use http::{Method, Response};
 use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
+use ifmatch_core::precondition::{self, Validators, Verdict};
 use ifmatch_store::{Clock, Key, Register};
 
 use crate::answer;
@@ -29,8 +29,6 @@ use crate::shared::Shared;
 pub(crate) struct Sought {
     /// The resource.
     pub(crate) key: Key,
-    /// The conditions of the request.
-    pub(crate) conditions: Preconditions,
     /// Whether what is answered may be told to others.
     pub(crate) anonymous: bool,
     at: Timestamp,
@@ -50,10 +48,9 @@ struct Remembered {
 impl Sought {
     pub(crate) fn new<R: Register, C: Clock>(shared: &Shared<R, C>, key: Key, head: &Parts) -> Self {
         let at = shared.now();
-        let conditions = Preconditions::from_headers(&head.headers);
         let anonymous = is_anonymous(&shared.config, head);
-        let remembered = if anonymous { shared.remembered(&key, head, &conditions, at) } else { None };
-        Self { key, conditions, anonymous, at, remembered }
+        let remembered = if anonymous { shared.remembered(&key, head, at) } else { None };
+        Self { key, anonymous, at, remembered }
     }
 
     /// What is certain without waiting for anything: the 304, or that what is remembered is of the current version. None:
@@ -117,7 +114,7 @@ impl Sought {
 }
 
 impl<R: Register, C: Clock> Shared<R, C> {
-    fn remembered(&self, key: &Key, head: &Parts, conditions: &Preconditions, at: Timestamp) -> Option<Remembered> {
+    fn remembered(&self, key: &Key, head: &Parts, at: Timestamp) -> Option<Remembered> {
         let known = self.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
         let usable = self.is_authoritative() || (at < known.fresh_until && !wants_origin(&head.headers));
         let shown = self.config.behind_compression.then(|| coding::shown(&known.tag, &head.headers));
@@ -125,7 +122,7 @@ impl<R: Register, C: Clock> Shared<R, C> {
             tags: slice::from_ref(shown.as_ref().unwrap_or(&known.tag)),
             last_modified: Some(known.last_modified).filter(|date| date.has_come(at)),
         };
-        let verdict = conditions.evaluate(&Method::GET, Some(&validators));
+        let verdict = precondition::evaluate(&head.headers, &Method::GET, Some(&validators));
         let suffices = usable && verdict == Verdict::NotModified;
         Some(Remembered { known, shown, suffices })
     }

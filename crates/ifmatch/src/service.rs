@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use http::header::RANGE;
 use http::{Method, Request, Response};
 use http_body::Body;
+use ifmatch_core::fields;
 use ifmatch_store::task::detach;
 use ifmatch_store::{Clock, MemoryRegister, Register, SystemClock};
 use tower_service::Service;
@@ -84,7 +85,7 @@ where
                 }
                 match sought.answer_at_once(shared) {
                     Some(Ok(response)) => response.into(),
-                    Some(Err(looked)) if head.headers.keys().all(|name| *name != RANGE) => {
+                    Some(Err(looked)) if !fields::has(&head.headers, &RANGE) => {
                         let (reading, head) = Reading::new(Arc::clone(shared), sought, looked, head);
                         ResponseFuture::running(inner.call(Request::from_parts(head, body)), reading)
                     }

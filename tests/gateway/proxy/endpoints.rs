@@ -4,7 +4,7 @@ use support::raw::exchange;
 use support::{Answer, Gateway};
 
 use super::origin::{Origin, ok};
-use super::{before, get, status};
+use super::{before, get, is_hit, status};
 use crate::eventually;
 
 fn origin() -> Origin {
@@ -27,11 +27,7 @@ fn the_log_says_what_the_cache_did() {
     let origin = Origin::start(move |_| ok(&format!("cache-control: max-age=600\r\n{inner}"), "hello"));
     let mut gateway = before(&origin, &["--access-log", "--log-format", "json"]);
     get(&gateway, "/a", "").expect(200);
-    eventually("a hit", || {
-        let answer = get(&gateway, "/a", "").expect(200);
-        let said = answer.headers.get_all("cache-status").iter().next_back().cloned();
-        said.is_some_and(|said| said.as_bytes().starts_with(b"ifmatch; hit")).then_some(())
-    });
+    eventually("a hit", || is_hit(&get(&gateway, "/a", "").expect(200)).then_some(()));
     let log = gateway.stop().stderr;
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let said: Vec<String> = lines.filter_map(|line| Some(line["cache_status"].as_str()?.to_owned())).collect();

@@ -6,12 +6,12 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use support::Gateway;
 use support::raw::Connection;
 use support::wire::{self, Case};
-use support::{Answer, Gateway};
 
 use super::origin::{Origin, ok};
-use super::{before, get};
+use super::{before, get, is_hit};
 
 /// An origin that gives the answer of a case at its path, until the case before it is over.
 fn liar(cases: Vec<Case>) -> (Origin, Arc<AtomicUsize>) {
@@ -50,11 +50,6 @@ fn status_of_whole(gateway: &Gateway, path: &str) -> Option<String> {
         None => content.is_empty(),
     };
     is_whole.then(|| head[9..12].to_owned())
-}
-
-fn is_hit(answer: &Answer) -> bool {
-    let mut members = answer.headers.get_all("cache-status").iter();
-    members.next_back().is_some_and(|own| own.to_str().unwrap().starts_with("ifmatch; hit; ttl"))
 }
 
 #[test]

@@ -30,3 +30,9 @@ fn get(gateway: &Gateway, path: &str, fields: &str) -> Answer {
 fn status(answer: &Answer) -> &str {
     answer.header("cache-status")
 }
+
+/// Whether our own cache, the last of those that say what they did, had the answer.
+fn is_hit(answer: &Answer) -> bool {
+    let mut members = answer.headers.get_all("cache-status").iter();
+    members.next_back().is_some_and(|own| own.to_str().unwrap().starts_with("ifmatch; hit; ttl"))
+}

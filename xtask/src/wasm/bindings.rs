@@ -58,7 +58,8 @@ pub(crate) fn write(module: &Path, target: Target, folder: &Path) -> Result {
     if target == Target::Worker {
         let script = folder.join("index.js");
         let text = used(&for_worker(&fs::read_to_string(&script)?)?, &[OBJECTS]);
-        fs::write(&module, order(&bytes, |export| taken(&text).contains(export))?)?;
+        let taken = taken(&text);
+        fs::write(&module, order(&bytes, |export| taken.contains(export))?)?;
         fs::write(&script, text)?;
     } else {
         fs::write(&module, order(&bytes, |_| true)?)?;

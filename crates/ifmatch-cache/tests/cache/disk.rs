@@ -109,6 +109,15 @@ async fn ranges_of_a_file_are_answered_as_those_of_what_is_in_memory() {
     assert_eq!((on_disk.origin.count(), in_memory.origin.count()), (1, 1));
 }
 
+/// Changes a byte of the body in a folder.
+fn change(folder: &Path, at: usize) {
+    let mut files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.to_string_lossy().contains("ifmatch-body-")).unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[at] ^= 1;
+    fs::write(&file, bytes).unwrap();
+}
+
 /// What comes of a body, and how it ends.
 async fn read(response: Streaming) -> (String, Result<(), String>) {
     let (mut body, mut came) = (response.into_body(), String::new());
@@ -127,12 +136,8 @@ async fn a_piece_that_was_changed_in_the_middle_is_given_to_nobody() {
     let body = text(0);
     world.origin.will(200, &FRESH, &body);
     world.get("/").await;
-    let mut files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
-    let file = files.find(|path| path.to_string_lossy().contains("ifmatch-body-")).unwrap();
-    let mut bytes = fs::read(&file).unwrap();
     // In the second piece of five.
-    bytes[100_000] ^= 1;
-    fs::write(&file, bytes).unwrap();
+    change(folder.path(), 100_000);
     let around = world.get_with("/", &[("range", "bytes=0-9, 131072-131081")]).await;
     assert!(around.text().contains(&body[..10]) && around.text().contains(&body[131_072..131_082]));
 
@@ -166,11 +171,7 @@ async fn what_was_changed_on_the_disk_is_given_to_nobody_as_a_whole() {
     let body = text(0);
     world.origin.will(200, &FRESH, &body);
     world.get("/").await;
-    let mut files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
-    let file = files.find(|path| path.to_string_lossy().contains("ifmatch-body-")).unwrap();
-    let mut bytes = fs::read(&file).unwrap();
-    bytes[LEN - 1] ^= 1;
-    fs::write(&file, bytes).unwrap();
+    change(folder.path(), LEN - 1);
     let broken = world.get("/").await;
     assert!(broken.body.is_err(), "the last piece is not what was stored");
     // Then the origin is asked, and what it says is kept.
