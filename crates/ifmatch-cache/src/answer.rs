@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RANGE};
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::fields::has;
@@ -63,7 +63,7 @@ pub(crate) fn is_unmodified(asked: &Asked, meta: &Meta) -> bool {
     if !asked.is_conditional() || !meta.status.is_success() {
         return false;
     }
-    let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date() };
+    let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date };
     // A tag in another form than the RFC's is the origin's own: who sends it back has this response.
     if meta.tag.is_none() && has(&meta.headers, &ETAG) && has(&asked.head.headers, &IF_NONE_MATCH) {
         return asked.head.headers.get(IF_NONE_MATCH) == meta.headers.get(ETAG);
@@ -152,7 +152,7 @@ impl Reply<'_> {
 
     /// What of the representation is asked for.
     fn selection(&self, len: u64) -> Selection {
-        if self.meta.status != StatusCode::OK || !has(&self.asked.head.headers, &RANGE) {
+        if self.meta.status != StatusCode::OK || !self.asked.has_range() {
             return Selection::Whole;
         }
         let sent = Representation { tag: self.meta.tag.as_ref(), last_modified: self.meta.last_modified, len };

@@ -99,6 +99,7 @@ mod read;
 mod recent;
 mod service;
 mod shared;
+mod signs;
 mod spelling;
 mod stored;
 mod table;

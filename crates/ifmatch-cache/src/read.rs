@@ -218,7 +218,8 @@ impl<C: Clock> Forwarding<C> {
             Err(error) => self.stale(None).ok_or(error),
             Ok(Fetched::Stored(stored, origin)) => {
                 let status = CacheStatus { origin: Some(origin), ..status };
-                Ok(answer(&self.shared.recent, &self.asked, &stored, now, status).map_or_else(|| self.broken(), |answer| answer.response))
+                Ok(answer(&self.shared.recent, &self.asked, &stored, now, status)
+                    .map_or_else(|| self.broken(), |answer| answer.response))
             }
             Ok(Fetched::Kept(Kept::Fresh(mut head, stored, reader))) => {
                 let status =

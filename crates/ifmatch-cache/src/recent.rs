@@ -131,8 +131,8 @@ mod tests {
         }
         let (head, body) = request.body(http_body_util::Empty::<Bytes>::new()).unwrap().into_parts();
         let config = Config::default();
-        let Kind::Read(key) = Kind::of(&head, &body, &config) else { panic!("it can be answered from a cache") };
-        Asked::new(head, key, &config)
+        let Kind::Read(key, signs) = Kind::of(&head, &body, &config) else { panic!("it can be answered from a cache") };
+        Asked::new(head, key, signs, &config)
     }
 
     fn head(recent: &RecentHeads, asked: &Asked, stored: &Stored, now: u64, status: CacheStatus) -> (u16, HeaderMap) {

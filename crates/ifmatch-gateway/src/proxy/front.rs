@@ -55,13 +55,13 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         if request.body().size_hint().lower() > self.max_body {
             return Answering { forwarding: None, to_head: false };
         }
         let to_head = request.method() == Method::HEAD;
-        let forwarding = self.inner.call(request.map(|body| body.at_most(self.max_body)));
-        Answering { forwarding: Some(forwarding), to_head }
+        request.body_mut().bound(self.max_body);
+        Answering { forwarding: Some(self.inner.call(request)), to_head }
     }
 }
 
