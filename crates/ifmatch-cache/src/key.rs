@@ -42,7 +42,8 @@ impl Key {
             (None, host) => host?,
         };
         let authority = portless(authority, scheme);
-        if authority.is_empty() || !authority.bytes().all(|byte| IN_HOST[usize::from(byte)]) {
+        let kinds_in_host = kinds(authority);
+        if authority.is_empty() || kinds_in_host & STRANGE != 0 {
             return None;
         }
         let rest = spelling::normal(spelling::of(&head.uri));
@@ -50,7 +51,9 @@ impl Key {
         text.push_str(scheme);
         text.push_str("://");
         text.push_str(authority);
-        text.make_ascii_lowercase();
+        if (kinds(scheme) | kinds_in_host) & UPPER != 0 {
+            text.make_ascii_lowercase();
+        }
         let path = text.len();
         text.push_str(&rest);
         Some(Self { text: text.into(), path })
@@ -124,16 +127,29 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What a host with a port may be written with.
-const IN_HOST: [bool; 256] = {
-    let mut plain = [false; 256];
+/// A letter in upper case.
+const UPPER: u8 = 1;
+/// No part of a host or port.
+const STRANGE: u8 = 2;
+
+/// Which kinds of bytes there are in a host with a port.
+fn kinds(text: &str) -> u8 {
+    text.bytes().fold(0, |kinds, byte| kinds | KINDS[usize::from(byte)])
+}
+
+const KINDS: [u8; 256] = {
+    let mut kinds = [STRANGE; 256];
     let mut byte = 0_u8;
     while byte < 128 {
-        plain[byte as usize] =
-            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%');
+        if byte.is_ascii_uppercase() {
+            kinds[byte as usize] = UPPER;
+        } else if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%')
+        {
+            kinds[byte as usize] = 0;
+        }
         byte += 1;
     }
-    plain
+    kinds
 };
 
 fn same_host(authority: &str, host: &str, scheme: &str) -> bool {
@@ -171,6 +187,18 @@ mod tests {
             assert_eq!(key(uri, hosts), expected, "{uri} {hosts:?}");
         }
         assert_eq!(key("http://a.example", &[]).as_deref(), Some("http://a.example/"));
+    }
+
+    #[test]
+    fn a_host_has_only_what_hosts_have_and_is_in_lower_case() {
+        for byte in (33..127_u8).map(char::from) {
+            let in_host = byte.is_ascii_alphanumeric() || "-._~:[]%".contains(byte);
+            let expected = in_host.then(|| format!("http://a{}b/x", byte.to_ascii_lowercase()));
+            assert_eq!(key("/x", &[&format!("a{byte}b")]), expected, "{byte}");
+        }
+        for (uri, hosts) in [("HTTP://a.example/x", &[][..]), ("Http://a.example/x", &["A.EXAMPLE"])] {
+            assert_eq!(key(uri, hosts).as_deref(), Some("http://a.example/x"), "{uri}");
+        }
     }
 
     #[test]

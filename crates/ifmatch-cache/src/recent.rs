@@ -11,7 +11,7 @@ use crate::stored::Meta;
 const PLACES: usize = 512;
 
 /// A stored response that takes more, without its body, is not worth it; in bytes.
-const LARGEST: usize = 8 * 1024;
+const LARGEST: usize = 4 * 1024;
 
 /// Heads that were asked for twice within a second. Each has one place, by the address of its response, and is gone when
 /// another one takes that place. Nobody waits here: who finds a place busy makes the head.

@@ -167,10 +167,11 @@ where
             };
             let headers = response.headers_mut();
             // What another server has said stays.
-            for (name, value) in [(X_REQUEST_ID, id), (header::SERVER, SERVER)] {
-                if !fields::has(headers, &name) {
-                    headers.insert(name, value);
-                }
+            if !fields::has(headers, &X_REQUEST_ID) {
+                headers.insert(X_REQUEST_ID, id);
+            }
+            if !fields::has(headers, &header::SERVER) {
+                headers.insert(header::SERVER, SERVER);
             }
             if let Some(interjections) = interjections.filter(|interjections| interjections.end_turn()) {
                 Box::pin(interjections.settle()).await;
