@@ -59,7 +59,7 @@ pub(crate) fn look<C: Clock, T>(shared: &Shared<C>, asked: &Asked) -> Look<T> {
         let stored = found.stored().cloned();
         let terms = stored.as_ref().map(|stored| &stored.meta.terms);
         let unshared = found.unshared || terms.is_some_and(|terms| terms.always_validate || terms.lifetime.is_zero());
-        Plan { why, unshared, course, stored }
+        Plan { why, stored, unshared, course }
     };
     let Some(stored) = found.stored() else {
         let same = |stored: &Stored| is_same_target(&stored.meta.selected.implicit, &asked.implicit);
