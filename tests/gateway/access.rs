@@ -3,6 +3,7 @@
 use std::fs;
 
 use http::Method;
+use support::raw::exchange;
 use support::{Client, Gateway};
 
 const METHODS: [Method; 5] = [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::POST];
@@ -43,6 +44,25 @@ async fn a_refusal_tells_nothing_of_what_is_there() {
         let missing = client.get("/c/missing", &[]).await.expect(401);
         assert_eq!(answer.body, missing.body, "{path}");
     }
+}
+
+/// What a page of `evil.example` sends, once it has that name resolved to this machine.
+#[test]
+fn without_tokens_nothing_is_for_a_foreign_name() {
+    let get = |host: &str, path: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let open = Gateway::start(["serve", "--store", "memory://"]);
+    for path in ["/", "/-/health", "/-/metrics", "/devstoreaccount1?comp=list"] {
+        let refused = exchange(open.address(), get("evil.example:10000", path)).expect(421);
+        assert_eq!(refused.header("content-type"), "application/problem+json", "{path}");
+    }
+    let put = "PUT http://evil.example/c/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n1";
+    exchange(open.address(), put).expect(421);
+    exchange(open.address(), get("localhost", "/c/a")).expect(404);
+    for host in ["127.0.0.1:10000", "[::1]", "localhost", "blobs.localhost", "machine"] {
+        exchange(open.address(), get(host, "/")).expect(200);
+    }
+    let closed = Gateway::start(["serve", "--store", "memory://", "--read-token", "r"]);
+    exchange(closed.address(), get("blobs.example\r\nAuthorization: Bearer r", "/")).expect(200);
 }
 
 #[tokio::test]

@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::watch::Receiver;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower_service::Service;
@@ -136,7 +137,7 @@ where
     ) {
         let mut connection = std::pin::pin!(connection);
         let mut watch = Watch::new(&self.gateway.desk.limits);
-        let mut tick = std::pin::pin!(sleep(watch.tick()));
+        let mut tick = Tick::new(watch.tick());
         let mut stop = std::pin::pin!(stop(stopping));
         let mut told_to_stop = false;
         let sentence = loop {
@@ -148,8 +149,8 @@ where
                     }
                     return;
                 }
-                () = tick.as_mut() => match watch.look(activity.moment()) {
-                    Sentence::Fine => tick.as_mut().reset(Instant::now() + watch.tick()),
+                () = poll_fn(|cx| tick.poll(cx)) => match watch.look(activity.moment()) {
+                    Sentence::Fine => tick = Tick::new(watch.tick()),
                     sentence => break sentence,
                 },
                 () = stop.as_mut(), if !told_to_stop => {
@@ -183,6 +184,26 @@ enum Begun {
     Tls(Box<TlsStream<TcpStream>>, Protocol),
 }
 
+/// A timer that is polled at each step of a connection. It waits in line once, to be woken; as long as its time has not
+/// come, it was not.
+struct Tick {
+    sleep: Pin<Box<Sleep>>,
+    in_line: bool,
+}
+
+impl Tick {
+    fn new(after: Duration) -> Self {
+        Self { sleep: Box::pin(sleep(after)), in_line: false }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if mem::replace(&mut self.in_line, true) && !self.sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        self.sleep.as_mut().poll(cx)
+    }
+}
+
 /// Waits until the server stops; a server that is gone has stopped.
 ///
 /// This is polled at each step of a connection. It waits in line once, to be woken; as long as nothing was sent, it was
@@ -192,7 +213,7 @@ async fn stop(mut stopping: Receiver<bool>) {
     let mut stops = std::pin::pin!(stopping.wait_for(|stopping| *stopping));
     let mut in_line = false;
     poll_fn(|cx| {
-        if std::mem::replace(&mut in_line, true) && matches!(sent.has_changed(), Ok(false)) {
+        if mem::replace(&mut in_line, true) && matches!(sent.has_changed(), Ok(false)) {
             return Poll::Pending;
         }
         stops.as_mut().poll(cx).map(drop)

@@ -24,6 +24,7 @@ use crate::framing;
 use crate::interim::{Interjections, Turn};
 use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
+use crate::misdirected;
 use crate::proxy::acquainted::Introduce;
 use crate::request_body::{self, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
@@ -190,7 +191,9 @@ where
     ) -> Course<S::Future> {
         let (request, fate) = RequestBody::of(request, self.desk.limits.body_timeout);
         ticket.expect_body(fate);
-        if endpoints::is_own(request.uri().path()) {
+        if let Some(refused) = self.misdirected(&request) {
+            Course::Refused(refused)
+        } else if endpoints::is_own(request.uri().path()) {
             let desk = Arc::clone(&self.desk);
             Course::Own(Box::pin(async move { endpoints::answer(&desk, request).await }))
         } else if let Some(refused) = self.refuse(&request, ticket) {
@@ -204,6 +207,15 @@ where
             }
             Course::Inner(inner.call(request))
         }
+    }
+
+    /// The answer to a request under a foreign name, where being on this machine is all that it takes. What a proxy forwards
+    /// has its upstream's name.
+    fn misdirected(&self, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
+        if self.forwards() || !self.desk.access.is_open() {
+            return None;
+        }
+        misdirected::refuse(request)
     }
 
     /// The answer to a request that the inner service is not to see.

@@ -32,6 +32,7 @@ mod leases;
 mod listen;
 mod log;
 mod metrics;
+mod misdirected;
 mod operator;
 mod request_body;
 mod request_id;

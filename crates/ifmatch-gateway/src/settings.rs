@@ -65,7 +65,8 @@ pub struct Settings {
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_DISK", help_heading = "Cache")]
     pub cache_disk: Option<ByteSize>,
 
-    /// Address to listen on; port 0 takes a free one. Beyond loopback it needs tokens or accounts.
+    /// Address to listen on; port 0 takes a free one. Beyond loopback it needs tokens or accounts. Without them `serve` takes
+    /// requests to an address or to localhost only.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
     pub listen: Option<SocketAddr>,
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use ifmatch_cache::policy::cache_status::CACHE_STATUS;
 use ifmatch_core::fields::lines;
+use metrics::Counter;
 use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
 
@@ -122,8 +123,8 @@ impl Drop for Ticket {
         let duration = self.started.elapsed();
         let bytes_in = self.fate.as_ref().map_or(0, |fate| fate.received());
         metrics.in_flight.decrement(1.0);
-        metrics.bytes_in.increment(bytes_in);
-        metrics.bytes_out.increment(self.bytes_out);
+        count(&metrics.bytes_in, bytes_in);
+        count(&metrics.bytes_out, self.bytes_out);
         metrics.finished(&Finished {
             method: self.method,
             status: self.status,
@@ -145,5 +146,12 @@ impl Drop for Ticket {
                 "request"
             );
         }
+    }
+}
+
+/// Most requests have no body, and many answers: a counter that is shared by all threads is not touched for nothing.
+fn count(counter: &Counter, bytes: u64) {
+    if bytes > 0 {
+        counter.increment(bytes);
     }
 }
