@@ -124,3 +124,32 @@ pub(crate) fn is_same_target(one: &str, other: &str) -> bool {
 fn spelled(implicit: &str) -> Option<&str> {
     implicit.strip_prefix(TARGET)?.lines().next()
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn what_ends_here_is_no_sign() {
+        let named = "range, if-none-match, authorization, x-forwarded-host, pragma";
+        let fields = [
+            ("connection", named),
+            ("range", "bytes=0-1"),
+            ("if-none-match", "*"),
+            ("authorization", "Basic eDp5"),
+            ("x-forwarded-host", "evil"),
+            ("pragma", "no-cache"),
+        ];
+        let request = Request::get("http://a.example/");
+        let request = fields.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+        let (head, body) = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap().into_parts();
+        let config = Config::default();
+        let Kind::Read(key, signs) = Kind::of(&head, &body, &config) else { panic!("it can be answered from a cache") };
+        let asked = Asked::new(head, key, signs, &config);
+        assert_eq!(asked.signs, Signs::of(&asked.head.headers));
+        assert!(asked.is_sharable() && !asked.is_conditional() && !asked.has_range());
+        assert_eq!((asked.directives.no_cache, &*asked.implicit), (false, ""));
+    }
+}
