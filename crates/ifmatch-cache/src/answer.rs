@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RANGE};
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::fields::has;
@@ -20,6 +20,7 @@ use crate::content::{Content, Part};
 use crate::file::FileBody;
 use crate::file_reader::{FileReader, Section};
 use crate::policy::cache_status::CacheStatus;
+use crate::recent::{Form, RecentHeads};
 use crate::stored::{Body, Meta, Stored};
 
 /// An answer from the cache, and how many bytes of its body come from there.
@@ -30,10 +31,17 @@ pub(crate) struct Answer<T> {
 
 /// Answers a request by a stored response, the client's own conditions and ranges evaluated. None: it does not have what
 /// is asked for.
-pub(crate) fn answer<T>(asked: &Asked, stored: &Stored, now: Timestamp, status: CacheStatus) -> Option<Answer<T>> {
-    let meta = &*stored.meta;
-    let status = status.with_ttl(meta.terms.lifetime, meta.age(now));
-    let reply = Reply { asked, meta, now, status };
+pub(crate) fn answer<T>(
+    recent: &RecentHeads,
+    asked: &Asked,
+    stored: &Stored,
+    now: Timestamp,
+    status: CacheStatus,
+) -> Option<Answer<T>> {
+    let meta = &stored.meta;
+    let age = meta.age(now);
+    let status = status.with_ttl(meta.terms.lifetime, age);
+    let reply = Reply { recent, asked, meta, now, age: age.as_secs(), status };
     if reply.is_unmodified() {
         return Some(reply.not_modified());
     }
@@ -55,7 +63,7 @@ pub(crate) fn is_unmodified(asked: &Asked, meta: &Meta) -> bool {
     if !asked.is_conditional() || !meta.status.is_success() {
         return false;
     }
-    let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date() };
+    let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date };
     // A tag in another form than the RFC's is the origin's own: who sends it back has this response.
     if meta.tag.is_none() && has(&meta.headers, &ETAG) && has(&asked.head.headers, &IF_NONE_MATCH) {
         return asked.head.headers.get(IF_NONE_MATCH) == meta.headers.get(ETAG);
@@ -77,9 +85,12 @@ pub(crate) fn problem<T>(problem: &Problem, status: CacheStatus) -> Response<Res
 }
 
 struct Reply<'a> {
+    recent: &'a RecentHeads,
     asked: &'a Asked,
-    meta: &'a Meta,
+    meta: &'a Arc<Meta>,
     now: Timestamp,
+    /// In seconds.
+    age: u64,
     status: CacheStatus,
 }
 
@@ -89,7 +100,7 @@ impl Reply<'_> {
     }
 
     fn not_modified<T>(&self) -> Answer<T> {
-        let headers = self.told(self.meta.unmodified().clone());
+        let headers = self.recent(true, None, || self.told(self.meta.unmodified().clone()));
         Answer { response: response(StatusCode::NOT_MODIFIED, headers, ResponseBody::empty()), bytes: 0 }
     }
 
@@ -105,7 +116,7 @@ impl Reply<'_> {
         // Without random numbers for a boundary the whole is an answer too.
         cut.unwrap_or_else(|| {
             let body = ResponseBody::content(Arc::clone(content));
-            Answer { response: self.with(self.headers(Some(content.len)), body), bytes: content.len }
+            Answer { response: self.with(self.whole_head(content.len), body), bytes: content.len }
         })
     }
 
@@ -135,13 +146,13 @@ impl Reply<'_> {
         };
         cut.or_else(|| {
             let body = ResponseBody::file(FileReader::new(file)?);
-            Some(Answer { response: self.with(self.headers(Some(file.len)), body), bytes: file.len })
+            Some(Answer { response: self.with(self.whole_head(file.len), body), bytes: file.len })
         })
     }
 
     /// What of the representation is asked for.
     fn selection(&self, len: u64) -> Selection {
-        if self.meta.status != StatusCode::OK || !has(&self.asked.head.headers, &RANGE) {
+        if self.meta.status != StatusCode::OK || !self.asked.has_range() {
             return Selection::Whole;
         }
         let sent = Representation { tag: self.meta.tag.as_ref(), last_modified: self.meta.last_modified, len };
@@ -200,6 +211,15 @@ impl Reply<'_> {
         Some(Answer { response, bytes: len })
     }
 
+    /// The header fields of an answer with all of the body.
+    fn whole_head(&self, len: u64) -> HeaderMap {
+        self.recent(false, Some(len), || self.headers(Some(len)))
+    }
+
+    fn recent(&self, unmodified: bool, len: Option<u64>, make: impl FnOnce() -> HeaderMap) -> HeaderMap {
+        self.recent.get(self.meta, Form { unmodified, len, age: self.age, status: self.status }, make)
+    }
+
     /// The stored header fields, with the age now and what this cache did.
     fn headers(&self, len: Option<u64>) -> HeaderMap {
         let mut headers = self.told(self.meta.headers.clone());
@@ -211,7 +231,7 @@ impl Reply<'_> {
 
     /// These header fields, with the age now and what this cache did.
     fn told(&self, mut headers: HeaderMap) -> HeaderMap {
-        headers.insert(AGE, HeaderValue::from(self.meta.age(self.now).as_secs()));
+        headers.insert(AGE, HeaderValue::from(self.age));
         self.status.append_to(&mut headers);
         headers
     }

@@ -1,17 +1,16 @@
 //! A request that the cache may answer, as far as it must be read for that.
 
-use http::header::{AUTHORIZATION, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE};
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
+use http::Method;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method};
 use http_body::Body;
-use ifmatch_core::fields::{has, hop_by_hop};
+use ifmatch_core::fields::hop_by_hop;
 
 use crate::config::Config;
 use crate::key::Key;
 use crate::obeyed;
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::invalidate::is_unsafe;
+use crate::signs::{Sign, Signs};
 use crate::spelling;
 
 /// A GET or HEAD.
@@ -20,6 +19,7 @@ pub(crate) struct Asked {
     pub(crate) head: Parts,
     pub(crate) key: Key,
     pub(crate) directives: RequestDirectives,
+    signs: Signs,
     /// What tells it apart from other requests with the same key.
     pub(crate) implicit: Box<str>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Asked {
 /// What to do with a request.
 pub(crate) enum Kind {
     /// Answer it from the cache if possible.
-    Read(Key),
+    Read(Key, Signs),
     /// Pass it on, and see what it makes invalid.
     Write(Key),
     /// Pass it on: the method is a safe one that is not cached.
@@ -45,29 +45,33 @@ impl Kind {
         if is_unsafe(&head.method) {
             return key().map_or(Self::Bypass, Self::Write);
         }
-        if head.method == Method::CONNECT || has(&head.headers, &UPGRADE) {
+        let signs = Signs::of(&head.headers);
+        if head.method == Method::CONNECT || signs.have(Sign::Upgrade) {
             return Self::Bypass;
         }
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return Self::Method;
         }
-        if !body.is_end_stream() || head.headers.iter().any(|(name, value)| is_for_origin(name, value)) {
+        if !body.is_end_stream() || signs.have(Sign::ForOrigin) {
             return Self::Bypass;
         }
-        key().map_or(Self::Bypass, Self::Read)
+        key().map_or(Self::Bypass, |key| Self::Read(key, signs))
     }
 }
 
 impl Asked {
-    pub(crate) fn new(mut head: Parts, key: Key, config: &Config) -> Self {
-        // What nobody will see behind the next proxy must not select what others get.
-        hop_by_hop::remove_named(&mut head.headers);
-        let directives = if config.obey_requests {
+    pub(crate) fn new(mut head: Parts, key: Key, mut signs: Signs, config: &Config) -> Self {
+        if signs.have(Sign::Connection) {
+            // What nobody will see behind the next proxy must not select what others get.
+            hop_by_hop::remove_named(&mut head.headers);
+            signs = Signs::of(&head.headers);
+        }
+        let directives = if config.obey_requests && signs.have(Sign::Directives) {
             RequestDirectives::from_headers(&head.headers)
         } else {
             RequestDirectives::default()
         };
-        Self { implicit: implicit(&head, &key), head, key, directives }
+        Self { implicit: implicit(&head, &key, signs), head, key, directives, signs }
     }
 
     pub(crate) fn is_head(&self) -> bool {
@@ -75,43 +79,36 @@ impl Asked {
     }
 
     pub(crate) fn is_conditional(&self) -> bool {
-        has(&self.head.headers, &IF_NONE_MATCH) || has(&self.head.headers, &IF_MODIFIED_SINCE)
+        self.signs.have(Sign::Condition)
     }
 
     pub(crate) fn has_range(&self) -> bool {
-        has(&self.head.headers, &RANGE)
+        self.signs.have(Sign::Range)
     }
 
     /// Whether the origin's response may do for others who wait for it, and that of another request for this one.
     pub(crate) fn is_sharable(&self) -> bool {
         let directives = &self.directives;
         let forced = directives.no_cache || directives.no_store || directives.max_age.is_some();
-        let own = self.is_conditional() || self.has_range() || has(&self.head.headers, &AUTHORIZATION);
+        let own = self.is_conditional() || self.has_range() || self.signs.have(Sign::Authorization);
         !(forced || own || self.is_head())
-    }
-}
-
-/// Two conditions are for the origin (RFC 9111 §4.3.2). Content might select what the key does not tell apart.
-fn is_for_origin(name: &HeaderName, value: &HeaderValue) -> bool {
-    match *name {
-        IF_MATCH | IF_UNMODIFIED_SINCE | TRANSFER_ENCODING => true,
-        CONTENT_LENGTH => value != "0",
-        _ => false,
     }
 }
 
 /// What tells requests with the same key apart without a word in `Vary`: requests that differ in it never share a
 /// response. The target, if it is not in its normal form; and what is said in fields that many origins obey silently.
-fn implicit(head: &Parts, key: &Key) -> Box<str> {
+fn implicit(head: &Parts, key: &Key, signs: Signs) -> Box<str> {
     let mut said = String::new();
     let target = spelling::of(&head.uri);
     if target != key.path() {
         said.extend([TARGET, target, "\n"]);
     }
-    let mut fields: Vec<_> = head.headers.iter().filter(|(name, _)| obeyed::is_obeyed(name.as_str())).collect();
-    fields.sort_by_key(|(name, _)| name.as_str());
-    for (name, line) in fields {
-        obeyed::say(name.as_str(), line, &mut said);
+    if signs.have(Sign::Obeyed) {
+        let mut fields: Vec<_> = head.headers.iter().filter(|(name, _)| obeyed::is_obeyed(name.as_str())).collect();
+        fields.sort_by_key(|(name, _)| name.as_str());
+        for (name, line) in fields {
+            obeyed::say(name.as_str(), line, &mut said);
+        }
     }
     said.into()
 }
@@ -126,4 +123,33 @@ pub(crate) fn is_same_target(one: &str, other: &str) -> bool {
 
 fn spelled(implicit: &str) -> Option<&str> {
     implicit.strip_prefix(TARGET)?.lines().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn what_ends_here_is_no_sign() {
+        let named = "range, if-none-match, authorization, x-forwarded-host, pragma";
+        let fields = [
+            ("connection", named),
+            ("range", "bytes=0-1"),
+            ("if-none-match", "*"),
+            ("authorization", "Basic eDp5"),
+            ("x-forwarded-host", "evil"),
+            ("pragma", "no-cache"),
+        ];
+        let request = Request::get("http://a.example/");
+        let request = fields.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+        let (head, body) = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap().into_parts();
+        let config = Config::default();
+        let Kind::Read(key, signs) = Kind::of(&head, &body, &config) else { panic!("it can be answered from a cache") };
+        let asked = Asked::new(head, key, signs, &config);
+        assert_eq!(asked.signs, Signs::of(&asked.head.headers));
+        assert!(asked.is_sharable() && !asked.is_conditional() && !asked.has_range());
+        assert_eq!((asked.directives.no_cache, &*asked.implicit), (false, ""));
+    }
 }

@@ -4,6 +4,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use http::header::HOST;
 use http::request::Parts;
@@ -13,10 +14,18 @@ use url::{Position, Url};
 use crate::spelling;
 
 /// A URI: scheme, host in lower case without the default port, path and query in their [normal form](spelling::normal).
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key(Box<str>);
+#[derive(Clone)]
+pub(crate) struct Key {
+    text: Box<str>,
+    /// Where the path begins.
+    path: usize,
+}
 
 impl Key {
+    fn new(origin: &str, path: &str) -> Self {
+        Self { text: [origin, path].concat().into(), path: origin.len() }
+    }
+
     /// The URI of a request. None: it names no host, or two of them, and nobody can say which one the origin will take.
     pub(crate) fn of(head: &Parts, fixed_scheme: Option<&str>) -> Option<Self> {
         let scheme = fixed_scheme.or(head.uri.scheme_str()).unwrap_or("http");
@@ -33,10 +42,8 @@ impl Key {
             (None, host) => host?,
         };
         let authority = portless(authority, scheme);
-        let plain = |byte: u8| {
-            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%')
-        };
-        if authority.is_empty() || !authority.bytes().all(plain) {
+        let kinds_in_host = kinds(authority);
+        if authority.is_empty() || kinds_in_host & STRANGE != 0 {
             return None;
         }
         let rest = spelling::normal(spelling::of(&head.uri));
@@ -44,9 +51,12 @@ impl Key {
         text.push_str(scheme);
         text.push_str("://");
         text.push_str(authority);
-        text.make_ascii_lowercase();
+        if (kinds(scheme) | kinds_in_host) & UPPER != 0 {
+            text.make_ascii_lowercase();
+        }
+        let path = text.len();
         text.push_str(&rest);
-        Some(Self(text.into()))
+        Some(Self { text: text.into(), path })
     }
 
     /// The URIs that a text may mean: its host as the URL standard writes it, and as it is written here.
@@ -58,7 +68,7 @@ impl Key {
         let written = format!("{}://{}", url.scheme(), portless(&written, url.scheme()));
         let mut origins = vec![url.origin().ascii_serialization(), written];
         origins.dedup();
-        origins.into_iter().map(|origin| Self(format!("{origin}{path}").into())).collect()
+        origins.iter().map(|origin| Self::new(origin, &path)).collect()
     }
 
     /// What the keys of all URIs that begin so begin with.
@@ -73,41 +83,74 @@ impl Key {
 
     /// The URI of this path and query on the same host.
     pub(crate) fn sibling(&self, target: &str) -> Self {
-        Self(format!("{}{}", self.origin(), spelling::normal(target)).into())
+        Self::new(self.origin(), &spelling::normal(target))
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Scheme and host.
     pub(crate) fn origin(&self) -> &str {
-        self.0.split_at(self.path_start()).0
+        &self.text[..self.path]
     }
 
     /// Path and query, in their normal form.
     pub(crate) fn path(&self) -> &str {
-        self.0.split_at(self.path_start()).1
+        &self.text[self.path..]
     }
+}
 
-    /// Where the third slash is.
-    fn path_start(&self) -> usize {
-        let mut slashes = self.0.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
-        slashes.nth(2).map_or(self.0.len(), |(at, _)| at)
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
     }
 }
 
 impl Borrow<str> for Key {
     fn borrow(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
+
+/// A letter in upper case.
+const UPPER: u8 = 1;
+/// No part of a host or port.
+const STRANGE: u8 = 2;
+
+/// Which kinds of bytes there are in a host with a port.
+fn kinds(text: &str) -> u8 {
+    text.bytes().fold(0, |kinds, byte| kinds | KINDS[usize::from(byte)])
+}
+
+const KINDS: [u8; 256] = {
+    let mut kinds = [STRANGE; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        if byte.is_ascii_uppercase() {
+            kinds[byte as usize] = UPPER;
+        } else if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%')
+        {
+            kinds[byte as usize] = 0;
+        }
+        byte += 1;
+    }
+    kinds
+};
 
 fn same_host(authority: &str, host: &str, scheme: &str) -> bool {
     portless(authority, scheme).eq_ignore_ascii_case(portless(host, scheme))
@@ -144,6 +187,18 @@ mod tests {
             assert_eq!(key(uri, hosts), expected, "{uri} {hosts:?}");
         }
         assert_eq!(key("http://a.example", &[]).as_deref(), Some("http://a.example/"));
+    }
+
+    #[test]
+    fn a_host_has_only_what_hosts_have_and_is_in_lower_case() {
+        for byte in (33..127_u8).map(char::from) {
+            let in_host = byte.is_ascii_alphanumeric() || "-._~:[]%".contains(byte);
+            let expected = in_host.then(|| format!("http://a{}b/x", byte.to_ascii_lowercase()));
+            assert_eq!(key("/x", &[&format!("a{byte}b")]), expected, "{byte}");
+        }
+        for (uri, hosts) in [("HTTP://a.example/x", &[][..]), ("Http://a.example/x", &["A.EXAMPLE"])] {
+            assert_eq!(key(uri, hosts).as_deref(), Some("http://a.example/x"), "{uri}");
+        }
     }
 
     #[test]

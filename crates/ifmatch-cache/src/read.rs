@@ -54,25 +54,26 @@ impl Plan {
 pub(crate) fn look<C: Clock, T>(shared: &Shared<C>, asked: &Asked) -> Look<T> {
     let now = shared.now();
     let found = shared.table.find(&asked.key, &asked.head.headers, &asked.implicit, now);
-    let plan = |why, found: Found| {
+    let plan = |why, found: &Found| {
         let course = found.course(&asked.head.headers, &asked.implicit);
-        let terms = found.stored.as_ref().map(|stored| &stored.meta.terms);
+        let stored = found.stored().cloned();
+        let terms = stored.as_ref().map(|stored| &stored.meta.terms);
         let unshared = found.unshared || terms.is_some_and(|terms| terms.always_validate || terms.lifetime.is_zero());
-        Plan { why, unshared, course, stored: found.stored }
+        Plan { why, stored, unshared, course }
     };
-    let Some(stored) = &found.stored else {
+    let Some(stored) = found.stored() else {
         let same = |stored: &Stored| is_same_target(&stored.meta.selected.implicit, &asked.implicit);
         let why = if found.entry.variants.iter().any(same) { Forward::VaryMiss } else { Forward::UriMiss };
-        return Look::Forward(plan(why, found));
+        return Look::Forward(plan(why, &found));
     };
     let reuse = stored.meta.terms.reuse(&asked.directives, stored.meta.age(now));
     match reuse {
-        Reuse::Refused => return Look::Forward(plan(Forward::Request, found)),
-        Reuse::Validate => return Look::Forward(plan(Forward::Stale, found)),
+        Reuse::Refused => return Look::Forward(plan(Forward::Request, &found)),
+        Reuse::Validate => return Look::Forward(plan(Forward::Stale, &found)),
         Reuse::Fresh | Reuse::Stale | Reuse::StaleWhileRevalidate => {}
     }
-    let Some(Answer { response, bytes }) = answer(asked, stored, now, CacheStatus::HIT) else {
-        return Look::Forward(plan(Forward::Partial, found));
+    let Some(Answer { response, bytes }) = answer(&shared.recent, asked, stored, now, CacheStatus::HIT) else {
+        return Look::Forward(plan(Forward::Partial, &found));
     };
     shared.counters.hits.add(1);
     shared.counters.bytes.add(bytes);
@@ -80,7 +81,7 @@ pub(crate) fn look<C: Clock, T>(shared: &Shared<C>, asked: &Asked) -> Look<T> {
         shared.counters.stale.add(1);
     }
     match reuse {
-        Reuse::StaleWhileRevalidate => Look::AnswerAndValidate(response, plan(Forward::Stale, found)),
+        Reuse::StaleWhileRevalidate => Look::AnswerAndValidate(response, plan(Forward::Stale, &found)),
         _ => Look::Answer(response),
     }
 }
@@ -203,7 +204,7 @@ impl<C: Clock> Forwarding<C> {
             return None;
         }
         let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
-        let Answer { response, bytes } = answer(&self.asked, stored, now, status)?;
+        let Answer { response, bytes } = answer(&self.shared.recent, &self.asked, stored, now, status)?;
         self.shared.counters.coalesced.add(1);
         self.shared.counters.bytes.add(bytes);
         Some(response)
@@ -217,7 +218,8 @@ impl<C: Clock> Forwarding<C> {
             Err(error) => self.stale(None).ok_or(error),
             Ok(Fetched::Stored(stored, origin)) => {
                 let status = CacheStatus { origin: Some(origin), ..status };
-                Ok(answer(&self.asked, &stored, now, status).map_or_else(|| self.broken(), |answer| answer.response))
+                Ok(answer(&self.shared.recent, &self.asked, &stored, now, status)
+                    .map_or_else(|| self.broken(), |answer| answer.response))
             }
             Ok(Fetched::Kept(Kept::Fresh(mut head, stored, reader))) => {
                 let status =
@@ -251,7 +253,7 @@ impl<C: Clock> Forwarding<C> {
             return None;
         }
         let status = CacheStatus { origin, ..CacheStatus::forwarded(self.plan.why) };
-        let Answer { response, bytes } = answer(&self.asked, stored, now, status)?;
+        let Answer { response, bytes } = answer(&self.shared.recent, &self.asked, stored, now, status)?;
         self.shared.counters.stale.add(1);
         self.shared.counters.bytes.add(bytes);
         Some(response)

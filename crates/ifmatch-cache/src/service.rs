@@ -82,8 +82,8 @@ where
         let (head, body) = request.into_parts();
         let shared = &self.shared;
         match Kind::of(&head, &body, &shared.config) {
-            Kind::Read(key) => {
-                let asked = Asked::new(head, key, &shared.config);
+            Kind::Read(key, signs) => {
+                let asked = Asked::new(head, key, signs, &shared.config);
                 match look(shared, &asked) {
                     Look::Answer(response) => Either::Left(ready(Ok(response))),
                     Look::AnswerAndValidate(response, plan) => {

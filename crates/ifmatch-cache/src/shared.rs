@@ -16,6 +16,7 @@ use crate::body::BodyError;
 use crate::budget::Budget;
 use crate::config::Config;
 use crate::metrics::Counters;
+use crate::recent::RecentHeads;
 use crate::table::Table;
 
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub(crate) struct Shared<C> {
     pub(crate) table: Arc<Table>,
     pub(crate) budget: Budget,
     pub(crate) counters: Counters,
+    pub(crate) recent: RecentHeads,
     clock: C,
 }
 
@@ -33,6 +35,7 @@ impl<C: Clock> Shared<C> {
             table: Arc::new(Table::with_capacity(config.capacity)),
             budget: Budget::of(config.capacity / 4),
             counters: Counters::default(),
+            recent: RecentHeads::default(),
             clock,
             config,
         }

@@ -50,6 +50,8 @@ pub(crate) struct Meta {
     pub(crate) groups: Box<[Box<str>]>,
     pub(crate) tag: Option<EntityTag>,
     pub(crate) last_modified: Option<HttpDate>,
+    /// The modification date, or what stands for it where there is none (RFC 9111 §4.3.2).
+    pub(crate) comparable_date: Option<HttpDate>,
     /// The ordinal of the request that it answers.
     pub(crate) began: u64,
     received: Timestamp,
@@ -126,11 +128,13 @@ impl Meta {
             headers.remove(name);
         }
         let terms = Terms::new(&governing, lifetime);
+        let last_modified = fields::date(&headers, LAST_MODIFIED);
         let tag = headers.get(ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
         Self {
             status,
             groups: groups::names(&headers, &groups::CACHE_GROUPS).into(),
-            last_modified: fields::date(&headers, LAST_MODIFIED),
+            last_modified,
+            comparable_date: last_modified.or_else(|| fields::date(&headers, DATE)),
             headers: compact(&headers),
             selected: Selected { by: vary.select(came.request), vary, implicit: came.implicit.into() },
             terms: Terms { always_validate: came.always_validate || terms.always_validate, ..terms },
@@ -166,11 +170,6 @@ impl Meta {
     /// The strong tag, if it has one: parts may be joined then.
     pub(crate) fn strong_tag(&self) -> Option<&EntityTag> {
         self.tag.as_ref().filter(|tag| !tag.is_weak())
-    }
-
-    /// The modification date, or what stands for it where there is none (RFC 9111 §4.3.2).
-    pub(crate) fn comparable_date(&self) -> Option<HttpDate> {
-        self.last_modified.or_else(|| fields::date(&self.headers, DATE))
     }
 
     /// The bytes of memory it takes, about.

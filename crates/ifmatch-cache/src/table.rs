@@ -67,8 +67,8 @@ impl Course {
 /// What is known of what a request asks for.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// The stored response that it selects.
-    pub(crate) stored: Option<Stored>,
+    /// Which of the entry's responses it selects.
+    selected: Option<usize>,
     /// All that is known of the URI.
     pub(crate) entry: Arc<Entry>,
     /// Whether responses are expected not to be storable.
@@ -76,6 +76,11 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// The stored response that the request selects.
+    pub(crate) fn stored(&self) -> Option<&Stored> {
+        self.entry.variants.get(self.selected?)
+    }
+
     /// Whom a request that has to ask the origin can join.
     pub(crate) fn course(&self, request: &HeaderMap, implicit: &str) -> Course {
         let vary = self.entry.variants.first().map(|stored| stored.meta.selected.vary.clone());
@@ -122,13 +127,13 @@ impl Table {
     pub(crate) fn find(&self, key: &Key, request: &HeaderMap, implicit: &str, now: Timestamp) -> Found {
         let entry = self.memory.get(key).unwrap_or_default();
         let selected =
-            |stored: &&Stored| stored.is_there() && stored.is_selected(request, implicit) && self.is_valid(key, stored);
-        let mut all = entry.variants.iter().filter(selected);
+            |stored: &Stored| stored.is_there() && stored.is_selected(request, implicit) && self.is_valid(key, stored);
+        let mut all = entry.variants.iter().enumerate().filter(|(_, stored)| selected(stored));
         let newest = all.next();
         // RFC 9111 §4.1: one without Vary may be the default that the origin has sent without saying so.
-        let varying = newest.filter(|stored| stored.varies()).or_else(|| all.find(|stored| stored.varies()));
-        let stored = varying.or(newest).cloned();
-        Found { unshared: now < entry.unshared_until, stored, entry }
+        let varying = newest.filter(|(_, stored)| stored.varies()).or_else(|| all.find(|(_, stored)| stored.varies()));
+        let selected = varying.or(newest).map(|(at, _)| at);
+        Found { unshared: now < entry.unshared_until, selected, entry }
     }
 
     /// Whether no group of the response was invalidated since it was asked for.
@@ -309,6 +314,6 @@ mod tests {
                 new
             });
         });
-        assert!(table.find(key, &asking_for("de"), "", Timestamp::default()).stored.is_none());
+        assert!(table.find(key, &asking_for("de"), "", Timestamp::default()).stored().is_none());
     }
 }

@@ -19,6 +19,7 @@ use crate::policy::groups::{CACHE_GROUP_INVALIDATION, names};
 use crate::policy::invalidate::{also_changed, invalidates, same_origin};
 use crate::read::Plan;
 use crate::shared::{Inner, Shared};
+use crate::signs::Signs;
 use crate::spelling;
 use crate::table::Invalidated;
 
@@ -82,7 +83,8 @@ impl Posted {
         let (mut head, ()) = Request::new(()).into_parts();
         head.uri.clone_from(request.uri());
         head.headers.clone_from(request.headers());
-        let asked = Asked::new(head, key.clone(), &shared.config);
+        let signs = Signs::of(&head.headers);
+        let asked = Asked::new(head, key.clone(), signs, &shared.config);
         Self { asked, began: shared.table.begin(), requested: shared.now() }
     }
 

@@ -56,8 +56,7 @@ fn is_host(text: &[u8]) -> bool {
 
 /// Whether this is a name or an IPv4 address, perhaps with a port, as nearly always: then nothing needs to be parsed.
 fn is_plain(host: &[u8]) -> bool {
-    let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-    let end = host.iter().position(|byte| !in_name(byte)).unwrap_or(host.len());
+    let end = host.iter().position(|byte| !IN_NAME[usize::from(*byte)]).unwrap_or(host.len());
     match host.split_at(end) {
         (_, []) => true,
         ([], _) => false,
@@ -65,6 +64,17 @@ fn is_plain(host: &[u8]) -> bool {
         _ => false,
     }
 }
+
+/// Letters, digits, dots and hyphens.
+const IN_NAME: [bool; 256] = {
+    let mut in_name = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        in_name[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+        byte += 1;
+    }
+    in_name
+};
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ use crate::activity::InFlight;
 use crate::config::{Limits, ServerConfig};
 use crate::endpoints;
 use crate::framing;
-use crate::interim::Interjections;
+use crate::interim::{Interjections, Turn};
 use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
 use crate::misdirected;
@@ -57,7 +57,7 @@ pub(crate) struct Gateway<S> {
     inner: S,
     signed: fn(&HeaderMap) -> bool,
     /// The inner service forwards: it wants to know who asks, and to pass on interim responses.
-    introduce: Option<fn(&mut S, Client)>,
+    introduce: Option<fn(&mut S, Client, Option<Turn>)>,
 }
 
 /// How a request is answered.
@@ -168,10 +168,11 @@ where
             };
             let headers = response.headers_mut();
             // What another server has said stays.
-            for (name, value) in [(X_REQUEST_ID, id), (header::SERVER, SERVER)] {
-                if !fields::has(headers, &name) {
-                    headers.insert(name, value);
-                }
+            if !fields::has(headers, &X_REQUEST_ID) {
+                headers.insert(X_REQUEST_ID, id);
+            }
+            if !fields::has(headers, &header::SERVER) {
+                headers.insert(header::SERVER, SERVER);
             }
             if let Some(interjections) = interjections.filter(|interjections| interjections.end_turn()) {
                 Box::pin(interjections.settle()).await;
@@ -202,7 +203,7 @@ where
             if let Some(introduce) = self.introduce {
                 // Not to clients of HTTP/1.0 (RFC 9110 §15.2).
                 let interjections = interjections.filter(|_| request.version() == Version::HTTP_11);
-                introduce(&mut inner, Client { interim: interjections.map(Interjections::open), ..*client });
+                introduce(&mut inner, client.clone(), interjections.map(Interjections::open));
             }
             Course::Inner(inner.call(request))
         }

@@ -39,12 +39,25 @@ struct Waiting {
     connection: Option<Waker>,
 }
 
+/// The leave of one request's upstreams to speak.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn {
+    interjections: Arc<Interjections>,
+    number: u64,
+}
+
+impl Turn {
+    /// How an upstream is to use it.
+    pub(crate) fn interim(&self) -> Interim {
+        let Self { interjections, number } = self.clone();
+        Interim::new(move |status, headers| interjections.say(number, status, &headers))
+    }
+}
+
 impl Interjections {
     /// Lets a request's upstreams speak until [`Interjections::end_turn`].
-    pub(crate) fn open(self: &Arc<Self>) -> Interim {
-        let turn = self.lock().turn;
-        let interjections = Arc::clone(self);
-        Interim::new(move |status, headers| interjections.say(turn, status, &headers))
+    pub(crate) fn open(self: &Arc<Self>) -> Turn {
+        Turn { number: self.lock().turn, interjections: Arc::clone(self) }
     }
 
     /// Says this as soon as the stream is between two messages. What comes after its request was answered, from work that

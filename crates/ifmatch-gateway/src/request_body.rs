@@ -94,11 +94,10 @@ impl RequestBody {
     }
 
     /// Bounds its length, in bytes: one that is longer ends with [`BodyError::TooLarge`].
-    pub(crate) fn at_most(mut self, max: u64) -> Self {
+    pub(crate) fn bound(&mut self, max: u64) {
         if let Some(content) = &mut self.0 {
             content.room = Some(max);
         }
-        self
     }
 
     /// What has not been handed over.

@@ -1,8 +1,11 @@
 //! The memory on platforms with threads and a clock: moka.
 
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use foldhash::SharedSeed;
+use foldhash::quality::SeedableRandomState;
 use moka::notification::RemovalCause;
 use moka::sync::Cache;
 
@@ -15,7 +18,7 @@ const PER_ENTRY: u64 = 1_024;
 /// The memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    entries: Cache<Key, Arc<Entry>>,
+    entries: Cache<Key, Arc<Entry>, SeedableRandomState>,
     /// The bytes that came since moka last looked at its limit.
     unchecked: AtomicU64,
     /// How many of them may come before it must look again.
@@ -36,7 +39,7 @@ impl Memory {
                     counter.fetch_add(1, Ordering::Relaxed);
                 }
             })
-            .build();
+            .build_with_hasher(hasher());
         Self { entries, unchecked: AtomicU64::new(0), slack: bytes / 64, evictions }
     }
 
@@ -74,6 +77,13 @@ impl Memory {
     pub(crate) fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
     }
+}
+
+/// A quick hasher, seeded from the system's random numbers: who chooses URIs cannot know which of them collide.
+fn hasher() -> SeedableRandomState {
+    static SHARED: OnceLock<SharedSeed> = OnceLock::new();
+    let random = || RandomState::new().hash_one(());
+    SeedableRandomState::with_seed(random(), SHARED.get_or_init(|| SharedSeed::from_u64(random())))
 }
 
 fn weight(key: &Key, entry: &Entry) -> u64 {

@@ -7,10 +7,12 @@ use ifmatch_cache::Cache;
 use ifmatch_proxy::Client;
 use tower_service::Service;
 
+use crate::interim::Turn;
+
 /// A service that can be told who asks before it is called.
 pub(crate) trait Introduce {
-    /// The next request is this client's.
-    fn introduce(&mut self, client: Client);
+    /// The next request is this client's, which takes what is said in this turn before the answer.
+    fn introduce(&mut self, client: Client, turn: Option<Turn>);
 }
 
 /// A service whose requests say by an extension who asks.
@@ -19,7 +21,7 @@ pub(crate) trait Introduce {
 #[derive(Clone, Debug)]
 pub(super) struct Acquainted<S> {
     inner: S,
-    client: Option<Client>,
+    client: Option<(Client, Option<Turn>)>,
 }
 
 impl<S> Acquainted<S> {
@@ -29,14 +31,14 @@ impl<S> Acquainted<S> {
 }
 
 impl<S> Introduce for Acquainted<S> {
-    fn introduce(&mut self, client: Client) {
-        self.client = Some(client);
+    fn introduce(&mut self, client: Client, turn: Option<Turn>) {
+        self.client = Some((client, turn));
     }
 }
 
 impl<S: Introduce> Introduce for Cache<S> {
-    fn introduce(&mut self, client: Client) {
-        self.get_mut().introduce(client);
+    fn introduce(&mut self, client: Client, turn: Option<Turn>) {
+        self.get_mut().introduce(client, turn);
     }
 }
 
@@ -50,8 +52,9 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for Acquainted<S> {
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        if let Some(client) = &self.client {
-            request.extensions_mut().insert(client.clone());
+        if let Some((client, turn)) = &self.client {
+            let interim = turn.as_ref().map(Turn::interim);
+            request.extensions_mut().insert(Client { interim, ..client.clone() });
         }
         self.inner.call(request)
     }

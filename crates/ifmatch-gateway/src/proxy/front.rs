@@ -14,6 +14,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::acquainted::Introduce;
+use crate::interim::Turn;
 use crate::request_body::{RequestBody, too_large};
 use crate::response_body::BoxError;
 
@@ -32,8 +33,8 @@ impl<S> Front<S> {
 }
 
 impl<S: Introduce> Introduce for Front<S> {
-    fn introduce(&mut self, client: Client) {
-        self.inner.introduce(client);
+    fn introduce(&mut self, client: Client, turn: Option<Turn>) {
+        self.inner.introduce(client, turn);
     }
 }
 
@@ -54,13 +55,13 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         if request.body().size_hint().lower() > self.max_body {
             return Answering { forwarding: None, to_head: false };
         }
         let to_head = request.method() == Method::HEAD;
-        let forwarding = self.inner.call(request.map(|body| body.at_most(self.max_body)));
-        Answering { forwarding: Some(forwarding), to_head }
+        request.body_mut().bound(self.max_body);
+        Answering { forwarding: Some(self.inner.call(request)), to_head }
     }
 }
 
