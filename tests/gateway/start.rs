@@ -140,6 +140,8 @@ fn limits_that_make_no_sense_are_refused() {
         "--max-streams=0",
         "--keep-alive=0s",
         "--threads=0",
+        "--threads=1025",
+        "--threads=65535",
         "--max-header-size=1KiB",
     ] {
         refused(&run(["serve", "--store", "memory://", flag]), 2, &[flag.split('=').next().unwrap()]);

@@ -64,10 +64,12 @@ test("ranges are sent with their lengths", async () => {
   assert.equal((await fetch("/docs/range", { headers: { range: "bytes=10-" } })).status, 416);
 });
 
-test("metadata is kept, and bytes that no text has are refused", async () => {
+test("metadata is kept, and bytes that no text has and a name that no object has are refused", async () => {
   const note = "a b\tc; d=\"e\"";
-  assert.equal((await put("/docs/meta", "x", { "x-meta-note": note })).status, 201);
-  assert.equal((await fetch("/docs/meta")).headers.get("x-meta-note"), note);
+  assert.equal((await put("/docs/meta", "x", { "x-meta-note": note, "x-meta-constructor": "y" })).status, 201);
+  const { headers } = await fetch("/docs/meta");
+  assert.deepEqual([headers.get("x-meta-note"), headers.get("x-meta-constructor")], [note, "y"]);
+  assert.equal((await put("/docs/meta", "x", { "x-meta-__proto__": "z" })).status, 400);
   const sent = await raw("PUT", "/docs/meta", { "x-meta-note": "caf\u00e9", "content-length": "1" }, "x");
   assert.deepEqual([sent.status, sent.headers["content-type"]], [400, "application/problem+json"]);
 });

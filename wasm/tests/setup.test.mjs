@@ -13,6 +13,8 @@ const wrong = {
   ],
   "no credentials": [{ bindings: { IFMATCH_DEVELOPMENT: "false" } }, /wrangler secret put/],
   "a setting that is none": [{ bindings: { IFMATCH_SERVES: "queues" } }, /IFMATCH_SERVES/],
+  "a flag that is a list": [{ bindings: { IFMATCH_REQUIRE_CONDITIONS: [true, true] } }, /IFMATCH_REQUIRE_CONDITIONS/],
+  "a token that is a table": [{ bindings: { IFMATCH_WRITE_TOKEN: { token: "writer" } } }, /token/],
 };
 
 for (const [name, [settings, says]] of Object.entries(wrong)) {
@@ -44,4 +46,13 @@ test("with a token, whoever has it gets in", async (t) => {
   assert.equal((await fetch("/docs/a.txt")).status, 401);
   assert.equal((await fetch("/docs/a.txt", { headers: { authorization: "Bearer reader" } })).status, 200);
   assert.equal((await fetch("/-/health")).status, 200);
+});
+
+test("a setting may be written without quotes", async (t) => {
+  const bindings = { IFMATCH_REQUIRE_CONDITIONS: true, IFMATCH_MAX_BODY_SIZE: 5 };
+  const { fetch } = await start(t, { bindings });
+  const put = (body, headers) => fetch("/docs/a.txt", { method: "PUT", body, headers });
+  assert.equal((await put("x", {})).status, 428);
+  assert.equal((await put("longer", { "if-none-match": "*" })).status, 413);
+  assert.equal((await put("short", { "if-none-match": "*" })).status, 201);
 });

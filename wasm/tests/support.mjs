@@ -28,13 +28,15 @@ export function folder(t) {
 }
 
 // A folder of modules with one more in front of them: `wrap(env)` gives the bindings that the Worker sees, and
-// `intercept(request, env)` may answer a request in its place. Both are texts of functions.
-export function interposed(t, { wrap = "(env) => env", intercept = "() => undefined" }) {
+// `intercept(request, env)` may answer a request in its place. Both are texts of functions; `first` is run before all else.
+export function interposed(t, { wrap = "(env) => env", intercept = "() => undefined", first = "" }) {
   const there = folder(t);
   fs.cpSync(FOLDER, there, { recursive: true });
+  fs.writeFileSync(path.join(there, "first.js"), first);
   fs.writeFileSync(
     path.join(there, "interposed.js"),
-    `import Worker, { Records as Inner } from "./entry.js";
+    `import "./first.js";
+    import Worker, { Records as Inner } from "./entry.js";
     const wrap = ${wrap};
     const intercept = ${intercept};
     export default {

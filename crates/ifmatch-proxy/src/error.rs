@@ -30,6 +30,8 @@ pub enum ProxyErrorKind {
     Unsupported,
     /// The path has dot segments, and could lead out of what the routes confine: 400.
     DotSegments,
+    /// The request has been forwarded here before: an upstream leads back to the proxy: 508.
+    Loop,
     /// The client stopped sending the body: 400.
     Interrupted,
     /// No connection to the upstream: 502. Nothing was sent.
@@ -56,6 +58,7 @@ impl ProxyError {
             ProxyErrorKind::NoRoute => (StatusCode::NOT_FOUND, "no-route"),
             ProxyErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, "not-forwarded"),
             ProxyErrorKind::DotSegments => (StatusCode::BAD_REQUEST, "dot-segments"),
+            ProxyErrorKind::Loop => (StatusCode::LOOP_DETECTED, "forwarding-loop"),
             ProxyErrorKind::Interrupted => (StatusCode::BAD_REQUEST, "content-incomplete"),
             ProxyErrorKind::Unreachable => (StatusCode::BAD_GATEWAY, "upstream-unreachable"),
             ProxyErrorKind::Broken => (StatusCode::BAD_GATEWAY, "upstream-broken"),
@@ -77,6 +80,7 @@ impl fmt::Display for ProxyErrorKind {
             Self::NoRoute => "no upstream is configured for this host and path",
             Self::Unsupported => "a proxy does not forward requests of this kind",
             Self::DotSegments => "the path has dot segments: send it without them",
+            Self::Loop => "the request was forwarded here before: an upstream leads back to this proxy",
             Self::Interrupted => "the client stopped sending the body",
             Self::Unreachable => "the upstream cannot be reached: try again later",
             Self::Broken => "the upstream closed the connection, or sent what is not HTTP",

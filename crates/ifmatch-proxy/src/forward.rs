@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use http::header::{EXPECT, FORWARDED, HOST, HeaderName, MAX_FORWARDS, UPGRADE, VIA};
+use http::header::{EXPECT, FORWARDED, HOST, HeaderName, MAX_FORWARDS, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use ifmatch_core::fields::hop_by_hop;
@@ -10,6 +10,7 @@ use ifmatch_core::fields::hop_by_hop;
 use crate::hop;
 use crate::interim::Interim;
 use crate::upstream::Server;
+use crate::via::{self, Name};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -44,8 +45,8 @@ pub(crate) struct Forwarding {
 }
 
 impl Forwarding {
-    /// The header fields of a request for a server.
-    pub(crate) fn request(self, head: &Parts, server: &Server) -> HeaderMap {
+    /// The header fields of a request for a server, sent by the proxy of this name.
+    pub(crate) fn request(self, head: &Parts, server: &Server, name: Name) -> HeaderMap {
         let mut headers = head.headers.clone();
         let upgrade = wanted_upgrade(head.version, &head.headers);
         hop::remove(&mut headers);
@@ -59,7 +60,7 @@ impl Forwarding {
             Some(host) => drop(headers.insert(HOST, host)),
             None => drop(headers.remove(HOST)),
         }
-        headers.append(VIA, via(head.version));
+        name.leave(&mut headers, head.version);
         if let Some(left) = passages(head) {
             headers.insert(MAX_FORWARDS, HeaderValue::from(left.saturating_sub(1)));
         }
@@ -101,7 +102,7 @@ fn is_introduction(name: &HeaderName) -> bool {
 pub(crate) fn response(headers: &mut HeaderMap, version: Version, upgraded: bool) {
     let upgrade = headers.get(UPGRADE).filter(|_| upgraded).cloned();
     hop::remove(headers);
-    headers.append(VIA, via(version));
+    via::answer(headers, version);
     if let Some(upgrade) = upgrade {
         headers.insert(UPGRADE, upgrade);
         headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -125,14 +126,6 @@ pub(crate) fn wanted_upgrade(version: Version, headers: &HeaderMap) -> Option<He
     (!upgrade.as_bytes().to_ascii_lowercase().starts_with(b"h2c")).then(|| upgrade.clone())
 }
 
-fn via(version: Version) -> HeaderValue {
-    HeaderValue::from_static(match version {
-        Version::HTTP_10 => "1.0 ifmatch",
-        Version::HTTP_2 => "2.0 ifmatch",
-        _ => "1.1 ifmatch",
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use http::Request;
@@ -145,7 +138,7 @@ mod tests {
         let (mut head, ()) = request.body(()).expect("a request").into_parts();
         let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
         head.extensions.insert(client);
-        forwarding.request(&head, &upstream.servers[0])
+        forwarding.request(&head, &upstream.servers[0], Name::new())
     }
 
     fn text<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
@@ -167,7 +160,7 @@ mod tests {
             assert_eq!(text(&headers, name), [""; 0], "{name}");
         }
         assert_eq!(text(&headers, "host"), ["example.com"]);
-        assert_eq!(text(&headers, "via"), ["1.1 ifmatch"]);
+        assert!(text(&headers, "via").concat().starts_with("1.1 ifmatch-"));
 
         let trusting = Forwarding { rewrite_host: true, trust_forwarded: true };
         let headers = forwarded(trusting, request());

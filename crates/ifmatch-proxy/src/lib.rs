@@ -35,3 +35,4 @@ mod route;
 mod sent;
 mod upgrade;
 mod upstream;
+mod via;

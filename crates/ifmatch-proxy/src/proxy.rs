@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -29,6 +29,7 @@ use crate::route::Routes;
 use crate::sent::{BoxError, End, Interrupted, SentBody};
 use crate::upgrade;
 use crate::upstream::{Server, Upstream};
+use crate::via::Name;
 
 /// The body of a forwarded response: ends with an error when the upstream pauses for too long or closes early.
 pub type ProxyBody = TimeoutBody<Incoming>;
@@ -49,6 +50,7 @@ pub struct Proxy {
 pub(crate) struct Shared {
     pub(crate) client: HttpClient<RequestBody>,
     pub(crate) routes: Routes,
+    name: Name,
     forwarding: Forwarding,
     bounds: Bounds,
     pub(crate) health: Option<(String, Duration)>,
@@ -73,6 +75,13 @@ impl Proxy {
         ProxyBuilder::default()
     }
 
+    /// Whether a request with these header fields has been forwarded by this proxy before: an upstream is, or forwards to, the
+    /// proxy itself. The proxy refuses such requests. Whatever holds requests up before it must do so itself, as a cache that
+    /// waits for the answer to another request: that answer would wait for it.
+    pub fn is_passed_again(&self, headers: &HeaderMap) -> bool {
+        self.shared.name.is_in(headers)
+    }
+
     pub(crate) fn new(
         client: HttpClient<RequestBody>,
         routes: Routes,
@@ -80,7 +89,7 @@ impl Proxy {
         bounds: Bounds,
         health: Option<(String, Duration)>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { client, routes, forwarding, bounds, health }) }
+        Self { shared: Arc::new(Shared { client, routes, name: Name::new(), forwarding, bounds, health }) }
     }
 }
 
@@ -141,6 +150,9 @@ impl Shared {
         if forward::passages(&head) == Some(0) {
             return Err(ProxyErrorKind::Unsupported.into());
         }
+        if self.name.is_in(&head.headers) {
+            return Err(ProxyErrorKind::Loop.into());
+        }
         if self.routes.are_left_by(head.uri.path()) {
             return Err(ProxyErrorKind::DotSegments.into());
         }
@@ -183,7 +195,7 @@ impl Shared {
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = address;
         *request.version_mut() = Version::HTTP_11;
-        *request.headers_mut() = self.forwarding.request(head, server);
+        *request.headers_mut() = self.forwarding.request(head, server, self.name);
         if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
             // The library would leave out the content of a GET or HEAD whose length is not known.
             request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));

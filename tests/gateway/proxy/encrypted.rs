@@ -82,7 +82,7 @@ async fn http_2_knows_no_fields_of_a_connection_and_names_its_host_otherwise() {
     assert_eq!((status, &body[..]), (StatusCode::OK, &b"hello"[..]));
     assert!(!headers.contains_key("connection") && !headers.contains_key("x-hop"), "{headers:?}");
     assert_eq!(origin.asked()[0].field("host"), Some("example.com"));
-    assert_eq!(origin.asked()[0].field("via"), Some("2.0 ifmatch"));
+    assert!(origin.asked()[0].field("via").is_some_and(|via| via.starts_with("2.0 ifmatch-")));
     let hit = get(&gateway, "/a", "").expect(200);
     assert!(super::status(&hit).contains("; hit"), "{hit:?}");
 }

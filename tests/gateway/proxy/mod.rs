@@ -7,6 +7,7 @@ mod encrypted;
 mod endpoints;
 mod guarded;
 mod lies;
+mod loops;
 mod origin;
 mod trouble;
 mod upstreams;

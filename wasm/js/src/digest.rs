@@ -1,14 +1,29 @@
 //! Tags and digests of bytes.
 
 use ifmatch_core::digest::{self, Hasher};
+use js_sys::{ArrayBuffer, Reflect, Uint8Array};
 use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsCast, JsValue};
 
-use crate::fields::text;
+use crate::fields::{Long, invalid, text};
+
+#[wasm_bindgen]
+extern "C" {
+    /// Bytes.
+    #[wasm_bindgen(typescript_type = "ArrayBuffer | ArrayBufferView")]
+    pub type Bytes;
+}
+
+/// How many bytes are copied at a time: memory that WebAssembly has once it keeps.
+const STEP: u32 = 64 << 10;
 
 /// The content tag of bytes: `"` + their SHA-256 in lower-case hexadecimal digits + `"`. Strong, and anyone can check it.
+///
+/// # Errors
+/// A `TypeError` for what is no bytes, such as a text.
 #[wasm_bindgen(js_name = contentTag)]
-pub fn content_tag(bytes: &[u8]) -> String {
-    ContentHash::of(bytes).content_tag()
+pub fn content_tag(bytes: &Bytes) -> Result<String, JsValue> {
+    Ok(ContentHash::of(bytes)?.content_tag())
 }
 
 /// The SHA-256 hash of a representation's bytes.
@@ -19,8 +34,13 @@ pub struct ContentHash(digest::ContentHash);
 #[wasm_bindgen]
 impl ContentHash {
     /// The hash of bytes. For a stream, see `ContentHasher`.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(digest::ContentHash::of(bytes))
+    ///
+    /// # Errors
+    /// A `TypeError` for what is no bytes, such as a text.
+    pub fn of(bytes: &Bytes) -> Result<Self, JsValue> {
+        let mut hasher = Hasher::default();
+        bytes.hash(&mut hasher)?;
+        Ok(Self(hasher.finish()))
     }
 
     /// The content tag: the same for the same bytes.
@@ -30,9 +50,14 @@ impl ContentHash {
     }
 
     /// The tag with the number of the write, so that it changes with every write even where the bytes do not.
+    ///
+    /// # Errors
+    /// A `TypeError` for what is no `bigint` of 64 bits, such as `1`.
     #[wasm_bindgen(js_name = versionedTag)]
-    pub fn versioned_tag(&self, generation: u64) -> String {
-        self.0.versioned_tag(generation).to_string()
+    pub fn versioned_tag(&self, generation: &Long) -> Result<String, JsValue> {
+        let generation =
+            u64::try_from(JsValue::from(generation)).map_err(|_| invalid("a generation is a bigint: 1n"))?;
+        Ok(self.0.versioned_tag(generation).to_string())
     }
 
     /// The value of `Repr-Digest` and `Content-Digest` (RFC 9530).
@@ -56,12 +81,50 @@ impl ContentHasher {
     }
 
     /// Adds bytes.
-    pub fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+    ///
+    /// # Errors
+    /// A `TypeError` for what is no bytes, such as a text.
+    pub fn update(&mut self, bytes: &Bytes) -> Result<(), JsValue> {
+        bytes.hash(&mut self.0)
     }
 
     /// The hash of all bytes that were added. The hasher is used up.
     pub fn finish(self) -> ContentHash {
         ContentHash(self.0.finish())
+    }
+}
+
+impl Bytes {
+    /// Adds them to a hash.
+    fn hash(&self, hasher: &mut Hasher) -> Result<(), JsValue> {
+        let bytes = self.whole()?;
+        let length = bytes.length();
+        let mut step = vec![0; length.min(STEP) as usize];
+        for start in (0..length).step_by(STEP as usize) {
+            let from = bytes.subarray(start, start.saturating_add(STEP).min(length));
+            let step = &mut step[..from.length() as usize];
+            from.copy_to(step);
+            hasher.update(step);
+        }
+        Ok(())
+    }
+
+    /// All of them, of a buffer or of a view of one.
+    fn whole(&self) -> Result<Uint8Array, JsValue> {
+        let buffer = self.dyn_ref::<ArrayBuffer>();
+        if buffer.is_none() && !ArrayBuffer::is_view(self) {
+            let what = "bytes are an ArrayBuffer or a view of one: of a text, new TextEncoder().encode(text)";
+            return Err(invalid(what));
+        }
+        let number = |name: &str| Ok::<_, JsValue>(Reflect::get(self, &name.into())?.as_f64().unwrap_or_default());
+        if number("byteOffset")? + number("byteLength")? > f64::from(u32::MAX) {
+            return Err(invalid("the bytes are in a buffer of more than 4 GiB: hash it in pieces of their own"));
+        }
+        // All views have these properties.
+        let view: &Uint8Array = self.unchecked_ref();
+        Ok(match buffer {
+            Some(buffer) => Uint8Array::new(buffer),
+            None => Uint8Array::new_with_byte_offset_and_length(&view.buffer(), view.byte_offset(), view.byte_length()),
+        })
     }
 }

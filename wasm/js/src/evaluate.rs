@@ -7,7 +7,7 @@ use ifmatch_core::precondition::{Preconditions, Validators, Verdict};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 
-use crate::fields::{HeadersLike, RequestLike, invalid, last_modified, object, read, tags};
+use crate::fields::{HeadersLike, RequestLike, Text, invalid, last_modified, object, read, tags};
 
 #[wasm_bindgen]
 extern "C" {
@@ -30,7 +30,7 @@ extern "C" {
 /// A `TypeError` for an `etag` without quotes or a `lastModified` that is no date.
 #[wasm_bindgen(js_name = evaluatePreconditions)]
 pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) -> Result<JsVerdict, JsValue> {
-    let method = Method::from_bytes(request.method().as_bytes()).map_err(|_| invalid("the method is no token"))?;
+    let method = Method::from_bytes(request.method()?.as_bytes()).map_err(|_| invalid("the method is no token"))?;
     let names = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE];
     let conditions = Preconditions::from_headers(&read(&request.headers(), &names)?);
     let current: &JsValue = current.as_ref();
@@ -67,8 +67,9 @@ pub fn has_write_condition(request: &RequestLike) -> Result<bool, JsValue> {
 /// # Errors
 /// A `TypeError` for a name that is none.
 #[wasm_bindgen(js_name = isRetainedBy304)]
-pub fn is_retained(name: &str, headers: &HeadersLike) -> Result<bool, JsValue> {
+pub fn is_retained(name: &Text, headers: &HeadersLike) -> Result<bool, JsValue> {
     let tagged = headers.get("etag")?.is_some();
-    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid("this is no name of a header field"))?;
+    let name =
+        HeaderName::from_bytes(name.get()?.as_bytes()).map_err(|_| invalid("this is no name of a header field"))?;
     Ok(is_retained_by_304(&name, tagged))
 }

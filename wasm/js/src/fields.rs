@@ -12,28 +12,63 @@ extern "C" {
     /// A request.
     #[wasm_bindgen(typescript_type = "RequestLike")]
     pub type RequestLike;
-    #[wasm_bindgen(method, getter, structural)]
-    pub(crate) fn method(this: &RequestLike) -> String;
+    #[wasm_bindgen(method, getter, structural, js_name = method)]
+    fn its_method(this: &RequestLike) -> JsValue;
     #[wasm_bindgen(method, getter, structural)]
     pub(crate) fn headers(this: &RequestLike) -> HeadersLike;
 
     /// Header fields.
     #[wasm_bindgen(typescript_type = "HeadersLike")]
     pub type HeadersLike;
-    #[wasm_bindgen(method, structural, catch)]
-    pub(crate) fn get(this: &HeadersLike, name: &str) -> Result<Option<String>, JsValue>;
+    #[wasm_bindgen(method, structural, catch, js_name = get)]
+    fn its(this: &HeadersLike, name: &str) -> Result<JsValue, JsValue>;
+
+    // The bindings take whatever they are given for a text, bytes or a number, and what comes of it is anything.
+    /// A text.
+    #[wasm_bindgen(typescript_type = "string")]
+    pub type Text;
+    /// A moment.
+    #[wasm_bindgen(typescript_type = "Date")]
+    pub type Moment;
+    /// A number of 64 bits.
+    #[wasm_bindgen(typescript_type = "bigint")]
+    pub type Long;
 }
 
-/// The fields of these names.
+impl RequestLike {
+    /// The method.
+    pub(crate) fn method(&self) -> Result<String, JsValue> {
+        self.its_method().as_string().ok_or_else(|| invalid("the method is a text"))
+    }
+}
+
+impl HeadersLike {
+    /// The value of a field, if there is one.
+    pub(crate) fn get(&self, name: &str) -> Result<Option<String>, JsValue> {
+        let value = self.its(name)?;
+        if value.is_null() || value.is_undefined() {
+            return Ok(None);
+        }
+        value.as_string().map(Some).ok_or_else(|| invalid(&format!("the header {name} is a text")))
+    }
+}
+
+impl Text {
+    /// It.
+    pub(crate) fn get(&self) -> Result<String, JsValue> {
+        self.as_string().ok_or_else(|| invalid("a tag and a name are texts"))
+    }
+}
+
+/// The fields of these names. What a client has sent and no field may have is a value all the same, which means nothing.
 pub(crate) fn read(headers: &HeadersLike, names: &[HeaderName]) -> Result<HeaderMap, JsValue> {
+    const MEANINGLESS: HeaderValue = HeaderValue::from_static("");
     let mut found = HeaderMap::with_capacity(names.len());
     for name in names {
         if let Some(text) = headers.get(name.as_str())? {
-            let bytes =
-                latin1(&text).ok_or_else(|| invalid(&format!("the header {name} has characters above U+00FF")))?;
-            let value = HeaderValue::from_bytes(&bytes)
-                .map_err(|_| invalid(&format!("the header {name} has control characters")))?;
-            found.insert(name.clone(), value);
+            // Some runtimes take fields for UTF-8.
+            let bytes = latin1(&text).unwrap_or_else(|| text.into_bytes());
+            found.insert(name.clone(), HeaderValue::from_bytes(&bytes).unwrap_or(MEANINGLESS));
         }
     }
     Ok(found)

@@ -27,7 +27,7 @@ extern "C" {
 /// A `TypeError` for an `etag` without quotes, a `lastModified` that is no date, or a `length` that is no whole number.
 #[wasm_bindgen(js_name = selectRange)]
 pub fn select_range(request: &RequestLike, sent: &JsRepresentation) -> Result<JsSelection, JsValue> {
-    if request.method() != "GET" {
+    if request.method()? != "GET" {
         return Ok(object(&[("outcome", "whole".into())])?.unchecked_into());
     }
     let sent: &JsValue = sent.as_ref();

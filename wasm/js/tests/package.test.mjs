@@ -4,7 +4,8 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 
 import {
-  ContentHash, ContentHasher, contentTag, evaluatePreconditions, hasWriteCondition, lastModified, selectRange, strongMatch,
+  ContentHash, ContentHasher, contentTag, evaluatePreconditions, hasWriteCondition, isRetainedBy304, lastModified, selectRange,
+  strongMatch,
 } from "ifmatch";
 
 const bytes = (text) => new TextEncoder().encode(text);
@@ -51,9 +52,39 @@ test("what is no tag, date, length or method is a TypeError that says so", () =>
     [() => selectRange({ method: "GET", headers: new Headers() }, { length: 2 ** 53 }), /length/],
     [() => strongMatch("v1", '"v1"'), /quotes/],
     [() => strongMatch('"\u4e2d"', '"v1"'), /quotes/],
+    [() => strongMatch(1, '"v1"'), /text/],
     [() => lastModified(new Date(-1)), /1970/],
+    [() => lastModified({ getTime: () => 5n }), /1970/],
+    [() => evaluatePreconditions({ method: 5, headers: new Headers() }, null), /method/],
+    [() => evaluatePreconditions({ method: "PUT", headers: { get: () => 5 } }, null), /if-match/],
+    [() => evaluatePreconditions({ method: "PUT", headers: { get: async () => '"a"' } }, null), /if-match/],
+    [() => evaluatePreconditions({ method: "PUT", headers: new Map([["if-match", ['"a"']]]) }, null), /if-match/],
+    [() => isRetainedBy304(304, new Headers()), /text/],
+    [() => contentTag("hello"), /TextEncoder/],
+    [() => contentTag([1, 2]), /view/],
+    [() => contentTag(undefined), /bytes/],
+    [() => ContentHash.of("hello"), /bytes/],
+    [() => new ContentHasher().update(5), /bytes/],
+    [() => ContentHash.of(bytes("")).versionedTag(1), /bigint/],
+    [() => ContentHash.of(bytes("")).versionedTag(-1n), /bigint/],
+    [() => ContentHash.of(bytes("")).versionedTag(2n ** 64n), /bigint/],
   ]) {
     assert.throws(call, (error) => error instanceof TypeError && what.test(error.message), String(call));
+    // And the module goes on.
+    assert.equal(evaluatePreconditions({ method: "PUT", headers: new Map([["if-match", "*"]]) }, {}).outcome, "proceed");
+  }
+});
+
+test("a field that no field may be means nothing, whoever sends it", () => {
+  for (const odd of ['"a\u0001"', '"\u007f"', '"\ufffd"', '"\u4e2d"', '"\ud800"']) {
+    const request = (method, name) => ({ method, headers: new Map([[name, odd]]) });
+    assert.equal(evaluatePreconditions(request("PUT", "if-match"), { etag: '"a"' }).outcome, "failed", odd);
+    assert.equal(evaluatePreconditions(request("GET", "if-none-match"), { etag: '"a"' }).outcome, "proceed", odd);
+    assert.equal(evaluatePreconditions(request("PUT", "if-unmodified-since"), { etag: '"a"' }).outcome, "proceed", odd);
+    assert.equal(hasWriteCondition(request("PUT", "if-match")), true);
+    assert.equal(selectRange(request("GET", "range"), { length: 5 }).outcome, "whole", odd);
+    const headers = new Map([["range", "bytes=0-0"], ["if-range", odd]]);
+    assert.equal(selectRange({ method: "GET", headers }, { etag: '"a"', length: 5 }).outcome, "whole", odd);
   }
 });
 
@@ -74,6 +105,26 @@ test("tags and digests are those of the bytes", () => {
   assert.equal(found.reprDigest(), `sha-256=:${hash.toString("base64")}:`);
   assert.notEqual(found.versionedTag(1n), found.versionedTag(2n));
   assert.equal(ContentHash.of(bytes("hello")).versionedTag(2n), found.versionedTag(2n));
+});
+
+test("bytes are those of a buffer or of any view of it, and no others", () => {
+  const all = bytes("..hello..");
+  const expected = contentTag(bytes("hello"));
+  assert.equal(contentTag(bytes("hello").buffer), expected);
+  for (const View of [Uint8Array, Int8Array, DataView]) {
+    assert.equal(contentTag(new View(all.buffer, 2, 5)), expected, View.name);
+  }
+  assert.equal(contentTag(Buffer.from("hello")), expected);
+  assert.equal(contentTag(new Uint16Array([0x6568, 0x6c6c])), contentTag(bytes("hell")));
+  assert.equal(ContentHash.of(bytes("hello").buffer).contentTag(), expected);
+  const hasher = new ContentHasher();
+  hasher.update(new DataView(all.buffer, 2, 5));
+  assert.equal(hasher.finish().contentTag(), expected);
+  // Longer than what is copied at a time.
+  for (const length of [(64 << 10) - 1, 64 << 10, (64 << 10) + 1, (1 << 20) + 3]) {
+    const long = Uint8Array.from({ length }, (_, at) => at % 251);
+    assert.equal(contentTag(long), `"${createHash("sha256").update(long).digest("hex")}"`);
+  }
 });
 
 test("the largest lengths are exact", () => {

@@ -16,11 +16,16 @@ if (selection.outcome === "parts") console.log(selection.ranges.map((range) => r
 
 const hasher = new ContentHasher();
 hasher.update(new Uint8Array(1));
+hasher.update(new ArrayBuffer(1));
 const hash: ContentHash = hasher.finish();
 const tag: string = hash.versionedTag(1n);
 const date: string | undefined = lastModified(new Date());
 console.log(tag, date);
 
+// @ts-expect-error a text has no bytes yet
+hasher.update("text");
+// @ts-expect-error a generation is a bigint
+hash.versionedTag(1);
 // @ts-expect-error a tag is a text
 evaluatePreconditions(request, { etag: 1 });
 // @ts-expect-error a length must be given

@@ -27,6 +27,9 @@ export function response(body, status, fields, isEncoded) {
   return new Response(body, isEncoded ? { status, headers, encodeBody: "manual" } : { status, headers });
 }
 
+// A variable or a secret as a text, also where it is a number or a boolean. Nothing, if it is not set.
+export const variable = (env, name) => (env[name] == null ? undefined : String(env[name]));
+
 // Tells a text and an object, as `ask` comes to them; or that it takes longer than so many milliseconds, unless they are 0.
 async function answer(number, patience, ask) {
   const tell = told;

@@ -29,6 +29,9 @@ extern "C" {
         is_encoded: bool,
     ) -> Result<worker::web_sys::Response, JsValue>;
 
+    /// A variable or a secret as a text, also where it is a number or a boolean. None: it is not set.
+    pub(crate) fn variable(env: &JsValue, name: &str) -> Option<String>;
+
     /// Reads an object of R2, within so many milliseconds. The options are those of R2, as JSON. Tells what is known of it, a
     /// line each, and its bytes; nothing, if there is none.
     pub(crate) fn get(number: u32, patience: u32, bucket: &JsValue, key: &str, options: &str);

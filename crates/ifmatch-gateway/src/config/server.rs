@@ -74,14 +74,19 @@ pub struct LogOptions {
 /// The smallest head limit that HTTP/1.1 clients can live with (and hyper accepts).
 const LEAST_HEADER_SIZE: u64 = 8 << 10;
 
+/// More threads than this are more than any machine has cores.
+const MOST_THREADS: u16 = 1024;
+
 impl ServerConfig {
     /// The server's part of settings that the defaults have completed.
     ///
     /// # Errors
     /// Names the flags that are missing or contradict each other.
     pub(crate) fn new(settings: &Settings, access: Access) -> Result<Self, Error> {
-        if settings.threads == Some(0) {
-            return Err(Error::usage("--threads must be at least 1"));
+        if let Some(threads) = settings.threads.filter(|threads| !(1..=MOST_THREADS).contains(threads)) {
+            return Err(Error::usage(format!(
+                "--threads is {threads}: it must be at least 1 and at most {MOST_THREADS}; one per core is enough"
+            )));
         }
         Ok(Self {
             listen: needed(settings.listen, "--listen")?,

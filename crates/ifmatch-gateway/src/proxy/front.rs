@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
 use http_body_util::{Either, Full};
-use ifmatch_proxy::{Client, ProxyError, ProxyErrorKind};
+use ifmatch_proxy::{Client, Proxy, ProxyError, ProxyErrorKind};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -22,13 +22,15 @@ use crate::response_body::BoxError;
 #[derive(Clone, Debug)]
 pub(super) struct Front<S> {
     inner: S,
+    proxy: Proxy,
     max_body: u64,
 }
 
 impl<S> Front<S> {
-    /// Puts itself in front of `inner`, which gets no bodies longer than `max_body` bytes.
-    pub(super) fn new(inner: S, max_body: u64) -> Self {
-        Self { inner, max_body }
+    /// Puts itself in front of `inner`, which gets no bodies longer than `max_body` bytes, and no requests that `proxy`, far
+    /// behind it, has forwarded before.
+    pub(super) fn new(inner: S, proxy: Proxy, max_body: u64) -> Self {
+        Self { inner, proxy, max_body }
     }
 }
 
@@ -56,22 +58,28 @@ where
     }
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
-        if request.body().size_hint().lower() > self.max_body {
-            return Answering { forwarding: None, to_head: false };
-        }
         let to_head = request.method() == Method::HEAD;
+        if request.body().size_hint().lower() > self.max_body {
+            return Answering::TooLarge;
+        }
+        if self.proxy.is_passed_again(request.headers()) {
+            return Answering::Refused { why: ProxyErrorKind::Loop, to_head };
+        }
         request.body_mut().bound(self.max_body);
-        Answering { forwarding: Some(self.inner.call(request)), to_head }
+        Answering::Forwarded { forwarding: self.inner.call(request), to_head }
     }
 }
 
 pin_project! {
     /// The answer to come.
-    pub(super) struct Answering<F> {
-        // None: the body is too large.
-        #[pin]
-        forwarding: Option<F>,
-        to_head: bool,
+    #[project = Stage]
+    pub(super) enum Answering<F> {
+        /// The inner service is asked.
+        Forwarded { #[pin] forwarding: F, to_head: bool },
+        /// The proxy itself refuses.
+        Refused { why: ProxyErrorKind, to_head: bool },
+        /// The body is too large.
+        TooLarge,
     }
 }
 
@@ -82,11 +90,13 @@ where
     type Output = Result<Answer<B>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let Some(forwarding) = this.forwarding.as_pin_mut() else { return Poll::Ready(Ok(own(too_large(), false))) };
-        Poll::Ready(Ok(match ready!(forwarding.poll(cx)) {
-            Ok(response) => response.map(Either::Left),
-            Err(error) => refusal(&error, *this.to_head),
+        Poll::Ready(Ok(match self.project() {
+            Stage::Forwarded { forwarding, to_head } => match ready!(forwarding.poll(cx)) {
+                Ok(response) => response.map(Either::Left),
+                Err(error) => refusal(&error, *to_head),
+            },
+            Stage::Refused { why, to_head } => refusal(&(*why).into(), *to_head),
+            Stage::TooLarge => own(too_large(), false),
         }))
     }
 }
@@ -96,6 +106,7 @@ fn refusal<B>(error: &ProxyError, to_head: bool) -> Answer<B> {
         ProxyErrorKind::Unreachable | ProxyErrorKind::Broken | ProxyErrorKind::Timeout => {
             tracing::warn!(%error, "an upstream gave no answer");
         }
+        ProxyErrorKind::Loop => tracing::warn!(%error, "a request was not forwarded"),
         _ => tracing::debug!(%error, "a request was not forwarded"),
     }
     own(error.problem().to_response(), to_head)

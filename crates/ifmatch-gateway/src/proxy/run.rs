@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_proxy::ProxyError;
+use ifmatch_proxy::{Proxy, ProxyError};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -41,19 +41,20 @@ async fn start(config: &ProxyConfig) -> Result<End, Error> {
     tokio::spawn(proxy.clone().watch_health());
     let desk = Desk::new(&config.server, Metrics::global()?);
     if config.guards_writes {
-        let guarded = guard::layer(config.answer_timeout).layer(proxy);
-        cached(config, reserved, signals, desk, Acquainted::new(guarded)).await
+        let guarded = guard::layer(config.answer_timeout).layer(proxy.clone());
+        cached(config, reserved, signals, desk, proxy, Acquainted::new(guarded)).await
     } else {
-        cached(config, reserved, signals, desk, Acquainted::new(proxy)).await
+        cached(config, reserved, signals, desk, proxy.clone(), Acquainted::new(proxy)).await
     }
 }
 
-/// Puts the cache before the upstreams, if there is one.
+/// Puts the cache before the way to the upstreams by `proxy`, if there is one.
 async fn cached<S, B>(
     config: &ProxyConfig,
     reserved: Reserved,
     signals: Signals,
     desk: Desk,
+    proxy: Proxy,
     inner: S,
 ) -> Result<End, Error>
 where
@@ -65,11 +66,11 @@ where
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Some(cache) = &config.cache else { return serve(config, reserved, signals, desk, inner).await };
+    let Some(cache) = &config.cache else { return serve(config, reserved, signals, desk, proxy, inner).await };
     counters::describe();
     let layer = cache::builder(cache)?.scheme(config.server.scheme()).build();
     let desk = desk.with_cache(layer.handle());
-    serve(config, reserved, signals, desk, layer.layer(inner)).await
+    serve(config, reserved, signals, desk, proxy, layer.layer(inner)).await
 }
 
 async fn serve<S, B>(
@@ -77,6 +78,7 @@ async fn serve<S, B>(
     reserved: Reserved,
     signals: Signals,
     desk: Desk,
+    proxy: Proxy,
     inner: S,
 ) -> Result<End, Error>
 where
@@ -91,7 +93,7 @@ where
     let desk = Arc::new(desk);
     let mut server = Server::new(&config.server, Arc::clone(&desk))?;
     let (listener, address) = reserved.listen()?;
-    let front = Front::new(inner, config.server.limits.body_size);
+    let front = Front::new(inner, proxy, config.server.limits.body_size);
     // Whether a request is allowed is for the upstream to say.
     server.open(listener, Gateway::new(desk, front, |_| true).forwarding());
     banner::print(config, address);

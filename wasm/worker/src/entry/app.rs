@@ -23,6 +23,7 @@ use super::r2::R2;
 use super::recent::Recent;
 use super::settings::{Serves, Settings};
 use crate::bindings::records;
+use crate::glue;
 use crate::records::RecordObjects;
 
 thread_local! {
@@ -90,9 +91,9 @@ impl App {
     fn open(env: &Env) -> std::result::Result<Self, String> {
         let bucket = bindings::bucket(env).map_err(|error| error.to_string())?;
         let records = records(env).map_err(|error| error.to_string())?;
-        let settings = Settings::read(|name| bindings::variable(env, name)).map_err(|error| error.to_string())?;
-        let backing =
-            Backing::new(Arc::new(R2::new(bucket))).with_prefix(settings.prefix.as_str().into()).listed_in_order();
+        let settings = Settings::read(|name| glue::variable(env.as_ref(), name)).map_err(|error| error.to_string())?;
+        let backing = Backing::new(Arc::new(R2::new(bucket)));
+        let backing = backing.with_prefix(settings.prefix.as_str().into()).listed_in_order().takes_uploads();
         let register = AnyRegister::new(RecordObjects::new(records));
         // Its documentation promises all of it.
         let blobs = AnyStore::new(ObjectBlobs::trusting(backing, register, Capability::FULL));

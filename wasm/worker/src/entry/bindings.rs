@@ -1,4 +1,4 @@
-//! What wrangler.toml binds for the service: the bucket of the blobs, and variables.
+//! What wrangler.toml binds for the service: the bucket of the blobs.
 
 use worker::{Bucket, Env, Result};
 
@@ -16,9 +16,4 @@ pub(super) fn bucket(env: &Env) -> Result<Bucket> {
         let how = "[[r2_buckets]] with binding = \"BUCKET\" and the bucket_name of yours";
         missing(BUCKET, "an R2 bucket", how, &error)
     })
-}
-
-/// A variable or a secret, if it is set and a text.
-pub(super) fn variable(env: &Env, name: &str) -> Option<String> {
-    env.var(name).ok().map(|value| value.to_string())
 }

@@ -21,16 +21,22 @@ pub(super) fn metadata(attributes: &Attributes) -> Result<Map<String, Value>> {
             Attribute::ContentLanguage => "contentLanguage",
             Attribute::ContentDisposition => "contentDisposition",
             Attribute::CacheControl => "cacheControl",
+            // The objects of JavaScript have something else under this name.
+            Attribute::Metadata(name) if name == "__proto__" => return Err(lacks(attribute)),
             Attribute::Metadata(name) => {
                 custom.insert(name.to_string(), value.to_string().into());
                 continue;
             }
-            other => return Err(Error::NotSupported { source: format!("R2 keeps no {other:?}").into() }),
+            other => return Err(lacks(other)),
         };
         http.insert(name.to_owned(), value.to_string().into());
     }
     let both = [("httpMetadata", http), ("customMetadata", custom)];
     Ok(both.map(|(name, fields)| (name.to_owned(), fields.into())).into_iter().collect())
+}
+
+fn lacks(attribute: &Attribute) -> Error {
+    Error::NotSupported { source: format!("R2 keeps no {attribute:?}").into() }
 }
 
 /// What R2 says of an object.
