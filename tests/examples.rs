@@ -2,12 +2,11 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use http::Request;
-use support::{Answer, Client, full};
+use support::{Answer, Client, build, full};
 
 /// How long an example may take to come up, or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,20 +23,7 @@ impl Drop for Example {
 
 /// The example, built.
 fn program(name: &str) -> Command {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--quiet", "--message-format", "json-render-diagnostics", "--example", name])
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{name} does not build: {}", output.status);
-    let messages = String::from_utf8(output.stdout).expect("cargo writes UTF-8");
-    let executable = |message: &str| {
-        let message: serde_json::Value = serde_json::from_str(message).ok()?;
-        message["executable"].as_str().map(PathBuf::from)
-    };
-    Command::new(messages.lines().find_map(executable).expect("cargo names the program that it built"))
+    Command::new(build(&["--example", name]))
 }
 
 /// Starts a server on a free port.

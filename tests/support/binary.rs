@@ -1,31 +1,46 @@
-//! Where the binary under test is: `IFMATCH_BIN`, else built once per test process.
+//! Programs under test. Where `ifmatch` is: `IFMATCH_BIN`, else built once per test process.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+/// What the names of the variables begin with by which cargo speaks of a package.
+const OF_PACKAGE: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+
 /// The path of the `ifmatch` binary.
 pub(crate) fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| std::env::var_os("IFMATCH_BIN").map_or_else(build, PathBuf::from))
+    let built = || build(&["--package", "ifmatch-gateway", "--bin", "ifmatch", "--profile", &profile()]);
+    PATH.get_or_init(|| std::env::var_os("IFMATCH_BIN").map_or_else(built, PathBuf::from))
 }
 
-fn build() -> PathBuf {
+/// Builds a program, which these arguments for cargo name, and says where it is.
+pub fn build(args: &[&str]) -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    // What cargo said to this test of its package. There are build scripts that would take it for a change.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_package(name)) {
+        command.env_remove(name);
+    }
+    let output = command
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--quiet", "--package", "ifmatch-gateway", "--bin", "ifmatch"])
-        .args(["--message-format", "json-render-diagnostics", "--profile", &profile()])
+        .args(["build", "--quiet", "--message-format", "json-render-diagnostics"])
+        .args(args)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
         .expect("cargo runs");
-    assert!(output.status.success(), "the ifmatch binary does not build: {}", output.status);
+    assert!(output.status.success(), "{args:?} does not build: {}", output.status);
     let messages = String::from_utf8(output.stdout).expect("cargo writes UTF-8");
-    messages.lines().find_map(executable).expect("cargo names the binary that it built")
+    messages.lines().find_map(executable).expect("cargo names the program that it built")
 }
 
-/// The path in cargo's message about the finished binary.
+fn is_of_package(name: &OsStr) -> bool {
+    OF_PACKAGE.iter().any(|of| name.as_encoded_bytes().starts_with(of.as_bytes()))
+}
+
+/// The path in cargo's message about the finished program.
 fn executable(message: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     message["executable"].as_str().map(PathBuf::from)

@@ -21,7 +21,8 @@ mod signer;
 pub mod wire;
 
 pub use answer::Answer;
+pub use binary::build;
 pub use client::{Body, Client, full};
-pub use gateway::{Gateway, Memory, run};
+pub use gateway::{Gateway, run};
 pub use process::Finished;
 pub use server::Server;
