@@ -7,7 +7,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -137,7 +137,7 @@ where
     ) {
         let mut connection = std::pin::pin!(connection);
         let mut watch = Watch::new(&self.gateway.desk.limits);
-        let mut tick = Tick::new(watch.tick());
+        let mut tick = std::pin::pin!(in_line(sleep(watch.tick()), Sleep::is_elapsed));
         let mut stop = std::pin::pin!(stop(stopping));
         let mut told_to_stop = false;
         let sentence = loop {
@@ -149,8 +149,8 @@ where
                     }
                     return;
                 }
-                () = poll_fn(|cx| tick.poll(cx)) => match watch.look(activity.moment()) {
-                    Sentence::Fine => tick = Tick::new(watch.tick()),
+                () = tick.as_mut() => match watch.look(activity.moment()) {
+                    Sentence::Fine => tick.set(in_line(sleep(watch.tick()), Sleep::is_elapsed)),
                     sentence => break sentence,
                 },
                 () = stop.as_mut(), if !told_to_stop => {
@@ -184,41 +184,25 @@ enum Begun {
     Tls(Box<TlsStream<TcpStream>>, Protocol),
 }
 
-/// A timer that is polled at each step of a connection. It waits in line once, to be woken; as long as its time has not
-/// come, it was not.
-struct Tick {
-    sleep: Pin<Box<Sleep>>,
-    in_line: bool,
-}
-
-impl Tick {
-    fn new(after: Duration) -> Self {
-        Self { sleep: Box::pin(sleep(after)), in_line: false }
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if mem::replace(&mut self.in_line, true) && !self.sleep.is_elapsed() {
-            return Poll::Pending;
-        }
-        self.sleep.as_mut().poll(cx)
-    }
-}
-
 /// Waits until the server stops; a server that is gone has stopped.
-///
-/// This is polled at each step of a connection. It waits in line once, to be woken; as long as nothing was sent, it was
-/// not.
 async fn stop(mut stopping: Receiver<bool>) {
     let sent = stopping.clone();
-    let mut stops = std::pin::pin!(stopping.wait_for(|stopping| *stopping));
+    let stops = stopping.wait_for(|stopping| *stopping);
+    drop(in_line(stops, |_| !matches!(sent.has_changed(), Ok(false))).await);
+}
+
+/// Waits for what is polled at each step of a connection. It waits in line once, to be woken; as long as it cannot be over, it
+/// was not.
+async fn in_line<F: Future>(awaited: F, may_be_over: impl Fn(&F) -> bool) -> F::Output {
+    let mut awaited = std::pin::pin!(awaited);
     let mut in_line = false;
     poll_fn(|cx| {
-        if mem::replace(&mut in_line, true) && matches!(sent.has_changed(), Ok(false)) {
+        if mem::replace(&mut in_line, true) && !may_be_over(&awaited) {
             return Poll::Pending;
         }
-        stops.as_mut().poll(cx).map(drop)
+        awaited.as_mut().poll(cx)
     })
-    .await;
+    .await
 }
 
 /// HTTP/1 within `limits`. The timeouts are the watch's: hyper's own would cost a timer for each request.
