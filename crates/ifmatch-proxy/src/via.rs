@@ -20,7 +20,7 @@ impl Name {
 
     /// Adds it to those of the proxies that a request has passed.
     pub(crate) fn leave(self, headers: &mut HeaderMap, version: Version) {
-        headers.extend(HeaderValue::try_from(format!("{} {self}", protocol(version))).map(|value| (VIA, value)));
+        add(headers, version, &self);
     }
 
     /// Whether it was left in these header fields.
@@ -43,12 +43,11 @@ impl fmt::Display for Name {
 
 /// Says on a response that it has passed a proxy.
 pub(crate) fn answer(headers: &mut HeaderMap, version: Version) {
-    let said = match protocol(version) {
-        "1.0" => "1.0 ifmatch",
-        "2.0" => "2.0 ifmatch",
-        _ => "1.1 ifmatch",
-    };
-    headers.append(VIA, HeaderValue::from_static(said));
+    add(headers, version, &"ifmatch");
+}
+
+fn add(headers: &mut HeaderMap, version: Version, name: &dyn fmt::Display) {
+    headers.extend(HeaderValue::try_from(format!("{} {name}", protocol(version))).map(|value| (VIA, value)));
 }
 
 fn protocol(version: Version) -> &'static str {
