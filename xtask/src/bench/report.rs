@@ -30,8 +30,14 @@ pub(crate) fn cpu(cell: &Cell) -> String {
 }
 
 /// How many requests a second there were for one of the other, round by round.
-pub(crate) fn ratio(cell: &Cell, other: &Cell) -> String {
+pub(crate) fn rates(cell: &Cell, other: &Cell) -> String {
     spread(cell.iter().zip(other).map(|(one, other)| one.rate / other.rate), 2)
+}
+
+/// How many requests a second of its processor served for one of the other, round by round: where the client is the slower
+/// one, the rates do not tell.
+pub(crate) fn yields(cell: &Cell, other: &Cell) -> String {
+    spread(cell.iter().zip(other).map(|(one, other)| other.cpu / one.cpu), 2)
 }
 
 /// The median, with the least and the most.
@@ -57,7 +63,9 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        let cell = |rates: [f64; 3]| rates.map(|rate| Round { rate, cpu: 1.0 }).to_vec();
-        assert_eq!(ratio(&cell([10.0, 20.0, 30.0]), &cell([10.0, 20.0, 60.0])), "1.00 (0.50–1.00)");
+        let cell = |rates: [f64; 3]| rates.map(|rate| Round { rate, cpu: 30.0 / rate }).to_vec();
+        let (one, other) = (cell([10.0, 20.0, 30.0]), cell([10.0, 20.0, 60.0]));
+        assert_eq!(rates(&one, &other), "1.00 (0.50–1.00)");
+        assert_eq!(yields(&one, &other), "1.00 (0.50–1.00)");
     }
 }

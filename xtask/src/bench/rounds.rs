@@ -81,9 +81,13 @@ impl<'a> Measured<'a> {
         let print = |text: String| println!("{text}");
         print(report::table("requests/s, thousands", &rows, names, |row, column| report::rate(&cells[row][column])));
         print(report::table("server's µs a request", &rows, names, |row, column| report::cpu(&cells[row][column])));
-        print(report::table("ratio of requests/s", &rows, &ratios, |row, column| {
-            let (one, other) = pairs[column];
-            report::ratio(&cells[row][one], &cells[row][other])
-        }));
+        let compare = |title, ratio: fn(&Cell, &Cell) -> String| {
+            print(report::table(title, &rows, &ratios, |row, column| {
+                let (one, other) = pairs[column];
+                ratio(&cells[row][one], &cells[row][other])
+            }));
+        };
+        compare("ratio of requests/s", report::rates);
+        compare("ratio of requests for a second of the server's processor", report::yields);
     }
 }
