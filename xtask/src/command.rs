@@ -18,21 +18,24 @@ pub(crate) struct Run {
 
 impl Run {
     /// `program` in the directory `dir`.
+    ///
+    /// It is not told what cargo told this task of its package. There are build scripts that look at such variables: all that
+    /// depends on theirs would be built anew in turns, by a cargo that this task runs and by one without it.
     pub(crate) fn new(program: impl AsRef<OsStr>, dir: &Path) -> Self {
         let mut command = Command::new(program);
         command.current_dir(dir).stdin(Stdio::null());
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let of_package = names.filter(|name| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.starts_with(of)));
+        for name in of_package {
+            command.env_remove(name);
+        }
         Self { command }
     }
 
     /// The cargo that runs this task, in the directory `dir`, with arguments separated by spaces.
-    ///
-    /// It is not told what it told this task of its package. There are build scripts that look at such variables: all that depends
-    /// on theirs would be built anew in turns, for this task and for a cargo without it.
     pub(crate) fn cargo(args: &str, dir: &Path) -> Self {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let of_package = names.filter(|name| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.starts_with(of)));
-        of_package.fold(Self::new(cargo, dir).args(args.split_whitespace()), |run, name| run.without(&name))
+        Self::new(cargo, dir).args(args.split_whitespace())
     }
 
     pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {

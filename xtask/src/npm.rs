@@ -1,4 +1,5 @@
-//! What tests need from npm, pinned by lock files: Azurite, the Azure storage emulator, the Azure clients, and miniflare.
+//! What tests need from npm, pinned by lock files: Azurite, the Azure storage emulator, the Azure clients, miniflare, and
+//! Wrangler.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::workspace::Workspace;
 pub(crate) const AZURITE: &str = "tests/azurite";
 /// What the tests of the package for JavaScript use.
 pub(crate) const JS: &str = "wasm/js";
-/// The runtime of Cloudflare Workers, and what starts it.
+/// The runtime of Cloudflare Workers, what starts it, and what deploys to it.
 pub(crate) const MINIFLARE: &str = "wasm/miniflare";
 /// The clients for JavaScript, and the suite that uses them.
 pub(crate) const CLIENTS: &str = "tests/sdk/javascript";

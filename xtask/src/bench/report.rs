@@ -41,7 +41,7 @@ pub(crate) fn yields(cell: &Cell, other: &Cell) -> String {
 }
 
 /// The median, with the least and the most.
-fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
+pub(crate) fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     match values.as_slice() {

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::{Served, build, build_package};
+use super::{Served, build, build_package, wrangler};
 use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::Workspace;
 use crate::{Result, npm, sdk, wasm};
 
-/// Its size is within the budget, and its own tests, those of every server, and the Azure clients find nothing wrong.
+/// Its size is within the budget, it could be deployed, and its own tests, those of every server, and the Azure clients find nothing wrong.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let folder = build(context.workspace, context.deadline)?;
     let (size, most) = (size(&folder)?, budget(context.workspace)?);
@@ -16,6 +16,7 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
         return Err(format!("the Worker has {size} bytes compressed, and wasm/budget.json allows {most}").into());
     }
     npm::require(context.workspace, npm::MINIFLARE, context.deadline)?;
+    wrangler::check(context)?;
     Run::new("node", &context.workspace.root().join("wasm/tests"))
         .args(["--test", "--test-concurrency=1", "."])
         .env("IFMATCH_WORKER", &folder)

@@ -2,6 +2,7 @@
 
 mod check;
 mod server;
+mod wrangler;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use crate::workspace::Workspace;
 
 pub(crate) use check::check;
 pub(crate) use server::{Served, Server};
+pub(crate) use wrangler::start_up;
 
 /// What goes between the runtime and the bindings.
 const ENTRY: &str = include_str!("entry.js");
