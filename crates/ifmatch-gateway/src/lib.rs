@@ -28,6 +28,7 @@ mod endpoints;
 mod framing;
 mod gateway;
 mod interim;
+mod interjecting;
 mod leases;
 mod listen;
 mod log;
