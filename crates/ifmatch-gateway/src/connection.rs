@@ -1,6 +1,7 @@
 //! One connection, from its acceptance to its end.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem;
@@ -13,9 +14,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::server::conn::{http1, http2};
+use http_body_util::Either;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use ifmatch_proxy::Client;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -30,7 +32,9 @@ use tracing::debug;
 use crate::activity::{Activity, Counted};
 use crate::config::Limits;
 use crate::gateway::Gateway;
-use crate::interim::{Interjecting, Interjections};
+use crate::http2;
+use crate::interim::Interjections;
+use crate::interjecting::Interjecting;
 use crate::request_body::RequestBody;
 use crate::response_body::BoxError;
 use crate::version::{self, Protocol};
@@ -43,7 +47,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(crate) struct Host<S> {
     gateway: Arc<Gateway<S>>,
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
+    http2: h2::server::Builder,
     tls: Option<TlsAcceptor>,
 }
 
@@ -59,7 +63,7 @@ where
     /// Serves connections with `gateway`, over TLS if there is an acceptor.
     pub(crate) fn new(gateway: Arc<Gateway<S>>, tls: Option<TlsAcceptor>) -> Self {
         let limits = &gateway.desk.limits;
-        Self { http1: http1(limits), http2: http2(limits), gateway, tls }
+        Self { http1: http1(limits), http2: http2::within(limits), gateway, tls }
     }
 
     /// Serves one connection until it ends, is ended, or `stopping` becomes true and its requests are done.
@@ -109,26 +113,29 @@ where
     {
         let activity = Arc::new(Activity::default());
         let stream = Counted::new(stream, Arc::clone(&activity), slot);
-        let interjects = self.gateway.forwards() && protocol == Protocol::Http1;
-        let interjections = interjects.then(Arc::<Interjections>::default);
-        let io = TokioIo::new(Interjecting::new(stream, interjections.clone()));
-        let service = service_fn(|request| {
-            Arc::clone(&self.gateway).answer(activity.begin(), &client, interjections.clone(), request)
-        });
+        let interjects = self.gateway.forwards();
+        let answer = |request, interjections| {
+            Arc::clone(&self.gateway).answer(activity.begin(), &client, interjections, request)
+        };
         match protocol {
             Protocol::Http1 => {
+                let interjections = interjects.then(Arc::<Interjections>::default);
+                let io = TokioIo::new(Interjecting::new(stream, interjections.clone()));
+                let service =
+                    service_fn(|request: Request<_>| answer(request.map(Either::Left), interjections.clone()));
                 let connection = self.http1.serve_connection(io, service).with_upgrades();
                 self.follow(connection, http1::UpgradeableConnection::graceful_shutdown, &activity, stopping).await;
             }
             Protocol::Http2 => {
-                let connection = self.http2.serve_connection(io, service);
-                self.follow(connection, http2::Connection::graceful_shutdown, &activity, stopping).await;
+                let answer = |request: Request<_>, interjections| answer(request.map(Either::Right), interjections);
+                let connection = http2::Connection::new(&self.http2, stream, interjects, answer);
+                self.follow(connection, |connection| connection.get_mut().say_goodbye(), &activity, stopping).await;
             }
         }
     }
 
     /// Lets a connection run, and ends it when its time has come, after a goodbye.
-    async fn follow<C: Future<Output = hyper::Result<()>>>(
+    async fn follow<C: Future<Output = Result<(), E>>, E: Display>(
         &self,
         connection: C,
         say_goodbye: impl Fn(Pin<&mut C>),
@@ -212,12 +219,4 @@ fn http1(limits: &Limits) -> http1::Builder {
     // A client that has said all it has to say, and closes its side, still waits for the answer.
     http1.half_close(true);
     http1
-}
-
-/// HTTP/2 within `limits`, with hyper's own bounds on streams that are reset as soon as they are opened.
-fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
-    let header_size = u32::try_from(limits.header_size).unwrap_or(u32::MAX);
-    let mut http2 = http2::Builder::new(TokioExecutor::new());
-    http2.timer(TokioTimer::new()).max_concurrent_streams(limits.streams).max_header_list_size(header_size);
-    http2
 }

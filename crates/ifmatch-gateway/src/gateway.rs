@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body;
-use hyper::body::Incoming;
 use ifmatch_blob::AnyStore;
 use ifmatch_cache::CacheHandle;
 use ifmatch_core::fields;
@@ -26,7 +25,7 @@ use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
 use crate::misdirected;
 use crate::proxy::acquainted::Introduce;
-use crate::request_body::{self, RequestBody};
+use crate::request_body::{self, Received, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
 use crate::response_body::{BoxError, ResponseBody};
 use crate::ticket::Ticket;
@@ -150,7 +149,7 @@ where
         in_flight: InFlight,
         client: &Client,
         interjections: Option<Arc<Interjections>>,
-        request: Request<Incoming>,
+        request: Request<Received>,
     ) -> impl Future<Output = Result<Response<ResponseBody<B>>, Infallible>> + use<S, B> {
         let id = self.desk.ids.of(fields::lines(request.headers(), X_REQUEST_ID).next());
         let mut ticket = Ticket::open(&self.desk, in_flight, &request, &id);
@@ -184,7 +183,7 @@ where
     /// Hands a request to whom it is for.
     fn begin(
         &self,
-        request: Request<Incoming>,
+        request: Request<Received>,
         ticket: &mut Ticket,
         client: &Client,
         interjections: Option<&Arc<Interjections>>,
@@ -202,7 +201,7 @@ where
             let mut inner = self.inner.clone();
             if let Some(introduce) = self.introduce {
                 // Not to clients of HTTP/1.0 (RFC 9110 §15.2).
-                let interjections = interjections.filter(|_| request.version() == Version::HTTP_11);
+                let interjections = interjections.filter(|_| request.version() > Version::HTTP_10);
                 introduce(&mut inner, client.clone(), interjections.map(Interjections::open));
             }
             Course::Inner(inner.call(request))

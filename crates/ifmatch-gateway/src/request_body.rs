@@ -10,17 +10,23 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http::{Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Either};
 use hyper::body::Incoming;
 use ifmatch_core::problem::Problem;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
+
+use crate::http2::StreamBody;
+use crate::response_body::BoxError;
 
 /// Bytes that must come within the timeout. A client slower than that is not sending, it is holding a connection.
 const LEAST_PROGRESS: u64 = 1024;
 
 /// The longest that the rest of a body is read after its request was answered.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// The body of a request as it comes: by HTTP/1, or by HTTP/2.
+pub(crate) type Received = Either<Incoming, StreamBody>;
 
 /// The body of a request as the inner service reads it; the default one is empty. Ends with [`BodyError::TooSlow`] when less than 1 KiB came
 /// within the timeout.
@@ -34,7 +40,7 @@ pub(crate) struct RequestBody(Option<Box<Content>>);
 #[derive(Debug)]
 struct Content {
     /// Gone once it is being drained.
-    body: Option<Incoming>,
+    body: Option<Received>,
     timeout: Duration,
     /// Bytes that may still come, if they are bounded.
     room: Option<u64>,
@@ -68,12 +74,12 @@ pub(crate) enum BodyError {
     TooLarge,
     /// The client went away, or sent what is not HTTP.
     #[error("the request body ended early: {0}")]
-    Broken(#[from] hyper::Error),
+    Broken(#[from] BoxError),
 }
 
 impl RequestBody {
     /// Bounds the body of `request`. One that is empty has no fate.
-    pub(crate) fn of(request: Request<Incoming>, timeout: Duration) -> (Request<Self>, Option<Arc<Fate>>) {
+    pub(crate) fn of(request: Request<Received>, timeout: Duration) -> (Request<Self>, Option<Arc<Fate>>) {
         if request.body().is_end_stream() {
             return (request.map(|_| Self::default()), None);
         }
@@ -101,7 +107,7 @@ impl RequestBody {
     }
 
     /// What has not been handed over.
-    fn rest(&self) -> Option<&Incoming> {
+    fn rest(&self) -> Option<&Received> {
         self.0.as_ref()?.body.as_ref()
     }
 }
@@ -210,6 +216,6 @@ impl Drop for Content {
     }
 }
 
-async fn drain(mut body: Incoming) {
+async fn drain(mut body: Received) {
     while let Some(Ok(_)) = body.frame().await {}
 }

@@ -11,7 +11,7 @@ const HINTS: &str =
     "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\nconnection: x-private\r\nx-private: 1\r\n\r\n";
 
 /// An origin that sends a hint first, and its answer when the test lets it.
-pub(super) fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
+fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
     let (release, released) = std::sync::mpsc::channel::<()>();
     let released = std::sync::Mutex::new(released);
     let origin = Origin::converse(move |_, stream| {

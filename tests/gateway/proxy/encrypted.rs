@@ -1,17 +1,21 @@
 //! TLS on both sides, and HTTP/2 to clients.
 
+use std::future::poll_fn;
+use std::io::Write as _;
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::rt::{Read, Write};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use support::Gateway;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::connection::hinting;
 use super::origin::{Origin, ok};
 use super::{before, get};
 use crate::tls::Files;
@@ -87,13 +91,80 @@ async fn http_2_knows_no_fields_of_a_connection_and_names_its_host_otherwise() {
     assert!(super::status(&hit).contains("; hit"), "{hit:?}");
 }
 
+/// An origin with three interim responses, and an answer when the test lets it.
+fn hinting() -> (Origin, Sender<()>) {
+    let (release, released) = channel::<()>();
+    let released = Mutex::new(released);
+    let origin = Origin::converse(move |_, stream| {
+        for (status, link) in HINTS {
+            let hint =
+                format!("HTTP/1.1 {status} Hint\r\nlink: {link}\r\nconnection: x-private\r\nx-private: 1\r\n\r\n");
+            stream.write_all(hint.as_bytes()).unwrap();
+        }
+        // Ends with an error when the test has failed.
+        let _ = released.lock().unwrap().recv();
+        stream.write_all(ok("cache-control: no-store\r\n", "hello").as_bytes()).unwrap();
+    });
+    (origin, release)
+}
+
+const HINTS: [(u16, &str); 3] = [(103, "</a.css>; rel=preload"), (102, "<b>"), (103, "</c.js>; rel=preload")];
+
+/// Asks twice on a connection: hints come each time, in their order, before the answer is there.
+async fn hinted<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T, release: Sender<()>) {
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    for _ in 0..2 {
+        let request = Request::get("https://localhost/").body(()).unwrap();
+        let (mut response, _) = client.send_request(request, true).unwrap();
+        for (status, link) in HINTS {
+            let hint = poll_fn(|cx| response.poll_informational(cx)).await.unwrap().unwrap();
+            assert_eq!((hint.status().as_u16(), &hint.headers()["link"]), (status, &HeaderValue::from_static(link)));
+            assert_eq!(hint.headers().len(), 1, "{hint:?}");
+        }
+        release.send(()).unwrap();
+        let mut response = response.await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.body_mut().data().await.unwrap().unwrap(), "hello");
+    }
+}
+
 #[tokio::test]
-async fn a_client_of_http_2_gets_the_answer_without_its_hints() {
+async fn hints_come_to_a_client_of_http_2_before_the_answer_is_there() {
     let (origin, release) = hinting();
     let gateway = before(&origin, &[]);
+    hinted(TcpStream::connect(gateway.address()).await.unwrap(), release).await;
+}
+
+#[tokio::test]
+async fn hints_come_over_tls() {
+    let (origin, release) = hinting();
+    let files = Files::new();
+    let (cert, key) = (files.path("cert.pem"), files.path("key.pem"));
+    let gateway = before(&origin, &["--tls-cert", cert.to_str().unwrap(), "--tls-key", key.to_str().unwrap()]);
+    hinted(files.connect(&gateway, &["h2"]).await, release).await;
+}
+
+/// What may wait for a client that takes nothing is bounded, so that what comes in time is too.
+#[tokio::test]
+async fn an_origin_with_too_many_hints_is_heard_to_a_bound() {
+    let origin = Origin::converse(|_, stream| {
+        let hint = format!("HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n", "x".repeat(1 << 10));
+        stream.write_all(hint.repeat(100).as_bytes()).unwrap();
+        stream.write_all(ok("cache-control: no-store\r\n", "hello").as_bytes()).unwrap();
+    });
+    let gateway = before(&origin, &[]);
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
-    let mut client = speak_http2(TokioIo::new(stream)).await;
-    release.send(()).unwrap();
-    let (status, _, body) = read(&mut client, "http://example.com/").await;
-    assert_eq!((status, &body[..]), (StatusCode::OK, &b"hello"[..]));
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::get("http://localhost/").body(()).unwrap();
+    let (mut response, _) = client.ready().await.unwrap().send_request(request, true).unwrap();
+    let mut count = 0;
+    while let Some(hint) = poll_fn(|cx| response.poll_informational(cx)).await {
+        assert_eq!(hint.unwrap().status(), StatusCode::EARLY_HINTS);
+        count += 1;
+    }
+    assert!((1..64).contains(&count), "{count}");
+    assert_eq!(response.await.unwrap().status(), StatusCode::OK);
 }

@@ -1,0 +1,185 @@
+//! HTTP/2, frame by frame where it matters: what is half sent, too long, too much, or stopped.
+
+use bytes::Bytes;
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
+use http::{Request, Response, StatusCode};
+use support::{Client, Gateway};
+use tokio::net::TcpStream;
+
+use crate::wait_for;
+
+fn memory(flags: &[&str]) -> Gateway {
+    Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
+}
+
+/// A client with prior knowledge. Its streams have a small window, so that it takes less than there is.
+async fn connect(gateway: &Gateway) -> SendRequest<Bytes> {
+    let stream = TcpStream::connect(gateway.address()).await.unwrap();
+    let mut builder = Builder::new();
+    builder.initial_window_size(64 << 10).initial_connection_window_size(1 << 20);
+    let (client, connection) = builder.handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    client.ready().await.unwrap()
+}
+
+type Exchange = (ResponseFuture, SendStream<Bytes>);
+
+fn put(client: &mut SendRequest<Bytes>, path: &str) -> Exchange {
+    client.send_request(Request::put(format!("http://localhost{path}")).body(()).unwrap(), false).unwrap()
+}
+
+async fn ask(client: &mut SendRequest<Bytes>, request: http::request::Builder) -> Response<RecvStream> {
+    client.send_request(request.body(()).unwrap(), true).unwrap().0.await.unwrap()
+}
+
+async fn status(client: &mut SendRequest<Bytes>, path: &str) -> StatusCode {
+    ask(client, Request::get(format!("http://localhost{path}"))).await.status()
+}
+
+/// Why no more requests are taken; waits until that is so.
+async fn goodbye(mut client: SendRequest<Bytes>) -> h2::Error {
+    loop {
+        match client.ready().await {
+            Ok(ready) => client = ready,
+            Err(refused) => return refused,
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The content to its end, taken piece by piece.
+async fn read(response: Response<RecvStream>) -> Vec<u8> {
+    let mut body = response.into_body();
+    let mut content = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data.unwrap();
+        content.extend_from_slice(&data);
+        body.flow_control().release_capacity(data.len()).unwrap();
+    }
+    content
+}
+
+#[tokio::test]
+async fn large_contents_go_both_ways_while_another_stream_is_not_read() {
+    let gateway = memory(&[]);
+    let mut client = connect(&gateway).await;
+    let content: Vec<u8> = (0..8_u32 << 20).map(|number| number.to_le_bytes()[1]).collect();
+    let (created, mut send) = put(&mut client, "/c/a");
+    send.send_data(content.clone().into(), true).unwrap();
+    assert_eq!(created.await.unwrap().status(), StatusCode::CREATED);
+    let unread = ask(&mut client, Request::get("http://localhost/c/a")).await;
+    for _ in 0..3 {
+        let answer = ask(&mut client, Request::get("http://localhost/c/a")).await;
+        assert_eq!(answer.headers()["content-length"], content.len().to_string());
+        assert!(read(answer).await == content);
+    }
+    assert!(read(unread).await == content);
+}
+
+#[tokio::test]
+async fn answers_without_content_end_with_their_head() {
+    let gateway = memory(&[]);
+    let mut client = connect(&gateway).await;
+    let (created, mut send) = put(&mut client, "/c/a");
+    send.send_data("hello".into(), true).unwrap();
+    let tag = created.await.unwrap().headers()["etag"].clone();
+    let head = ask(&mut client, Request::head("http://localhost/c/a")).await;
+    assert_eq!((head.status(), head.headers()["content-length"].to_str().unwrap()), (StatusCode::OK, "5"));
+    let same = ask(&mut client, Request::get("http://localhost/c/a").header("if-none-match", &tag)).await;
+    assert_eq!((same.status(), same.headers().get("content-length")), (StatusCode::NOT_MODIFIED, None));
+    let gone = ask(&mut client, Request::delete("http://localhost/c/a").header("if-match", &tag)).await;
+    assert_eq!(gone.status(), StatusCode::NO_CONTENT);
+    for answer in [head, same, gone] {
+        assert!(answer.body().is_end_stream(), "{answer:?}");
+        assert!(answer.headers()["date"].to_str().unwrap().ends_with(" GMT"), "{answer:?}");
+    }
+}
+
+/// `NO_ERROR` is how a server ends a stream early. From a client it does not make half a content a whole one.
+#[tokio::test]
+async fn content_that_is_taken_back_is_not_stored() {
+    let gateway = memory(&[]);
+    let mut client = connect(&gateway).await;
+    for reason in [Reason::NO_ERROR, Reason::CANCEL] {
+        let (response, mut send) = put(&mut client, "/c/a");
+        send.send_data("half".into(), false).unwrap();
+        send.send_reset(reason);
+        drop(response);
+        let (other, mut send) = put(&mut client, "/c/b");
+        send.send_data("whole".into(), true).unwrap();
+        assert!(other.await.unwrap().status().is_success());
+        // This question's own request is the only one left.
+        let client = Client::new(gateway.address());
+        loop {
+            let metrics = client.get("/-/metrics", &[]).await.expect(200);
+            if metrics.text().lines().any(|line| line == "ifmatch_requests_in_flight 1") {
+                break;
+            }
+        }
+        client.get("/c/a", &[]).await.expect(404);
+    }
+}
+
+#[tokio::test]
+async fn content_of_another_length_than_was_said_is_not_stored() {
+    let gateway = memory(&[]);
+    let mut client = connect(&gateway).await;
+    for content in ["hell", "hello!"] {
+        let request = Request::put("http://localhost/c/a").header("content-length", "5");
+        let (response, mut send) = client.send_request(request.body(()).unwrap(), false).unwrap();
+        send.send_data(content.into(), true).unwrap();
+        assert_eq!(response.await.unwrap_err().reason(), Some(Reason::PROTOCOL_ERROR), "{content}");
+    }
+    assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_head_over_the_limit_gets_431_and_the_connection_stays() {
+    let gateway = memory(&["--max-header-size", "8KiB"]);
+    let mut client = connect(&gateway).await;
+    let large = |size: usize| Request::get("http://localhost/c/a").header("x", "x".repeat(size));
+    assert_eq!(ask(&mut client, large(7 << 10)).await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(ask(&mut client, large(8 << 10)).await.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
+}
+
+/// The work on all its streams ends with the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_take_its_answers_is_cut() {
+    let gateway = memory(&["--body-timeout", "400ms"]);
+    let mut client = connect(&gateway).await;
+    let (created, mut send) = put(&mut client, "/c/a");
+    send.send_data(vec![0; 1 << 20].into(), true).unwrap();
+    created.await.unwrap();
+    let mut unread = Vec::new();
+    for _ in 0..3 {
+        unread.push(ask(&mut client, Request::get("http://localhost/c/a")).await);
+    }
+    wait_for(&gateway, r#"ifmatch_timeouts_total{of="answer"} 1"#);
+    wait_for(&gateway, "ifmatch_requests_in_flight 1");
+}
+
+#[tokio::test]
+async fn a_connection_that_asks_for_nothing_is_ended_after_a_goodbye() {
+    let gateway = memory(&["--keep-alive", "300ms"]);
+    let mut client = connect(&gateway).await;
+    assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
+    assert!(goodbye(client).await.is_go_away());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_in_flight_is_finished_when_the_gateway_stops() {
+    let mut gateway = memory(&[]);
+    let mut client = connect(&gateway).await;
+    let (response, mut send) = put(&mut client, "/c/a");
+    send.send_data("half".into(), false).unwrap();
+    // The PUT, and the request for the metrics.
+    wait_for(&gateway, "ifmatch_requests_in_flight 2");
+    gateway.terminate();
+    let refused = goodbye(client).await;
+    assert!(refused.is_go_away() && refused.reason() == Some(Reason::NO_ERROR), "{refused:?}");
+    send.send_data("done".into(), true).unwrap();
+    assert_eq!(response.await.unwrap().status(), StatusCode::CREATED);
+    assert_eq!(gateway.finished().status.code(), Some(0));
+}
