@@ -5,8 +5,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::{Error, RecvStream};
-use http::{HeaderMap, header};
+use http::{HeaderMap, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
+
+use crate::interim::Turn;
 
 /// What the client sends on one stream. Reading it lets the client send more.
 ///
@@ -19,18 +21,24 @@ pub(crate) struct StreamBody {
     rest: Option<u64>,
     /// All but the trailers was read.
     in_trailers: bool,
+    /// The client waits for leave to send it.
+    waiting: Option<Turn>,
 }
 
 impl StreamBody {
-    /// What comes on `stream` after these fields.
-    pub(super) fn new(headers: &HeaderMap, stream: RecvStream) -> Self {
+    /// What comes on `stream` after these fields; a client that is `waiting` gets leave once somebody reads.
+    pub(super) fn new(headers: &HeaderMap, stream: RecvStream, waiting: Option<Turn>) -> Self {
         // The library has checked that it is a number, and the same in all lines, and holds the client to it.
         let rest = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        Self { stream, rest, in_trailers: false }
+        Self { stream, rest, in_trailers: false, waiting }
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
-        self.stream.poll_data(cx).map_ok(|bytes| {
+        let polled = self.stream.poll_data(cx);
+        if let Some(turn) = self.waiting.take().filter(|_| polled.is_pending()) {
+            turn.say(StatusCode::CONTINUE, HeaderMap::new());
+        }
+        polled.map_ok(|bytes| {
             // Fails if the stream has ended: then nobody waits for it.
             drop(self.stream.flow_control().release_capacity(bytes.len()));
             self.rest = self.rest.map(|rest| rest.saturating_sub(bytes.len() as u64));

@@ -21,7 +21,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::{self, Builder, Handshake, SendResponse};
 use h2::{Error, RecvStream};
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -43,6 +43,11 @@ pub(crate) fn within(limits: &Limits) -> Builder {
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(u32::try_from(limits.header_size).unwrap_or(u32::MAX));
     builder
+}
+
+/// Whether the client waits with its content until it is told to go on (RFC 9110 §10.1.1).
+fn expects_leave(headers: &HeaderMap) -> bool {
+    headers.get(header::EXPECT).is_some_and(|expected| expected.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// A connection that is being served: ends when the client has left, or after a goodbye with the last stream.
@@ -83,8 +88,10 @@ where
     {
         let (head, stream) = request.into_parts();
         let is_head = head.method == Method::HEAD;
-        let body = StreamBody::new(&head.headers, stream);
-        let interjections = self.interjects.then(Arc::<Interjections>::default);
+        let expects = !stream.is_end_stream() && expects_leave(&head.headers);
+        let interjections = (self.interjects || expects).then(Arc::<Interjections>::default);
+        let waiting = interjections.as_ref().filter(|_| expects).map(Interjections::open);
+        let body = StreamBody::new(&head.headers, stream, waiting);
         let answer = (self.answer)(Request::from_parts(head, body), interjections.clone());
         // It ends with the connection: the library tells it then.
         tokio::spawn(Stream::new(answer, is_head, interjections, reply));

@@ -7,7 +7,7 @@ use h2::client::{self, ResponseFuture, SendRequest};
 use h2::{Reason, SendStream};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Frame;
-use http_body_util::{BodyExt, Empty, Full};
+use http_body_util::{BodyExt, Collected, Empty, Full};
 use tokio::io::duplex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -252,6 +252,33 @@ async fn an_answer_waits_for_what_comes_before_it() {
     let (mut response, _) = ask(&mut client, Method::GET);
     let said = poll_fn(|cx| response.poll_informational(cx)).await.unwrap().unwrap();
     assert_eq!(said.status(), StatusCode::EARLY_HINTS);
+    assert_eq!(response.await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn who_waits_for_leave_to_send_content_gets_it_when_it_is_read() {
+    let mut client = serve(|mut request, _| async move {
+        let read = if request.uri().path() == "/read" {
+            request.body_mut().collect().await.unwrap()
+        } else {
+            Collected::default()
+        };
+        Ok(Response::new(Full::new(read.to_bytes())))
+    })
+    .await;
+    let mut put = |path: &str| {
+        let request = Request::put(format!("http://example.com{path}")).header(header::EXPECT, "100-continue");
+        client.send_request(request.body(()).unwrap(), false).unwrap()
+    };
+    let (mut response, mut content) = put("/read");
+    let said = poll_fn(|cx| response.poll_informational(cx)).await.unwrap().unwrap();
+    assert_eq!((said.status(), said.headers().len()), (StatusCode::CONTINUE, 0));
+    content.send_data("hello".into(), true).unwrap();
+    let mut answer = response.await.unwrap().into_body();
+    assert_eq!(answer.data().await.unwrap().unwrap(), "hello");
+
+    let (mut response, _content) = put("/refused");
+    assert!(poll_fn(|cx| response.poll_informational(cx)).await.is_none());
     assert_eq!(response.await.unwrap().status(), StatusCode::OK);
 }
 
