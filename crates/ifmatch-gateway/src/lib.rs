@@ -35,6 +35,7 @@ mod listen;
 mod log;
 mod metrics;
 mod misdirected;
+mod misread;
 mod operator;
 mod request_body;
 mod request_id;

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::accounts::AccountSetting;
 use crate::error::Error;
+use crate::misread;
 use crate::proxy::ProxySettings;
 use crate::switch::Switch;
 use crate::units::{ByteSize, Span};
@@ -228,9 +229,9 @@ impl Settings {
     /// Reads a TOML text.
     ///
     /// # Errors
-    /// Says the line and column of the first key or value that is wrong.
+    /// Says the line and column of the first key or value that is wrong, and shows no secret.
     pub fn from_toml(text: &str) -> Result<Self, Error> {
-        toml::from_str(text).map_err(|error| Error::usage(error.to_string().trim_end()))
+        toml::from_str(text).map_err(|error| Error::usage(misread::describe(text, &error)))
     }
 
     /// Reads a TOML file.
