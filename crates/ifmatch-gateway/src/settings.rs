@@ -33,7 +33,7 @@ use crate::units::{ByteSize, Span};
 #[derive(Args, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
-    /// Folder for the blobs and their index; made if missing, used by one process at a time.
+    /// Folder for the blobs and their index; made if missing, for this user only; used by one process at a time.
     #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", help_heading = "Storage")]
     pub data: Option<PathBuf>,
 

@@ -60,7 +60,7 @@ async fn keep_small(store: EmbeddedStore) {
 async fn durable(folder: &Path) -> Result<AnyRegister, Error> {
     let path = folder.to_owned();
     let open = move || -> Result<RedbRegister, BoxError> {
-        std::fs::create_dir_all(&path)?;
+        embedded::create_folder(&path)?;
         Ok(RedbRegister::open(path.join("register.redb"))?)
     };
     let opened = tokio::task::spawn_blocking(open).await.map_err(BoxError::from).flatten();
