@@ -33,6 +33,7 @@ mod interjecting;
 mod leases;
 mod listen;
 mod log;
+mod logged_path;
 mod metrics;
 mod misdirected;
 mod misread;
