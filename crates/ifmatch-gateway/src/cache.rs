@@ -1,6 +1,7 @@
 //! The shared cache as the configuration wants it, before the upstreams of a proxy or before a store that is far.
 
 use http::{HeaderMap, Request, header};
+use ifmatch_blob::embedded;
 use ifmatch_cache::{Builder, CacheLayer, Disk};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -19,7 +20,9 @@ pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
     // Each request has an id of its own.
     let builder = CacheLayer::builder().capacity(config.memory).entry_limit(config.body).never_store([X_REQUEST_ID]);
     let Some((folder, bytes)) = &config.disk else { return Ok(builder) };
-    let disk = Disk::open(folder, *bytes)
+    // For this user only: before a store it has blobs that others need a token for.
+    let disk = embedded::create_folder(folder)
+        .and_then(|()| Disk::open(folder, *bytes))
         .map_err(|error| Error::runtime(format!("--cache-dir {} cannot be used: {error}", folder.display())))?;
     Ok(builder.disk(disk))
 }
@@ -80,6 +83,7 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for AdmittedService<S> {
 mod tests {
     use std::convert::Infallible;
     use std::future::{Ready, ready};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -98,6 +102,17 @@ mod tests {
         fn call(&mut self, request: Request<()>) -> Self::Future {
             ready(Ok(request.headers().clone()))
         }
+    }
+
+    #[test]
+    fn nobody_else_looks_into_a_new_folder() {
+        let folder = std::env::temp_dir().join(format!("ifmatch-cache-{}", std::process::id()));
+        let config = CacheConfig { memory: 1 << 20, body: 1 << 10, disk: Some((folder.clone(), 1 << 20)) };
+        let opened = builder(&config).map(drop);
+        let mode = std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777;
+        std::fs::remove_dir_all(&folder).unwrap();
+        opened.unwrap();
+        assert_eq!(mode, 0o700);
     }
 
     #[tokio::test]

@@ -190,7 +190,7 @@ where
     ) -> Course<S::Future> {
         let (request, fate) = RequestBody::of(request, self.desk.limits.body_timeout);
         ticket.expect_body(fate);
-        if let Some(refused) = self.misdirected(&request) {
+        if let Some(refused) = self.misdirected(&request).or_else(|| framing::refuse(&request)) {
             Course::Refused(refused)
         } else if endpoints::is_own(request.uri().path()) {
             let desk = Arc::clone(&self.desk);
@@ -219,9 +219,6 @@ where
 
     /// The answer to a request that the inner service is not to see.
     fn refuse(&self, request: &Request<RequestBody>, ticket: &mut Ticket) -> Option<Response<Bytes>> {
-        if let Some(refused) = framing::refuse(request) {
-            return Some(refused);
-        }
         if let Err(why) = self.check(request) {
             return Some(why.to_problem().to_response());
         }

@@ -3,10 +3,10 @@
 //! The command `ifmatch` is [`cli::main`]. What is set by flags, environment and file are [`settings::Settings`];
 //! checked against each other they are a [`config::Config`], with which the gateway runs.
 //!
-//! A request passes, in this order: the limits on its head (by hyper and h2), its request id, the gateway's own endpoints
-//! (`/-/health`, `/-/metrics`, `/-/leases`, `/-/cache`), its token, the limit on requests at a time, and then the blob
-//! service, or the cache and the upstreams. Its body is
-//! watched for progress on the way in, and the answer on the way out.
+//! A request passes, in this order: the limits on its head (by hyper and h2), its request id, its host and framing, the
+//! gateway's own endpoints (`/-/health`, `/-/metrics`, `/-/leases`, `/-/cache`), its token, the limit on requests at a time, and
+//! then the blob service, or the cache and the upstreams. Its body is watched for progress on the way in, and the answer on
+//! the way out.
 
 pub mod access;
 pub mod accounts;
@@ -33,8 +33,10 @@ mod interjecting;
 mod leases;
 mod listen;
 mod log;
+mod logged_path;
 mod metrics;
 mod misdirected;
+mod misread;
 mod operator;
 mod request_body;
 mod request_id;

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::accounts::AccountSetting;
 use crate::error::Error;
+use crate::misread;
 use crate::proxy::ProxySettings;
 use crate::switch::Switch;
 use crate::units::{ByteSize, Span};
@@ -32,7 +33,7 @@ use crate::units::{ByteSize, Span};
 #[derive(Args, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
-    /// Folder for the blobs and their index; made if missing, used by one process at a time.
+    /// Folder for the blobs and their index; made if missing, for this user only; used by one process at a time.
     #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", help_heading = "Storage")]
     pub data: Option<PathBuf>,
 
@@ -228,9 +229,9 @@ impl Settings {
     /// Reads a TOML text.
     ///
     /// # Errors
-    /// Says the line and column of the first key or value that is wrong.
+    /// Says the line and column of the first key or value that is wrong, and shows no secret.
     pub fn from_toml(text: &str) -> Result<Self, Error> {
-        toml::from_str(text).map_err(|error| Error::usage(error.to_string().trim_end()))
+        toml::from_str(text).map_err(|error| Error::usage(misread::describe(text, &error)))
     }
 
     /// Reads a TOML file.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ifmatch_blob::AnyStore;
 use ifmatch_blob::embedded::{self, EmbeddedStore};
 use ifmatch_blob::objects::{self, Backing, ObjectBlobs};
-use ifmatch_blob::store::BoxError;
+use ifmatch_blob::store::{BoxError, StoreError};
 use ifmatch_redb::RedbRegister;
 use ifmatch_store::{AnyRegister, MemoryRegister};
 
@@ -17,7 +17,7 @@ use crate::error::Error;
 /// store again when needed.
 const REMEMBERED: usize = 1_000_000;
 
-/// How often old deletions are forgotten.
+/// How often is forgotten what is of no more use.
 const UPKEEP: Duration = Duration::from_hours(1);
 
 /// Opens the store.
@@ -28,7 +28,8 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
     match place {
         Place::Folder(folder) => {
             let store = EmbeddedStore::open(folder).await.map_err(|error| unusable_folder(folder, &error))?;
-            tokio::spawn(keep_small(store.clone()));
+            let kept = store.clone();
+            tokio::spawn(keep_small(move || forget_deletions(kept.clone())));
             Ok(AnyStore::new(store))
         }
         Place::Store { url, register } => {
@@ -36,7 +37,12 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
             let backing = Backing::from_url(url, settings).map_err(|error| unusable_store(url, &error))?;
             let opened = if let Some(folder) = register {
-                ObjectBlobs::open_durable(backing, durable(folder).await?).await
+                let opened = ObjectBlobs::open_durable(backing, durable(folder).await?).await;
+                if let Ok(store) = &opened {
+                    let kept = store.clone();
+                    tokio::spawn(keep_small(move || forget_idle(kept.clone())));
+                }
+                opened
             } else {
                 let register = MemoryRegister::with_capacity(REMEMBERED);
                 ObjectBlobs::open(backing, AnyRegister::new(register)).await
@@ -46,21 +52,29 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
     }
 }
 
-/// Forgets old deletions from time to time, as long as the program runs.
-async fn keep_small(store: EmbeddedStore) {
+/// Has what is of no more use forgotten from time to time, as long as the program runs.
+async fn keep_small<F: Future<Output = Result<(), StoreError>>>(forget: impl Fn() -> F) {
     loop {
         tokio::time::sleep(UPKEEP).await;
-        if let Err(error) = store.forget_deletions().await {
-            tracing::warn!(%error, "old deletions are still remembered");
+        if let Err(error) = forget().await {
+            tracing::warn!(%error, "what is of no more use is still remembered");
         }
     }
+}
+
+async fn forget_deletions(store: EmbeddedStore) -> Result<(), StoreError> {
+    store.forget_deletions().await
+}
+
+async fn forget_idle(store: ObjectBlobs) -> Result<(), StoreError> {
+    store.forget_idle().await.map(drop)
 }
 
 /// The register of an object store, kept in a folder.
 async fn durable(folder: &Path) -> Result<AnyRegister, Error> {
     let path = folder.to_owned();
     let open = move || -> Result<RedbRegister, BoxError> {
-        std::fs::create_dir_all(&path)?;
+        embedded::create_folder(&path)?;
         Ok(RedbRegister::open(path.join("register.redb"))?)
     };
     let opened = tokio::task::spawn_blocking(open).await.map_err(BoxError::from).flatten();

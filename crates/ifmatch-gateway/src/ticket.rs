@@ -12,6 +12,7 @@ use tracing::{Level, debug, enabled};
 use crate::activity::InFlight;
 use crate::conditions::{Conditions, is_by_lease};
 use crate::gateway::Desk;
+use crate::logged_path;
 use crate::metrics::{Finished, method_index};
 use crate::request_body::Fate;
 
@@ -136,7 +137,7 @@ impl Drop for Ticket {
             debug!(
                 target: ACCESS,
                 method = %line.method,
-                path = %line.uri.path(),
+                path = %logged_path::show(line.uri.path()),
                 status = self.status.map_or(0, |status| status.as_u16()),
                 duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
                 bytes_in,

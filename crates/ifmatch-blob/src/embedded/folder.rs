@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ifmatch_core::digest::ContentHash;
 
+use super::private;
 use super::room::{Measure, Room};
 
 /// A folder of bodies.
@@ -93,18 +94,29 @@ pub(super) fn has_bodies(root: &Path) -> bool {
     files.any(|file| file.file_name().to_str().is_some_and(|name| nonce_of(name).is_some()))
 }
 
-/// Creates a folder and those above it that are missing, each durably.
-pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
+/// Creates a folder and those above it that are missing, each durably. Other users of the machine cannot look into them;
+/// one that is there stays as it is. Blocks.
+///
+/// # Errors
+/// The system refuses.
+///
+/// ```
+/// # let root = tempfile::tempdir()?;
+/// ifmatch_blob::embedded::create_folder(&root.path().join("new/folder"))?;
+/// assert!(root.path().join("new/folder").is_dir());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn create_folder(folder: &Path) -> io::Result<()> {
     let above = match folder.parent() {
         None => return Ok(()),
         Some(above) if above.as_os_str().is_empty() => Path::new("."),
         Some(above) => above,
     };
-    match fs::create_dir(folder) {
+    match private::create(folder) {
         Ok(()) => sync_folder(above),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_folder(above)?;
-            fs::create_dir(folder)?;
+            private::create(folder)?;
             sync_folder(above)
         }
         Err(_) if folder.is_dir() => Ok(()),

@@ -27,7 +27,8 @@ use crate::store::{
 };
 
 pub use error::{OpenError, OpenErrorKind};
-use folder::{Folder, create_folder, has_bodies, is_missing};
+pub use folder::create_folder;
+use folder::{Folder, has_bodies, is_missing};
 use known::KnownBlobs;
 use known_containers::KnownContainers;
 use occupancy::Occupancy;
@@ -46,6 +47,8 @@ mod lease;
 mod list;
 mod occupancy;
 mod payload;
+#[cfg_attr(unix, path = "private_unix.rs")]
+mod private;
 mod read;
 mod recent;
 mod room;

@@ -14,7 +14,9 @@ use ifmatch_store::task::timeout;
 use ifmatch_store::{Clock, Key, Register};
 use object_store::ObjectMeta;
 
+use super::failure::Failure;
 use super::guard::{Asked, GRACE, commit, of_driver, of_register};
+use super::write::contended;
 use super::{Shared, failure};
 use crate::name::ContainerName;
 use crate::store::{Delete, StoreError, StoreErrorKind};
@@ -74,22 +76,27 @@ impl Shared {
     async fn empty(&self, container: &ContainerName) -> Result<(), StoreError> {
         self.each_record(container, false).await?;
         loop {
-            let failed = AtomicBool::new(false);
+            let (failed, lost) = (AtomicBool::new(false), AtomicBool::new(false));
             let listed = self.backing.objects.list(Some(&self.folder(container)));
             let deleted = listed
                 .take_while(|_| ready(!failed.load(Ordering::Relaxed)))
                 .map(|object| async {
                     let removed = self.remove_listed(object).await;
                     failed.fetch_or(removed.is_err(), Ordering::Relaxed);
+                    lost.fetch_or(removed.as_ref().is_err_and(is_lost), Ordering::Relaxed);
                     removed
                 })
                 .buffer_unordered(DELETIONS)
-                // After a failure, too, those under way come to an end: none of them may meet a later blob.
+                // After a failure, too, those under way come to an end: none of them may meet a later blob. Nor may one
+                // whose answer was lost, which gets the time that it may take.
                 .fold(Ok(0_usize), |sum, removed| {
                     ready(sum.and_then(|sum: usize| removed.map(|removed| sum + removed)))
                 })
-                .await?;
-            if deleted == 0 {
+                .await;
+            if lost.load(Ordering::Relaxed) {
+                self.driver.clock().sleep(GRACE).await;
+            }
+            if deleted? == 0 {
                 return self.each_record(container, true).await;
             }
         }
@@ -97,14 +104,18 @@ impl Shared {
 
     /// Deletes an object, and says how many went.
     async fn remove_listed(&self, object: object_store::Result<ObjectMeta>) -> Result<usize, StoreError> {
-        let removed = match object {
-            Ok(object) => self.remove(&object.location).await,
-            Err(error) => Err(error),
+        let object = match object {
+            Ok(object) => object,
+            Err(error) if failure::is_absence(&error) => return Ok(0),
+            Err(error) => return Err(failure::of_read(error)),
         };
-        match removed {
+        match self.remove(&object.location).await {
             Ok(()) => Ok(1),
             Err(error) if failure::is_absence(&error) => Ok(0),
-            Err(error) => Err(failure::of_read(error)),
+            Err(error) => match failure::of_write(error) {
+                Failure::Changed => Err(contended()),
+                Failure::Definite(error) | Failure::Unknown(error) => Err(error),
+            },
         }
     }
 
@@ -139,4 +150,9 @@ impl Shared {
             self.driver.clock().sleep(PAUSE).await;
         }
     }
+}
+
+/// Whether nobody knows if a deletion took effect, or will.
+fn is_lost(error: &StoreError) -> bool {
+    *error.kind() == StoreErrorKind::OutcomeUnknown
 }

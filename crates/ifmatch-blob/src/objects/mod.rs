@@ -75,6 +75,7 @@ mod container_list;
 mod direct;
 mod drain;
 mod failure;
+mod forget;
 mod guard;
 mod lease;
 mod list;
@@ -178,6 +179,30 @@ impl ObjectBlobs {
     fn with(backing: Backing, register: AnyRegister, capability: Capability, durable: bool) -> Self {
         let driver = Driver::new(register).with_patience(PATIENCE);
         Self { shared: Arc::new(Shared { backing, capability, driver, durable }) }
+    }
+
+    /// Forgets what a register that survives a restart knows of blobs that nobody has leased, and of containers that are
+    /// gone, a day after their last change, and says how many records that were: the object store says it as well. To be
+    /// called now and then. What is in use is not touched.
+    ///
+    /// # Errors
+    /// If the register fails. What was not forgotten will be another time.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ifmatch_blob::objects::{Backing, ObjectBlobs};
+    /// # use ifmatch_store::{AnyRegister, MemoryRegister};
+    /// # use object_store::memory::InMemory;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # let register = AnyRegister::new(MemoryRegister::unbounded());
+    /// let blobs = ObjectBlobs::open_durable(Backing::new(Arc::new(InMemory::new())), register).await?;
+    /// assert_eq!(blobs.forget_idle().await?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn forget_idle(&self) -> Result<u64, StoreError> {
+        self.shared.forget_idle().await
     }
 
     /// What the store was found to do.

@@ -48,7 +48,11 @@ impl Multipart {
             let source = "the upload has ended".into();
             return Err(Error::Generic { store: "multipart", source });
         };
-        upload.complete().await
+        upload.complete().await.map_err(|error| match error {
+            // The store tries again when an answer is lost. An upload that has ended by then is there no more.
+            Error::NotFound { source, .. } => Error::Generic { store: "multipart", source },
+            other => other,
+        })
     }
 }
 

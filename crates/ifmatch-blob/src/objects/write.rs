@@ -213,7 +213,7 @@ impl Shared {
             let current = match self.look(&job.location).await {
                 Ok(current) => current,
                 Err(error) if tries == 0 => return Ending::Refused(error),
-                Err(error) => return Ending::Unknown(lost(error), self.grace()),
+                Err(error) => return Ending::Unknown(lost(error), self.grace(body)),
             };
             if let Some(written) = current.as_ref().and_then(|current| job.answered_by(current, created)) {
                 let content = content(&written);
@@ -236,7 +236,7 @@ impl Shared {
                 Err(error) => match failure::of_write(error) {
                     Failure::Changed => {}
                     Failure::Definite(error) => return Ending::Refused(error),
-                    Failure::Unknown(error) => return self.find_out(job, created, error).await,
+                    Failure::Unknown(error) => return self.find_out(job, self.grace(body), created, error).await,
                 },
             }
         }
@@ -300,20 +300,24 @@ impl Shared {
     }
 
     /// Looks whether a write whose answer was lost took effect.
-    async fn find_out(&self, job: &Job, created: bool, error: StoreError) -> Ending<Written> {
+    async fn find_out(&self, job: &Job, grace: Duration, created: bool, error: StoreError) -> Ending<Written> {
         let found = self.look(&job.location).await.ok().flatten();
         match found.and_then(|current| job.answered_by(&current, created)) {
             Some(written) => {
                 let content = content(&written);
                 Ending::Done(written, content)
             }
-            None => Ending::Unknown(error, self.grace()),
+            None => Ending::Unknown(error, grace),
         }
     }
 
-    /// How long a write whose answer was lost may come true over later ones: not at all where it carries a condition.
-    fn grace(&self) -> Duration {
-        if self.capability.is_native() { Duration::ZERO } else { guard::GRACE }
+    /// How long a write whose answer was lost may come true over later ones: not at all where it carries a condition. The
+    /// end of an upload in parts carries none.
+    fn grace(&self, body: &Body) -> Duration {
+        match body {
+            Body::Whole(_) if self.capability.is_native() => Duration::ZERO,
+            Body::Whole(_) | Body::Parts(_) => guard::GRACE,
+        }
     }
 }
 

@@ -18,3 +18,5 @@ mod ranges;
 mod refusals;
 mod retries;
 mod support;
+#[cfg(feature = "local")]
+mod unhashed;

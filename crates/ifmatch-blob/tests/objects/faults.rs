@@ -11,9 +11,10 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
 };
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// What happens to one write.
 #[derive(Clone, Debug)]
@@ -34,7 +35,12 @@ pub(crate) enum Fault {
     Suspended,
     /// The write does not end; it is carried out a while after it was given up. A deletion takes a while.
     Late,
+    /// The answer to a deletion is lost before it is carried out, a while later.
+    Delayed,
 }
+
+/// What happens to the next writes, the next one last.
+type Faults = Arc<Mutex<Vec<Fault>>>;
 
 /// What a held listing says, and what it waits for.
 type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
@@ -56,13 +62,49 @@ impl Drop for Late {
     }
 }
 
+/// A multipart upload, whose end is the write that the faults happen to.
+#[derive(Debug)]
+struct FaultyUpload {
+    inner: Box<dyn MultipartUpload>,
+    faults: Faults,
+    location: Path,
+}
+
+#[async_trait]
+impl MultipartUpload for FaultyUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        self.inner.put_part(data)
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let fault = self.faults.lock().unwrap().pop();
+        match fault {
+            Some(Fault::LostRequest) => Err(Faulty::lost()),
+            Some(Fault::LostAnswer) => self.inner.complete().await.and_then(|_| Err(Faulty::lost())),
+            Some(Fault::Retried) => {
+                self.inner.complete().await?;
+                let source = "NoSuchUpload".into();
+                Err(Error::NotFound { path: self.location.to_string(), source })
+            }
+            other => {
+                assert!(other.is_none(), "nothing of the kind happens to the end of an upload: {other:?}");
+                self.inner.complete().await
+            }
+        }
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.inner.abort().await
+    }
+}
+
 /// An object store with faults.
 #[derive(Debug)]
 pub(crate) struct Faulty {
     inner: Arc<dyn ObjectStore>,
     /// Whether conditions are accepted and ignored.
     ignores_conditions: bool,
-    faults: Mutex<Vec<Fault>>,
+    faults: Faults,
     listing: Mutex<Option<Gate>>,
     suspended: Mutex<Option<mpsc::Receiver<()>>>,
     log: Mutex<Vec<&'static str>>,
@@ -73,7 +115,7 @@ impl Faulty {
         Self {
             inner,
             ignores_conditions: false,
-            faults: Mutex::default(),
+            faults: Faults::default(),
             listing: Mutex::default(),
             suspended: Mutex::default(),
             log: Mutex::default(),
@@ -122,6 +164,13 @@ impl Faulty {
         self.faults.lock().unwrap().pop()
     }
 
+    fn after_a_while(deleted: BoxStream<'static, Result<Path>>) -> JoinHandle<Vec<Result<Path>>> {
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            deleted.collect().await
+        })
+    }
+
     fn lost() -> Error {
         Error::Generic { store: "faulty", source: "connection reset".into() }
     }
@@ -140,7 +189,7 @@ impl Faulty {
                 let _ = tokio::task::block_in_place(|| resumed.recv());
                 Ok(())
             }
-            Some(Fault::LostAnswer | Fault::Retried | Fault::Late) | None => Ok(()),
+            Some(Fault::LostAnswer | Fault::Retried | Fault::Late | Fault::Delayed) | None => Ok(()),
         }
     }
 }
@@ -186,7 +235,8 @@ impl ObjectStore for Faulty {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         self.log.lock().unwrap().push("multipart");
-        self.inner.put_multipart_opts(location, options).await
+        let inner = self.inner.put_multipart_opts(location, options).await?;
+        Ok(Box::new(FaultyUpload { inner, faults: Arc::clone(&self.faults), location: location.clone() }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -202,13 +252,13 @@ impl ObjectStore for Faulty {
         let deleted = self.inner.delete_stream(locations);
         match self.next_fault() {
             Some(Fault::LostRequest) => stream::once(async { Err(Self::lost()) }).boxed(),
+            Some(Fault::Delayed) => {
+                drop(Self::after_a_while(deleted));
+                stream::once(async { Err(Self::lost()) }).boxed()
+            }
             Some(Fault::Late) => {
                 // As a folder does it: on a thread that goes on whether anybody waits for it or not.
-                let deleting = tokio::spawn(async move {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    deleted.collect::<Vec<_>>().await
-                });
-                deleting.map(|deleted| stream::iter(deleted.unwrap())).flatten_stream().boxed()
+                Self::after_a_while(deleted).map(|deleted| stream::iter(deleted.unwrap())).flatten_stream().boxed()
             }
             _ => deleted,
         }

@@ -17,6 +17,7 @@ mod contract;
 mod direct;
 mod faults;
 mod foreign;
+mod forgotten;
 mod known;
 mod races;
 mod unclear;

@@ -10,9 +10,12 @@ use ifmatch_core::precondition::Precondition;
 use ifmatch_store::{AnyRegister, Clock, Key, Register, SystemClock};
 use object_store::ObjectStore;
 
-use crate::contract::{Subject, blob, if_absent, if_match, put, refusal};
+use crate::contract::{Subject, blob, if_absent, if_match, pattern, put, refusal};
 use crate::faults::{Fault, Faulty};
 use crate::{open, register, subject};
+
+/// The length of a body that is sent in parts: the end of such an upload has no condition.
+const LONG: usize = 8 * 1024 * 1024 + 1;
 
 async fn faulty(ignores_conditions: bool) -> (Arc<Faulty>, Subject) {
     let store = Faulty::in_memory(ignores_conditions);
@@ -40,6 +43,17 @@ async fn a_write_whose_answer_was_lost_has_succeeded() {
 }
 
 #[tokio::test]
+async fn an_upload_in_parts_whose_answer_was_lost_has_succeeded() {
+    let (store, subject) = faulty(false).await;
+    let blob = blob("c", "b");
+    for fault in [Fault::LostAnswer, Fault::Retried] {
+        store.schedule([fault]);
+        let written = subject.write(&blob, pattern(LONG)).await;
+        assert_eq!(written.tag, Some(subject.tag(&blob).await));
+    }
+}
+
+#[tokio::test]
 async fn a_write_of_which_nobody_knows_is_not_called_a_success() {
     let (store, subject) = faulty(false).await;
     let blob = blob("c", "b");
@@ -59,15 +73,17 @@ async fn is_held(register: &AnyRegister, key: &str) -> bool {
 
 #[tokio::test]
 async fn others_wait_only_where_it_may_come_true_over_their_writes() {
-    for ignores_conditions in [false, true] {
+    for (ignores_conditions, bytes, waits) in
+        [(false, pattern(1), false), (true, pattern(1), true), (false, pattern(LONG), true)]
+    {
         let register = register();
         let store = Faulty::in_memory(ignores_conditions);
         let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
         let subject = subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
         store.schedule([Fault::LostRequest]);
-        let error = subject.write_if(&blob("c", "b"), if_absent(), "1").await.unwrap_err();
+        let error = subject.write_if(&blob("c", "b"), if_absent(), bytes).await.unwrap_err();
         assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
-        assert_eq!(is_held(&register, "b/c/b").await, ignores_conditions);
+        assert_eq!(is_held(&register, "b/c/b").await, waits);
         assert!(subject.read(&blob("c", "b")).await.is_none());
     }
 }

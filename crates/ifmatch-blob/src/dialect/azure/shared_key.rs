@@ -1,7 +1,9 @@
 //! Who signed a request: `SharedKey` and `SharedKeyLite`, for blobs and for tables.
 //!
-//! Everything that decides what a request does is in what was signed: method, path, parameters, the `x-ms-*` fields and
-//! the standard ones. A copy of a signed request passes for a quarter of an hour; an encrypted connection keeps it secret.
+//! What `SharedKey` covers of a request for blobs decides what that does: method, path, parameters, the `x-ms-*` fields and
+//! the standard ones. The forms for tables and the short ones cover less, as Azure defines them: no conditions, most parameters
+//! neither, and the short one for tables not even the method. The content is covered by none. A copy of a signed request passes
+//! for a quarter of an hour, and one that was changed where it is not covered: an encrypted connection keeps it secret.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! Which blocks a blob was made of.
 //!
 //! The list is a blob of its own, written after the blob it belongs to, and says whose it is: the hash of the content. It counts
-//! only while the blob has that content, whatever was written in between.
+//! only while the blob has that content, whatever was written in between. Where the store does not know the hash of what it has,
+//! it counts for the one version of this tag.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,8 +26,10 @@ const TRIES: usize = 5;
 pub(super) struct CommittedList {
     /// The name of the blob, for whoever collects lists of blobs that are gone.
     pub(super) name: String,
-    /// What the version is recognised by.
-    pub(super) content: String,
+    /// The hash of the content, in hexadecimal.
+    content: Option<String>,
+    /// The tag of the version.
+    tag: Option<String>,
     /// The number of the write that committed them.
     generation: Option<u64>,
     /// Each block's id and length.
@@ -36,10 +39,10 @@ pub(super) struct CommittedList {
 impl CommittedList {
     /// The list of a version that was just written.
     pub(super) fn of(blob: &BlobPath, written: &Written, blocks: Vec<(BlockId, u64)>) -> Self {
-        let content = written.hash.map(|hash| hash.hex()).or(written.tag.as_ref().map(ToString::to_string));
         Self {
             name: blob.name.as_str().to_owned(),
-            content: content.unwrap_or_default(),
+            content: written.hash.map(|hash| hash.hex()),
+            tag: written.tag.as_ref().map(ToString::to_string),
             generation: written.generation.map(Revision::get),
             blocks,
         }
@@ -58,7 +61,9 @@ impl CommittedList {
         for _ in 0..TRIES {
             let known = store.open(place, Reading::Head).await?.and_then(|opened| opened.info.tag);
             let there = if known.is_some() { Self::load(store, place).await? } else { None };
-            if there.is_some_and(|there| there.generation > self.generation) {
+            // Where one of them has no number, nobody knows which is the later one. Only one of them is the blob's.
+            let numbers = there.and_then(|there| Some((there.generation?, self.generation?)));
+            if numbers.is_some_and(|(there, own)| there > own) {
                 return Ok(());
             }
             let preconditions = match known {
@@ -76,8 +81,11 @@ impl CommittedList {
 
     /// Whether the list is that of this version.
     pub(super) fn belongs_to(&self, info: &BlobInfo) -> bool {
-        let content = info.hash.map(|hash| hash.hex()).or(info.tag.as_ref().map(ToString::to_string));
-        content.as_deref() == Some(self.content.as_str()) && self.length() == Some(info.length)
+        let is_same = match &info.hash {
+            Some(hash) => self.content == Some(hash.hex()),
+            None => info.tag.is_some() && self.tag == info.tag.as_ref().map(ToString::to_string),
+        };
+        is_same && self.length() == Some(info.length)
     }
 
     /// Which bytes of the blob each block is. One that occurs twice has the same bytes both times.
@@ -97,14 +105,17 @@ impl CommittedList {
 
     fn to_json(&self) -> Value {
         let blocks: Vec<Value> = self.blocks.iter().map(|(id, length)| json!([id.0, length])).collect();
-        json!({ "name": self.name, "content": self.content, "generation": self.generation, "blocks": blocks })
+        let Self { name, content, tag, generation, .. } = self;
+        json!({ "name": name, "content": content, "tag": tag, "generation": generation, "blocks": blocks })
     }
 
     fn from_json(value: &Value) -> Option<Self> {
+        let text = |name: &str| value[name].as_str().map(str::to_owned);
         let block = |block: &Value| Some((BlockId(block.get(0)?.as_str()?.to_owned()), block.get(1)?.as_u64()?));
         Some(Self {
-            name: value["name"].as_str()?.to_owned(),
-            content: value["content"].as_str()?.to_owned(),
+            name: text("name")?,
+            content: text("content"),
+            tag: text("tag"),
             generation: value["generation"].as_u64(),
             blocks: value["blocks"].as_array()?.iter().map(block).collect::<Option<_>>()?,
         })
