@@ -14,6 +14,8 @@ pub mod headers;
 pub mod name;
 #[cfg(feature = "objects")]
 pub mod objects;
+#[cfg(any(feature = "embedded", feature = "objects"))]
+mod records;
 pub mod service;
 pub mod store;
 mod tables;

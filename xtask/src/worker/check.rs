@@ -8,7 +8,8 @@ use crate::step::Context;
 use crate::workspace::Workspace;
 use crate::{Result, npm, sdk, wasm};
 
-/// Its size is within the budget, it could be deployed, and its own tests, those of every server, and the Azure clients find nothing wrong.
+/// Its size is within the budget, it could be deployed, and its own tests, those of every server, and the Azure clients find
+/// nothing wrong.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let folder = build(context.workspace, context.deadline)?;
     let (size, most) = (size(&folder)?, budget(context.workspace)?);

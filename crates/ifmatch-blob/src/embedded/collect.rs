@@ -6,11 +6,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{RegisterError, Scan, Swap};
+use ifmatch_store::register::{RegisterError, Swap};
 use ifmatch_store::{Clock, Key, Register};
 
 use super::error::OpenError;
@@ -19,11 +18,7 @@ use super::payload::{Payload, PayloadError};
 use super::swap::body_of;
 use super::{Inner, key};
 use crate::name::ContainerName;
-
-/// The most records looked at in one step.
-const STEP: usize = 1000;
-/// How long the record of something deleted is kept: it gives late retries of the deletion their answer.
-const RETENTION: Duration = Duration::from_hours(24);
+use crate::records::{is_old, step};
 
 /// What the records say of the bodies.
 #[derive(Default)]
@@ -52,7 +47,9 @@ impl<R: Register, C: Clock> Inner<R, C> {
         // The containers first: with one that a newer release wrote, nothing is touched.
         for prefix in [key::CONTAINERS, key::BLOBS] {
             let mut after = None;
-            while let Some(records) = self.step(prefix, &mut after).await.map_err(OpenError::register)? {
+            while let Some(records) =
+                step(self.driver.register(), prefix, &mut after).await.map_err(OpenError::register)?
+            {
                 for (key, record) in self.tidy(records).await.map_err(OpenError::register)? {
                     index.add(&key, &record, self.driver.now())?;
                     self.occupancy.found(&key, &record, self.driver.now());
@@ -66,7 +63,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
     pub(super) async fn forget_deletions(&self) -> Result<(), RegisterError> {
         for prefix in [key::BLOBS, key::CONTAINERS] {
             let mut after = None;
-            while let Some(records) = self.step(prefix, &mut after).await? {
+            while let Some(records) = step(self.driver.register(), prefix, &mut after).await? {
                 self.tidy(records).await?;
             }
         }
@@ -78,7 +75,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         let prefix = key::of_blobs_in(container, incarnation);
         let mut after = None;
         let collected: Result<(), RegisterError> = async {
-            while let Some(records) = self.step(&prefix, &mut after).await? {
+            while let Some(records) = step(self.driver.register(), &prefix, &mut after).await? {
                 for (key, record) in records {
                     self.discard(&key, record).await?;
                 }
@@ -89,14 +86,6 @@ impl<R: Register, C: Clock> Inner<R, C> {
         if let Err(error) = collected {
             tracing::warn!(%container, %error, "blobs of a deleted container are left over; they are collected later");
         }
-    }
-
-    /// The next records. None: there are no more.
-    async fn step(&self, prefix: &str, after: &mut Option<Key>) -> Result<Option<Vec<(Key, Record)>>, RegisterError> {
-        let scan = Scan { prefix, after: after.as_ref().map(Key::as_str), limit: STEP };
-        let records = self.driver.register().scan(&scan).await?;
-        *after = records.last().map(|(key, _)| key.clone());
-        Ok(Some(records).filter(|records| !records.is_empty()))
     }
 
     /// Discards the blobs of containers that are no more, forgets old deletions, and gives back what stays.
@@ -155,7 +144,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
     /// Forgets an old deletion. A record that anybody has changed meanwhile stays.
     async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
         let now = self.driver.now();
-        if record.is_forgettable(now) && record.revision().timestamp().saturating_add(RETENTION) < now {
+        if record.is_forgettable(now) && is_old(record, now) {
             self.driver.register().compare_and_swap(key, record.revision(), None).await?;
         }
         Ok(())

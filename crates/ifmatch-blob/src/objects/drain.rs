@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use http::Method;
 use ifmatch_core::command::{Authority, Command, Content, Doubt};
 use ifmatch_core::record::State;
-use ifmatch_store::register::{Scan, Swap};
+use ifmatch_store::register::Swap;
 use ifmatch_store::task::timeout;
 use ifmatch_store::{Clock, Key, Register};
 use object_store::ObjectMeta;
@@ -19,12 +19,11 @@ use super::guard::{Asked, GRACE, commit, of_driver, of_register};
 use super::write::contended;
 use super::{Shared, failure};
 use crate::name::ContainerName;
+use crate::records::step;
 use crate::store::{Delete, StoreError, StoreErrorKind};
 
 /// How many objects are deleted at the same time.
 const DELETIONS: usize = 16;
-/// How many records are looked at in one step.
-const STEP: usize = 1_000;
 /// How long a deletion may take. What is left then is deleted by the next one.
 const TTL: Duration = Duration::from_mins(10);
 /// The pause before a blob that is being written is looked at again.
@@ -123,15 +122,12 @@ impl Shared {
     async fn each_record(&self, container: &ContainerName, forget: bool) -> Result<(), StoreError> {
         let prefix = format!("{}{container}/", super::guard::KEYS);
         let mut after: Option<Key> = None;
-        loop {
-            let scan = Scan { prefix: &prefix, after: after.as_ref().map(Key::as_str), limit: STEP };
-            let records = self.driver.register().scan(&scan).await.map_err(of_register)?;
-            let Some((last, _)) = records.last() else { return Ok(()) };
-            after = Some(last.clone());
+        while let Some(records) = step(self.driver.register(), &prefix, &mut after).await.map_err(of_register)? {
             for (key, _) in records {
                 self.settle(&key, forget).await?;
             }
         }
+        Ok(())
     }
 
     async fn settle(&self, key: &Key, forget: bool) -> Result<(), StoreError> {
