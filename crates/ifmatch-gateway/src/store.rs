@@ -29,7 +29,7 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
         Place::Folder(folder) => {
             let store = EmbeddedStore::open(folder).await.map_err(|error| unusable_folder(folder, &error))?;
             let kept = store.clone();
-            tokio::spawn(keep_small(move || forget_deletions(kept.clone())));
+            tokio::spawn(keep_small(async move || kept.forget_deletions().await));
             Ok(AnyStore::new(store))
         }
         Place::Store { url, register } => {
@@ -40,7 +40,7 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
                 let opened = ObjectBlobs::open_durable(backing, durable(folder).await?).await;
                 if let Ok(store) = &opened {
                     let kept = store.clone();
-                    tokio::spawn(keep_small(move || forget_idle(kept.clone())));
+                    tokio::spawn(keep_small(async move || kept.forget_idle().await.map(drop)));
                 }
                 opened
             } else {
@@ -53,21 +53,13 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
 }
 
 /// Has what is of no more use forgotten from time to time, as long as the program runs.
-async fn keep_small<F: Future<Output = Result<(), StoreError>>>(forget: impl Fn() -> F) {
+async fn keep_small(forget: impl AsyncFn() -> Result<(), StoreError>) {
     loop {
         tokio::time::sleep(UPKEEP).await;
         if let Err(error) = forget().await {
             tracing::warn!(%error, "what is of no more use is still remembered");
         }
     }
-}
-
-async fn forget_deletions(store: EmbeddedStore) -> Result<(), StoreError> {
-    store.forget_deletions().await
-}
-
-async fn forget_idle(store: ObjectBlobs) -> Result<(), StoreError> {
-    store.forget_idle().await.map(drop)
 }
 
 /// The register of an object store, kept in a folder.
