@@ -57,6 +57,7 @@ const STEPS: &[Step] = &[
         needs: &[FAKETIME],
         run: test,
     },
+    Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
     Step {
         name: "sdk",
         about: "the Azure clients for Python and JavaScript",
@@ -85,10 +86,9 @@ const STEPS: &[Step] = &[
         needs: &[NODE, NPM, PYTHON, WASM],
         run: worker::check,
     },
-    Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
     Step {
         name: "package",
-        about: "each crate packages and builds alone",
+        about: "each crate packages and compiles alone",
         minutes: 60,
         needs: &[TAR],
         run: package::check,
@@ -156,10 +156,14 @@ fn doc(context: &Context<'_>) -> Result {
 
 fn test(context: &Context<'_>) -> Result {
     let gateway = gateway(context)?;
-    Run::cargo("test --locked --workspace --lib --bins --tests --examples", context.workspace.root())
-        .env("IFMATCH_BIN", gateway)
-        .passes(context.deadline)?;
-    all_features_tests(context)
+    // One set of features for every package and for the doctests, so that nothing is compiled twice. With its feature the
+    // harness is for the Worker's toolchain only.
+    Run::cargo(
+        "test --locked --workspace --exclude wasm-harness --all-features --lib --bins --tests --examples",
+        context.workspace.root(),
+    )
+    .env("IFMATCH_BIN", gateway)
+    .passes(context.deadline)
 }
 
 /// Builds the gateway and returns where a copy lies: the one that cargo builds may be written again while it is used.
@@ -178,17 +182,7 @@ fn sdk(context: &Context<'_>) -> Result {
     sdk::check(context, &gateway(context)?)
 }
 
-/// The unit and integration tests of the crates that have features, with all of them.
-fn all_features_tests(context: &Context<'_>) -> Result {
-    for package in context.workspace.published().filter(|package| package.has_features) {
-        let args = format!("test --locked --package {} --all-features --lib --tests", package.name);
-        cargo(context, &args)?;
-    }
-    Ok(())
-}
-
 fn doctest(context: &Context<'_>) -> Result {
-    // With its feature the harness is for the Worker's toolchain only.
     cargo(context, "test --locked --workspace --exclude wasm-harness --all-features --doc")
 }
 
