@@ -1,7 +1,7 @@
 //! A request that the cache may answer, as far as it must be read for that.
 
-use http::Method;
 use http::request::Parts;
+use http::{HeaderName, Method};
 use http_body::Body;
 use ifmatch_core::fields::hop_by_hop;
 
@@ -71,7 +71,7 @@ impl Asked {
         } else {
             RequestDirectives::default()
         };
-        Self { implicit: implicit(&head, &key, signs), head, key, directives, signs }
+        Self { implicit: implicit(&head, &key, signs, config), head, key, directives, signs }
     }
 
     pub(crate) fn is_head(&self) -> bool {
@@ -97,14 +97,15 @@ impl Asked {
 
 /// What tells requests with the same key apart without a word in `Vary`: requests that differ in it never share a
 /// response. The target, if it is not in its normal form; and what is said in fields that many origins obey silently.
-fn implicit(head: &Parts, key: &Key, signs: Signs) -> Box<str> {
+fn implicit(head: &Parts, key: &Key, signs: Signs, config: &Config) -> Box<str> {
     let mut said = String::new();
     let target = spelling::of(&head.uri);
     if target != key.path() {
         said.extend([TARGET, target, "\n"]);
     }
     if signs.have(Sign::Obeyed) {
-        let mut fields: Vec<_> = head.headers.iter().filter(|(name, _)| obeyed::is_obeyed(name.as_str())).collect();
+        let counts = |name: &HeaderName| obeyed::is_obeyed(name.as_str()) && !(config.rules.overwritten)(name);
+        let mut fields: Vec<_> = head.headers.iter().filter(|(name, _)| counts(name)).collect();
         fields.sort_by_key(|(name, _)| name.as_str());
         for (name, line) in fields {
             obeyed::say(name.as_str(), line, &mut said);

@@ -1,5 +1,6 @@
 //! The customised cache.
 
+use std::any::Any;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
@@ -104,15 +105,46 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Stores no response that sets a cookie. By default those are stored that state a lifetime (RFC 9111 §7.3).
+    /// Stores every response that sets a cookie and states a lifetime, as RFC 9111 §7.3 allows. By default such a response
+    /// must also be `public`: the cookie is mostly the session of one client.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
-    /// let layer = CacheLayer::builder().never_share_cookies().build();
+    /// let layer = CacheLayer::builder().share_cookies().build();
     /// ```
     #[must_use]
-    pub fn never_share_cookies(mut self) -> Self {
-        self.config.share_cookies = false;
+    pub fn share_cookies(mut self) -> Self {
+        self.config.rules.share_cookies = true;
+        self
+    }
+
+    /// Names the request fields that the inner service overwrites, or drops, before the origin sees them, as a proxy does with
+    /// `X-Forwarded-For`. A response that varies by such a field is not stored: the cache does not know what it would
+    /// have to compare. What a client says in them selects nothing.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().overwritten(|name| name == "x-forwarded-for").build();
+    /// ```
+    #[must_use]
+    pub fn overwritten(mut self, fields: fn(&HeaderName) -> bool) -> Self {
+        self.config.rules.overwritten = fields;
+        self
+    }
+
+    /// Names the errors of the inner service by which a write has changed nothing, because the origin never got it in full.
+    /// After any other error the outcome is unknown, and the cache no longer uses what is stored for the URI.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// use std::io;
+    ///
+    /// let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    /// let layer = CacheLayer::builder().unchanged_by(|error| error.downcast_ref().is_some_and(refused)).build();
+    /// ```
+    #[must_use]
+    pub fn unchanged_by(mut self, errors: fn(&dyn Any) -> bool) -> Self {
+        self.config.unchanged = errors;
         self
     }
 

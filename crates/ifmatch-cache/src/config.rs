@@ -1,5 +1,6 @@
 //! What can be set.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use http::{HeaderMap, HeaderName};
 
 use crate::disk::Folder;
 use crate::policy::freshness::Heuristic;
+use crate::policy::storable::Rules;
 
 /// The default size of the cache, in bytes.
 pub(crate) const CAPACITY: u64 = 256 * 1024 * 1024;
@@ -19,7 +21,9 @@ pub(crate) struct Config {
     pub(crate) disk: Option<Arc<Folder>>,
     pub(crate) heuristic: Option<Heuristic>,
     pub(crate) obey_requests: bool,
-    pub(crate) share_cookies: bool,
+    pub(crate) rules: Rules,
+    /// Whether such an error of the inner service says that a write has changed nothing.
+    pub(crate) unchanged: fn(&dyn Any) -> bool,
     pub(crate) unstored: Vec<HeaderName>,
     pub(crate) always_validate: bool,
     pub(crate) bypass: Option<fn(&HeaderMap) -> bool>,
@@ -36,7 +40,8 @@ impl Default for Config {
             disk: None,
             heuristic: Some(Heuristic::default()),
             obey_requests: true,
-            share_cookies: true,
+            rules: Rules::default(),
+            unchanged: |_| false,
             unstored: Vec::new(),
             always_validate: false,
             bypass: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE, SET_COOKIE};
+use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, response};
 use ifmatch_core::date::Timestamp;
@@ -287,13 +287,13 @@ impl<C: Clock> Fetch<C> {
 
     /// Whether it is the request that keeps the response from being stored: this says nothing about what is stored.
     fn is_personal(&self, refusal: Refusal) -> bool {
-        refusal == Refusal::Authorization || RequestDirectives::from_headers(&self.client.headers).no_store
+        let credential = matches!(refusal, Refusal::Authorization | Refusal::Credential);
+        credential || RequestDirectives::from_headers(&self.client.headers).no_store
     }
 
     fn refusal(&self, status: StatusCode, response: &HeaderMap, governing: &Governing) -> Option<Refusal> {
-        let exchange = Exchange { method: &Method::GET, request: &self.client.headers, status, response, governing };
-        let cookie = !self.shared.config.share_cookies && response.contains_key(SET_COOKIE);
-        exchange.refusal().or(cookie.then_some(Refusal::Cookie))
+        let (request, rules) = (&self.client.headers, self.shared.config.rules);
+        Exchange { method: &Method::GET, request, status, response, governing, rules }.refusal()
     }
 
     /// Lets others have the response, also those who come while its body is still coming.

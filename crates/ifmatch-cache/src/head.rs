@@ -59,6 +59,7 @@ pub(crate) fn learn<C: Clock, T>(
         status,
         response: &updated.meta.headers,
         governing: &governing,
+        rules: shared.config.rules,
     };
     if agrees && exchange.refusal().is_some() {
         shared.table.discard(&asked.key, stored);

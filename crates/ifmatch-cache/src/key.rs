@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 
 use http::header::HOST;
 use http::request::Parts;
+use http::{HeaderValue, Uri};
 use ifmatch_core::fields;
 use url::{Position, Url};
 
@@ -57,6 +58,24 @@ impl Key {
         let path = text.len();
         text.push_str(&rest);
         Some(Self { text: text.into(), path })
+    }
+
+    /// Writes the host of a request as the key has it, so that all who share a response have asked the origin for the
+    /// same one.
+    pub(crate) fn put_host(&self, head: &mut Parts) {
+        let host = self.origin().split_once("://").map_or("", |(_, host)| host);
+        if head.headers.get(HOST).is_some_and(|line| line != host)
+            && let Ok(line) = HeaderValue::from_str(host)
+        {
+            head.headers.insert(HOST, line);
+        }
+        if head.uri.authority().is_some_and(|authority| authority.as_str() != host) {
+            let mut parts = head.uri.clone().into_parts();
+            parts.authority = host.parse().ok();
+            if let Ok(uri) = Uri::from_parts(parts) {
+                head.uri = uri;
+            }
+        }
     }
 
     /// The URIs that a text may mean: its host as the URL standard writes it, and as it is written here.
@@ -198,6 +217,26 @@ mod tests {
         }
         for (uri, hosts) in [("HTTP://a.example/x", &[][..]), ("Http://a.example/x", &["A.EXAMPLE"])] {
             assert_eq!(key(uri, hosts).as_deref(), Some("http://a.example/x"), "{uri}");
+        }
+    }
+
+    #[test]
+    fn the_origin_is_asked_for_the_host_of_the_key() {
+        for (uri, host) in [
+            ("/x?y", Some("A.Example")),
+            ("/x?y", Some("a.example:80")),
+            ("/x?y", Some("A.EXAMPLE:")),
+            ("http://A.example:80/x?y", None),
+            ("http://a.example:/x?y", Some("A.example")),
+            ("http://a.example/x?y", Some("a.example")),
+        ] {
+            let request = host.into_iter().fold(Request::get(uri), |request, host| request.header(HOST, host));
+            let mut head = request.body(()).unwrap().into_parts().0;
+            Key::of(&head, None).unwrap().put_host(&mut head);
+            assert_eq!(head.headers.get(HOST).is_some(), host.is_some());
+            assert!(head.headers.get(HOST).is_none_or(|line| line == "a.example"), "{uri} {host:?}");
+            assert!(head.uri.authority().is_none_or(|authority| authority == "a.example"), "{uri} {host:?}");
+            assert!(head.uri.path_and_query().is_some_and(|path| path == "/x?y"), "{uri}");
         }
     }
 

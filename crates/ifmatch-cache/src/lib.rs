@@ -20,10 +20,15 @@
 //! response is for one client only, the others ask at the same time, each for itself; and for half a minute nobody waits
 //! for such a response again.
 //!
-//! **Every other method** is passed on. If it is unsafe, and the answer no error, what is stored for the URI is invalid, and
-//! for those in `Location` and `Content-Location`, and for the groups in `Cache-Group-Invalidation`. So it is if nobody
-//! knows the outcome: the inner service fails with an error, or the client leaves. A response to a request that began before
-//! that is not stored, nor given to anyone who asks after it.
+//! **Every other method** is passed on, in a task of its own, so that its outcome is learned also when the client leaves. If it
+//! is unsafe, and the answer no error, what is stored for the URI is invalid, and for those in `Location` and
+//! `Content-Location`, and for the groups in `Cache-Group-Invalidation`. So it is if the inner service fails with an error, unless
+//! [the error says](Builder::unchanged_by) that nothing has changed. A response to a request that began before that is not
+//! stored, nor given to anyone who asks after it.
+//!
+//! **In doubt nothing is stored.** What is malformed in `Cache-Control` restricts, and permits nothing. A response that sets
+//! a cookie must be `public`. No lifetime is guessed where the request has a [credential](policy::credential), and a
+//! response that states none is not stored then.
 //!
 //! **Passed on, and never stored:** requests with `If-Match`, `If-Unmodified-Since`, `Upgrade` or content; with no
 //! host, two, or another one than in the URI.
@@ -40,7 +45,9 @@
 //!
 //! # What the inner service sees, and owes
 //!
-//! The request as the client sent it, and requests of the cache's own. Fields that concern one connection are kept out of the
+//! The request as the client sent it, with the host in lower case and without the default port, and requests of the cache's
+//! own. It must be the cache that decides what is shared: an inner service that changes fields of requests on the way to the
+//! origin [says which](Builder::overwritten). Fields that concern one connection are kept out of the
 //! store, and select nothing; removing them is the [proxy's business](ifmatch_core::fields::hop_by_hop). An error of the inner service
 //! counts as an origin that cannot be reached: make it a 502 outside of the cache, not inside. A body that ends
 //! early must end with an error, or have a `Content-Length`.

@@ -139,7 +139,7 @@ impl<C: Clock> Forwarding<C> {
         let fetched = if detached {
             match detach(fetch.run::<B, S>(inner)).result().await {
                 Some(fetched) => fetched,
-                None => return Ok(self.broken()),
+                None => return Ok(broken(self.plan.why)),
             }
         } else {
             fetch.run::<B, S>(inner).await
@@ -219,7 +219,7 @@ impl<C: Clock> Forwarding<C> {
             Ok(Fetched::Stored(stored, origin)) => {
                 let status = CacheStatus { origin: Some(origin), ..status };
                 Ok(answer(&self.shared.recent, &self.asked, &stored, now, status)
-                    .map_or_else(|| self.broken(), |answer| answer.response))
+                    .map_or_else(|| broken(self.plan.why), |answer| answer.response))
             }
             Ok(Fetched::Kept(Kept::Fresh(mut head, stored, reader))) => {
                 let status =
@@ -240,7 +240,7 @@ impl<C: Clock> Forwarding<C> {
                 status.append_to(&mut head.headers);
                 Ok(Response::from_parts(head, ResponseBody::inner(body)))
             }
-            Ok(Fetched::Unusable) => Ok(self.broken()),
+            Ok(Fetched::Unusable) => Ok(broken(self.plan.why)),
         }
     }
 
@@ -259,13 +259,6 @@ impl<C: Clock> Forwarding<C> {
         Some(response)
     }
 
-    /// 502: the origin's answer is none to what was asked.
-    fn broken<T>(&self) -> Response<ResponseBody<T>> {
-        let detail = "the origin's answer does not fit the request: try again later";
-        let problem = Problem::new(StatusCode::BAD_GATEWAY, "unusable-response").detail(detail);
-        answer::problem(&problem, CacheStatus::forwarded(self.plan.why))
-    }
-
     /// HEAD: it is passed on, and what it says updates the stored response (RFC 9111 §4.3.5).
     async fn head<B: Default, S: Inner<B>>(self, mut inner: S) -> Result<Response<ResponseBody<S::Body>>, S::Error> {
         let requested = self.shared.now();
@@ -275,11 +268,18 @@ impl<C: Clock> Forwarding<C> {
             Err(error) => return self.stale(None).ok_or(error),
         };
         if response.status() == StatusCode::NOT_MODIFIED && !self.asked.is_conditional() {
-            return Ok(self.broken());
+            return Ok(broken(self.plan.why));
         }
         if let Some(stored) = &self.plan.stored {
             crate::head::learn(&self.shared, &self.asked, stored, &response, requested);
         }
         self.conclude(Ok(Fetched::Kept(Kept::Passed(response))))
     }
+}
+
+/// 502: the origin's answer is none to what was asked.
+pub(crate) fn broken<T>(why: Forward) -> Response<ResponseBody<T>> {
+    let detail = "the origin's answer does not fit the request: try again later";
+    let problem = Problem::new(StatusCode::BAD_GATEWAY, "unusable-response").detail(detail);
+    answer::problem(&problem, CacheStatus::forwarded(why))
 }

@@ -79,10 +79,11 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = &self.inner;
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let shared = &self.shared;
         match Kind::of(&head, &body, &shared.config) {
             Kind::Read(key, signs) => {
+                key.put_host(&mut head);
                 let asked = Asked::new(head, key, signs, &shared.config);
                 match look(shared, &asked) {
                     Look::Answer(response) => Either::Left(ready(Ok(response))),
@@ -100,6 +101,7 @@ where
                 }
             }
             Kind::Write(key) => {
+                key.put_host(&mut head);
                 let request = Request::from_parts(head, body);
                 Either::Right(Box::pin(write(Arc::clone(shared), inner.clone(), key, request)))
             }

@@ -222,7 +222,8 @@ impl Stored {
     /// Whether a request selects it.
     pub(crate) fn is_selected(&self, request: &HeaderMap, implicit: &str) -> bool {
         let selected = &self.meta.selected;
-        &*selected.implicit == implicit && selected.vary.matches(&selected.by, &self.meta.headers, request)
+        let said = || selected.vary.select(request);
+        &*selected.implicit == implicit && selected.vary.matches(&selected.by, &self.meta.headers, request, &said())
     }
 }
 

@@ -7,6 +7,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::date::Timestamp;
 use ifmatch_store::Clock;
+use ifmatch_store::task::detach;
 
 use crate::asked::Asked;
 use crate::body::{BodyError, ResponseBody};
@@ -17,14 +18,30 @@ use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::explicit;
 use crate::policy::groups::{CACHE_GROUP_INVALIDATION, names};
 use crate::policy::invalidate::{also_changed, invalidates, same_origin};
-use crate::read::Plan;
+use crate::read::{Plan, broken};
 use crate::shared::{Inner, Shared};
 use crate::signs::Signs;
 use crate::spelling;
 use crate::table::Invalidated;
 
-/// Passes a write on.
+/// Passes a write on, in a task of its own: the origin may carry it out also when the client has left, and its answer tells
+/// whether what is stored is still to be used.
 pub(crate) async fn write<C, B, S>(
+    shared: Arc<Shared<C>>,
+    inner: S,
+    key: Key,
+    request: Request<B>,
+) -> Result<Response<ResponseBody<S::Body>>, S::Error>
+where
+    C: Clock,
+    B: Send + 'static,
+    S: Inner<B>,
+{
+    let written = detach(carry_out(shared, inner, key, request)).result().await;
+    written.unwrap_or_else(|| Ok(broken(Forward::Method)))
+}
+
+async fn carry_out<C, B, S>(
     shared: Arc<Shared<C>>,
     mut inner: S,
     key: Key,
@@ -38,7 +55,13 @@ where
     let target = format!("{}{}", key.origin(), spelling::of(request.uri()));
     let posted = may_answer.then(|| Posted::new(&shared, &key, &request));
     let mut doubt = Doubt { shared: &shared, key: &key, resolved: false };
-    let response = inner.run(request).await?;
+    let response = match inner.run(request).await {
+        Ok(response) => response,
+        Err(error) => {
+            doubt.resolved = (shared.config.unchanged)(&error);
+            return Err(error);
+        }
+    };
     doubt.resolved = true;
     let changed = invalidates(response.status()).then(|| invalidate(&shared, &key, &target, response.headers()));
     let status = CacheStatus::forwarded(Forward::Method);
@@ -108,7 +131,7 @@ impl Posted {
     }
 }
 
-/// A write whose outcome nobody knows yet. If it fails, or its client leaves, it may have taken effect.
+/// A write whose outcome nobody knows yet. If the inner service fails, or panics, it may have taken effect.
 struct Doubt<'a, C: Clock> {
     shared: &'a Shared<C>,
     key: &'a Key,

@@ -52,6 +52,26 @@ impl ProxyError {
         self.kind
     }
 
+    /// Whether an upstream may have carried the request out all the same. If not, it never got the whole request.
+    ///
+    /// ```
+    /// use ifmatch_proxy::{ProxyError, ProxyErrorKind};
+    ///
+    /// assert!(ProxyError::from(ProxyErrorKind::Timeout).is_in_doubt());
+    /// assert!(!ProxyError::from(ProxyErrorKind::Interrupted).is_in_doubt());
+    /// ```
+    pub fn is_in_doubt(&self) -> bool {
+        match self.kind {
+            ProxyErrorKind::Broken | ProxyErrorKind::Timeout => true,
+            ProxyErrorKind::NoRoute
+            | ProxyErrorKind::Unsupported
+            | ProxyErrorKind::DotSegments
+            | ProxyErrorKind::Loop
+            | ProxyErrorKind::Interrupted
+            | ProxyErrorKind::Unreachable => false,
+        }
+    }
+
     /// The answer for the client. What went wrong in detail is for the log, not for the client.
     pub fn problem(&self) -> Problem {
         let (status, name) = match self.kind {

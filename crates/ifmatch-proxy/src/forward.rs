@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use http::header::{EXPECT, FORWARDED, HOST, HeaderName, MAX_FORWARDS, UPGRADE};
+use http::header::{EXPECT, FORWARDED, HOST, HeaderName, MAX_FORWARDS, UPGRADE, VIA};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use ifmatch_core::fields::hop_by_hop;
@@ -69,6 +69,15 @@ impl Forwarding {
             headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
         }
         headers
+    }
+
+    /// Whether an upstream sees something in a field of a request that does not follow from what the client has said in it.
+    pub(crate) fn overwritten(self) -> fn(&HeaderName) -> bool {
+        if self.trust_forwarded {
+            |name| *name == VIA || *name == X_FORWARDED_FOR
+        } else {
+            |name| *name == VIA || is_introduction(name)
+        }
     }
 
     /// Says who asks. What a client says about itself is not to be relied on.
@@ -168,6 +177,31 @@ mod tests {
         assert_eq!(text(&headers, "x-forwarded-host"), ["evil"]);
         assert_eq!(text(&headers, "x-forwarded-prefix"), ["/evil"]);
         assert_eq!(text(&headers, "host"), ["inner:8000"]);
+    }
+
+    #[test]
+    fn every_field_that_does_not_follow_from_the_client_s_is_known() {
+        let names = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-x"];
+        for trust_forwarded in [false, true] {
+            let forwarding = Forwarding { rewrite_host: false, trust_forwarded };
+            for name in names.into_iter().chain(["accept", "accept-encoding", "cookie", "x-real-ip"]) {
+                // Nothing that a client cannot know of the other request tells the two apart.
+                let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
+                let seen = |address: [u8; 4], version| {
+                    let request = Request::get("/").version(version).header("host", "a").header(name, "b");
+                    let (mut head, ()) = request.body(()).expect("a request").into_parts();
+                    let address = (address, 4711).into();
+                    head.extensions.insert(Client { address, secure: true, interim: None });
+                    let headers = forwarding.request(&head, &upstream.servers[0], Name::new());
+                    headers.get_all(name).iter().cloned().collect::<Vec<_>>()
+                };
+                let lines = seen([192, 0, 2, 7], Version::HTTP_11);
+                let differs = lines != seen([192, 0, 2, 8], Version::HTTP_2);
+                let known = forwarding.overwritten()(&HeaderName::from_static(name));
+                assert!(known || !differs, "{name}, {trust_forwarded}");
+                assert!(known || lines == ["b"], "{name}, {trust_forwarded}: {lines:?}");
+            }
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -80,6 +80,23 @@ impl Proxy {
     /// waits for the answer to another request: that answer would wait for it.
     pub fn is_passed_again(&self, headers: &HeaderMap) -> bool {
         self.shared.name.is_in(headers)
+    }
+
+    /// Tells the fields of requests in which an upstream sees something that does not follow from what the client has said in
+    /// them: the proxy sets, amends or drops them. A cache in front cannot select responses by them.
+    ///
+    /// ```
+    /// use http::header::{ACCEPT, HeaderName};
+    /// use ifmatch_proxy::{Proxy, Upstream};
+    ///
+    /// let upstream = Upstream::parse(&["http://127.0.0.1:8000"])?;
+    /// let proxy = Proxy::builder().route("/", upstream)?.build().expect("root certificates");
+    /// let overwritten = proxy.overwritten();
+    /// assert!(overwritten(&HeaderName::from_static("x-forwarded-for")) && !overwritten(&ACCEPT));
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    pub fn overwritten(&self) -> fn(&HeaderName) -> bool {
+        self.shared.forwarding.overwritten()
     }
 
     pub(crate) fn new(

@@ -6,12 +6,13 @@ use http::header::{CACHE_CONTROL, PRAGMA};
 use http::{HeaderMap, HeaderName};
 use ifmatch_core::fields::has;
 
-use super::fields::{members, seconds, split, unquote};
+use super::fields::{is_quoted, is_token, is_token_byte, members, seconds, split, unquote};
 
 /// What a response's directives say.
 ///
 /// Names are read in any case, values as tokens or quoted strings. Of a repeated directive the stricter one counts. A
-/// number of seconds that is none counts as zero (§4.2.1).
+/// number of seconds that is none counts as zero (§4.2.1). In a member that is no directive (`private; max-age=60`), each word
+/// that restricts the cache counts, a lifetime counts as zero, and no word grants a permission.
 ///
 /// ```
 /// use std::time::Duration;
@@ -132,6 +133,17 @@ impl ResponseDirectives {
         self.flags & flag as u8 != 0
     }
 
+    /// Whether a well-formed directive allows a shared cache to store the response to a request with credentials (§3.5):
+    /// `public`, `must-revalidate` or `s-maxage`.
+    ///
+    /// ```
+    /// # use ifmatch_cache::policy::cache_control::ResponseDirectives;
+    /// assert!(!ResponseDirectives::default().allows_sharing());
+    /// ```
+    pub fn allows_sharing(&self) -> bool {
+        self.flags & SHARING != 0
+    }
+
     /// Whether a stale response must not be used without asking the origin: `must-revalidate`, `proxy-revalidate`, and
     /// `s-maxage`, which includes the latter (§5.2.2.10).
     ///
@@ -149,27 +161,59 @@ impl ResponseDirectives {
         self.no_cache.fields().iter().chain(self.private.fields())
     }
 
-    /// Adds a directive; the value is still quoted, if it was.
+    /// Adds a directive; the value is still quoted, if it was. A flag that permits something has no value.
     fn hear(&mut self, name: &[u8], value: Option<&[u8]>) {
         match name {
             b"max-age" => shorten(&mut self.max_age, delta(value)),
-            b"s-maxage" => shorten(&mut self.s_maxage, delta(value)),
+            b"s-maxage" => {
+                shorten(&mut self.s_maxage, delta(value));
+                if value.and_then(number).is_some() {
+                    self.allow_sharing();
+                }
+            }
             b"stale-while-revalidate" => shorten(&mut self.stale_while_revalidate, delta(value)),
             b"stale-if-error" => shorten(&mut self.stale_if_error, delta(value)),
             b"no-cache" => self.no_cache.widen(Scope::of(value.and_then(unquote))),
             b"private" => self.private.widen(Scope::of(value.and_then(unquote))),
-            _ => {
-                if let Some(flag) = Flag::named(name) {
-                    self.set(flag);
+            _ => match Flag::named(name) {
+                Some(flag) if value.is_none() => self.set(flag),
+                Some(flag) if flag.restricts() => self.flags |= flag as u8,
+                Some(_) | None => {}
+            },
+        }
+    }
+
+    /// Adds a well-formed directive without a value.
+    pub(crate) fn set(&mut self, flag: Flag) {
+        self.flags |= flag as u8;
+        if matches!(flag, Flag::Public | Flag::MustRevalidate) {
+            self.allow_sharing();
+        }
+    }
+
+    /// Notes a well-formed directive that allows sharing.
+    pub(crate) fn allow_sharing(&mut self) {
+        self.flags |= SHARING;
+    }
+
+    /// Adds the restrictions that a malformed field mentions.
+    pub(crate) fn restrict(&mut self, field: &[u8]) {
+        for word in words(field) {
+            match &word[..] {
+                b"private" => self.private.widen(Scope::Response),
+                b"no-cache" => self.no_cache.widen(Scope::Response),
+                word => {
+                    if let Some(flag) = Flag::named(word).filter(|flag| flag.restricts()) {
+                        self.flags |= flag as u8;
+                    }
                 }
             }
         }
     }
-
-    pub(crate) fn set(&mut self, flag: Flag) {
-        self.flags |= flag as u8;
-    }
 }
+
+/// The bit beside the [flags](Flag) that says that a well-formed directive allows sharing.
+const SHARING: u8 = 64;
 
 impl Flag {
     pub(crate) fn named(name: &[u8]) -> Option<Self> {
@@ -182,6 +226,11 @@ impl Flag {
             b"immutable" => Self::Immutable,
             _ => return None,
         })
+    }
+
+    /// Whether the flag forbids something, so that it counts even in a malformed member.
+    fn restricts(self) -> bool {
+        matches!(self, Self::NoStore | Self::MustRevalidate | Self::ProxyRevalidate)
     }
 }
 
@@ -225,8 +274,7 @@ impl RequestDirectives {
             }
             return told;
         }
-        let pragma = || members(headers.get_all(PRAGMA)).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
-        Self { no_cache: has(headers, &PRAGMA) && pragma(), ..Self::default() }
+        Self { no_cache: pragma_is_no_cache(headers), ..Self::default() }
     }
 
     fn hear(&mut self, name: &[u8], value: Option<&[u8]>) {
@@ -240,26 +288,46 @@ impl RequestDirectives {
                 self.min_fresh = Some(self.min_fresh.unwrap_or_default().max(wanted));
             }
             b"max-stale" if value.is_none() => shorten(&mut self.max_stale, Duration::MAX),
-            b"max-stale" => shorten(&mut self.max_stale, delta(value)),
+            // It is a permission: one that cannot be read is none.
+            b"max-stale" => {
+                if let Some(time) = value.and_then(number) {
+                    shorten(&mut self.max_stale, time);
+                }
+            }
             b"stale-if-error" => shorten(&mut self.stale_if_error, delta(value)),
             _ => {}
         }
     }
 }
 
-/// Names in lower case, and values as they are.
+/// Whether `Pragma` mentions `no-cache`, however well it is formed.
+pub(crate) fn pragma_is_no_cache(headers: &HeaderMap) -> bool {
+    has(headers, &PRAGMA)
+        && headers.get_all(PRAGMA).iter().any(|line| words(line.as_bytes()).any(|word| word == b"no-cache"))
+}
+
+/// Names in lower case, and values as they are. Each word of a member that is no directive is a name with an empty value.
 fn directives(headers: &HeaderMap) -> impl Iterator<Item = (Vec<u8>, Option<&[u8]>)> {
-    members(headers.get_all(CACHE_CONTROL)).map(|member| match member.iter().position(|byte| *byte == b'=') {
-        // White space before or after the sign is an error: the value then does not count.
-        Some(at) => {
-            (member[..at].trim_ascii_end().to_ascii_lowercase(), Some(spoiled(&member[..at], &member[at + 1..])))
-        }
-        None => (member.to_ascii_lowercase(), None),
+    members(headers.get_all(CACHE_CONTROL)).flat_map(|member| {
+        let sound = directive(member);
+        let broken = sound.is_none().then(|| words(member).map(|word| (word, Some(&b""[..])))).into_iter().flatten();
+        sound.into_iter().chain(broken)
     })
 }
 
-fn spoiled<'a>(name: &[u8], value: &'a [u8]) -> &'a [u8] {
-    if name.ends_with(b" ") || name.ends_with(b"\t") { b"" } else { value }
+/// `token`, or `token=` and a token or a quoted string (RFC 9111 §5.2).
+fn directive(member: &[u8]) -> Option<(Vec<u8>, Option<&[u8]>)> {
+    let (name, value) = match member.iter().position(|byte| *byte == b'=') {
+        Some(at) => (&member[..at], Some(&member[at + 1..])),
+        None => (member, None),
+    };
+    let sound = is_token(name) && value.is_none_or(|value| is_token(value) || is_quoted(value));
+    sound.then(|| (name.to_ascii_lowercase(), value))
+}
+
+/// What is a token in a text, in lower case.
+fn words(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    text.split(|byte| !is_token_byte(*byte)).filter(|word| !word.is_empty()).map(<[u8]>::to_ascii_lowercase)
 }
 
 fn number(value: &[u8]) -> Option<Duration> {

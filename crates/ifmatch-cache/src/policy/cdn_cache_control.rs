@@ -37,7 +37,12 @@ impl Governing {
     pub fn of(headers: &HeaderMap) -> Self {
         match directives(headers) {
             Some(directives) => Self { directives, targeted: true },
-            None => Self { directives: ResponseDirectives::from_headers(headers), targeted: false },
+            None => {
+                let mut directives = ResponseDirectives::from_headers(headers);
+                // Nobody knows what a malformed field was to permit: what it mentions of restrictions holds.
+                headers.get_all(CDN_CACHE_CONTROL).iter().for_each(|line| directives.restrict(line.as_bytes()));
+                Self { directives, targeted: false }
+            }
         }
     }
 }
@@ -73,7 +78,10 @@ pub fn directives(headers: &HeaderMap) -> Option<ResponseDirectives> {
 fn hear(told: &mut ResponseDirectives, name: &str, member: &ListEntry) -> Option<()> {
     match name {
         "max-age" => told.max_age = Some(seconds(member)?),
-        "s-maxage" => told.s_maxage = Some(seconds(member)?),
+        "s-maxage" => {
+            told.s_maxage = Some(seconds(member)?);
+            told.allow_sharing();
+        }
         "stale-while-revalidate" => told.stale_while_revalidate = Some(seconds(member)?),
         "stale-if-error" => told.stale_if_error = Some(seconds(member)?),
         "no-cache" => told.no_cache = scope(member)?,

@@ -18,13 +18,18 @@ pub(crate) fn members<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> i
 
 /// The members of one line.
 pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    split_all(line).filter(|member| !member.is_empty())
+}
+
+/// The members of one line, empty ones too.
+pub(crate) fn split_all(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let closed = !line.contains(&b'"') || quotes(line) == Quotes::Outside;
     let mut quotes = Quotes::Outside;
     let separates = move |byte: &u8| {
         quotes = quotes.after(*byte);
         *byte == b',' && (quotes == Quotes::Outside || !closed)
     };
-    line.split(separates).map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+    line.split(separates).map(<[u8]>::trim_ascii)
 }
 
 /// Where a byte stands with regard to quoted strings (RFC 9110 §5.6.4).
@@ -48,6 +53,25 @@ impl Quotes {
 
 fn quotes(line: &[u8]) -> Quotes {
     line.iter().fold(Quotes::Outside, |quotes, byte| quotes.after(*byte))
+}
+
+/// Whether it is a token (RFC 9110 §5.6.2).
+pub(crate) fn is_token(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().copied().all(is_token_byte)
+}
+
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Whether it is one quoted string (RFC 9110 §5.6.4), and nothing after it.
+pub(crate) fn is_quoted(value: &[u8]) -> bool {
+    let Some((last, before)) = value.split_last() else { return false };
+    let opened = before.first() == Some(&b'"');
+    let inside = |quotes: Option<Quotes>, byte: &u8| {
+        quotes.map(|quotes| quotes.after(*byte)).filter(|quotes| *quotes != Quotes::Outside)
+    };
+    opened && *last == b'"' && before.iter().fold(Some(Quotes::Outside), inside) == Some(Quotes::Inside)
 }
 
 /// The content of a quoted string, if it is one and has no escapes.

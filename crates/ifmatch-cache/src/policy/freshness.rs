@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use http::header::{COOKIE, DATE, EXPIRES, LAST_MODIFIED, SET_COOKIE};
+use http::header::{DATE, EXPIRES, LAST_MODIFIED, SET_COOKIE};
 use http::{HeaderMap, StatusCode};
 use ifmatch_core::date::{HttpDate, Timestamp};
 
 use super::age::unix;
-use super::cache_control::Flag;
+use super::cache_control::{Flag, pragma_is_no_cache};
 use super::cdn_cache_control::Governing;
+use super::credential::has_credential;
 use super::fields;
 use super::storable::is_heuristic_status;
 
@@ -37,7 +38,8 @@ impl Default for Heuristic {
 ///
 /// In this order: `s-maxage`, `max-age`, `Expires` minus `Date`, a guess. An `Expires` that is no date, or repeated, means
 /// that the response is stale. Nothing is guessed for a status that the RFCs do not allow it for unless the response is
-/// `public`, nor where cookies are involved: nobody has said that such a response is for all.
+/// `public`, nor where the request has a [credential](super::credential) or the response sets a cookie: nobody has said that
+/// such a response is for all; nor for one with `Pragma: no-cache`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,9 +63,9 @@ pub fn lifetime(
     heuristic: Option<Heuristic>,
 ) -> Duration {
     let told = explicit(response, governing, received);
-    let shared = !request.contains_key(COOKIE) && !response.contains_key(SET_COOKIE);
+    let shared = || !has_credential(request) && !response.contains_key(SET_COOKIE) && !pragma_is_no_cache(response);
     let guessed = |heuristic| guess(response, received, heuristic);
-    let allowed = || shared && (is_heuristic_status(status) || governing.directives.has(Flag::Public));
+    let allowed = || shared() && (is_heuristic_status(status) || governing.directives.has(Flag::Public));
     told.or_else(|| heuristic.filter(|_| allowed()).map(guessed)).unwrap_or_default()
 }
 

@@ -5,6 +5,7 @@ pub mod cache_control;
 pub mod cache_status;
 pub mod cdn_cache_control;
 pub mod content_range;
+pub mod credential;
 pub mod freshness;
 pub mod groups;
 pub mod invalidate;

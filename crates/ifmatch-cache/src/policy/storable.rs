@@ -1,17 +1,19 @@
 //! Whether a response may be stored (RFC 9111 §3).
 
 use http::header::{AUTHORIZATION, EXPIRES, RANGE, SET_COOKIE};
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 
 use super::cache_control::{Flag, RequestDirectives};
 use super::cdn_cache_control::Governing;
+use super::credential::has_credential;
+use super::vary::Vary;
 
 /// A request and the head of its response.
 ///
 /// ```
 /// use http::{HeaderMap, Method, StatusCode};
 /// use ifmatch_cache::policy::cdn_cache_control::Governing;
-/// use ifmatch_cache::policy::storable::{Exchange, Refusal};
+/// use ifmatch_cache::policy::storable::{Exchange, Refusal, Rules};
 ///
 /// let headers = HeaderMap::new();
 /// let exchange = Exchange {
@@ -20,6 +22,7 @@ use super::cdn_cache_control::Governing;
 ///     status: StatusCode::CREATED,
 ///     response: &headers,
 ///     governing: &Governing::default(),
+///     rules: Rules::default(),
 /// };
 /// assert_eq!(exchange.refusal(), Some(Refusal::NotAllowed));
 /// ```
@@ -35,6 +38,29 @@ pub struct Exchange<'a> {
     pub response: &'a HeaderMap,
     /// What the response says about caching.
     pub governing: &'a Governing,
+    /// What the operator has said.
+    pub rules: Rules,
+}
+
+/// What an operator decides about storing.
+///
+/// ```
+/// use ifmatch_cache::policy::storable::Rules;
+/// assert!(!Rules::default().share_cookies);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Store responses that set a cookie and state a lifetime, also those that are not `public`.
+    pub share_cookies: bool,
+    /// Whether the origin sees something else in this field of a request than the client has sent: a response that
+    /// varies by it cannot be selected.
+    pub overwritten: fn(&HeaderName) -> bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { share_cookies: false, overwritten: |_| false }
+    }
 }
 
 /// Why a response must not be stored.
@@ -50,9 +76,11 @@ pub enum Refusal {
     Private,
     /// The request has `Authorization`, and the response does not say that it may be shared (§3.5).
     Authorization,
-    /// It sets a cookie, and nothing says how long it may be used.
+    /// The request has another [credential](super::credential), and the response does not say that it may be shared.
+    Credential,
+    /// It sets a cookie, and is not `public`.
     Cookie,
-    /// `Vary` has `*`, or is malformed: no request could ever match.
+    /// `Vary` has `*`, is malformed, or names what the cache does not see: no request could ever match.
     Vary,
     /// Nothing allows it: neither the status nor a directive nor `Expires`.
     NotAllowed,
@@ -85,19 +113,28 @@ impl Exchange<'_> {
         if told.private.is_response() {
             return Some(Refusal::Private);
         }
-        let shared = told.has(Flag::Public) || told.has(Flag::MustRevalidate) || told.s_maxage.is_some();
-        if self.request.contains_key(AUTHORIZATION) && !shared {
+        if self.request.contains_key(AUTHORIZATION) && !told.allows_sharing() {
             return Some(Refusal::Authorization);
         }
-        if super::vary::Vary::of(self.response).is_none() {
+        if Vary::of(self.response).is_none_or(|vary| vary.names().iter().any(self.rules.overwritten)) {
             return Some(Refusal::Vary);
         }
-        let explicit = self.is_explicit();
-        if self.response.contains_key(SET_COOKIE) && !explicit {
+        if !self.may_share_cookie() {
             return Some(Refusal::Cookie);
         }
-        let allowed = explicit || told.has(Flag::Public) || is_heuristic_status(self.status);
-        (!allowed).then_some(Refusal::NotAllowed)
+        let allowed = self.is_explicit() || told.has(Flag::Public);
+        if !allowed && !told.allows_sharing() && has_credential(self.request) {
+            return Some(Refusal::Credential);
+        }
+        (!allowed && !is_heuristic_status(self.status)).then_some(Refusal::NotAllowed)
+    }
+
+    /// Whether it sets no cookie, or one that is for everybody. A response whose `Set-Cookie` is not stored sets none.
+    fn may_share_cookie(&self) -> bool {
+        let told = &self.governing.directives;
+        let public = told.has(Flag::Public) || self.rules.share_cookies;
+        let sets = self.response.contains_key(SET_COOKIE) && !told.unstored_fields().any(|name| *name == SET_COOKIE);
+        !sets || public && self.is_explicit()
     }
 
     /// Whether the origin states a lifetime.

@@ -3,7 +3,7 @@
 use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_LANGUAGE, VARY};
 use http::{HeaderMap, HeaderName};
 
-use super::fields::members;
+use super::fields::{members, split_all};
 
 mod preference;
 
@@ -45,8 +45,9 @@ impl Vary {
 
     /// What these fields of a request say, in a form that is the same for requests that mean the same.
     ///
-    /// Several lines are one list; white space around commas does not count. Of `Accept`, `Accept-Encoding`,
-    /// `Accept-Language` and `Accept-Charset` neither do the order, the case and the spelling of weights.
+    /// Several lines are one list; white space around commas does not count. Of `Accept-Encoding`, `Accept-Language` and
+    /// `Accept-Charset` neither do the case and the white space around semicolons. All else counts, since many origins compare
+    /// texts: the order of members, empty ones, and the spelling of weights.
     ///
     /// ```
     /// use http::{header, HeaderMap, HeaderValue};
@@ -55,15 +56,15 @@ impl Vary {
     /// let vary = |line| HeaderMap::from_iter([(header::VARY, HeaderValue::from_static(line))]);
     /// let accept = |line| HeaderMap::from_iter([(header::ACCEPT_ENCODING, HeaderValue::from_static(line))]);
     /// let vary = Vary::of(&vary("accept-encoding")).unwrap();
-    /// assert_eq!(vary.select(&accept("gzip, br")), vary.select(&accept("BR,gzip;q=1.0")));
-    /// assert_ne!(vary.select(&accept("gzip, br")), vary.select(&accept("gzip;q=0, br")));
+    /// assert_eq!(vary.select(&accept("gzip, br")), vary.select(&accept("GZIP,br")));
+    /// assert_ne!(vary.select(&accept("gzip, br")), vary.select(&accept("br, gzip")));
     /// ```
     pub fn select(&self, request: &HeaderMap) -> Selection {
         Selection(self.0.iter().map(|name| normal(name, request)).collect())
     }
 
-    /// Whether a request selects a response with these header fields: what it says is what the response's own request
-    /// said; or the response is in the one language, or coding, that the request likes best.
+    /// Whether a request that [says](Self::select) `said` selects a response with these header fields: the response's own
+    /// request said the same; or the response is in the one language, or coding, that the request likes best.
     ///
     /// ```
     /// use http::{HeaderMap, HeaderValue};
@@ -74,11 +75,11 @@ impl Vary {
     /// let german = headers(http::header::CONTENT_LANGUAGE, "de");
     /// let first = vary.select(&headers(http::header::ACCEPT_LANGUAGE, "de"));
     /// let second = headers(http::header::ACCEPT_LANGUAGE, "fr;q=0.5, de");
-    /// assert!(vary.matches(&first, &german, &second));
+    /// assert!(vary.matches(&first, &german, &second, &vary.select(&second)));
     /// ```
-    pub fn matches(&self, selection: &Selection, response: &HeaderMap, request: &HeaderMap) -> bool {
-        let stored = self.0.iter().zip(&selection.0);
-        stored.into_iter().all(|(name, said)| normal(name, request) == *said || is_liked_best(name, response, request))
+    pub fn matches(&self, selection: &Selection, response: &HeaderMap, request: &HeaderMap, said: &Selection) -> bool {
+        let both = self.0.iter().zip(selection.0.iter().zip(&said.0));
+        both.into_iter().all(|(name, (stored, said))| stored == said || is_liked_best(name, response, request))
     }
 }
 
@@ -105,10 +106,11 @@ fn normal(name: &HeaderName, request: &HeaderMap) -> Option<Box<[u8]>> {
         return None;
     }
     let lines = request.get_all(name);
-    if preference::is_list(name) {
-        return Some(preference::normal(lines));
+    let members = lines.into_iter().flat_map(|line| split_all(line.as_bytes()));
+    if preference::is_in_any_case(name) {
+        return Some(members.map(preference::normal).collect::<Vec<_>>().join(&b","[..]).into());
     }
-    Some(members(lines).collect::<Vec<_>>().join(&b","[..]).into())
+    Some(members.collect::<Vec<_>>().join(&b","[..]).into())
 }
 
 /// Whether the response is in the single language or coding that has the largest weight in the request.

@@ -126,6 +126,26 @@ async fn hosts_are_kept_apart_and_doubtful_ones_are_not_cached() {
 }
 
 #[tokio::test]
+async fn the_origin_sees_the_host_by_which_a_response_is_found() {
+    for (path, host) in [
+        ("/", "A.example"),
+        ("/", "a.example:80"),
+        ("/", "a.example:"),
+        ("/", "A.EXAMPLE:80"),
+        ("http://A.example:80/", "a.example"),
+    ] {
+        for method in ["GET", "POST"] {
+            let world = World::default();
+            world.origin.will(200, &[FRESH], "hello");
+            world.send(crate::support::request(method, path, &[("host", host)])).await;
+            let seen = &world.origin.seen()[0];
+            assert_eq!(seen.headers["host"], "a.example", "{method} {path} {host}");
+            assert!(seen.uri.authority().is_none_or(|authority| authority == "a.example"), "{method} {path} {host}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn fields_that_origins_obey_silently_do_not_poison() {
     for (name, value) in [
         ("x-forwarded-host", "evil.example"),

@@ -147,18 +147,63 @@ async fn request_directives_can_be_ignored() {
 }
 
 #[tokio::test]
-async fn cookies_can_be_kept_out() {
-    let world = World::with(ifmatch_cache::Builder::never_share_cookies);
-    world.origin.will(200, &[("cache-control", "max-age=60"), ("set-cookie", "a=b")], "hello");
+async fn cookies_can_be_shared() {
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("set-cookie", "a=b")];
+    let world = World::with(ifmatch_cache::Builder::share_cookies);
+    world.origin.will(200, &fields, "hello");
     world.get("/").await;
-    world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], "again");
-    assert_eq!(world.get("/").await.text(), "again");
-    // A confirmation that sets a cookie is not stored either.
+    assert_eq!(world.get("/").await.headers["set-cookie"], "a=b");
     world.clock.advance(61);
     world.origin.will(304, &[("set-cookie", "c=d")], "");
     world.get("/").await;
-    world.origin.will(200, &[], "once more");
-    assert_eq!(world.get("/").await.text(), "once more");
+    assert_eq!(world.get("/").await.headers["set-cookie"], "c=d");
+    assert_eq!(world.origin.count(), 2);
+}
+
+#[tokio::test]
+async fn a_confirmation_that_sets_a_cookie_is_for_one_client() {
+    for method in ["GET", "HEAD"] {
+        let world = World::default();
+        world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], "hello");
+        world.get("/").await;
+        world.clock.advance(61);
+        let status = if method == "GET" { 304 } else { 200 };
+        world.origin.will(status, &[("set-cookie", "c=d"), ("etag", "\"1\"")], "");
+        let first = world.send(crate::support::request(method, "/", &[])).await;
+        assert_eq!(first.headers["set-cookie"], "c=d");
+        world.origin.will(200, &[], "once more");
+        let second = world.get("/").await;
+        assert_eq!((second.text(), second.headers.get("set-cookie")), ("once more", None), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn what_varies_by_an_overwritten_field_is_not_stored() {
+    let set = |builder: ifmatch_cache::Builder<_>| builder.overwritten(|name| name == "x-forwarded-for");
+    for vary in ["x-forwarded-for", "accept, X-Forwarded-For"] {
+        let world = World::with(set);
+        world.origin.will(200, &[FRESH[0], ("vary", vary)], "one client's");
+        world.get("/").await;
+        world.origin.will(200, &[FRESH[0], ("vary", "accept"), ("etag", "\"1\"")], "another's");
+        assert_eq!(world.get("/").await.text(), "another's", "{vary}");
+        // A confirmation that adds the field ends the storing.
+        world.clock.advance(61);
+        world.origin.will(304, &[("vary", vary)], "");
+        world.get("/").await;
+        world.origin.will(200, &[], "a third one's");
+        assert_eq!(world.get("/").await.text(), "a third one's", "{vary}");
+    }
+}
+
+#[tokio::test]
+async fn an_overwritten_field_selects_nothing() {
+    let world = World::with(|builder| builder.overwritten(|name| name.as_str().starts_with("x-forwarded-")));
+    world.origin.will(200, &FRESH, "hello");
+    world.get("/").await;
+    for at in 0..100 {
+        assert!(world.get_with("/", &[("x-forwarded-host", &format!("h{at}.example"))]).await.is_hit());
+    }
+    assert!(world.get("/").await.is_hit());
 }
 
 #[tokio::test]

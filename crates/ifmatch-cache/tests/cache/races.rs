@@ -146,12 +146,11 @@ async fn a_confirmation_asked_for_before_a_write_does_not_count_after_it() {
     assert_eq!(world.get("/").await.text(), "new");
 }
 
-#[tokio::test]
-async fn a_write_whose_client_leaves_invalidates() {
-    let world = World::default();
+/// Sends a PUT to an origin that holds its answer back, and leaves.
+async fn leave(world: &World) -> crate::support::Held {
     world.origin.will(200, &FRESH, "old");
     world.get("/").await;
-    let _held = world.origin.will_wait();
+    let held = world.origin.will_wait();
     let writer = {
         let world = world.clone();
         tokio::spawn(async move { world.send(request("PUT", "/", &[])).await })
@@ -159,6 +158,67 @@ async fn a_write_whose_client_leaves_invalidates() {
     world.origin.reached(2).await;
     writer.abort();
     assert!(writer.await.is_err());
+    held
+}
+
+#[tokio::test]
+async fn a_write_whose_client_leaves_invalidates_when_the_origin_has_carried_it_out() {
+    let world = World::default();
+    let held = leave(&world).await;
+    assert!(world.get("/").await.is_hit(), "nothing has changed yet");
+    held.send(response(204, &[], "")).unwrap();
+    settle().await;
+    world.origin.will(200, &FRESH, "new");
+    assert_eq!(world.get("/").await.text(), "new");
+}
+
+#[tokio::test]
+async fn a_read_during_a_write_whose_client_left_is_not_stored() {
+    let world = World::default();
+    let held = leave(&world).await;
+    let read = world.origin.will_wait();
+    let reader = spawn(&world, "/", &[("cache-control", "no-cache")]);
+    world.origin.reached(3).await;
+    held.send(response(204, &[], "")).unwrap();
+    settle().await;
+    read.send(response(200, &FRESH, "old")).unwrap();
+    assert_eq!(reader.await.unwrap().text(), "old");
+    world.origin.will(200, &FRESH, "new");
+    assert_eq!(world.get("/").await.text(), "new");
+}
+
+#[tokio::test]
+async fn a_write_whose_client_leaves_and_that_is_refused_changes_nothing() {
+    let world = World::default();
+    leave(&world).await.send(response(405, &[], "")).unwrap();
+    settle().await;
+    assert!(world.get("/").await.is_hit());
+}
+
+#[tokio::test]
+async fn a_write_that_fails_invalidates_unless_the_error_says_that_nothing_changed() {
+    for unchanged in [false, true] {
+        let world = World::with(|builder| {
+            if unchanged { builder.unchanged_by(|error| error.is::<crate::support::Unreachable>()) } else { builder }
+        });
+        drop(leave(&world).await);
+        settle().await;
+        if unchanged {
+            assert!(world.get("/").await.is_hit());
+        } else {
+            world.origin.will(200, &FRESH, "new");
+            assert_eq!(world.get("/").await.text(), "new");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_panics_invalidates() {
+    let world = World::default();
+    world.origin.will(200, &FRESH, "old");
+    world.get("/").await;
+    world.origin.will_panic();
+    assert_eq!(world.send(request("PUT", "/", &[])).await.status, 502);
     world.origin.will(200, &FRESH, "new");
     assert_eq!(world.get("/").await.text(), "new");
 }

@@ -7,7 +7,7 @@ use ifmatch_cache::policy::age::initial_age;
 use ifmatch_cache::policy::cache_control::{Flag, ResponseDirectives, Scope};
 use ifmatch_cache::policy::cdn_cache_control::Governing;
 use ifmatch_cache::policy::freshness::{Heuristic, lifetime};
-use ifmatch_cache::policy::storable::Exchange;
+use ifmatch_cache::policy::storable::{Exchange, Rules};
 use ifmatch_core::date::{HttpDate, Timestamp};
 
 /// When the responses of the tables come.
@@ -118,8 +118,8 @@ fn storable() {
         let governing = Governing::of(&response);
         let method: Method = method.parse().unwrap();
         let status = code(status);
-        let exchange =
-            Exchange { method: &method, request: &request, status, response: &response, governing: &governing };
+        let (request, response, rules) = (&request, &response, Rules::default());
+        let exchange = Exchange { method: &method, request, status, response, governing: &governing, rules };
         let found = exchange.refusal().map_or("yes".to_owned(), |refusal| format!("{refusal:?}"));
         if found != expected {
             wrong.push(format!("{line}: {found}"));

@@ -21,6 +21,10 @@ pub struct ProxyConfig {
     pub routes: Vec<Route>,
     /// What is kept of responses, if anything.
     pub cache: Option<CacheConfig>,
+    /// Whether lifetimes that responses do not state are guessed.
+    pub guesses_lifetimes: bool,
+    /// Whether responses with cookies are stored that are not `public`.
+    pub shares_cookies: bool,
     /// Whether writes are guarded: the upstreams are changed through this proxy only.
     pub guards_writes: bool,
     pub(super) answer_timeout: Duration,
@@ -57,6 +61,8 @@ impl ProxyConfig {
             routes,
             answer_timeout: not_zero(of_proxy.answer_timeout, "--answer-timeout")?,
             cache: CacheConfig::new(&settings, DEFAULT_CACHE)?,
+            guesses_lifetimes: of_proxy.guess_lifetimes.unwrap_or_default(),
+            shares_cookies: of_proxy.share_cookies.unwrap_or_default(),
             guards_writes: of_proxy.guard_writes.unwrap_or_default(),
         })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
+use ifmatch_cache::Builder;
 use ifmatch_proxy::{Proxy, ProxyError};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -14,6 +15,7 @@ use super::config::ProxyConfig;
 use super::front::Front;
 use super::{banner, counters, guard};
 use crate::cache;
+use crate::config::CacheConfig;
 use crate::error::Error;
 use crate::gateway::{Desk, Gateway};
 use crate::listen::{self, Reserved};
@@ -68,9 +70,17 @@ where
 {
     let Some(cache) = &config.cache else { return serve(config, reserved, signals, desk, proxy, inner).await };
     counters::describe();
-    let layer = cache::builder(cache)?.scheme(config.server.scheme()).build();
+    let layer = builder(cache, config, &proxy)?.build();
     let desk = desk.with_cache(layer.handle());
     serve(config, reserved, signals, desk, proxy, layer.layer(inner)).await
+}
+
+fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<Builder, Error> {
+    let builder = cache::builder(cache)?.scheme(config.server.scheme()).overwritten(proxy.overwritten());
+    let builder =
+        builder.unchanged_by(|error| error.downcast_ref().is_some_and(|error: &ProxyError| !error.is_in_doubt()));
+    let builder = if config.guesses_lifetimes { builder } else { builder.heuristic(None) };
+    Ok(if config.shares_cookies { builder.share_cookies() } else { builder })
 }
 
 async fn serve<S, B>(

@@ -58,6 +58,17 @@ pub struct ProxySettings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_INTERVAL", help_heading = "Upstreams")]
     pub health_interval: Option<Span>,
 
+    /// Guess how long responses stay fresh that do not say it, from their Last-Modified (RFC 9111 §4.2.2).
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_GUESS_LIFETIMES", help_heading = "Cache",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub guess_lifetimes: Option<bool>,
+
+    /// Store responses with Set-Cookie that state a lifetime, also those that are not `public`: every client then gets the
+    /// same cookie.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_SHARE_COOKIES", help_heading = "Cache",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub share_cookies: Option<bool>,
+
     /// Guard writes: these upstreams are changed through this proxy only. PUT, PATCH, POST and DELETE with a condition then
     /// lose no update whatever the upstream does with conditions, and responses without an entity tag get one.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_GUARD_WRITES", help_heading = "Upstreams",
@@ -106,6 +117,8 @@ impl ProxySettings {
             connect_timeout: Some(Span::from_secs(5)),
             answer_timeout: Some(Span::from_secs(60)),
             health_interval: Some(Span::from_secs(10)),
+            guess_lifetimes: Some(true),
+            share_cookies: Some(false),
             guard_writes: Some(false),
             ..Self::default()
         }
@@ -123,6 +136,8 @@ impl ProxySettings {
             answer_timeout: self.answer_timeout.or(weaker.answer_timeout),
             health_path: self.health_path.or(weaker.health_path),
             health_interval: self.health_interval.or(weaker.health_interval),
+            guess_lifetimes: self.guess_lifetimes.or(weaker.guess_lifetimes),
+            share_cookies: self.share_cookies.or(weaker.share_cookies),
             guard_writes: self.guard_writes.or(weaker.guard_writes),
         }
     }

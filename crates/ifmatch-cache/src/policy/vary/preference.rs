@@ -2,26 +2,20 @@
 
 use std::cmp::Reverse;
 
-use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE};
+use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE};
 use http::{HeaderName, HeaderValue};
 
-use crate::policy::fields::members;
+use crate::policy::fields::{is_token, members};
 
-/// Whether the field is such a list.
-pub(super) fn is_list(name: &HeaderName) -> bool {
-    [ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE].contains(name)
+/// Whether the field is a list of preferences whose case does not count.
+pub(super) fn is_in_any_case(name: &HeaderName) -> bool {
+    [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE].contains(name)
 }
 
-/// The list with the largest weight first, then in alphabetical order; weights in one spelling.
-pub(super) fn normal<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Box<[u8]> {
-    let mut list: Vec<Preference> = members(lines).map(Preference::parse).collect();
-    list.sort_unstable_by(|left, right| (Reverse(left.weight), &left.what).cmp(&(Reverse(right.weight), &right.what)));
-    list.dedup();
-    let spelled = |item: Preference| match item.weight {
-        1_000 => item.what,
-        weight => [&item.what[..], format!(";q={weight}").as_bytes()].concat(),
-    };
-    list.into_iter().map(spelled).collect::<Vec<_>>().join(&b","[..]).into()
+/// A member in lower case, without the white space around semicolons.
+pub(super) fn normal(member: &[u8]) -> Vec<u8> {
+    let parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    parts.collect::<Vec<_>>().join(&b";"[..]).to_ascii_lowercase()
 }
 
 /// What has the largest weight, if it is one thing, named outright.
@@ -30,10 +24,9 @@ pub(super) fn best<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Opti
     list.sort_by_key(|item| Reverse(item.weight));
     let alone = list.get(1).is_none_or(|second| list.first().is_some_and(|first| second.weight < first.weight));
     let first = list.into_iter().next().filter(|first| alone && first.weight > 0)?;
-    (!first.what.contains(&b'*')).then_some(first.what)
+    (is_token(&first.what) && !first.what.contains(&b'*')).then_some(first.what)
 }
 
-#[derive(PartialEq, Eq)]
 struct Preference {
     what: Vec<u8>,
     /// In thousandths.
@@ -46,8 +39,7 @@ impl Preference {
         let parameter = member.iter().rposition(|byte| *byte == b';');
         let weighed = parameter.and_then(|at| Some((&member[..at], weight(member[at + 1..].trim_ascii())?)));
         let (what, weight) = weighed.unwrap_or((member, 1_000));
-        let spaceless = what.iter().filter(|byte| !byte.is_ascii_whitespace());
-        Self { what: spaceless.map(u8::to_ascii_lowercase).collect(), weight }
+        Self { what: what.trim_ascii().to_ascii_lowercase(), weight }
     }
 }
 

@@ -16,7 +16,7 @@ use tower::{Layer, ServiceExt};
 use crate::case::START;
 
 pub(crate) use body::TestBody;
-pub(crate) use origin::{Origin, Unreachable};
+pub(crate) use origin::{Held, Origin, Unreachable};
 
 mod body;
 mod origin;
