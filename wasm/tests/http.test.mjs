@@ -141,7 +141,7 @@ test("a large blob goes through whole, both ways", async () => {
 // A request by node's own client, which sends header fields as they are.
 function raw(method, path, headers, body = []) {
   return new Promise((resolve, reject) => {
-    const request = http.request({ host: url.hostname, port: url.port, method, path, headers }, (response) => {
+    const request = http.request({ host: url.hostname, port: url.port, agent: false, method, path, headers }, (response) => {
       const chunks = [];
       response.on("data", (chunk) => chunks.push(chunk));
       response.on("end", () =>

@@ -68,7 +68,7 @@ function peakOfRuntime() {
 
 function upload(url, path, headers) {
   return new Promise((resolve, reject) => {
-    const request = http.request({ host: url.hostname, port: url.port, method: "PUT", path, headers }, (response) => {
+    const request = http.request({ host: url.hostname, port: url.port, agent: false, method: "PUT", path, headers }, (response) => {
       response.resume();
       resolve(response.statusCode);
     });

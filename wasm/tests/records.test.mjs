@@ -24,7 +24,7 @@ before(async () => {
 after(() => end());
 
 // The language of records/wire.rs: postcard, behind a byte that names it.
-const VERSION = 1;
+const VERSION = 2;
 const number = (value) => {
   const bytes = [];
   for (let left = BigInt(value); ; left >>= 7n) {
@@ -40,7 +40,10 @@ const option = (value, write) => (value === undefined ? [0] : [1, ...write(value
 const entry = ({ revision, record }) => [...number(revision), ...text(record)];
 const asks = {
   load: () => [0],
-  swap: (key, expected, next) => [1, ...text(key), ...number(expected), ...option(next, entry)],
+  swap: (key, expected, next, kept = 0) => [1, ...text(key), ...number(expected), ...option(next, entry), kept],
+  note: (name) => [2, ...text(name)],
+  noted: (name) => [3, ...text(name)],
+  remove: (name, note) => [4, ...text(name), ...number(note)],
   names: (prefix, after, limit = 1000) => [5, ...text(prefix), ...option(after, text), ...number(limit)],
 };
 
@@ -67,6 +70,7 @@ function answer(bytes) {
     case 0: return { record: readOption(readEntry) };
     case 1: return "done";
     case 2: return { conflict: readOption(readEntry) };
+    case 3: return { noted: readOption(readNumber) };
     case 4: return { names: Array.from({ length: Number(readNumber()) }, readText) };
     default: return { unavailable: readText() };
   }
@@ -158,6 +162,22 @@ test("whatever comes and goes at the same time, each record that is there is lis
       assert.ok(listed.includes(key), `${key} is there, and not listed`);
     }
   }
+});
+
+test("a removal that comes late, or twice, takes no name away that was noted again", async () => {
+  const group = "names:b/late/";
+  const name = "b/late/a";
+  const noted = async () => (await ask(group, asks.noted(name))).noted;
+  await ask(group, asks.note(name));
+  const first = await noted();
+  await ask(group, asks.remove(name, first));
+  assert.equal(await noted(), undefined);
+  // The record comes into being again. A copy of the first note was under way until now, and then one of the removal.
+  await ask(group, asks.note(name));
+  await ask(group, asks.note(name));
+  await ask(group, asks.remove(name, first));
+  assert.notEqual(await noted(), undefined);
+  assert.deepEqual(await names("b/late/"), [name]);
 });
 
 test("what is said in another language, or cut off, is refused and changes nothing", async () => {

@@ -62,16 +62,27 @@ export const get = (number, patience, bucket, key, options) =>
 export const look = (number, patience, bucket, key) =>
   answer(number, patience, async () => described(await bucket.head(key), false));
 
+// A page of a listing: where the next page begins, the names of the folders, and each object with its name; a line of a backslash
+// and a hyphen between two of them.
+export const list = (number, patience, bucket, options) =>
+  answer(number, patience, async () => {
+    const { objects, delimitedPrefixes, truncated, cursor } = await bucket.list(JSON.parse(options));
+    const named = objects.map((object) => `${line(object.key)}\n${description(object)}`);
+    return [[truncated ? line(cursor) : "", delimitedPrefixes.map(line).join("\n"), ...named].join("\n\\-\n"), null];
+  });
+
 // What is known of an object, and its bytes if it was sent with them. Nothing, if there is no object.
-function described(object, isRead) {
-  if (object === null) return [undefined, null];
+const described = (object, isRead) =>
+  object === null ? [undefined, null] : [description(object), isRead ? object.body : null];
+
+function description(object) {
   const { uploaded, size, httpEtag, version, httpMetadata, customMetadata } = object;
   const lines = [uploaded.getTime(), size, httpEtag, version];
   for (const name in httpMetadata) if (httpMetadata[name] !== undefined) lines.push(name, httpMetadata[name]);
   // No header field of R2 has this name.
   lines.push("");
   for (const name in customMetadata) lines.push(name, customMetadata[name]);
-  return [lines.map(line).join("\n"), isRead ? object.body : null];
+  return lines.map(line).join("\n");
 }
 
 // A text in one line.
@@ -89,8 +100,9 @@ export const put = (number, patience, bucket, key, bytes, options) =>
 
 const version = (object) => `${object.httpEtag}\n${object.version}`;
 
-export const remove = (number, patience, bucket, key) =>
-  answer(number, patience, async () => [undefined, await bucket.delete(key)]);
+// Deletes objects of R2, up to a thousand. Their names are JSON.
+export const remove = (number, patience, bucket, keys) =>
+  answer(number, patience, async () => [undefined, await bucket.delete(JSON.parse(keys))]);
 
 // Uploads in parts.
 export const beginUpload = (number, patience, bucket, key, options) =>

@@ -42,9 +42,12 @@ extern "C" {
     /// Writes an object of R2. Tells its tag and its version, a line each; nothing, if the condition was false.
     pub(crate) fn put(number: u32, patience: u32, bucket: &JsValue, key: &str, bytes: &[u8], options: &str);
 
-    /// Deletes an object of R2.
+    /// Lists objects of R2, with the options of R2 as JSON. Tells a page of a listing: see glue.js.
+    pub(crate) fn list(number: u32, patience: u32, bucket: &JsValue, options: &str);
+
+    /// Deletes up to a thousand objects of R2, with these names as JSON.
     #[wasm_bindgen(js_name = remove)]
-    pub(crate) fn delete(number: u32, patience: u32, bucket: &JsValue, key: &str);
+    pub(crate) fn delete(number: u32, patience: u32, bucket: &JsValue, keys: &str);
 
     /// Begins an upload in parts. Tells its name.
     #[wasm_bindgen(js_name = beginUpload)]

@@ -14,5 +14,5 @@ mod glue;
 mod records;
 pub mod tasks;
 
-pub use records::RecordObjects;
 pub use records::object::Records;
+pub use records::{Kept, RecordObjects};

@@ -1,12 +1,25 @@
 //! Which object store the blobs are in, and where in it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::ObjectStore;
+use futures_util::stream::BoxStream;
 use object_store::path::Path;
+use object_store::{Attributes, ObjectMeta, ObjectStore, Result};
 
 use super::attributes::Naming;
+
+/// A store whose listings tell the attributes of each object, in the order of the names' bytes.
+pub trait DescribedListing: fmt::Debug + Send + Sync {
+    /// Lists the objects below a prefix that come after a name, as
+    /// [`ObjectStore::list_with_offset`] does, with their attributes.
+    fn list_described(
+        &self,
+        prefix: Option<&Path>,
+        after: Option<&Path>,
+    ) -> BoxStream<'static, Result<(ObjectMeta, Attributes)>>;
+}
 
 /// The object store that the blobs are in, and what is particular about it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -24,6 +37,10 @@ pub struct Backing {
     pub(super) takes_uploads: bool,
     /// Which paths the store keeps for itself.
     pub(super) is_reserved: fn(&Path) -> bool,
+    /// What lists the objects with their attributes.
+    pub(super) described: Option<Arc<dyn DescribedListing>>,
+    /// How many more requests the platform allows the caller to make.
+    pub(super) allowance: fn() -> usize,
 }
 
 impl Backing {
@@ -39,7 +56,9 @@ impl Backing {
         let prefix = Path::default();
         let is_reserved = |_: &Path| false;
         let (ordered, takes_uploads, tick) = (false, false, Duration::ZERO);
-        Self { objects, prefix, ordered, naming: Naming::Headers, tick, takes_uploads, is_reserved }
+        let naming = Naming::Headers;
+        let allowance = || usize::MAX;
+        Self { objects, prefix, ordered, naming, tick, takes_uploads, is_reserved, described: None, allowance }
     }
 
     /// The same with its blobs below a prefix.
@@ -75,7 +94,21 @@ impl Backing {
         Self { takes_uploads: true, ..self }
     }
 
-    /// The same with something around its object store: a limit, or a fault in a test.
+    /// The same, of a store whose listings can tell the attributes: a page of a listing then takes no look at each object.
+    #[must_use]
+    pub fn described_by(self, listing: Arc<dyn DescribedListing>) -> Self {
+        Self { described: Some(listing), ordered: true, ..self }
+    }
+
+    /// The same on a platform that bounds how many requests may be made on behalf of one. `allowance` returns how many are
+    /// left. Pages of listings are then shorter.
+    #[must_use]
+    pub fn with_allowance(self, allowance: fn() -> usize) -> Self {
+        Self { allowance, ..self }
+    }
+
+    /// The same with something around its object store: a limit, or a fault in a test. What [lists](Self::described_by) the
+    /// objects with their attributes stays as it is.
     #[must_use]
     pub fn map(self, wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
         Self { objects: wrap(self.objects), ..self }

@@ -14,6 +14,7 @@ use crate::store::{ContainerEntry, ContainerInfo, ListQuery, Page, StoreError};
 impl Shared {
     /// Lists the containers.
     pub(super) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+        let query = &self.bounded(query);
         let mut found = self.remembered(query).await?;
         let prefix = Some(&self.backing.prefix).filter(|prefix| !prefix.as_ref().is_empty());
         let listed = match self.backing.objects.list_with_delimiter(prefix).await {

@@ -113,7 +113,7 @@ impl Shared {
             Err(error) if failure::is_absence(&error) => Ok(0),
             Err(error) => match failure::of_write(error) {
                 Failure::Changed => Err(contended()),
-                Failure::Definite(error) | Failure::Unknown(error) => Err(error),
+                Failure::TooSoon(error) | Failure::Definite(error) | Failure::Unknown(error) => Err(error),
             },
         }
     }

@@ -1,7 +1,7 @@
 //! What an object store's errors mean.
 
 use std::error::Error as StdError;
-use std::io;
+use std::{fmt, io};
 
 use ifmatch_core::command::{Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
@@ -9,11 +9,35 @@ use object_store::Error;
 
 use crate::store::{StoreError, StoreErrorKind};
 
+/// The store refused a write that followed another one of the same object too soon, and changed nothing.
+///
+/// An object store of your own says so with this as the source of an [`object_store::Error::Generic`]: the write is then tried
+/// again after a second, and nobody is told that its outcome is unknown.
+///
+/// ```
+/// use ifmatch_blob::objects::TooSoon;
+///
+/// let refusal = object_store::Error::Generic { store: "R2", source: Box::new(TooSoon) };
+/// assert!(refusal.to_string().contains("one write at a time"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooSoon;
+
+impl fmt::Display for TooSoon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the store takes one write at a time of an object, and not yet this one")
+    }
+}
+
+impl StdError for TooSoon {}
+
 /// What is known of a write that failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The object is no longer what it was: look again.
     Changed,
+    /// The write came too soon after another one and did not take effect: wait, and try again.
+    TooSoon(StoreError),
     /// The write did not take effect.
     Definite(StoreError),
     /// The write may have taken effect, or may still do so.
@@ -30,6 +54,7 @@ pub(super) fn of_write(error: Error) -> Failure {
         Error::NotImplemented { .. } | Error::NotSupported { .. } | Error::InvalidPath { .. } => {
             Failure::Definite(unsupported(&error))
         }
+        other if is_too_soon(&other) => Failure::TooSoon(StoreError::new(StoreErrorKind::Unavailable, other)),
         // A refusal by the server (4xx) is among these too: the crate does not let it be told from a lost answer.
         other => match io_kind(&other).and_then(of_io) {
             Some(StoreErrorKind::Unsupported) => Failure::Definite(unsupported(&other)),
@@ -37,6 +62,11 @@ pub(super) fn of_write(error: Error) -> Failure {
             None => Failure::Unknown(StoreError::new(StoreErrorKind::OutcomeUnknown, other)),
         },
     }
+}
+
+/// Whether the store refused a write because of its rate.
+pub(super) fn is_too_soon(error: &Error) -> bool {
+    cause::<TooSoon>(error).is_some()
 }
 
 /// What a register's refusal means.
@@ -101,10 +131,15 @@ fn is_bad_name(error: &Error) -> bool {
 
 /// The kind of the file system's error behind an error.
 fn io_kind(error: &Error) -> Option<io::ErrorKind> {
+    cause::<io::Error>(error).map(io::Error::kind)
+}
+
+/// The error of this type behind an error.
+fn cause<E: StdError + 'static>(error: &Error) -> Option<&E> {
     let mut source = error.source();
     while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(error.kind());
+        if let Some(error) = error.downcast_ref() {
+            return Some(error);
         }
         source = error.source();
     }

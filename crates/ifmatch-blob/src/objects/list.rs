@@ -1,10 +1,12 @@
 //! Listings, in the order of the names' bytes also where the store lists in another one.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::stream::{BoxStream, StreamExt, TryStreamExt, iter};
 use object_store::path::Path;
+use object_store::{Attributes, ObjectMeta};
 
+use super::attributes::Current;
 use super::container_list::is_asked_for;
 use super::{Shared, failure};
 use crate::name::{BlobName, BlobPath, ContainerName};
@@ -16,38 +18,56 @@ const LOOKS: usize = 16;
 impl Shared {
     /// Lists the blobs of a container. None: there is no such container.
     ///
-    /// A store's listing lacks the metadata that is part of a blob's tag. Each object in the page is therefore looked
-    /// at by itself: a tag in a listing is one that can be used in a condition.
+    /// The metadata is part of a blob's tag, and a tag in a listing is one that can be used in a condition. Where the
+    /// store's listing lacks the metadata, each object in the page is therefore looked at by itself.
     pub(super) async fn list(
         &self,
         container: &ContainerName,
         query: &ListQuery,
     ) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        let query = &self.bounded(query);
         let mut names = self.names(container, query).await?;
         if names.is_empty() && !self.exists(container).await? {
             return Ok(None);
         }
         let more = names.len() > query.limit;
         names.truncate(query.limit);
-        let next = names.last().filter(|_| more).map(|last| last.as_str().to_owned());
-        let entries: Vec<Option<BlobEntry>> = stream::iter(names.into_iter().map(|name| self.entry(container, name)))
-            .buffered(LOOKS)
-            .try_collect()
-            .await?;
+        let next = names.last().filter(|_| more).map(|(last, _)| last.as_str().to_owned());
+        let entries = names.into_iter().map(|(name, found)| self.entry(container, name, found));
+        let entries: Vec<Option<BlobEntry>> = iter(entries).buffered(LOOKS).try_collect().await?;
         Ok(Some(Page { items: entries.into_iter().flatten().collect(), next }))
     }
 
+    /// The query for a page that the platform allows the requests of: one for each name, and some for the rest.
+    pub(super) fn bounded(&self, query: &ListQuery) -> ListQuery {
+        let most = (self.backing.allowance)() / 4 * 3;
+        ListQuery { limit: query.limit.min(most.max(1)), ..query.clone() }
+    }
+
     /// What is known of one blob in a listing. None: it is gone by now.
-    async fn entry(&self, container: &ContainerName, name: BlobName) -> Result<Option<BlobEntry>, StoreError> {
+    async fn entry(
+        &self,
+        container: &ContainerName,
+        name: BlobName,
+        found: Option<Current>,
+    ) -> Result<Option<BlobEntry>, StoreError> {
         let blob = BlobPath { container: container.clone(), name };
-        let current = self.look(&self.location(&blob)?).await?;
+        let current = match found {
+            Some(current) => Some(current),
+            None => self.look(&self.location(&blob)?).await?,
+        };
         let Some(current) = current else { return Ok(None) };
         let lease = self.lease_of(&blob).await?;
         Ok(Some(BlobEntry { name: blob.name, info: BlobInfo { lease, ..current.info } }))
     }
 
-    /// The first names that were asked for, one more than the page holds. Memory use depends on the page only.
-    async fn names(&self, container: &ContainerName, query: &ListQuery) -> Result<Vec<BlobName>, StoreError> {
+    /// The first names that were asked for, one more than the page holds, with what the listing tells of the objects. Memory
+    /// use depends on the page only.
+    async fn names(
+        &self,
+        container: &ContainerName,
+        query: &ListQuery,
+    ) -> Result<Vec<(BlobName, Option<Current>)>, StoreError> {
         let folder = self.folder(container);
         // Stores list by whole segments: the one that the prefix breaks off in is filtered here.
         let within = match query.prefix.rsplit_once('/').map(|(segments, _)| segments) {
@@ -58,23 +78,20 @@ impl Shared {
             None => folder.clone(),
         };
         let offset = query.after.as_ref().and_then(|after| Path::parse(format!("{folder}/{after}")).ok());
-        let mut listed = match &offset {
-            Some(offset) => self.backing.objects.list_with_offset(Some(&within), offset),
-            None => self.backing.objects.list(Some(&within)),
-        };
+        let mut listed = self.listed(&within, offset.as_ref());
         let wanted = query.limit.saturating_add(1);
-        let mut first: BTreeSet<BlobName> = BTreeSet::new();
+        let mut first: BTreeMap<BlobName, Option<Current>> = BTreeMap::new();
         loop {
-            let location = match listed.try_next().await {
-                Ok(Some(meta)) => meta.location,
+            let (meta, attributes) = match listed.try_next().await {
+                Ok(Some(found)) => found,
                 Ok(None) => break,
                 Err(error) if failure::is_absence(&error) => break,
                 Err(error) => return Err(failure::of_read(error)),
             };
-            let Some(name) = name_of(&location, &folder).filter(|name| is_asked_for(query, name.as_str())) else {
+            let Some(name) = name_of(&meta.location, &folder).filter(|name| is_asked_for(query, name.as_str())) else {
                 continue;
             };
-            first.insert(name);
+            first.insert(name, attributes.map(|attributes| Current::new(&meta, &attributes)));
             if first.len() > wanted {
                 first.pop_last();
             }
@@ -83,6 +100,23 @@ impl Shared {
             }
         }
         Ok(first.into_iter().collect())
+    }
+
+    /// The objects below a folder after one of them, with their attributes where the store lists those too.
+    fn listed(
+        &self,
+        within: &Path,
+        offset: Option<&Path>,
+    ) -> BoxStream<'static, object_store::Result<(ObjectMeta, Option<Attributes>)>> {
+        let objects = &self.backing.objects;
+        match (&self.backing.described, offset) {
+            (Some(described), offset) => {
+                let listed = described.list_described(Some(within), offset);
+                listed.map_ok(|(meta, attributes)| (meta, Some(attributes))).boxed()
+            }
+            (None, Some(offset)) => objects.list_with_offset(Some(within), offset).map_ok(|meta| (meta, None)).boxed(),
+            (None, None) => objects.list(Some(within)).map_ok(|meta| (meta, None)).boxed(),
+        }
     }
 
     async fn exists(&self, container: &ContainerName) -> Result<bool, StoreError> {

@@ -21,8 +21,8 @@
 //!   right before; a writer who bypasses us can come in between.
 //! - A store that keeps no metadata (a folder) loses header fields, and cannot recognise the retry of a request.
 //! - To change header fields the object is written again, with itself: it passes through this process.
-//! - A container is deleted object by object. Writes to it are refused meanwhile; if the process ends in the middle, the
-//!   container stays, with what is left.
+//! - A container is deleted by deleting its objects. Writes to it are refused meanwhile; if the process ends in the middle,
+//!   the container stays, with what is left.
 //! - The register keeps the leases: [`ObjectBlobs::open_durable`]. With a register in memory there are none, and an
 //!   empty container, or the fields of any, is forgotten when the process ends.
 //! - A write under a lease is given up when three quarters of the time that the lease had left are over. The store may
@@ -62,8 +62,9 @@ use crate::store::{
 
 use attributes::Current;
 pub use attributes::Naming;
-pub use backing::Backing;
+pub use backing::{Backing, DescribedListing};
 pub use direct::{DirectBody, DirectUpload};
+pub use failure::TooSoon;
 pub use open_error::{OpenError, OpenErrorKind};
 pub use probe::{Capability, Support};
 

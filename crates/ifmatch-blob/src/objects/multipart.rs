@@ -42,7 +42,8 @@ impl Multipart {
         part.result().await.map_or_else(stopped, |arrived| arrived.map_err(unwritten))
     }
 
-    /// Makes the parts an object. An error of which nobody knows what it means leaves the parts at the store.
+    /// Makes the parts an object. An error of which nobody knows what it means leaves the parts at the store; after a write
+    /// that came too soon this can be called again.
     pub(super) async fn complete(&mut self) -> Result<PutResult, Error> {
         let Some(mut upload) = self.upload.take() else {
             let source = "the upload has ended".into();
@@ -51,6 +52,10 @@ impl Multipart {
         upload.complete().await.map_err(|error| match error {
             // The store tries again when an answer is lost. An upload that has ended by then is there no more.
             Error::NotFound { source, .. } => Error::Generic { store: "multipart", source },
+            refusal if failure::is_too_soon(&refusal) => {
+                self.upload = Some(upload);
+                refusal
+            }
             other => other,
         })
     }
@@ -80,7 +85,7 @@ impl fmt::Debug for Multipart {
 /// A failure before the parts became an object: nothing was changed.
 fn unwritten(error: Error) -> StoreError {
     match failure::of_write(error) {
-        Failure::Definite(error) => error,
+        Failure::TooSoon(error) | Failure::Definite(error) => error,
         Failure::Unknown(error) => StoreError::new(StoreErrorKind::Unavailable, error),
         Failure::Changed => StoreErrorKind::Unavailable.into(),
     }

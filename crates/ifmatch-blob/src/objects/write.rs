@@ -32,6 +32,8 @@ use crate::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Up
 const TRIES: u32 = 8;
 /// The pause before another try, times the number of tries so far.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The pause after a write that the store refused because it came too soon: R2 takes one a second of each object.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A write whose body is complete.
 #[derive(Debug)]
@@ -195,12 +197,20 @@ impl Shared {
             return Ending::Refused(error);
         }
         self.outlast(Some(&current)).await;
-        match self.remove(location).await {
+        let mut removed = self.remove(location).await;
+        for _ in 0..TRIES {
+            if !removed.as_ref().is_err_and(failure::is_too_soon) {
+                break;
+            }
+            self.driver.clock().sleep(INTERVAL).await;
+            removed = self.remove(location).await;
+        }
+        match removed {
             Ok(()) => Ending::Done((), Content::Absent),
             Err(error) if failure::is_absence(&error) => Ending::Refused(StoreErrorKind::NotFound.into()),
             Err(error) => match failure::of_write(error) {
                 Failure::Changed => Ending::Refused(contended()),
-                Failure::Definite(error) => Ending::Refused(error),
+                Failure::TooSoon(error) | Failure::Definite(error) => Ending::Refused(error),
                 Failure::Unknown(error) => Ending::Unknown(error, GRACE),
             },
         }
@@ -208,6 +218,7 @@ impl Shared {
 
     async fn write(&self, job: &Job, body: &mut Body) -> Ending<Written> {
         let mut created = false;
+        let mut too_soon = None;
         for tries in 0..=TRIES {
             self.driver.clock().sleep(PAUSE * tries).await;
             let current = match self.look(&job.location).await {
@@ -223,7 +234,8 @@ impl Shared {
                 return Ending::Refused(error);
             }
             if tries == TRIES {
-                return Ending::Refused(if current.is_none() { taken() } else { contended() });
+                let why = || if current.is_none() { taken() } else { contended() };
+                return Ending::Refused(too_soon.unwrap_or_else(why));
             }
             if let Err(error) = self.enter(&job.blob.container, job.container).await {
                 return Ending::Refused(error);
@@ -234,7 +246,11 @@ impl Shared {
             match self.send(job, &stamp, body, current.as_ref()).await {
                 Ok(result) => return self.done(job, &stamp, &result, created),
                 Err(error) => match failure::of_write(error) {
-                    Failure::Changed => {}
+                    Failure::Changed => too_soon = None,
+                    Failure::TooSoon(error) => {
+                        too_soon = Some(error);
+                        self.driver.clock().sleep(INTERVAL).await;
+                    }
                     Failure::Definite(error) => return Ending::Refused(error),
                     Failure::Unknown(error) => return self.find_out(job, self.grace(body), created, error).await,
                 },

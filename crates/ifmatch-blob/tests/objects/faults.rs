@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
+use ifmatch_blob::objects::TooSoon;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
@@ -29,6 +30,8 @@ pub(crate) enum Fault {
     Retried,
     /// The write is not carried out, and nobody can tell.
     LostRequest,
+    /// The write is refused since it follows another one too soon.
+    TooSoon,
     /// The write is not carried out, and never ends.
     Stuck,
     /// Its thread stands still before the write is carried out, see [`Faulty::suspend`].
@@ -80,6 +83,7 @@ impl MultipartUpload for FaultyUpload {
         let fault = self.faults.lock().unwrap().pop();
         match fault {
             Some(Fault::LostRequest) => Err(Faulty::lost()),
+            Some(Fault::TooSoon) => Err(Faulty::too_soon()),
             Some(Fault::LostAnswer) => self.inner.complete().await.and_then(|_| Err(Faulty::lost())),
             Some(Fault::Retried) => {
                 self.inner.complete().await?;
@@ -171,6 +175,27 @@ impl Faulty {
         })
     }
 
+    /// One deletion.
+    fn delete(deleted: BoxStream<'static, Result<Path>>, fault: Option<Fault>) -> BoxStream<'static, Result<Path>> {
+        match fault {
+            Some(Fault::LostRequest) => stream::once(async { Err(Self::lost()) }).boxed(),
+            Some(Fault::TooSoon) => stream::once(async { Err(Self::too_soon()) }).boxed(),
+            Some(Fault::Delayed) => {
+                drop(Self::after_a_while(deleted));
+                stream::once(async { Err(Self::lost()) }).boxed()
+            }
+            Some(Fault::Late) => {
+                // As a folder does it: on a thread that goes on whether anybody waits for it or not.
+                Self::after_a_while(deleted).map(|deleted| stream::iter(deleted.unwrap())).flatten_stream().boxed()
+            }
+            _ => deleted,
+        }
+    }
+
+    fn too_soon() -> Error {
+        Error::Generic { store: "faulty", source: Box::new(TooSoon) }
+    }
+
     fn lost() -> Error {
         Error::Generic { store: "faulty", source: "connection reset".into() }
     }
@@ -183,6 +208,7 @@ impl Faulty {
             }
             Some(Fault::ForeignDeletion) => self.inner.delete(location).await,
             Some(Fault::LostRequest) => Err(Self::lost()),
+            Some(Fault::TooSoon) => Err(Self::too_soon()),
             Some(Fault::Stuck) => std::future::pending().await,
             Some(Fault::Suspended) => {
                 let resumed = self.suspended.lock().unwrap().take().unwrap();
@@ -249,19 +275,13 @@ impl ObjectStore for Faulty {
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         self.log.lock().unwrap().push("delete");
-        let deleted = self.inner.delete_stream(locations);
-        match self.next_fault() {
-            Some(Fault::LostRequest) => stream::once(async { Err(Self::lost()) }).boxed(),
-            Some(Fault::Delayed) => {
-                drop(Self::after_a_while(deleted));
-                stream::once(async { Err(Self::lost()) }).boxed()
-            }
-            Some(Fault::Late) => {
-                // As a folder does it: on a thread that goes on whether anybody waits for it or not.
-                Self::after_a_while(deleted).map(|deleted| stream::iter(deleted.unwrap())).flatten_stream().boxed()
-            }
-            _ => deleted,
-        }
+        let (inner, faults) = (Arc::clone(&self.inner), Arc::clone(&self.faults));
+        let deleted = locations.map(move |location| {
+            let deleted = inner.delete_stream(stream::once(async { location }).boxed());
+            let fault = faults.lock().unwrap().pop();
+            Self::delete(deleted, fault)
+        });
+        deleted.flatten_unordered(16).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

@@ -12,6 +12,7 @@ use ifmatch_redb::RedbRegister;
 use ifmatch_store::{AnyRegister, MemoryRegister};
 use object_store::ObjectStore;
 
+mod bounded;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod direct;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::objects::{Backing, ObjectBlobs};
 use ifmatch_blob::store::StoreErrorKind;
-use ifmatch_core::precondition::Precondition;
+use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_store::{AnyRegister, Clock, Key, Register, SystemClock};
 use object_store::ObjectStore;
 
@@ -85,6 +85,27 @@ async fn others_wait_only_where_it_may_come_true_over_their_writes() {
         assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
         assert_eq!(is_held(&register, "b/c/b").await, waits);
         assert!(subject.read(&blob("c", "b")).await.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_came_too_soon_is_written_a_little_later() {
+    for (register, bytes) in [(register(), pattern(1)), (register(), pattern(LONG))] {
+        let store = Faulty::in_memory(false);
+        let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+        let subject = subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
+        let blob = blob("c", "b");
+        store.schedule([Fault::TooSoon, Fault::TooSoon]);
+        let written = subject.write_if(&blob, if_absent(), bytes.clone()).await.expect("it is written in the end");
+        assert!(written.created && !store.is_scheduled());
+        // A store that goes on refusing: nothing was written, which is certain, and the next writer need not wait.
+        store.schedule(std::iter::repeat_n(Fault::TooSoon, 8));
+        let error = subject.write_if(&blob, Preconditions::default(), bytes).await.unwrap_err();
+        assert_eq!(error.kind(), &StoreErrorKind::Unavailable, "{error}");
+        assert!(!is_held(&register, "b/c/b").await);
+        assert_eq!(Some(subject.tag(&blob).await), written.tag);
+        store.schedule([Fault::TooSoon]);
+        subject.delete_if(&blob, Preconditions::default()).await.expect("it is deleted in the end");
     }
 }
 

@@ -24,7 +24,8 @@ use super::recent::Recent;
 use super::settings::{Serves, Settings};
 use crate::bindings::records;
 use crate::glue;
-use crate::records::RecordObjects;
+use crate::records::{Kept, RecordObjects};
+use crate::tasks::allowance;
 
 thread_local! {
     /// What was opened.
@@ -67,6 +68,11 @@ pub(crate) async fn collect(env: &Env) {
     }
 }
 
+/// What R2 says of a blob, too, is forgotten; the register alone knows of an empty container.
+fn kept(key: &str) -> Kept {
+    if key.starts_with("b/") { Kept::WhileBusy } else { Kept::WhilePresent }
+}
+
 /// The service, opened by the first request. What is wrong with the settings is said to each request, and in the log.
 fn opened(env: &Env) -> std::result::Result<App, String> {
     if let Some(app) = APP.with_borrow(Clone::clone) {
@@ -92,9 +98,11 @@ impl App {
         let bucket = bindings::bucket(env).map_err(|error| error.to_string())?;
         let records = records(env).map_err(|error| error.to_string())?;
         let settings = Settings::read(|name| glue::variable(env.as_ref(), name)).map_err(|error| error.to_string())?;
-        let backing = Backing::new(Arc::new(R2::new(bucket)));
-        let backing = backing.with_prefix(settings.prefix.as_str().into()).listed_in_order().takes_uploads();
-        let register = AnyRegister::new(RecordObjects::new(records));
+        allowance::allow(settings.max_requests);
+        let objects = Arc::new(R2::new(bucket));
+        let backing = Backing::new(objects.clone()).described_by(objects).with_allowance(allowance::left);
+        let backing = backing.with_prefix(settings.prefix.as_str().into()).takes_uploads();
+        let register = AnyRegister::new(RecordObjects::new(records).kept(kept));
         // Its documentation promises all of it.
         let blobs = AnyStore::new(ObjectBlobs::trusting(backing, register, Capability::FULL));
         let blobs = match settings.max_staleness {

@@ -18,7 +18,7 @@ use ifmatch_core::problem::Problem;
 use js_sys::Promise;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
-use worker::{Env, Result, ScheduleContext, ScheduledEvent, event, web_sys};
+use worker::{Env, Result, event, web_sys};
 
 use crate::tasks;
 use edge::response;
@@ -39,9 +39,13 @@ pub fn fetch(request: web_sys::Request, env: Env, _context: JsValue) -> Promise 
 }
 
 /// Removes what is left over, once a day as wrangler.toml has it.
-#[event(scheduled)]
-async fn scheduled(_: ScheduledEvent, env: Env, _: ScheduleContext) {
-    app::collect(&env).await;
+#[wasm_bindgen]
+#[allow(unreachable_pub, reason = "the runtime reaches it")]
+pub fn scheduled(_event: JsValue, env: Env, _context: JsValue) -> Promise {
+    tasks::to_the_end(async move {
+        app::collect(&env).await;
+        Ok(JsValue::UNDEFINED)
+    })
 }
 
 /// The answer. A panic is a 500 of this request only.

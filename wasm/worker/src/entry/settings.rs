@@ -7,6 +7,8 @@ use ifmatch_blob::accounts::access::Access;
 use ifmatch_blob::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use ifmatch_core::policy::RequirePreconditions;
 
+use crate::tasks::allowance::USUAL;
+
 /// What a Worker serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Serves {
@@ -19,6 +21,9 @@ pub(crate) enum Serves {
 
 /// The longest that a version may be told without a look.
 const LONGEST: Duration = Duration::from_hours(1);
+
+/// The fewest requests that anything can be done with.
+const FEWEST: usize = 50;
 
 /// All that can be set.
 #[derive(Clone, Debug)]
@@ -35,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) max_body: Option<u64>,
     /// `IFMATCH_MAX_STALENESS`: in seconds, for how long what was read may be told again without a look; 0 to look always.
     pub(crate) max_staleness: Duration,
+    /// `IFMATCH_MAX_REQUESTS`: how many requests to R2 and objects one request may make.
+    pub(crate) max_requests: usize,
     /// `IFMATCH_PREFIX`: what the names of the objects begin with.
     pub(crate) prefix: String,
 }
@@ -74,6 +81,7 @@ impl Settings {
             required: required(flag("IFMATCH_REQUIRE_CONDITIONS", set("IFMATCH_REQUIRE_CONDITIONS").as_deref())?),
             max_body: set("IFMATCH_MAX_BODY_SIZE").map(|text| size(&text)).transpose()?,
             max_staleness: set("IFMATCH_MAX_STALENESS").map_or(Ok(Duration::ZERO), |text| seconds(&text))?,
+            max_requests: set("IFMATCH_MAX_REQUESTS").map_or(Ok(USUAL), |text| requests(&text))?,
             prefix: set("IFMATCH_PREFIX").unwrap_or_default(),
         })
     }
@@ -120,6 +128,11 @@ fn seconds(text: &str) -> Result<Duration, Unusable> {
     let wrong = || Unusable(format!("IFMATCH_MAX_STALENESS is a number of seconds up to {}", LONGEST.as_secs()));
     let seconds = text.trim().parse().map(Duration::from_secs).map_err(|_| wrong())?;
     if seconds <= LONGEST { Ok(seconds) } else { Err(wrong()) }
+}
+
+fn requests(text: &str) -> Result<usize, Unusable> {
+    let number = text.trim().parse().ok().filter(|number| *number >= FEWEST);
+    number.ok_or_else(|| Unusable(format!("IFMATCH_MAX_REQUESTS is a number from {FEWEST} up")))
 }
 
 fn required(by_all: bool) -> RequirePreconditions {
@@ -184,6 +197,8 @@ mod tests {
             ("IFMATCH_MAX_BODY_SIZE", "1MiB", "bytes"),
             ("IFMATCH_MAX_STALENESS", "-1", "up to 3600"),
             ("IFMATCH_MAX_STALENESS", "3601", "up to 3600"),
+            ("IFMATCH_MAX_REQUESTS", "49", "from 50"),
+            ("IFMATCH_MAX_REQUESTS", "many", "from 50"),
             ("IFMATCH_REQUIRE_CONDITIONS", "yes", "IFMATCH_REQUIRE_CONDITIONS"),
         ] {
             let error = read(&[("IFMATCH_READ_TOKEN", "r"), (name, value)]).unwrap_err();

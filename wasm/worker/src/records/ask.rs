@@ -7,6 +7,7 @@ use worker::send::IntoSendFuture;
 
 use super::wire::{self, Answer, Ask};
 use crate::glue;
+use crate::tasks::allowance::{SPENT, Share};
 use crate::tasks::answer::Answer as Told;
 
 /// How long an object may take to answer, in milliseconds.
@@ -17,27 +18,34 @@ const ATTEMPTS: usize = 3;
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Trouble {
-    /// The object was not reached.
-    #[error("the Durable Object cannot be reached: {0}")]
-    Unreached(String),
+    /// The object was not asked.
+    #[error("the Durable Object was not asked: {0}")]
+    Unasked(String),
     /// The object may have done what it was told.
-    #[error("the Durable Object did not answer: {0}")]
-    Unanswered(String),
+    #[error("the Durable Object did not answer: {why}")]
+    Unanswered {
+        /// What the runtime says.
+        why: String,
+        /// Whether the object has more to do than it can: another question at once makes that worse.
+        is_overloaded: bool,
+    },
 }
 
 /// Asks once.
 pub(super) async fn once(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
-    let message = wire::encode(ask).map_err(|error| Trouble::Unreached(error.to_string()))?;
-    let asked = Told::to(|number| glue::ask(number, PATIENCE, objects.as_ref(), name, &message));
+    let message = wire::encode(ask).map_err(|error| Trouble::Unasked(error.to_string()))?;
+    let share = if matches!(ask, Ask::Load | Ask::Swap { .. }) { Share::Reserve } else { Share::Work };
+    let asked = Told::to(share, |number| glue::ask(number, PATIENCE, objects.as_ref(), name, &message));
     let (_, answer) = asked.into_send().await.map_err(|error| failed(&error))?;
-    wire::decode(&Uint8Array::new(&answer).to_vec()).map_err(|error| Trouble::Unanswered(error.to_string()))
+    wire::decode(&Uint8Array::new(&answer).to_vec())
+        .map_err(|error| Trouble::Unanswered { why: error.to_string(), is_overloaded: false })
 }
 
 /// Asks until there is an answer, a few times. Only for what may be done twice.
 pub(super) async fn again(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
     let mut asked = once(objects, name, ask).await;
     for _ in 1..ATTEMPTS {
-        if asked.is_ok() {
+        if !matches!(asked, Err(Trouble::Unanswered { is_overloaded: false, .. })) {
             break;
         }
         asked = once(objects, name, ask).await;
@@ -45,9 +53,13 @@ pub(super) async fn again(objects: &ObjectNamespace, name: &str, ask: &Ask) -> R
     asked
 }
 
-/// An overloaded object has not looked at the request; for all other errors, nobody knows.
+/// Only the word of an object is definite. An exception of any kind, that of an overloaded object included, may come after the
+/// object did what it was told.
 fn failed(error: &JsValue) -> Trouble {
-    let text = worker::Error::from(error.clone()).to_string();
+    let why = worker::Error::from(error.clone()).to_string();
+    if why.contains(SPENT) {
+        return Trouble::Unasked(why);
+    }
     let is_overloaded = Reflect::get(error, &"overloaded".into()).is_ok_and(|flag| flag.is_truthy());
-    if is_overloaded { Trouble::Unreached(text) } else { Trouble::Unanswered(text) }
+    Trouble::Unanswered { why, is_overloaded }
 }

@@ -16,7 +16,12 @@
 //!    conflict, and begins anew.
 //!
 //! So each record has its name noted at all times.
+//!
+//! # Forgetting
+//! An object whose record says no more than the resource itself sets its [alarm](age), and then forgets the record, and the
+//! database with it.
 
+mod age;
 mod ask;
 pub(crate) mod object;
 mod place;
@@ -25,3 +30,4 @@ mod table;
 mod wire;
 
 pub use register::RecordObjects;
+pub use wire::Kept;

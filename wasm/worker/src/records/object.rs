@@ -4,32 +4,38 @@
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 
-use ifmatch_store::nonce;
-use worker::{DurableObject, Env, Error, Request, Response, Result, State, durable_object};
+use ifmatch_core::record::Record;
+use ifmatch_store::{Clock, SystemClock, nonce};
+use worker::{DurableObject, Env, Error, Request, Response, Result, State, Storage, durable_object};
 
+use super::age::Fate;
 use super::table::{Names, Records as Table};
-use super::wire::{self, Answer, Ask, Entry};
-use super::{ask, place};
+use super::wire::{self, Answer, Ask, Entry, Kept, Note};
+use super::{age, ask, place};
 use crate::bindings;
 
 /// The class of all objects.
-#[durable_object(fetch)]
+#[durable_object(alarm)]
 pub struct Records(AssertUnwindSafe<Object>);
 
 /// What an object has.
 struct Object {
     env: Env,
+    storage: Storage,
     record: Table,
     names: Names,
     /// How often the record was forgotten since this object is in memory.
     forgotten: Cell<u64>,
+    /// Whether it is known that the alarm is set.
+    has_alarm: Cell<bool>,
 }
 
 impl DurableObject for Records {
     fn new(state: State, env: Env) -> Self {
-        let sql = state.storage().sql();
-        let (record, names) = (Table::new(sql.clone()), Names::new(sql));
-        Self(AssertUnwindSafe(Object { env, record, names, forgotten: Cell::new(0) }))
+        let storage = state.storage();
+        let (record, names) = (Table::new(storage.sql()), Names::new(storage.sql()));
+        let (forgotten, has_alarm) = (Cell::new(0), Cell::new(false));
+        Self(AssertUnwindSafe(Object { env, storage, record, names, forgotten, has_alarm }))
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
@@ -39,21 +45,26 @@ impl DurableObject for Records {
         };
         Response::from_bytes(wire::encode(&answer).map_err(|error| Error::RustError(error.to_string()))?)
     }
+
+    async fn alarm(&self) -> Result<Response> {
+        self.0.look().await?;
+        Response::empty()
+    }
 }
 
 impl Object {
     async fn answer(&self, ask: Ask) -> Result<Answer> {
         match ask {
             Ask::Load => self.record.load().map(Answer::Record),
-            Ask::Swap { key, expected, next } => self.swap(&key, expected, next).await,
-            Ask::Note { name, note } => self.names.note(&name, note).map(|()| Answer::Done),
+            Ask::Swap { key, expected, next, kept } => self.swap(&key, expected, next, kept).await,
+            Ask::Note { name } => self.note(&name),
             Ask::Noted { name } => self.names.noted(&name).map(Answer::Noted),
-            Ask::Remove { name, note } => self.names.remove(&name, note).map(|()| Answer::Done),
+            Ask::Remove { name, note } => self.remove(&name, note).await,
             Ask::Names { prefix, after, limit } => self.names.list(&prefix, after.as_deref(), limit).map(Answer::Names),
         }
     }
 
-    async fn swap(&self, key: &str, expected: u64, next: Option<Entry>) -> Result<Answer> {
+    async fn swap(&self, key: &str, expected: u64, next: Option<Entry>, kept: Kept) -> Result<Answer> {
         let forgotten = self.forgotten.get();
         let found = self.record.load()?;
         if revision(found.as_ref()) != expected {
@@ -62,7 +73,7 @@ impl Object {
         match (found, next) {
             (None, None) => Ok(Answer::Done),
             (None, Some(entry)) => {
-                if let Err(why) = self.note(key).await {
+                if let Err(why) = self.list(key).await {
                     return Ok(Answer::Unavailable(why));
                 }
                 let found = self.record.load()?;
@@ -70,11 +81,37 @@ impl Object {
                 if found.is_some() || self.forgotten.get() != forgotten {
                     return Ok(Answer::Conflict(found));
                 }
-                self.record.store(key, entry).map(|()| Answer::Done)
+                self.store(key, entry, kept).await
             }
-            (Some(_), Some(entry)) => self.record.store(key, entry).map(|()| Answer::Done),
+            (Some(_), Some(entry)) => self.store(key, entry, kept).await,
             (Some(_), None) => self.forget(key, expected).await,
         }
+    }
+
+    /// Puts a record in the place of the one that is there, and sees to it that it is looked at when it is old. What is kept
+    /// and the alarm are written together.
+    async fn store(&self, key: &str, entry: Entry, kept: Kept) -> Result<Answer> {
+        self.record.store(key, entry, kept)?;
+        if kept != Kept::Always && !self.has_alarm.replace(true) && self.storage.get_alarm().await?.is_none() {
+            self.storage.set_alarm(age::LOOK).await?;
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Forgets the record if it is old and says nothing that is needed.
+    async fn look(&self) -> Result<()> {
+        self.has_alarm.set(false);
+        let (Some((key, kept)), Some(entry)) = (self.record.kept()?, self.record.load()?) else { return Ok(()) };
+        let record = Record::decode(&entry.record).map_err(|error| Error::RustError(error.to_string()))?;
+        let is_there = match age::fate(&record, kept, SystemClock.now()) {
+            Fate::Stays => return Ok(()),
+            Fate::LookAgain => true,
+            Fate::Forgotten => self.forget(&key, entry.revision).await? != Answer::Done,
+        };
+        if is_there && !self.has_alarm.replace(true) {
+            self.storage.set_alarm(age::LOOK).await?;
+        }
+        Ok(())
     }
 
     async fn forget(&self, key: &str, expected: u64) -> Result<Answer> {
@@ -88,8 +125,10 @@ impl Object {
         if revision(found.as_ref()) != expected {
             return Ok(Answer::Conflict(found));
         }
-        self.record.remove()?;
         self.forgotten.set(self.forgotten.get() + 1);
+        self.has_alarm.set(false);
+        self.record.deleted();
+        self.storage.delete_all().await?;
         if let Some(note) = noted {
             // A name that stays does no harm.
             let removed = ask::again(&objects, &names, &Ask::Remove { name: key.to_owned(), note }).await;
@@ -100,16 +139,29 @@ impl Object {
         Ok(Answer::Done)
     }
 
-    /// Notes the name of a record that comes into being.
-    async fn note(&self, key: &str) -> std::result::Result<(), String> {
+    /// Has the name noted of a record that comes into being.
+    async fn list(&self, key: &str) -> std::result::Result<(), String> {
         let objects = bindings::records(&self.env).map_err(|error| error.to_string())?;
-        let note = nonce().map_err(|error| error.to_string())?;
         let names = place::names(place::group(key));
-        match ask::again(&objects, &names, &Ask::Note { name: key.to_owned(), note }).await {
+        match ask::again(&objects, &names, &Ask::Note { name: key.to_owned() }).await {
             Ok(Answer::Done) => Ok(()),
             Ok(other) => Err(format!("{other:?} is no answer")),
             Err(trouble) => Err(trouble.to_string()),
         }
+    }
+
+    fn note(&self, name: &str) -> Result<Answer> {
+        let note = nonce().map_err(|error| Error::RustError(error.to_string()))?;
+        self.names.note(name, note).map(|()| Answer::Done)
+    }
+
+    /// Removes a name, and with the last one the database.
+    async fn remove(&self, name: &str, note: Note) -> Result<Answer> {
+        if self.names.remove(name, note)? {
+            self.names.deleted();
+            self.storage.delete_all().await?;
+        }
+        Ok(Answer::Done)
     }
 }
 

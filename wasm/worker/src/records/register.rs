@@ -9,7 +9,7 @@ use worker::send::{IntoSendFuture, SendWrapper};
 
 use super::ask::{self, Trouble};
 use super::place;
-use super::wire::{Answer, Ask, Entry};
+use super::wire::{Answer, Ask, Entry, Kept};
 
 /// How many objects are asked at the same time in a listing.
 const LOOKS: usize = 6;
@@ -18,12 +18,19 @@ const LOOKS: usize = 6;
 #[derive(Clone, Debug)]
 pub struct RecordObjects {
     objects: SendWrapper<ObjectNamespace>,
+    kept: fn(&str) -> Kept,
 }
 
 impl RecordObjects {
     /// The register in this namespace.
     pub fn new(objects: ObjectNamespace) -> Self {
-        Self { objects: SendWrapper::new(objects) }
+        Self { objects: SendWrapper::new(objects), kept: |_| Kept::Always }
+    }
+
+    /// The same, whose records are kept as long as `kept` says of their keys; always if this is not called.
+    #[must_use]
+    pub fn kept(self, kept: fn(&str) -> Kept) -> Self {
+        Self { kept, ..self }
     }
 
     async fn names(&self, group: &str, ask: Ask) -> Result<Vec<String>, RegisterError> {
@@ -59,11 +66,12 @@ impl Register for RecordObjects {
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
         let next = next.map(|record| Entry { revision: record.revision().get(), record: record.encode() });
-        let swap = Ask::Swap { key: key.as_str().to_owned(), expected: expected.get(), next };
+        let kept = (self.kept)(key.as_str());
+        let swap = Ask::Swap { key: key.as_str().to_owned(), expected: expected.get(), next, kept };
         match ask::once(&self.objects, &place::record(key.as_str()), &swap).into_send().await {
             Ok(Answer::Done) => Ok(Swap::Done),
             Ok(Answer::Conflict(found)) => Ok(Swap::Conflict(found.map(|entry| read(&entry)).transpose()?)),
-            Err(Trouble::Unanswered(why)) => Err(RegisterError::new(RegisterErrorKind::Ambiguous, why)),
+            Err(Trouble::Unanswered { why, .. }) => Err(RegisterError::new(RegisterErrorKind::Ambiguous, why)),
             other => Err(unavailable(other)),
         }
     }

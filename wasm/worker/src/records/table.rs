@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use worker::{Error, Result, SqlStorage, SqlStorageValue};
 
-use super::wire::{Entry, Note};
+use super::wire::{Entry, Kept, Note};
 
 /// The record of an object. A table is made with the first row: to look for a record that is not there leaves nothing behind.
 pub(super) struct Records {
@@ -38,23 +38,36 @@ impl Records {
         }
     }
 
-    /// Puts a record in the place of the one that is there.
-    pub(super) fn store(&self, key: &str, entry: Entry) -> Result<()> {
+    /// The key of the record, and how long it is kept.
+    pub(super) fn kept(&self) -> Result<Option<(String, Kept)>> {
         if !exists(&self.sql, &self.exists, "record")? {
-            let create = "CREATE TABLE record (key TEXT PRIMARY KEY, revision TEXT NOT NULL, record BLOB NOT NULL)";
+            return Ok(None);
+        }
+        match row(&self.sql, "SELECT key, kept FROM record", Vec::new())?.as_deref() {
+            None => Ok(None),
+            Some([SqlStorageValue::String(key), SqlStorageValue::Integer(kept)]) => {
+                Ok(Some((key.clone(), Kept::of(*kept))))
+            }
+            Some(_) => Err(damaged()),
+        }
+    }
+
+    /// Puts a record in the place of the one that is there.
+    pub(super) fn store(&self, key: &str, entry: Entry, kept: Kept) -> Result<()> {
+        if !exists(&self.sql, &self.exists, "record")? {
+            let create = "CREATE TABLE record \
+                          (key TEXT PRIMARY KEY, revision TEXT NOT NULL, record BLOB NOT NULL, kept INTEGER NOT NULL)";
             self.sql.exec(create, None)?;
         }
-        let row = vec![key.into(), format!("{:016x}", entry.revision).into(), entry.record.into()];
-        self.sql.exec("INSERT OR REPLACE INTO record (key, revision, record) VALUES (?, ?, ?)", row)?;
+        let row = vec![key.into(), hex(entry.revision), entry.record.into(), kept.number().into()];
+        self.sql.exec("INSERT OR REPLACE INTO record (key, revision, record, kept) VALUES (?, ?, ?, ?)", row)?;
         self.exists.set(true);
         Ok(())
     }
 
-    /// Forgets the record.
-    pub(super) fn remove(&self) -> Result<()> {
-        self.sql.exec("DROP TABLE IF EXISTS record", None)?;
+    /// Drops what is remembered of a database that is deleted.
+    pub(super) fn deleted(&self) {
         self.exists.set(false);
-        Ok(())
     }
 }
 
@@ -86,12 +99,18 @@ impl Names {
         }
     }
 
-    /// Removes a name that is noted so.
-    pub(super) fn remove(&self, name: &str, note: Note) -> Result<()> {
-        if exists(&self.sql, &self.exists, "names")? {
-            self.sql.exec("DELETE FROM names WHERE name = ? AND note = ?", vec![name.into(), hex(note)])?;
+    /// Removes a name that is noted so. Returns whether there is none any more.
+    pub(super) fn remove(&self, name: &str, note: Note) -> Result<bool> {
+        if !exists(&self.sql, &self.exists, "names")? {
+            return Ok(false);
         }
-        Ok(())
+        self.sql.exec("DELETE FROM names WHERE name = ? AND note = ?", vec![name.into(), hex(note)])?;
+        Ok(row(&self.sql, "SELECT 1 FROM names LIMIT 1", Vec::new())?.is_none())
+    }
+
+    /// Drops what is remembered of a database that is deleted.
+    pub(super) fn deleted(&self) {
+        self.exists.set(false);
     }
 
     /// The names from a prefix on, in the order of their bytes.
@@ -125,8 +144,8 @@ fn row(sql: &SqlStorage, query: &str, bindings: Vec<SqlStorageValue>) -> Result<
 }
 
 /// JavaScript's numbers are not as long.
-fn hex(note: Note) -> SqlStorageValue {
-    format!("{note:016x}").into()
+fn hex(number: u64) -> SqlStorageValue {
+    format!("{number:016x}").into()
 }
 
 fn damaged() -> Error {

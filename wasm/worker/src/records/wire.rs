@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The language. During a deployment an object can be of another release than who asks it.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A record as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,45 @@ pub(super) struct Entry {
 
 /// What tells one noting of a name from another.
 pub(super) type Note = u64;
+
+/// When an object forgets its record by itself, a day after the last change.
+///
+/// ```
+/// use ifmatch_worker::Kept;
+///
+/// // Only what is below `drafts/` has its state in another place as well.
+/// let kept = |key: &str| if key.starts_with("drafts/") { Kept::WhileBusy } else { Kept::Always };
+/// assert_eq!(kept("drafts/a"), Kept::WhileBusy);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kept {
+    /// Never: nothing else knows what the record says.
+    Always,
+    /// As soon as no write is in flight and no lease is held: the resource itself tells the rest.
+    WhileBusy,
+    /// As soon as, besides, the record says that the resource is gone.
+    WhilePresent,
+}
+
+impl Kept {
+    /// The number that a table has for it.
+    pub(super) fn number(self) -> i32 {
+        match self {
+            Self::Always => 0,
+            Self::WhileBusy => 1,
+            Self::WhilePresent => 2,
+        }
+    }
+
+    /// What has this number. Nothing else ends by itself.
+    pub(super) fn of(number: i64) -> Self {
+        match number {
+            1 => Self::WhileBusy,
+            2 => Self::WhilePresent,
+            _ => Self::Always,
+        }
+    }
+}
 
 /// A question or an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,13 +71,14 @@ pub(super) enum Ask {
         expected: u64,
         /// What to put in its place.
         next: Option<Entry>,
+        /// How long that is kept.
+        kept: Kept,
     },
-    /// Notes a name in the group. Answered with [`Answer::Done`].
+    /// Notes a name in the group. Answered with [`Answer::Done`]. Each time that it is carried out the name is noted in another
+    /// way: a removal that is late, or comes twice, meets no later record.
     Note {
         /// The key.
         name: String,
-        /// Drawn at random.
-        note: Note,
     },
     /// How a name is noted. Answered with [`Answer::Noted`].
     Noted {
@@ -111,7 +151,12 @@ mod tests {
         let entry = Entry { revision: u64::MAX, record: vec![0, 255] };
         for ask in [
             Ask::Load,
-            Ask::Swap { key: "b/ä/\u{1f980}".to_owned(), expected: 0, next: Some(entry.clone()) },
+            Ask::Swap {
+                key: "b/ä/\u{1f980}".to_owned(),
+                expected: 0,
+                next: Some(entry.clone()),
+                kept: Kept::WhilePresent,
+            },
             Ask::Names { prefix: String::new(), after: Some("x".to_owned()), limit: u32::MAX },
         ] {
             assert_eq!(decode::<Ask>(&encode(&ask).unwrap()), Ok(ask));

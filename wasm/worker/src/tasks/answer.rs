@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::Closure;
 
+use super::allowance::{self, SPENT, Share};
 use super::run;
 use crate::glue;
 
@@ -57,15 +58,19 @@ fn told(number: u32, said: Said) {
 }
 
 impl Answer {
-    /// Asks, under the number that it is given.
-    pub(crate) fn to(ask: impl FnOnce(u32)) -> Self {
+    /// Asks, under the number that it is given, if the share of the allowance has a request left.
+    pub(crate) fn to(share: Share, ask: impl FnOnce(u32)) -> Self {
         if !LISTENS.replace(true) {
             listen();
         }
         let number = NEXT.replace(NEXT.get().wrapping_add(1));
-        ASKED.with_borrow_mut(|asked| asked.push(Asked { number, said: None, waker: None }));
+        let is_allowed = allowance::take(share);
+        let said = (!is_allowed).then(|| Err(js_sys::Error::new(SPENT).into()));
+        ASKED.with_borrow_mut(|asked| asked.push(Asked { number, said, waker: None }));
         let answer = Self { number };
-        ask(number);
+        if is_allowed {
+            ask(number);
+        }
         answer
     }
 }

@@ -1,5 +1,6 @@
 //! Work that is done to its end, whatever becomes of the client.
 
+pub(crate) mod allowance;
 pub(crate) mod answer;
 mod run;
 

@@ -14,6 +14,8 @@ use futures_util::future::LocalBoxFuture;
 use wasm_bindgen_futures::spawn_local;
 use worker::send::SendWrapper;
 
+use super::allowance::Allowance;
+
 thread_local! {
     /// What can go on, in its order.
     static READY: RefCell<VecDeque<Arc<Task>>> = const { RefCell::new(VecDeque::new()) };
@@ -26,6 +28,7 @@ struct Task {
     /// None: it is being done, or was.
     work: SendWrapper<RefCell<Option<LocalBoxFuture<'static, ()>>>>,
     is_ready: AtomicBool,
+    allowance: SendWrapper<Allowance>,
 }
 
 /// Begins work, up to where it has to wait. Only for what the runtime itself calls.
@@ -63,7 +66,8 @@ pub(super) fn called(wake: impl FnOnce()) {
 impl Task {
     fn new(work: impl Future<Output = ()> + 'static) -> Arc<Self> {
         let work = SendWrapper::new(RefCell::new(Some(work.boxed_local())));
-        Arc::new(Self { work, is_ready: AtomicBool::new(false) })
+        let allowance = SendWrapper::new(Allowance::of_current());
+        Arc::new(Self { work, is_ready: AtomicBool::new(false), allowance })
     }
 
     fn run(self: Arc<Self>) {
@@ -71,6 +75,7 @@ impl Task {
         // What unwinds is dropped, as what has ended.
         let Some(mut work) = self.work.0.take() else { return };
         let waker = Waker::from(Arc::clone(&self));
+        let _current = self.allowance.0.enter();
         if work.poll_unpin(&mut Context::from_waker(&waker)).is_pending() {
             self.work.0.replace(Some(work));
         }

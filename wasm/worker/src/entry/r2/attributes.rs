@@ -6,7 +6,6 @@ use chrono::DateTime;
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, Error, ObjectMeta, Result};
 use serde_json::{Map, Value};
-use worker::Object;
 
 /// Puts attributes as R2's options of a write have them.
 ///
@@ -103,7 +102,7 @@ impl Described {
 }
 
 /// What was put into one line.
-fn whole(line: &str) -> Cow<'_, str> {
+pub(super) fn whole(line: &str) -> Cow<'_, str> {
     if !line.contains('\\') {
         return line.into();
     }
@@ -116,19 +115,6 @@ fn whole(line: &str) -> Cow<'_, str> {
         });
     }
     whole.into()
-}
-
-/// An object in a listing, whose attributes R2 leaves out.
-impl From<&Object> for Described {
-    fn from(object: &Object) -> Self {
-        Self {
-            uploaded: i64::try_from(object.uploaded().as_millis()).unwrap_or(i64::MAX),
-            size: object.size(),
-            http_etag: object.http_etag(),
-            version: object.version(),
-            attributes: Attributes::new(),
-        }
-    }
 }
 
 /// The tag without its quotes, as conditions of R2 take it. None: it is no single strong tag.

@@ -2,8 +2,11 @@
 
 use std::error::Error as StdError;
 
+use ifmatch_blob::objects::TooSoon;
 use object_store::path::Path;
 use object_store::{Error, UpdateVersion};
+
+use crate::tasks::allowance::SPENT;
 
 /// Why R2 refused or failed. Its errors end in a number in parentheses; without a known one, nobody can tell whether what
 /// was asked took place.
@@ -11,13 +14,16 @@ pub(super) fn of(location: &Path, error: impl Into<worker::Error>) -> Error {
     let text = error.into().to_string();
     let code = code(&text);
     let path = location.to_string();
-    let source: Box<dyn StdError + Send + Sync> = text.into();
+    let source: Box<dyn StdError + Send + Sync> = text.as_str().into();
     match code {
         // There is no such object.
         Some(10_007) => Error::NotFound { path, source },
         // The metadata is too long; the name is too long, or holds what it may not; the object is too large.
         Some(10_012 | 10_020 | 100_100) => Error::NotSupported { source },
         Some(10_031) => Error::Precondition { path, source },
+        // One write a second of an object: this one was refused.
+        Some(10_058) => Error::Generic { store: "R2", source: Box::new(TooSoon) },
+        None if text.contains(SPENT) => Error::PermissionDenied { path, source },
         _ => Error::Generic { store: "R2", source },
     }
 }

@@ -14,11 +14,12 @@ use super::{PATIENCE, failure};
 use crate::entry::edge::body::EdgeBody;
 use crate::entry::edge::stream::{Broken, ByteStream};
 use crate::glue;
+use crate::tasks::allowance::Share;
 use crate::tasks::answer::Answer;
 
 /// Reads an object.
 pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -> Result<GetResult> {
-    let answer = Answer::to(|number| {
+    let answer = Answer::to(Share::Work, |number| {
         if options.head {
             glue::look(number, PATIENCE, bucket.as_ref(), location.as_ref());
         } else {

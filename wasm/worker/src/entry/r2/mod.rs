@@ -17,23 +17,28 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
+use ifmatch_blob::objects::DescribedListing;
 use ifmatch_store::SystemClock;
 use ifmatch_store::task::timeout;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    Attributes, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
 use worker::Bucket;
 use worker::send::{IntoSendFuture, SendWrapper};
 
 use crate::glue;
+use crate::tasks::allowance::Share;
 use crate::tasks::answer::Answer;
 
 /// How long R2 may take to answer, in milliseconds. A body that comes from a client as it is takes as long as the client.
 const PATIENCE: u32 = 25_000;
+
+/// The most objects that R2 deletes at a time.
+const PAGE: usize = 1_000;
 
 /// A bucket. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -84,25 +89,31 @@ impl ObjectStore for R2 {
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         let store = self.clone();
         locations
-            .and_then(move |location| {
+            .try_chunks(PAGE)
+            .map_err(|error| error.1)
+            .and_then(move |locations| {
                 let store = store.clone();
                 async move {
                     let bucket = store.bucket.as_ref();
-                    let deleted = Answer::to(|number| glue::delete(number, PATIENCE, bucket, location.as_ref()));
-                    deleted.await.map_err(|error| failure::of(&location, error))?;
-                    Ok(location)
+                    let keys: serde_json::Value = locations.iter().map(AsRef::<str>::as_ref).collect();
+                    let keys = keys.to_string();
+                    let deleted = Answer::to(Share::Work, |number| glue::delete(number, PATIENCE, bucket, &keys));
+                    let some = locations.first().cloned().unwrap_or_default();
+                    deleted.await.map_err(|error| failure::of(&some, error))?;
+                    Ok(stream::iter(locations).map(Ok))
                 }
                 .into_send()
             })
+            .try_flatten()
             .boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        list::objects(&self.bucket, prefix, None)
+        list::objects(&self.bucket, prefix, None, false).map_ok(|(meta, _)| meta).boxed()
     }
 
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
-        list::objects(&self.bucket, prefix, Some(offset))
+        list::objects(&self.bucket, prefix, Some(offset), false).map_ok(|(meta, _)| meta).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
@@ -115,6 +126,16 @@ impl ObjectStore for R2 {
 
     async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
         Err(self.lacks("copy"))
+    }
+}
+
+impl DescribedListing for R2 {
+    fn list_described(
+        &self,
+        prefix: Option<&Path>,
+        after: Option<&Path>,
+    ) -> BoxStream<'static, Result<(ObjectMeta, Attributes)>> {
+        list::objects(&self.bucket, prefix, after, true)
     }
 }
 

@@ -16,6 +16,7 @@ use worker::send::{IntoSendFuture, SendWrapper};
 use super::{PATIENCE, attributes, direct, failure, put};
 use crate::entry::edge::body::EdgeBody;
 use crate::glue;
+use crate::tasks::allowance::Share;
 use crate::tasks::answer::Answer;
 
 /// An upload under way, as the store knows it.
@@ -42,7 +43,9 @@ pub(super) async fn begin(
     options: &PutMultipartOptions,
 ) -> Result<Box<dyn MultipartUpload>> {
     let asked = Value::Object(attributes::metadata(&options.attributes)?).to_string();
-    let answer = Answer::to(|number| glue::begin_upload(number, PATIENCE, bucket.as_ref(), location.as_ref(), &asked));
+    let answer = Answer::to(Share::Work, |number| {
+        glue::begin_upload(number, PATIENCE, bucket.as_ref(), location.as_ref(), &asked)
+    });
     let (id, _) = answer.await.map_err(|error| failure::of(location, error))?;
     let id = id.unwrap_or_default();
     let upload = Upload { bucket: SendWrapper::new(bucket.clone()), location: location.clone(), id };
@@ -73,7 +76,8 @@ impl Upload {
 
     /// The text that is the answer, to a question with its number, about this upload at the bucket, under the key.
     async fn ask(&self, ask: impl FnOnce(u32, &JsValue, &str, &str)) -> Result<String> {
-        let answer = Answer::to(|number| ask(number, self.bucket.as_ref(), self.location.as_ref(), &self.id));
+        let answer =
+            Answer::to(Share::Work, |number| ask(number, self.bucket.as_ref(), self.location.as_ref(), &self.id));
         let (text, _) = answer.await.map_err(|error| failure::of(&self.location, error))?;
         Ok(text.unwrap_or_default())
     }
@@ -103,7 +107,8 @@ impl MultipartUpload for Parts {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let mut parts = std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner));
+        // They are needed once more if R2 refuses because of its rate.
+        let mut parts = self.arrived.lock().unwrap_or_else(PoisonError::into_inner).clone();
         parts.sort_unstable();
         let parts: Value =
             parts.into_iter().map(|(number, tag)| json!({ "partNumber": number, "etag": tag })).collect();

@@ -7,6 +7,7 @@ use worker::Bucket;
 
 use super::{PATIENCE, attributes, failure};
 use crate::glue;
+use crate::tasks::allowance::Share;
 use crate::tasks::answer::Answer;
 
 /// Writes an object.
@@ -31,7 +32,9 @@ pub(super) async fn put(
     };
     let options = serde_json::Value::Object(asked).to_string();
     let bytes = bytes(payload);
-    let answer = Answer::to(|number| glue::put(number, PATIENCE, bucket.as_ref(), location.as_ref(), &bytes, &options));
+    let answer = Answer::to(Share::Work, |number| {
+        glue::put(number, PATIENCE, bucket.as_ref(), location.as_ref(), &bytes, &options)
+    });
     let (version, _) = answer.await.map_err(|error| failure::of(location, error))?;
     version.map(|version| result(&version)).ok_or_else(|| failure::changed(location, expected.as_ref()))
 }
