@@ -176,7 +176,7 @@ impl Faulty {
     }
 
     /// One deletion.
-    fn delete(deleted: BoxStream<'static, Result<Path>>, fault: Option<Fault>) -> BoxStream<'static, Result<Path>> {
+    fn delete(deleted: BoxStream<'static, Result<Path>>, fault: Option<&Fault>) -> BoxStream<'static, Result<Path>> {
         match fault {
             Some(Fault::LostRequest) => stream::once(async { Err(Self::lost()) }).boxed(),
             Some(Fault::TooSoon) => stream::once(async { Err(Self::too_soon()) }).boxed(),
@@ -279,7 +279,7 @@ impl ObjectStore for Faulty {
         let deleted = locations.map(move |location| {
             let deleted = inner.delete_stream(stream::once(async { location }).boxed());
             let fault = faults.lock().unwrap().pop();
-            Self::delete(deleted, fault)
+            Self::delete(deleted, fault.as_ref())
         });
         deleted.flatten_unordered(16).boxed()
     }

@@ -44,7 +44,7 @@ pub(super) async fn begin(
 ) -> Result<Box<dyn MultipartUpload>> {
     let asked = Value::Object(attributes::metadata(&options.attributes)?).to_string();
     let answer = Answer::to(Share::Work, |number| {
-        glue::begin_upload(number, PATIENCE, bucket.as_ref(), location.as_ref(), &asked)
+        glue::begin_upload(number, PATIENCE, bucket.as_ref(), location.as_ref(), &asked);
     });
     let (id, _) = answer.await.map_err(|error| failure::of(location, error))?;
     let id = id.unwrap_or_default();

@@ -33,7 +33,7 @@ pub(super) async fn put(
     let options = serde_json::Value::Object(asked).to_string();
     let bytes = bytes(payload);
     let answer = Answer::to(Share::Work, |number| {
-        glue::put(number, PATIENCE, bucket.as_ref(), location.as_ref(), &bytes, &options)
+        glue::put(number, PATIENCE, bucket.as_ref(), location.as_ref(), &bytes, &options);
     });
     let (version, _) = answer.await.map_err(|error| failure::of(location, error))?;
     version.map(|version| result(&version)).ok_or_else(|| failure::changed(location, expected.as_ref()))
