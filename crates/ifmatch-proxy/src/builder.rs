@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::connect;
 use crate::forward::Forwarding;
+use crate::health::HealthCheck;
 use crate::proxy::{Bounds, Proxy};
 use crate::route::Routes;
 use crate::upstream::{InvalidUpstream, Upstream};
@@ -30,16 +31,19 @@ pub struct ProxyBuilder {
     routes: Routes,
     forwarding: Forwarding,
     bounds: Bounds,
-    health: Option<(String, Duration)>,
+    health: Option<HealthCheck>,
 }
 
 impl ProxyBuilder {
     /// Sends requests for a host, a path or both to an upstream: `example.com/images/`, `example.com` or `/`. The most
-    /// particular route counts; a path is a route's if it is the same or below. Where routes or upstreams have paths, those
-    /// of requests must be without dot segments.
+    /// particular route counts; a path is a route's if it is the same or below.
+    ///
+    /// Where routes or upstreams have paths, the path of a request must have the same route however a server reads it: paths
+    /// with dot segments, and those that empty segments, parameters, backslashes or escapes lead elsewhere, are refused. What
+    /// passes is forwarded in its normal form (RFC 3986 §6.2.2).
     ///
     /// # Errors
-    /// The host is none.
+    /// The host is none, or the path could be read in several ways.
     pub fn route(mut self, route: &str, upstream: Upstream) -> Result<Self, InvalidUpstream> {
         self.routes.add(route, upstream)?;
         Ok(self)
@@ -60,7 +64,8 @@ impl ProxyBuilder {
         self
     }
 
-    /// Sets how long a connection may take to be made. 5 seconds if not set.
+    /// Sets how long a connection may take to be made, and how long a request may wait for its turn at a server. 5 seconds if
+    /// not set.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.bounds.connect = timeout;
@@ -75,11 +80,10 @@ impl ProxyBuilder {
         self
     }
 
-    /// Asks every server for `path` at this interval, and leaves one alone whose answer is not 2xx: see
-    /// [`Proxy::watch_health`].
+    /// Checks the health of every server, and leaves a sick one alone: see [`Proxy::watch_health`].
     #[must_use]
-    pub fn health_check(mut self, path: impl Into<String>, interval: Duration) -> Self {
-        self.health = Some((path.into(), interval));
+    pub fn health_check(mut self, check: HealthCheck) -> Self {
+        self.health = Some(check);
         self
     }
 

@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-use http::StatusCode;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
 use ifmatch_core::problem::Problem;
 
 /// Why a request could not be forwarded, or got no answer.
@@ -28,8 +29,8 @@ pub enum ProxyErrorKind {
     NoRoute,
     /// The request is one that no proxy forwards, such as CONNECT, or may pass no further one: 501.
     Unsupported,
-    /// The path has dot segments, and could lead out of what the routes confine: 400.
-    DotSegments,
+    /// Servers read the path in several ways, and in one of them it leads elsewhere: 400.
+    AmbiguousPath,
     /// The request has been forwarded here before: an upstream leads back to the proxy: 508.
     Loop,
     /// The client stopped sending the body: 400.
@@ -40,6 +41,8 @@ pub enum ProxyErrorKind {
     Broken,
     /// The upstream did not answer in time: 504.
     Timeout,
+    /// All servers have as many requests as they may, and so has the queue: 503. Nothing was sent.
+    Overloaded,
 }
 
 impl ProxyError {
@@ -65,10 +68,11 @@ impl ProxyError {
             ProxyErrorKind::Broken | ProxyErrorKind::Timeout => true,
             ProxyErrorKind::NoRoute
             | ProxyErrorKind::Unsupported
-            | ProxyErrorKind::DotSegments
+            | ProxyErrorKind::AmbiguousPath
             | ProxyErrorKind::Loop
             | ProxyErrorKind::Interrupted
-            | ProxyErrorKind::Unreachable => false,
+            | ProxyErrorKind::Unreachable
+            | ProxyErrorKind::Overloaded => false,
         }
     }
 
@@ -77,14 +81,19 @@ impl ProxyError {
         let (status, name) = match self.kind {
             ProxyErrorKind::NoRoute => (StatusCode::NOT_FOUND, "no-route"),
             ProxyErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, "not-forwarded"),
-            ProxyErrorKind::DotSegments => (StatusCode::BAD_REQUEST, "dot-segments"),
+            ProxyErrorKind::AmbiguousPath => (StatusCode::BAD_REQUEST, "ambiguous-path"),
             ProxyErrorKind::Loop => (StatusCode::LOOP_DETECTED, "forwarding-loop"),
             ProxyErrorKind::Interrupted => (StatusCode::BAD_REQUEST, "content-incomplete"),
             ProxyErrorKind::Unreachable => (StatusCode::BAD_GATEWAY, "upstream-unreachable"),
             ProxyErrorKind::Broken => (StatusCode::BAD_GATEWAY, "upstream-broken"),
             ProxyErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "upstream-timeout"),
+            ProxyErrorKind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "upstream-overloaded"),
         };
-        Problem::new(status, name).detail(self.kind.to_string())
+        let problem = Problem::new(status, name).detail(self.kind.to_string());
+        match self.kind {
+            ProxyErrorKind::Overloaded => problem.header(RETRY_AFTER, HeaderValue::from_static("1")),
+            _ => problem,
+        }
     }
 }
 
@@ -99,12 +108,16 @@ impl fmt::Display for ProxyErrorKind {
         f.write_str(match self {
             Self::NoRoute => "no upstream is configured for this host and path",
             Self::Unsupported => "a proxy does not forward requests of this kind",
-            Self::DotSegments => "the path has dot segments: send it without them",
+            Self::AmbiguousPath => {
+                "servers read this path in several ways: send it without dot segments, empty segments, parameters, and escaped \
+                 or wrong separators"
+            }
             Self::Loop => "the request was forwarded here before: an upstream leads back to this proxy",
             Self::Interrupted => "the client stopped sending the body",
             Self::Unreachable => "the upstream cannot be reached: try again later",
             Self::Broken => "the upstream closed the connection, or sent what is not HTTP",
             Self::Timeout => "the upstream did not answer in time",
+            Self::Overloaded => "too many requests wait for the upstream: try again in a second",
         })
     }
 }

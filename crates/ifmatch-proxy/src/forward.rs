@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use http::header::{EXPECT, FORWARDED, HOST, HeaderName, MAX_FORWARDS, UPGRADE, VIA};
+use http::header::{EXPECT, HOST, HeaderName, MAX_FORWARDS, UPGRADE, VIA};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Version};
-use ifmatch_core::fields::hop_by_hop;
+use ifmatch_core::fields::{forwarded, hop_by_hop};
 
 use crate::hop;
 use crate::interim::Interim;
@@ -76,14 +76,14 @@ impl Forwarding {
         if self.trust_forwarded {
             |name| *name == VIA || *name == X_FORWARDED_FOR
         } else {
-            |name| *name == VIA || is_introduction(name)
+            |name| *name == VIA || forwarded::describes_client(name)
         }
     }
 
     /// Says who asks. What a client says about itself is not to be relied on.
     fn introduce(self, headers: &mut HeaderMap, client: Option<&Client>, host: Option<&HeaderValue>) {
         if !self.trust_forwarded {
-            let names: Vec<_> = headers.keys().filter(|name| is_introduction(name)).cloned().collect();
+            let names: Vec<_> = headers.keys().filter(|name| forwarded::describes_client(name)).cloned().collect();
             for name in names {
                 headers.remove(name);
             }
@@ -98,13 +98,6 @@ impl Forwarding {
             headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
         }
     }
-}
-
-/// Whether a field is one by which proxies say what they have been asked, and by whom. CGI and its kin cannot tell hyphens
-/// from underscores.
-fn is_introduction(name: &HeaderName) -> bool {
-    *name == FORWARDED
-        || name.as_str().strip_prefix("x").is_some_and(|rest| rest.replace('_', "-").starts_with("-forwarded"))
 }
 
 /// The header fields of a response for the client. An upgrade keeps the fields that are about it.
@@ -125,14 +118,31 @@ pub(crate) fn passages(head: &Parts) -> Option<u64> {
     told.to_str().ok()?.parse().ok()
 }
 
-/// The protocol that the client wants to change to. Only HTTP/1.1 has upgrades (RFC 9110 §7.8).
+/// Protocols that concern two neighbours: other versions of HTTP in clear text, and TLS.
+const OF_NEIGHBOURS: [&[u8]; 4] = [b"h2", b"h2c", b"http", b"tls"];
+
+/// The protocols that the client wants to change to, and that an upstream can answer in. Only HTTP/1.1 has upgrades
+/// (RFC 9110 §7.8).
 pub(crate) fn wanted_upgrade(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
-    let upgrade = headers.get(UPGRADE)?;
     if version != Version::HTTP_11 || hop_by_hop::options(headers).all(|option| option != UPGRADE) {
         return None;
     }
-    // Clear-text HTTP/2 is a matter between two neighbours.
-    (!upgrade.as_bytes().to_ascii_lowercase().starts_with(b"h2c")).then(|| upgrade.clone())
+    let wanted: Vec<&[u8]> = protocols(headers).collect();
+    HeaderValue::from_bytes(&wanted.join(&b", "[..])).ok().filter(|_| !wanted.is_empty())
+}
+
+/// Whether an upstream changes to what it was asked for.
+pub(crate) fn is_wanted(answered: &HeaderMap, wanted: &HeaderValue) -> bool {
+    let wanted = || wanted.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let mut answered = hop_by_hop::tokens(answered, &UPGRADE).peekable();
+    answered.peek().is_some() && answered.all(|protocol| wanted().any(|one| one.eq_ignore_ascii_case(protocol)))
+}
+
+fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    hop_by_hop::tokens(headers, &UPGRADE).filter(|protocol| {
+        let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default().trim_ascii();
+        !name.is_empty() && !OF_NEIGHBOURS.iter().any(|other| other.eq_ignore_ascii_case(name))
+    })
 }
 
 #[cfg(test)]
@@ -159,13 +169,14 @@ mod tests {
         let request = || {
             let request = Request::get("/").header("host", "example.com").header("forwarded", "for=1.2.3.4");
             let request = request.header("x-forwarded-for", "1.2.3.4").header("x-forwarded-host", "evil");
-            request.header("x-forwarded-prefix", "/evil").header("x_forwarded_host", "evil")
+            let request = request.header("x-forwarded-prefix", "/evil").header("x_forwarded_host", "evil");
+            request.header("x.forwarded.for", "1.2.3.4").header("x-real-ip", "1.2.3.4")
         };
         let headers = forwarded(Forwarding::default(), request());
         assert_eq!(text(&headers, "x-forwarded-for"), ["192.0.2.7"]);
         assert_eq!(text(&headers, "x-forwarded-host"), ["example.com"]);
         assert_eq!(text(&headers, "x-forwarded-proto"), ["https"]);
-        for name in ["forwarded", "x-forwarded-prefix", "x_forwarded_host"] {
+        for name in ["forwarded", "x-forwarded-prefix", "x_forwarded_host", "x.forwarded.for", "x-real-ip"] {
             assert_eq!(text(&headers, name), [""; 0], "{name}");
         }
         assert_eq!(text(&headers, "host"), ["example.com"]);
@@ -222,7 +233,39 @@ mod tests {
         assert_eq!((text(&headers, "upgrade"), text(&headers, "connection")), (vec!["websocket"], vec!["upgrade"]));
         let headers = forwarded(Forwarding::default(), request());
         assert_eq!(text(&headers, "upgrade"), [""; 0]);
-        let clear = Request::get("/").header("upgrade", "h2c").header("connection", "upgrade, http2-settings");
-        assert_eq!(text(&forwarded(Forwarding::default(), clear), "upgrade"), [""; 0]);
+    }
+
+    #[test]
+    fn no_other_version_of_http_is_passed_on_as_an_upgrade() {
+        for (upgrade, expected) in [
+            (&["h2c"][..], &[""; 0][..]),
+            (&["websocket, h2c"], &["websocket"]),
+            (&["H2C/1 ,, x/2", "h2c", "websocket"], &["x/2, websocket"]),
+            (&["HTTP/2.0, TLS/1.0", "h2"], &[]),
+            (&[" "], &[]),
+        ] {
+            let mut request = Request::get("/").header("connection", "upgrade").header("http2-settings", "AAMAAABk");
+            for line in upgrade {
+                request = request.header("upgrade", *line);
+            }
+            let headers = forwarded(Forwarding::default(), request);
+            assert_eq!(text(&headers, "upgrade"), expected, "{upgrade:?}");
+            assert_eq!(text(&headers, "http2-settings"), [""; 0], "{upgrade:?}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_changes_to_what_it_was_asked_for() {
+        let wanted = HeaderValue::from_static("websocket, x/2");
+        for (answered, expected) in [
+            (&["WebSocket"][..], true),
+            (&["x/2"], true),
+            (&["h2c"], false),
+            (&["websocket, h2c"], false),
+            (&[], false),
+        ] {
+            let answered = answered.iter().map(|line| (UPGRADE, HeaderValue::from_static(line))).collect();
+            assert_eq!(is_wanted(&answered, &wanted), expected, "{answered:?}");
+        }
     }
 }

@@ -2,36 +2,136 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderValue, Request};
-use http_body_util::{BodyExt, Empty};
-use tokio::time::{sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::proxy::Proxy;
-use crate::upstream::Server;
+use crate::sent::Outgoing;
+use crate::upstream::{Server, Upstream};
+
+/// How the health of servers is checked: each is asked for a path, and has failed if its answer is not 2xx or too late.
+///
+/// The first check of a server decides alone. Later ones change that only several in a row, so that one lost answer does
+/// not move all requests to the others. Servers are checked side by side.
+///
+/// ```
+/// use std::time::Duration;
+/// use ifmatch_proxy::HealthCheck;
+///
+/// let check = HealthCheck { interval: Duration::from_secs(2), ..HealthCheck::of("/health") };
+/// assert_eq!((check.failures, check.successes), (3, 2));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// The path to ask for.
+    pub path: String,
+    /// Time between two checks of a server.
+    pub interval: Duration,
+    /// Time in which an answer must have begun.
+    pub timeout: Duration,
+    /// Number of consecutive failures after which a server gets no more requests.
+    pub failures: u32,
+    /// Number of consecutive successes after which it gets requests again.
+    pub successes: u32,
+}
+
+impl HealthCheck {
+    /// A check of this path every 10 seconds, with 5 seconds for an answer; 3 failures, and 2 successes.
+    pub fn of(path: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            interval: Duration::from_secs(10),
+            timeout: Duration::from_secs(5),
+            failures: 3,
+            successes: 2,
+        }
+    }
+}
 
 impl Proxy {
     /// Checks the health of all servers for ever, if the builder was told to; else it ends at once. Spawn it beside the
     /// server.
     pub async fn watch_health(self) {
-        let Some((path, interval)) = &self.shared.health else { return };
-        loop {
-            for upstream in self.shared.routes.upstreams() {
-                for server in upstream.servers.iter() {
-                    upstream.note(server, self.is_healthy(server, path, *interval).await);
-                }
+        let Some(check) = &self.shared.health else { return };
+        let mut watches = JoinSet::new();
+        for upstream in self.shared.routes.upstreams() {
+            for at in 0..upstream.servers.len() {
+                watches.spawn(self.clone().watch(upstream.clone(), at, check.clone()));
             }
-            sleep(*interval).await;
+        }
+        while watches.join_next().await.is_some() {}
+    }
+
+    async fn watch(self, upstream: Upstream, at: usize, check: HealthCheck) {
+        let server = &upstream.servers[at];
+        let mut verdict = Verdict::default();
+        let mut ticks = interval(check.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let passed = self.passes(server, &check).await;
+            server.set_sick(verdict.note(passed, &check));
         }
     }
 
-    async fn is_healthy(&self, server: &Server, path: &str, patience: Duration) -> bool {
-        let Some(address) = server.address(path) else { return false };
+    async fn passes(&self, server: &Server, check: &HealthCheck) -> bool {
+        let Some(address) = server.address(&check.path) else { return false };
         let Ok(host) = HeaderValue::from_str(server.authority.as_str()) else { return false };
-        let body = Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync();
-        let Ok(request) = Request::get(address).header(HOST, host).body(body) else { return false };
-        let answer = timeout(patience, self.shared.client.request(request)).await;
+        let Ok(request) = Request::get(address).header(HOST, host).body(Outgoing::empty().lend()) else { return false };
+        let answer = timeout(check.timeout, self.shared.client.request(request)).await;
         matches!(answer, Ok(Ok(response)) if response.status().is_success())
+    }
+}
+
+/// What is thought of a server.
+#[derive(Debug, Default)]
+struct Verdict {
+    sick: bool,
+    /// A check has been made.
+    known: bool,
+    /// Consecutive checks that speak against it.
+    against: u32,
+}
+
+impl Verdict {
+    /// Notes a check, and returns whether the server is sick.
+    fn note(&mut self, passed: bool, check: &HealthCheck) -> bool {
+        let agrees = passed != self.sick;
+        self.against = if agrees { 0 } else { self.against.saturating_add(1) };
+        let enough = match (self.known, passed) {
+            (false, _) => 1,
+            (true, true) => check.successes,
+            (true, false) => check.failures,
+        };
+        if !agrees && self.against >= enough {
+            self.sick = !passed;
+            self.against = 0;
+        }
+        self.known = true;
+        self.sick
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_check_decides_and_later_ones_in_a_row() {
+        let check = HealthCheck::of("/");
+        for (checks, expected) in [
+            ("+", "+"),
+            ("-", "-"),
+            ("--++-++", "---++++"),
+            ("+--+---+-++", "++++++----+"),
+            ("+---+-+-++---", "+++------+++-"),
+        ] {
+            let mut verdict = Verdict::default();
+            let said: String =
+                checks.chars().map(|sign| if verdict.note(sign == '+', &check) { '-' } else { '+' }).collect();
+            assert_eq!(said, expected, "{checks}");
+        }
     }
 }

@@ -18,11 +18,14 @@
 pub use builder::ProxyBuilder;
 pub use error::{ProxyError, ProxyErrorKind};
 pub use forward::Client;
+pub use health::HealthCheck;
 pub use interim::Interim;
-pub use proxy::{Proxy, ProxyBody};
+pub use proxy::Proxy;
+pub use response_body::ProxyBody;
 pub use upstream::{InvalidUpstream, Upstream};
 
 mod builder;
+mod choice;
 mod connect;
 mod error;
 mod forward;
@@ -30,9 +33,12 @@ mod framing;
 mod health;
 mod hop;
 mod interim;
+mod path;
 mod proxy;
+mod response_body;
 mod route;
 mod sent;
+mod trailers;
 mod upgrade;
 mod upstream;
 mod via;

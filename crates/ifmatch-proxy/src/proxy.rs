@@ -13,34 +13,27 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
-use http_body_util::BodyExt;
-use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
-use tower_http::timeout::TimeoutBody;
 use tower_service::Service;
 
 use crate::builder::ProxyBuilder;
+use crate::choice::{Full, Place, Seat};
 use crate::connect::HttpClient;
 use crate::error::{ProxyError, ProxyErrorKind};
 use crate::forward::{self, Client, Forwarding};
 use crate::framing;
-use crate::route::Routes;
-use crate::sent::{BoxError, End, Interrupted, SentBody};
-use crate::upgrade;
-use crate::upstream::{Server, Upstream};
+use crate::health::HealthCheck;
+use crate::response_body::ProxyBody;
+use crate::route::{Routes, Target};
+use crate::sent::{BoxError, Interrupted, Lent, Outgoing};
+use crate::upgrade::Asked;
+use crate::upstream::Server;
 use crate::via::Name;
-
-/// The body of a forwarded response: ends with an error when the upstream pauses for too long or closes early.
-pub type ProxyBody = TimeoutBody<Incoming>;
-
-/// The body of a forwarded request.
-type RequestBody = UnsyncBoxBody<Bytes, Interrupted>;
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
 ///
-/// A request is sent once, and repeated only if it has no content and that is safe: when no connection to a server could
-/// be made, the next server is asked; when a connection was closed before an answer, a safe method is tried once more.
+/// A request is sent once. As long as nothing of it was sent, since no connection to a server could be made, the next server
+/// is asked. When a connection was closed before an answer, a safe method without content is tried once more.
 #[derive(Clone)]
 pub struct Proxy {
     pub(crate) shared: Arc<Shared>,
@@ -48,12 +41,12 @@ pub struct Proxy {
 
 /// What all requests share.
 pub(crate) struct Shared {
-    pub(crate) client: HttpClient<RequestBody>,
+    pub(crate) client: HttpClient<Lent>,
     pub(crate) routes: Routes,
     name: Name,
     forwarding: Forwarding,
     bounds: Bounds,
-    pub(crate) health: Option<(String, Duration)>,
+    pub(crate) health: Option<HealthCheck>,
 }
 
 /// How long to wait for an upstream.
@@ -100,11 +93,11 @@ impl Proxy {
     }
 
     pub(crate) fn new(
-        client: HttpClient<RequestBody>,
+        client: HttpClient<Lent>,
         routes: Routes,
         forwarding: Forwarding,
         bounds: Bounds,
-        health: Option<(String, Duration)>,
+        health: Option<HealthCheck>,
     ) -> Self {
         Self { shared: Arc::new(Shared { client, routes, name: Name::new(), forwarding, bounds, health }) }
     }
@@ -131,26 +124,10 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
-        let client =
-            forward::wanted_upgrade(request.version(), request.headers()).map(|_| hyper::upgrade::on(&mut request));
+        let client = Asked::by(&mut request);
         let (head, body) = request.into_parts();
-        let (body, end) = SentBody::new(body);
-        let body = Outgoing { empty: body.is_end_stream(), body: Some(body.boxed_unsync()), end };
+        let body = Outgoing::new(body);
         Box::pin(async move { shared.forward(head, body, client).await })
-    }
-}
-
-/// The content of a request, which can be sent once; none can be sent again.
-struct Outgoing {
-    empty: bool,
-    body: Option<RequestBody>,
-    end: End,
-}
-
-impl Outgoing {
-    fn take(&mut self) -> RequestBody {
-        let nothing = || http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync();
-        self.body.take().unwrap_or_else(nothing)
     }
 }
 
@@ -158,8 +135,8 @@ impl Shared {
     async fn forward(
         &self,
         head: Parts,
-        mut body: Outgoing,
-        client: Option<OnUpgrade>,
+        body: Outgoing,
+        client: Option<Asked>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         if head.method == Method::CONNECT || !head.uri.path().starts_with('/') {
             return Err(ProxyErrorKind::Unsupported.into());
@@ -170,45 +147,48 @@ impl Shared {
         if self.name.is_in(&head.headers) {
             return Err(ProxyErrorKind::Loop.into());
         }
-        if self.routes.are_left_by(head.uri.path()) {
-            return Err(ProxyErrorKind::DotSegments.into());
-        }
-        let upstream = self.routes.find(&head.uri, &head.headers).ok_or(ProxyErrorKind::NoRoute)?;
-        let repeatable = body.empty && is_safe(&head.method);
-        let mut repeated = false;
-        let mut last = ProxyError::from(ProxyErrorKind::Unreachable);
-        let mut servers = upstream.in_turn();
-        let mut next = servers.next();
-        while let Some(server) = next {
-            match self.ask(upstream, server, &head, &mut body).await {
-                Ok(response) => return self.answer(response, client),
-                Err(error) => {
-                    let unsent = error.kind() == ProxyErrorKind::Unreachable && body.empty;
-                    let again = error.kind() == ProxyErrorKind::Broken && repeatable && !repeated;
-                    repeated |= again;
-                    last = error;
-                    if !unsent && !again {
-                        break;
-                    }
-                    next = if again { Some(server) } else { servers.next() };
-                }
+        let target = self.routes.find(&head.uri, &head.headers)?;
+        let mut repeatable = body.is_empty() && is_safe(&head.method);
+        let mut tried = Vec::new();
+        let mut seat = self.seat(&target, &tried).await?;
+        loop {
+            let error = match self.ask(&target, seat.server, &head, &body).await {
+                Ok(response) => return self.answer(response, client, seat.place),
+                Err(error) => error,
+            };
+            if error.kind() == ProxyErrorKind::Broken && repeatable {
+                repeatable = false;
+                continue;
             }
+            if error.kind() != ProxyErrorKind::Unreachable || !body.is_whole() {
+                return Err(error);
+            }
+            tried.push(seat.server);
+            // None left, or none free: the first word counts.
+            let Ok(next) = self.seat(&target, &tried).await else { return Err(error) };
+            seat = next;
         }
-        Err(last)
+    }
+
+    /// Finds a place at a server that was not tried.
+    async fn seat<'a>(&self, target: &Target<'a>, tried: &[&Server]) -> Result<Seat<'a>, ProxyError> {
+        match target.upstream.seat(tried, self.bounds.connect).await {
+            Ok(Some(seat)) => Ok(seat),
+            Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
+            Err(Full) => Err(ProxyErrorKind::Overloaded.into()),
+        }
     }
 
     /// Asks one server.
     async fn ask(
         &self,
-        upstream: &Upstream,
+        target: &Target<'_>,
         server: &Server,
         head: &Parts,
-        body: &mut Outgoing,
+        body: &Outgoing,
     ) -> Result<Response<Incoming>, ProxyError> {
-        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        let Some(address) = server.address(path) else { return Err(ProxyErrorKind::Unsupported.into()) };
-        let end = body.end.clone();
-        let mut request = Request::new(body.take());
+        let Some(address) = server.address(&target.path) else { return Err(ProxyErrorKind::Unsupported.into()) };
+        let mut request = Request::new(body.lend());
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = address;
         *request.version_mut() = Version::HTTP_11;
@@ -223,7 +203,7 @@ impl Shared {
             });
         }
         let too_slow = async {
-            end.wait().await;
+            body.wait_for_end().await;
             tokio::time::sleep(self.bounds.answer).await;
         };
         let result = tokio::select! {
@@ -231,21 +211,22 @@ impl Shared {
             () = too_slow => return Err(ProxyErrorKind::Timeout.into()),
         };
         let reached = !matches!(&result, Err(error) if error.is_connect());
-        upstream.note(server, reached);
+        target.upstream.note(server, reached);
         result.map_err(of)
     }
 
     fn answer(
         &self,
         mut response: Response<Incoming>,
-        client: Option<OnUpgrade>,
+        client: Option<Asked>,
+        place: Place,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if upgraded {
             let unasked = || ProxyError::new(ProxyErrorKind::Broken, "the answer changes to a protocol unasked");
-            let client = client.ok_or_else(unasked)?;
+            let client = client.filter(|client| client.accepts(response.headers())).ok_or_else(unasked)?;
             let upstream = hyper::upgrade::on(&mut response);
-            tokio::spawn(upgrade::tunnel(client, upstream));
+            tokio::spawn(client.tunnel(upstream));
         }
         framing::check(response.headers_mut()).map_err(|error| ProxyError::new(ProxyErrorKind::Broken, error))?;
         if response.status() == StatusCode::NO_CONTENT {
@@ -253,15 +234,15 @@ impl Shared {
         }
         let version = response.version();
         forward::response(response.headers_mut(), version, upgraded);
-        Ok(response.map(|body| TimeoutBody::new(self.bounds.answer, body)))
+        Ok(response.map(|body| ProxyBody::new(body, self.bounds.answer, place)))
     }
 }
 
 /// What the client's failure means.
 fn of(error: hyper_util::client::legacy::Error) -> ProxyError {
-    let kind = if error.is_connect() {
+    let kind = if error.is_connect() || is_unsent(&error) {
         ProxyErrorKind::Unreachable
-    } else if is_caused_by::<Interrupted>(&error) {
+    } else if causes(&error).any(|cause| cause.is::<Interrupted>()) {
         ProxyErrorKind::Interrupted
     } else {
         ProxyErrorKind::Broken
@@ -269,15 +250,13 @@ fn of(error: hyper_util::client::legacy::Error) -> ProxyError {
     ProxyError::new(kind, error)
 }
 
-fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if error.is::<E>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+/// Whether the connection was closed before anything of the request was written.
+fn is_unsent(error: &(dyn Error + 'static)) -> bool {
+    causes(error).filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled)
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source())
 }
 
 /// RFC 9110 §9.2.1, and QUERY.

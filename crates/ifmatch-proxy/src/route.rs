@@ -1,8 +1,12 @@
 //! Which upstream answers which host and path.
 
-use http::uri::Authority;
+use std::borrow::Cow;
+
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Uri, header};
 
+use crate::error::ProxyErrorKind;
+use crate::path;
 use crate::upstream::{InvalidUpstream, Server, Upstream};
 
 /// The routes, the most particular first.
@@ -13,45 +17,61 @@ pub(crate) struct Routes(Vec<Route>);
 struct Route {
     /// In lower case, without a port; none for any host.
     host: Option<String>,
-    /// Begins with a slash.
+    /// In its normal form.
     path: String,
+    /// The path as the most tolerant server reads it.
+    loosest: Vec<u8>,
     upstream: Upstream,
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) upstream: &'a Upstream,
+    /// The path to ask for, with the query.
+    pub(crate) path: Cow<'a, str>,
 }
 
 impl Routes {
     /// Adds a route from its text: `host/path`, `host` or `/path`.
     pub(crate) fn add(&mut self, text: &str, upstream: Upstream) -> Result<(), InvalidUpstream> {
+        let invalid = || InvalidUpstream::route(text);
         let (host, path) = text.find('/').map_or((text, "/"), |at| text.split_at(at));
         let host = match host {
             "" => None,
-            host => {
-                let authority: Authority = host.parse().map_err(|_| InvalidUpstream(text.to_owned()))?;
-                Some(authority.host().to_ascii_lowercase())
-            }
+            host => Some(plain(&host.parse().map_err(|_| invalid())?)),
         };
-        self.0.push(Route { host, path: path.to_owned(), upstream });
+        let path = path::normal(path).filter(|path| path::is_sound(path)).ok_or_else(invalid)?.into_owned();
+        let loosest = path::loosest(&path).ok_or_else(invalid)?;
+        self.0.push(Route { host, path, loosest, upstream });
         self.0.sort_by_key(|route| std::cmp::Reverse((route.host.is_some(), route.path.len())));
         Ok(())
     }
 
-    /// The upstream for a request.
-    pub(crate) fn find(&self, uri: &Uri, headers: &HeaderMap) -> Option<&Upstream> {
+    /// Finds out where a request goes.
+    ///
+    /// Where paths say what can be reached, a path must have the same route in its normal form and in the loosest reading of a
+    /// server. It then has that route in all readings in between, since routes have none but plain segments. The normal form
+    /// is forwarded. Elsewhere a path means nothing to the proxy, and goes on as it came.
+    pub(crate) fn find<'a>(&'a self, uri: &'a Uri, headers: &HeaderMap) -> Result<Target<'a>, ProxyErrorKind> {
         let host = host(uri, headers);
-        let matches = |route: &&Route| {
-            let same_host = route.host.is_none() || route.host == host;
-            same_host && is_below(uri.path(), &route.path)
-        };
-        self.0.iter().find(matches).map(|route| &route.upstream)
-    }
-
-    /// Whether a path could lead out of what the routes confine: it has dot segments, and the routes or the servers' own
-    /// paths say what can be reached. Whoever decodes a path more than others would see another one.
-    pub(crate) fn are_left_by(&self, path: &str) -> bool {
-        if !has_dot_segments(path) {
-            return false;
+        let for_host = || self.0.iter().filter(|route| route.host.is_none() || route.host == host);
+        if !for_host().any(Route::confines) {
+            let upstream = for_host().next().map(|route| &route.upstream).ok_or(ProxyErrorKind::NoRoute)?;
+            return Ok(Target { upstream, path: uri.path_and_query().map_or("/", PathAndQuery::as_str).into() });
         }
-        let has_base = |upstream: &Upstream| upstream.servers.iter().any(Server::has_base);
-        self.0.iter().any(|route| route.path != "/" || has_base(&route.upstream))
+        let path = path::normal(uri.path()).ok_or(ProxyErrorKind::AmbiguousPath)?;
+        let loosest = path::loosest(&path).ok_or(ProxyErrorKind::AmbiguousPath)?;
+        let route = for_host().find(|route| is_below(path.as_bytes(), route.path.as_bytes()));
+        let loose_route = for_host().find(|route| is_below(&loosest, &route.loosest));
+        match (route, loose_route) {
+            (Some(route), Some(other)) if std::ptr::eq(route, other) => {
+                let path = uri.query().map_or_else(|| path.clone(), |query| format!("{path}?{query}").into());
+                Ok(Target { upstream: &route.upstream, path })
+            }
+            (None, None) => Err(ProxyErrorKind::NoRoute),
+            _ => Err(ProxyErrorKind::AmbiguousPath),
+        }
     }
 
     /// All upstreams.
@@ -60,78 +80,118 @@ impl Routes {
     }
 }
 
-fn host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
-    let named = headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    let authority = uri.authority().cloned().or(named)?;
-    Some(authority.host().to_ascii_lowercase())
+impl Route {
+    /// Whether a path decides what can be reached: the route's own, or that of a server.
+    fn confines(&self) -> bool {
+        self.path != "/" || self.upstream.servers.iter().any(Server::has_base)
+    }
 }
 
-/// Whether a path has them, in any of the ways in which servers are known to read it.
-fn has_dot_segments(path: &str) -> bool {
-    if !path.contains("..") && !path.contains("/.") && !path.contains('%') {
-        return false;
-    }
-    let path = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");
-    path.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
+fn host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    let named = || headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    uri.authority().map(plain).or_else(|| named().as_ref().map(plain))
+}
+
+/// A host in lower case, without a port, and without the dot that may end a name.
+fn plain(authority: &Authority) -> String {
+    let host = authority.host();
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
 /// Whether a path is the prefix itself, or below it: `/images` has `/images/cat`, not `/imagesque`.
-fn is_below(path: &str, prefix: &str) -> bool {
-    path.strip_prefix(prefix).is_some_and(|rest| prefix.ends_with('/') || rest.is_empty() || rest.starts_with('/'))
+fn is_below(path: &[u8], prefix: &[u8]) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| prefix.ends_with(b"/") || matches!(rest, [] | [b'/', ..]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn routes(routes: &[(&str, &str)]) -> Routes {
+        let mut built = Routes::default();
+        for (route, server) in routes {
+            built.add(route, Upstream::parse(&[server]).expect("a server")).expect("a route");
+        }
+        built
+    }
+
+    /// The server and the path that a request is sent to.
+    fn found(routes: &Routes, host: &str, path: &str) -> Result<String, ProxyErrorKind> {
+        let headers = HeaderMap::from_iter([(header::HOST, host.parse().expect("a host"))]);
+        let uri = path.parse().expect("a path");
+        let target = routes.find(&uri, &headers)?;
+        Ok(format!("{} {}", target.upstream.servers[0].authority, target.path))
+    }
+
     #[test]
     fn the_most_particular_route_wins() {
-        let mut routes = Routes::default();
-        for (route, server) in [
+        let routes = routes(&[
             ("/", "http://any"),
             ("/images", "http://images"),
             ("Example.com", "http://example"),
             ("example.com/images/large/", "http://large"),
-        ] {
-            routes.add(route, Upstream::parse(&[server]).expect("a server")).expect("a route");
-        }
+        ]);
         for (host, path, expected) in [
-            ("other.org", "/", "any"),
-            ("other.org", "/images/cat", "images"),
-            ("other.org", "/imagesque", "any"),
-            ("EXAMPLE.com:8080", "/images/cat", "example"),
-            ("example.com", "/images/large/cat", "large"),
-            ("example.com.evil.org", "/", "any"),
+            ("other.org", "/", "any /"),
+            ("other.org", "/images/cat?a=%2e", "images /images/cat?a=%2e"),
+            ("other.org", "/imagesque", "any /imagesque"),
+            ("EXAMPLE.com:8080", "/images/cat", "example /images/cat"),
+            ("example.com.", "/images/cat", "example /images/cat"),
+            ("example.com", "/images/large/cat", "large /images/large/cat"),
+            ("example.com", "http://other.org/images", "images /images"),
+            ("example.com.evil.org", "/", "any /"),
         ] {
-            let headers = HeaderMap::from_iter([(header::HOST, host.parse().expect("a host"))]);
-            let found = routes.find(&path.parse().expect("a path"), &headers).expect("a route");
-            assert_eq!(found.servers[0].authority, expected, "{host}{path}");
+            assert_eq!(found(&routes, host, path).as_deref(), Ok(expected), "{host}{path}");
         }
     }
 
     #[test]
     fn no_path_leads_out_of_a_route() {
-        let mut open = Routes::default();
-        open.add("/", Upstream::parse(&["http://any"]).expect("a server")).expect("a route");
-        let mut confined = open.clone();
-        confined.add("/public", Upstream::parse(&["http://public"]).expect("a server")).expect("a route");
-        let mut based = Routes::default();
-        based.add("/", Upstream::parse(&["http://any/base"]).expect("a server")).expect("a route");
-        for path in [
-            "/public/../x",
-            "/public/..",
-            "/public/./x",
-            "/public/%2e%2E/x",
-            "/public/..%2fx",
-            "/public/..%5Cx",
-            "/public\\..\\x",
-            "/../x",
-        ] {
-            assert!(confined.are_left_by(path) && based.are_left_by(path), "{path}");
-            assert!(!open.are_left_by(path), "{path}");
+        let confined = routes(&[("/", "http://any"), ("/public", "http://public")]);
+        let based = routes(&[("/", "http://any/base")]);
+        let open = routes(&[("/", "http://any"), ("a.example", "http://a")]);
+        for path in ["/public/../x", "/public/%2e%2E/x", "/public/..;/x", "/public/..%253bx/x", "/public\\..\\x", "/%"]
+        {
+            for routes in [&confined, &based] {
+                assert_eq!(found(routes, "h", path), Err(ProxyErrorKind::AmbiguousPath), "{path}");
+            }
+            assert_eq!(found(&open, "h", path), Ok(format!("any {path}")));
         }
-        for path in ["/public/..x", "/public/.well-known", "/public/x..", "/public/%2e%2ex", "/%2520"] {
-            assert!(!confined.are_left_by(path), "{path}");
+        for path in ["/public/..x", "/public/.well-known", "/public/x..;a", "/public//x%2Fy"] {
+            assert_eq!(found(&confined, "h", path), Ok(format!("public {path}")));
+        }
+    }
+
+    #[test]
+    fn a_path_has_one_route_in_all_readings() {
+        let routes = routes(&[("/", "http://any"), ("/admin", "http://guard"), ("/caf%c3%a9", "http://cafe")]);
+        for (path, expected) in [
+            ("/%61dmin/x", Ok("guard /admin/x")),
+            ("/admin/%252561", Ok("guard /admin/%252561")),
+            ("/admin;x", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/admin%2Fx", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/admin%3Fx", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/admin%00", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/admin\\x", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/%2561dmin", Err(ProxyErrorKind::AmbiguousPath)),
+            ("//admin/", Err(ProxyErrorKind::AmbiguousPath)),
+            ("/;/admin", Err(ProxyErrorKind::AmbiguousPath)),
+            ("http://h//admin", Err(ProxyErrorKind::AmbiguousPath)),
+            ("http://h?/admin", Ok("any /?/admin")),
+            ("//shop;x/a%2fb", Ok("any //shop;x/a%2Fb")),
+            ("/caf%C3%a9/x", Ok("cafe /caf%C3%A9/x")),
+        ] {
+            assert_eq!(found(&routes, "h", path).as_deref(), expected.as_ref().map(|text| *text), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_route_s_path_must_be_plain() {
+        for route in ["/a//b", "/a;b", "/a/../b", "/a?b", "/a%2fb", "/%", "a b", "h/a#b"] {
+            assert!(
+                Routes::default().add(route, Upstream::parse(&["http://a"]).expect("a server")).is_err(),
+                "{route}"
+            );
         }
     }
 }

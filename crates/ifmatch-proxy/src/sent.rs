@@ -1,81 +1,160 @@
-//! A request body that tells when all of it has been sent.
+//! The content of a request: lent to a connection, and given back if the connection has not begun to take it.
 
 use std::error::Error;
+use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use pin_project_lite::pin_project;
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 use tokio::sync::Semaphore;
+
+use crate::trailers::CleanTrailers;
 
 /// Any error of a body.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
-
-pin_project! {
-    /// A request body that tells when all of it has been sent, or has failed.
-    pub(crate) struct SentBody<B> {
-        #[pin]
-        body: B,
-        end: End,
-    }
-}
-
-/// The end of a request body.
-#[derive(Clone, Debug)]
-pub(crate) struct End(Arc<Semaphore>);
 
 /// The client stopped sending the body.
 #[derive(Debug, thiserror::Error)]
 #[error("the client stopped sending the body: {0}")]
 pub(crate) struct Interrupted(BoxError);
 
-impl<B: Body> SentBody<B> {
-    /// Watches a body.
-    pub(crate) fn new(body: B) -> (Self, End) {
-        let end = End(Arc::new(Semaphore::new(0)));
+type Content = UnsyncBoxBody<Bytes, Interrupted>;
+
+/// The content of a request, which goes to one server after the other as long as none has taken anything of it.
+pub(crate) struct Outgoing(Arc<Slot>);
+
+/// Where the content lies while it is not lent.
+struct Slot {
+    empty: bool,
+    content: Mutex<Option<Content>>,
+    /// Closed when all of the content was sent, or none of it can be.
+    end: Semaphore,
+}
+
+/// Content as a connection sends it.
+pub(crate) struct Lent {
+    slot: Arc<Slot>,
+    content: Option<Content>,
+    begun: bool,
+}
+
+impl Outgoing {
+    /// Takes a request's content.
+    pub(crate) fn new<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
         if body.is_end_stream() {
-            end.reached();
+            return Self::empty();
         }
-        (Self { body, end: end.clone() }, end)
+        let content = CleanTrailers::new(body).map_err(|error| Interrupted(error.into())).boxed_unsync();
+        Self(Arc::new(Slot { empty: false, content: Mutex::new(Some(content)), end: Semaphore::new(0) }))
     }
-}
 
-impl End {
-    /// Waits for it.
-    pub(crate) async fn wait(&self) {
+    /// No content.
+    pub(crate) fn empty() -> Self {
+        let end = Semaphore::new(0);
+        end.close();
+        Self(Arc::new(Slot { empty: true, content: Mutex::default(), end }))
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.empty
+    }
+
+    /// Whether all of it is still here.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.0.empty || self.0.content().is_some()
+    }
+
+    /// Lends it to a connection. Nothing is left of content that was begun.
+    pub(crate) fn lend(&self) -> Lent {
+        Lent { slot: Arc::clone(&self.0), content: self.0.content().take(), begun: false }
+    }
+
+    /// Waits until all of it was sent.
+    pub(crate) async fn wait_for_end(&self) {
         // A closed semaphore gives no permit: that is what is waited for.
-        drop(self.0.acquire().await);
-    }
-
-    fn reached(&self) {
-        self.0.close();
+        drop(self.0.end.acquire().await);
     }
 }
 
-impl<B> Body for SentBody<B>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
+impl Slot {
+    fn content(&self) -> MutexGuard<'_, Option<Content>> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(content) = self.content.take().filter(|_| !self.begun) {
+            *self.slot.content() = Some(content);
+        }
+    }
+}
+
+impl Body for Lent {
     type Data = Bytes;
     type Error = Interrupted;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Interrupted>>> {
-        let mut this = self.project();
-        let frame = this.body.as_mut().poll_frame(cx);
-        if matches!(&frame, Poll::Ready(None | Some(Err(_)))) || this.body.is_end_stream() {
-            this.end.reached();
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Interrupted>>> {
+        self.begun = true;
+        let Some(content) = &mut self.content else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(&mut *content).poll_frame(cx));
+        if matches!(&frame, None | Some(Err(_))) || content.is_end_stream() {
+            self.slot.end.close();
         }
-        frame.map_err(|error| Interrupted(error.into()))
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.content.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.content.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lent").field("begun", &self.begun).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn content_comes_back_until_it_is_begun() {
+        let outgoing = Outgoing::new(Full::new(Bytes::from_static(b"order")));
+        let lent = outgoing.lend();
+        assert!(!outgoing.is_whole() && !lent.is_end_stream());
+        drop(lent);
+        assert!(outgoing.is_whole());
+        let mut lent = outgoing.lend();
+        assert_eq!(lent.frame().await.expect("a frame").expect("no error").into_data().expect("data"), "order");
+        drop(lent);
+        assert!(!outgoing.is_whole());
+        outgoing.wait_for_end().await;
+    }
+
+    #[tokio::test]
+    async fn no_content_can_be_sent_any_number_of_times() {
+        let outgoing = Outgoing::new(Full::new(Bytes::new()));
+        for _ in 0..2 {
+            assert!(outgoing.lend().frame().await.is_none());
+            assert!(outgoing.is_whole() && outgoing.is_empty());
+        }
+        outgoing.wait_for_end().await;
     }
 }

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderValue, Request};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
+
+use crate::forward;
 
 /// How long neither end may say anything.
 const IDLE: Duration = Duration::from_hours(1);
@@ -16,17 +19,37 @@ const BUFFER: usize = 16 * 1024;
 
 type Io = TokioIo<Upgraded>;
 
-/// Passes bytes between the two ends until both have ended, or nothing was said for long.
-pub(crate) async fn tunnel(client: OnUpgrade, upstream: OnUpgrade) {
-    let both = timeout(HANDSHAKE, async { tokio::try_join!(client, upstream) });
-    match both.await {
-        Ok(Ok((client, upstream))) => {
-            let (from_client, to_client) = split(TokioIo::new(client));
-            let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
-            tokio::join!(pass(from_client, to_upstream), pass(from_upstream, to_client));
+/// A client that has asked for another protocol.
+pub(crate) struct Asked {
+    protocols: HeaderValue,
+    client: OnUpgrade,
+}
+
+impl Asked {
+    /// None if the request asks for no protocol that can be passed on.
+    pub(crate) fn by<B>(request: &mut Request<B>) -> Option<Self> {
+        let protocols = forward::wanted_upgrade(request.version(), request.headers())?;
+        Some(Self { protocols, client: hyper::upgrade::on(request) })
+    }
+
+    /// Returns whether the answer's fields name only protocols that the client has asked for.
+    pub(crate) fn accepts(&self, answer: &HeaderMap) -> bool {
+        forward::is_wanted(answer, &self.protocols)
+    }
+
+    /// Passes bytes between the two ends until both have ended, or nothing was said for long.
+    pub(crate) async fn tunnel(self, upstream: OnUpgrade) {
+        let client = self.client;
+        let both = timeout(HANDSHAKE, async { tokio::try_join!(client, upstream) });
+        match both.await {
+            Ok(Ok((client, upstream))) => {
+                let (from_client, to_client) = split(TokioIo::new(client));
+                let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
+                tokio::join!(pass(from_client, to_upstream), pass(from_upstream, to_client));
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "an upgrade failed"),
+            Err(_) => tracing::debug!("an upgrade took too long"),
         }
-        Ok(Err(error)) => tracing::debug!(%error, "an upgrade failed"),
-        Err(_) => tracing::debug!("an upgrade took too long"),
     }
 }
 

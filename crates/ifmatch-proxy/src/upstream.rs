@@ -1,20 +1,18 @@
 //! The servers behind the proxy.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
-
-/// How long a server that could not be reached is left alone while others can be asked.
-const REST: Duration = Duration::from_secs(5);
 
 /// One or more servers that answer alike.
 ///
-/// Requests go to them in turn. One that cannot be reached is left alone for a while, as is one whose health check
-/// fails; when all are, each is tried.
+/// Requests go to them in turn. One that cannot be reached is left alone for a while, and one whose health checks fail until
+/// they succeed; when all are, each is tried.
 ///
 /// ```
 /// use ifmatch_proxy::Upstream;
@@ -25,6 +23,8 @@ const REST: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Upstream {
     pub(crate) servers: Arc<[Server]>,
+    /// The requests that may wait for a place at a server.
+    pub(crate) queue: Arc<Semaphore>,
     turn: Arc<AtomicUsize>,
     start: Instant,
 }
@@ -36,16 +36,38 @@ pub(crate) struct Server {
     pub(crate) authority: Authority,
     /// What the path begins with, without a slash at the end.
     base: String,
-    /// Until when it is left alone, in milliseconds since the start.
+    /// The requests that it may work on at a time.
+    pub(crate) places: Arc<Semaphore>,
+    /// Until when it is left alone since it could not be reached, in milliseconds since the start.
     resting: AtomicU64,
+    /// Its health checks fail.
+    sick: AtomicBool,
 }
 
-/// The text is no address of an upstream.
+/// The text is no address of an upstream, or no route to one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no upstream: write http:// or https://, a host, and perhaps a port and a path without parameters")]
-pub struct InvalidUpstream(pub(crate) String);
+#[error("{0}")]
+pub struct InvalidUpstream(String);
+
+impl InvalidUpstream {
+    fn address(text: &str) -> Self {
+        Self(format!(
+            "'{text}' is no upstream: write http:// or https://, a host, and perhaps a port and a path without parameters"
+        ))
+    }
+
+    pub(crate) fn route(text: &str) -> Self {
+        Self(format!(
+            "'{text}' is no route: write a host, a path without empty segments, dot segments, parameters and escaped \
+             separators, or both, such as example.com/images"
+        ))
+    }
+}
 
 impl Upstream {
+    /// Time for which a server that could not be reached is left alone while others can be asked.
+    pub(crate) const REST: Duration = Duration::from_secs(5);
+
     /// The servers at these addresses: `http://` or `https://`, a host, perhaps a port, and a path to put before the
     /// request's.
     ///
@@ -55,40 +77,44 @@ impl Upstream {
         let servers: Arc<[Server]> =
             addresses.iter().map(|address| Server::parse(address.as_ref())).collect::<Result<_, _>>()?;
         if servers.is_empty() {
-            return Err(InvalidUpstream(String::new()));
+            return Err(InvalidUpstream::address(""));
         }
-        Ok(Self { servers, turn: Arc::default(), start: Instant::now() })
+        let queue = Arc::new(Semaphore::new(0));
+        Ok(Self { servers, queue, turn: Arc::default(), start: Instant::now() })
     }
 
-    /// The servers in the order in which to try them.
-    pub(crate) fn in_turn(&self) -> impl Iterator<Item = &Server> {
-        let now = self.millis();
-        let first = self.turn.fetch_add(1, Relaxed);
-        let count = self.servers.len();
-        let order = move |rests: bool| {
-            let servers = (0..count).map(move |offset| &self.servers[first.wrapping_add(offset) % count]);
-            servers.filter(move |server| (server.resting.load(Relaxed) > now) == rests)
-        };
-        order(false).chain(order(true))
+    /// Bounds the number of requests that each server works on at a time, and the number of those that wait for a place at
+    /// any of them. Further ones end with [`Overloaded`](crate::ProxyErrorKind::Overloaded). Not bounded if not set.
+    #[must_use]
+    pub fn limit(self, requests: u32, queue: u32) -> Self {
+        let semaphore = |permits: u32| Arc::new(Semaphore::new(permits as usize));
+        let servers = self.servers.iter().map(|server| server.with_places(semaphore(requests))).collect();
+        Self { servers, queue: semaphore(queue), ..self }
+    }
+
+    /// The server whose turn it is, perhaps beyond the last.
+    pub(crate) fn next_turn(&self) -> usize {
+        self.turn.fetch_add(1, Relaxed)
     }
 
     /// Notes whether a server could be reached.
     pub(crate) fn note(&self, server: &Server, reached: bool) {
-        let until = if reached { 0 } else { self.millis().saturating_add(millis(REST)) };
+        let until = if reached { 0 } else { self.millis().saturating_add(millis(Self::REST)) };
         let before = server.resting.swap(until, Relaxed);
         if (before == 0) != reached {
             tracing::info!(server = %server.authority, reached, "an upstream changed");
         }
     }
 
-    fn millis(&self) -> u64 {
+    /// Milliseconds since the start.
+    pub(crate) fn millis(&self) -> u64 {
         millis(self.start.elapsed())
     }
 }
 
 impl Server {
     fn parse(text: &str) -> Result<Self, InvalidUpstream> {
-        let invalid = || InvalidUpstream(text.to_owned());
+        let invalid = || InvalidUpstream::address(text);
         let uri: Uri = text.parse().map_err(|_| invalid())?;
         let parts = uri.into_parts();
         let scheme =
@@ -99,7 +125,32 @@ impl Server {
             return Err(invalid());
         }
         let base = path.path().trim_end_matches('/').to_owned();
-        Ok(Self { scheme, authority, base, resting: AtomicU64::new(0) })
+        let places = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+        Ok(Self { scheme, authority, base, places, resting: AtomicU64::new(0), sick: AtomicBool::new(false) })
+    }
+
+    /// The same server, with this many places.
+    fn with_places(&self, places: Arc<Semaphore>) -> Self {
+        let Self { scheme, authority, base, .. } = self;
+        let (scheme, authority, base) = (scheme.clone(), authority.clone(), base.clone());
+        Self { scheme, authority, base, places, resting: AtomicU64::new(0), sick: AtomicBool::new(false) }
+    }
+
+    /// Whether it is left alone at this time, since it could not be reached.
+    pub(crate) fn rests(&self, now: u64) -> bool {
+        self.resting.load(Relaxed) > now
+    }
+
+    /// Whether its health checks fail.
+    pub(crate) fn is_sick(&self) -> bool {
+        self.sick.load(Relaxed)
+    }
+
+    /// Notes whether its health checks fail.
+    pub(crate) fn set_sick(&self, sick: bool) {
+        if self.sick.swap(sick, Relaxed) != sick {
+            tracing::warn!(server = %self.authority, healthy = !sick, "the health of an upstream changed");
+        }
     }
 
     /// Whether it has a path of its own.
@@ -126,22 +177,6 @@ fn millis(span: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn order(upstream: &Upstream) -> Vec<&str> {
-        upstream.in_turn().map(|server| server.authority.as_str()).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn servers_take_turns_and_resting_ones_come_last() {
-        let upstream = Upstream::parse(&["http://a", "http://b", "http://c"]).expect("three servers");
-        assert_eq!(order(&upstream), ["a", "b", "c"]);
-        assert_eq!(order(&upstream), ["b", "c", "a"]);
-        upstream.note(&upstream.servers[2], false);
-        assert_eq!(order(&upstream), ["a", "b", "c"]);
-        tokio::time::advance(REST + Duration::from_millis(1)).await;
-        assert_eq!(order(&upstream), ["a", "b", "c"]);
-        assert_eq!(order(&upstream), ["b", "c", "a"]);
-    }
 
     #[test]
     fn a_base_path_comes_before_the_request_s() {

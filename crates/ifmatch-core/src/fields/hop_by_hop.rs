@@ -7,8 +7,9 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// They concern a connection whether `Connection` names them or not.
-const NAMES: [HeaderName; 9] = [
+const NAMES: [HeaderName; 10] = [
     CONNECTION,
+    HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("proxy-authentication-info"),

@@ -2,8 +2,10 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+pub mod forwarded;
 pub mod hop_by_hop;
 pub mod not_modified;
+pub mod trailers;
 
 /// Whether there is such a field.
 ///

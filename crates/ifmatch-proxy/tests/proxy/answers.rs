@@ -93,3 +93,35 @@ async fn trailers_are_passed_on() {
     assert_eq!(body.trailers().unwrap()["x-sum"], "7");
     assert!(origin.requests()[0].contains("te: trailers\r\n"));
 }
+
+/// Content whose trailers have these fields.
+struct Trailing(Vec<Frame<Bytes>>);
+
+impl Body for Trailing {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.0.pop().map(Ok))
+    }
+}
+
+#[tokio::test]
+async fn trailers_carry_no_field_that_must_be_in_a_head() {
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\
+                           trailer: x-sum, x-forwarded-for, set-cookie, x.forwarded.for\r\n\r\n5\r\nhello\r\n0\r\n\
+                           x-forwarded-for: 9\r\nset-cookie: 9\r\nx-sum: 7\r\nx.forwarded.for: 9\r\n\r\n";
+    const FORBIDDEN: &str = "x-forwarded-for, x_forwarded_for, forwarded, x-real-ip, if-match, cookie";
+    let origin = Origin::start(vec![Step::Send(CHUNKED)]).await;
+    let mut trailers = http::HeaderMap::new();
+    for name in FORBIDDEN.split(", ").chain(["x-sum"]) {
+        trailers.insert(name, "7".parse().unwrap());
+    }
+    let request = Request::post("/").header("host", "a").header("trailer", format!("{FORBIDDEN}, x-sum"));
+    let content = vec![Frame::trailers(trailers), Frame::data(Bytes::from("hello"))];
+    let request = request.header("te", "trailers").body(Trailing(content)).unwrap();
+    let response = tower::ServiceExt::oneshot(origin.proxy(), request).await.unwrap();
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+    assert!(body.trailers().unwrap().keys().eq(["x-sum"]), "{body:?}");
+    assert!(origin.requests()[0].ends_with("\r\n0\r\nx-sum: 7\r\n\r\n"), "{:?}", origin.requests());
+}

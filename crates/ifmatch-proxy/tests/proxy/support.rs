@@ -94,7 +94,8 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     let mut content = vec![0; length];
     stream.read_exact(&mut content).await.ok()?;
     text.extend(content);
-    while head.contains("transfer-encoding: chunked") && !text.ends_with(b"\r\n0\r\n\r\n") {
+    let is_last = |text: &[u8]| text.ends_with(b"\r\n\r\n") && text.windows(5).any(|window| window == b"\r\n0\r\n");
+    while head.contains("transfer-encoding: chunked") && !is_last(&text) {
         text.push(stream.read_u8().await.ok()?);
     }
     Some(String::from_utf8(text).unwrap())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use ifmatch_proxy::{Proxy, ProxyErrorKind, Upstream};
+use ifmatch_proxy::{HealthCheck, Proxy, ProxyErrorKind, Upstream};
 
 use crate::support::{Origin, Step, ask, content, get, refused};
 
@@ -128,25 +128,105 @@ async fn requests_that_no_proxy_forwards_are_refused() {
     let images = Proxy::builder().route("/images", origin.upstream()).unwrap().build().unwrap();
     assert_eq!(refused(&images, get("/other")).await.kind(), ProxyErrorKind::NoRoute);
     let error = refused(&images, get("/images/%2e%2e/other")).await;
-    assert_eq!((error.kind(), error.problem().status().as_u16()), (ProxyErrorKind::DotSegments, 400));
+    assert_eq!((error.kind(), error.problem().status().as_u16()), (ProxyErrorKind::AmbiguousPath, 400));
     assert_eq!(origin.requests().len(), 0);
 }
 
 #[tokio::test]
-async fn a_sick_server_is_left_alone() {
+async fn content_goes_to_the_next_server_when_one_cannot_be_reached() {
+    let origin = Origin::start(vec![Step::Send(EMPTY); 4]).await;
+    let addresses = [nobody().await, format!("http://{}", origin.address), nobody().await];
+    let proxy = Proxy::builder().route("/", Upstream::parse(&addresses).unwrap()).unwrap().build().unwrap();
+    for _ in 0..4 {
+        ask(&proxy, post()).await.unwrap();
+    }
+    assert_eq!(origin.requests().len(), 4);
+    for request in origin.requests() {
+        assert!(request.ends_with("\r\n\r\norder"), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_takes_its_own_places_only() {
+    let hanging = Origin::start(vec![Step::Wait; 100]).await;
+    let other = Origin::start(vec![Step::Send(EMPTY); 100]).await;
+    let proxy = Proxy::builder()
+        .route("/hang", hanging.upstream().limit(2, 1))
+        .unwrap()
+        .route("/", other.upstream().limit(2, 1))
+        .unwrap()
+        .connect_timeout(Duration::from_hours(1))
+        .build()
+        .unwrap();
+    let hang = || {
+        let proxy = proxy.clone();
+        tokio::spawn(async move { ask(&proxy, get("/hang")).await.map(|_| ()) })
+    };
+    let mut waiting: Vec<_> = (0..3).map(|_| hang()).collect();
+    while hanging.requests().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Two are being asked for, and one is in the queue as soon as it has run: then one more is refused.
+    let error = loop {
+        let mut next = hang();
+        tokio::select! {
+            result = &mut next => break result.unwrap().expect_err("nothing answers"),
+            () = tokio::time::sleep(Duration::from_millis(20)) => waiting.push(next),
+        }
+    };
+    assert_eq!((error.kind(), error.problem().status().as_u16()), (ProxyErrorKind::Overloaded, 503));
+    assert_eq!(error.problem().to_response().headers()["retry-after"], "1");
+    ask(&proxy, get("/")).await.unwrap();
+    // A place that becomes free goes to the one that waits for it.
+    waiting.swap_remove(0).abort();
+    while hanging.requests().len() < 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for task in waiting {
+        task.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_place_is_free_again_when_the_answer_has_been_read() {
+    let origin = Origin::start(vec![Step::Send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"); 3]).await;
+    let proxy = Proxy::builder().route("/", origin.upstream().limit(1, 0)).unwrap().build().unwrap();
+    let first = ask(&proxy, get("/1")).await.unwrap();
+    assert_eq!(refused(&proxy, get("/2")).await.kind(), ProxyErrorKind::Overloaded);
+    assert_eq!(content(first).await.unwrap(), "hello");
+    drop(ask(&proxy, get("/3")).await.unwrap());
+    ask(&proxy, get("/4")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sick_server_is_left_alone_while_another_one_hangs() {
     const SICK: &str = "HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n";
-    let sick = Origin::start(vec![Step::Send(SICK); 100]).await;
-    let well = Origin::start(vec![Step::Send(EMPTY); 100]).await;
-    let addresses = [format!("http://{}", sick.address), format!("http://{}", well.address)];
-    let builder = Proxy::builder().route("/", Upstream::parse(&addresses).unwrap()).unwrap();
-    let proxy = builder.health_check("/health", Duration::from_secs(1)).build().unwrap();
+    let sick = Origin::start(vec![Step::Send(SICK); 100_000]).await;
+    let well = Origin::start(vec![Step::Send(EMPTY); 100_000]).await;
+    let hanging = Origin::start(vec![Step::Wait]).await;
+    let addresses = [&sick, &well].map(|origin| format!("http://{}", origin.address));
+    let check = HealthCheck {
+        interval: Duration::from_millis(10),
+        timeout: Duration::from_hours(1),
+        ..HealthCheck::of("/health")
+    };
+    let proxy = Proxy::builder()
+        .route("/hang", hanging.upstream())
+        .unwrap()
+        .route("/", Upstream::parse(&addresses).unwrap())
+        .unwrap()
+        .health_check(check)
+        .build()
+        .unwrap();
     let checks = tokio::spawn(proxy.clone().watch_health());
-    while well.requests().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    // The second check of a server comes after the verdict of the first.
+    while hanging.requests().is_empty() || [&sick, &well].iter().any(|origin| origin.requests().len() < 2) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    for _ in 0..10 {
-        let response = ask(&proxy, get("/")).await.unwrap();
-        assert!(response.status().is_success());
+    for _ in 0..30 {
+        assert!(ask(&proxy, get("/page")).await.unwrap().status().is_success());
     }
+    let pages = |origin: &Origin| origin.requests().iter().filter(|request| request.starts_with("GET /page ")).count();
+    assert_eq!([pages(&well), pages(&sick)], [30, 0]);
     checks.abort();
 }

@@ -5,11 +5,12 @@
 //! neither, and the short one for tables not even the method. The content is covered by none. A copy of a signed request passes
 //! for a quarter of an hour, and one that was changed where it is not covered: an encrypted connection keeps it secret.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use http::header::{AUTHORIZATION, DATE};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
@@ -117,13 +118,11 @@ fn authorise<'a>(
     signed: impl FnOnce(Claim<'_>) -> Option<String>,
 ) -> Result<&'a Account, AuthError> {
     let claim = claim(head)?;
-    let account = accounts.get(claim.account).filter(|account| addresses(head.uri.path(), account));
-    let account = account.ok_or(AuthError::Mismatch)?;
     let signature = STANDARD.decode(claim.signature).map_err(|_| AuthError::Malformed)?;
     let text = signed(claim).ok_or(AuthError::Mismatch)?;
-    if !account.keys().iter().any(|key| is_signature(key, &text, &signature)) {
-        return Err(AuthError::Mismatch);
-    }
+    let account = accounts.get(claim.account).filter(|account| addresses(head.uri.path(), account));
+    let is_signed = is_signed(account.map_or(&[], Account::keys), &text, &signature);
+    let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
     // The date last: whoever cannot sign learns nothing of the server's clock.
     if in_time(&head.headers, now) { Ok(account) } else { Err(AuthError::Skewed) }
 }
@@ -154,6 +153,17 @@ fn has_shared_access(head: &Parts) -> bool {
 fn addresses(path: &str, account: &Account) -> bool {
     let inner = path.strip_prefix('/').and_then(|path| path.strip_prefix(account.name()));
     inner.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether one of the keys has signed the text. Fails after the same work for any number of keys, none included, so that
+/// the time of a refusal does not tell whether there is an account of a name.
+fn is_signed(keys: &[Hmac<Sha256>], text: &str, signature: &[u8]) -> bool {
+    static DECOY: LazyLock<Hmac<Sha256>> =
+        LazyLock::new(|| Hmac::new_from_slice(b"decoy").expect("HMAC takes keys of any length"));
+    (0..Account::MAX_KEYS).any(|at| {
+        let key = keys.get(at).unwrap_or(&*DECOY);
+        is_signature(key, text, signature) && at < keys.len()
+    })
 }
 
 /// Compares in constant time.

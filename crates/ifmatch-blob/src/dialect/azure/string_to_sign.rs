@@ -1,6 +1,6 @@
 //! What the signature of a request covers, written down as the SDKs do.
 //!
-//! `None` throughout: a field or parameter is not text, so that nobody can have signed it.
+//! `None` throughout: a field or parameter is not text, or could pass for several, so that no signature covers it.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -145,8 +145,8 @@ fn push_parameters(text: &mut String, head: &Parts) -> Option<()> {
     let mut parameters: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for parameter in head.uri.query().unwrap_or_default().split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let name = name::decode(name).ok()?.to_ascii_lowercase();
-        parameters.entry(name).or_default().push(name::decode(value).ok()?.into_owned());
+        let name = decode(name).filter(|name| !name.contains(':'))?.to_ascii_lowercase();
+        parameters.entry(name).or_default().push(decode(value)?.into_owned());
     }
     for (name, mut values) in parameters {
         values.sort();
@@ -159,10 +159,15 @@ fn push_parameters(text: &mut String, head: &Parts) -> Option<()> {
 fn push_comp(text: &mut String, head: &Parts) -> Option<()> {
     for parameter in head.uri.query().unwrap_or_default().split('&') {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        if name::decode(name).ok()?.eq_ignore_ascii_case("comp") {
-            let _ = write!(text, "?comp={}", name::decode(value).ok()?);
+        if decode(name)?.eq_ignore_ascii_case("comp") {
+            let _ = write!(text, "?comp={}", decode(value)?);
             break;
         }
     }
     Some(())
+}
+
+/// Decodes a name or value. In what is signed a control character could end the line, and begin another parameter.
+fn decode(text: &str) -> Option<Cow<'_, str>> {
+    name::decode(text).ok().filter(|text| !text.contains(char::is_control))
 }

@@ -126,3 +126,72 @@ fn names_are_in_the_order_of_the_service() {
         assert_eq!(compare(pair[1], pair[0]), std::cmp::Ordering::Greater, "{pair:?}");
     }
 }
+
+/// A request that has this signature, of no account if none is given.
+fn request(target: &str, authorization: &str, date: Option<&str>) -> Parts {
+    let mut request = Request::get(target).header("x-ms-version", "2021-12-02").header(AUTHORIZATION, authorization);
+    if let Some(date) = date {
+        request = request.header("x-ms-date", date);
+    }
+    request.body(()).expect("a request").into_parts().0
+}
+
+/// The request with the signature of the development account's key over what `covered` says.
+fn signed(target: &str, covered: &str) -> Parts {
+    let account = crate::accounts::DEVELOPMENT_ACCOUNT;
+    let date = Some("Sat, 21 Nov 2026 00:00:00 GMT");
+    let text = string_to_sign::blob(&request(covered, "", date), account).expect("a text");
+    let accounts = Accounts::development();
+    let key = accounts.get(account).expect("the account").keys()[0].clone();
+    let signature = STANDARD.encode(key.chain_update(text).finalize().into_bytes());
+    request(target, &format!("SharedKey {account}:{signature}"), date)
+}
+
+fn authorised(head: &Parts) -> Result<(), AuthError> {
+    let date = HttpDate::parse(b"Sat, 21 Nov 2026 00:00:00 GMT").expect("a date").unix().cast_unsigned();
+    authorise_blob(&Accounts::development(), head, Timestamp::from_micros(date * 1_000_000)).map(|_| ())
+}
+
+#[test]
+fn a_signature_over_a_query_covers_no_other_query() {
+    const QUERY: &str = "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub";
+    assert_eq!(authorised(&signed(QUERY, QUERY)), Ok(()));
+    for altered in [
+        "/devstoreaccount1/c?comp=list&delimiter=a:b%0Aprefix:pub",
+        "/devstoreaccount1/c?comp=list%0adelimiter:a:b%0aprefix:pub",
+        "/devstoreaccount1/c?comp=list&delimiter%3Aa=b&prefix=pub",
+        "/devstoreaccount1/c?comp=list&delimiter:a=b&prefix=pub",
+        "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub%0D",
+        "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub%7F",
+    ] {
+        assert_eq!(authorised(&signed(altered, QUERY)), Err(AuthError::Mismatch), "{altered}");
+    }
+}
+
+#[test]
+fn refusals_do_not_tell_whether_there_is_an_account() {
+    let dates = [None, Some("Thu, 01 Jan 2015 00:00:00 GMT"), Some("Sat, 21 Nov 2026 00:00:00 GMT")];
+    for (scheme, signature) in [
+        ("SharedKey", "!!!!"),
+        ("SharedKey", ""),
+        ("SharedKey", "AAAA"),
+        ("SharedKeyLite", "!!!!"),
+        ("SharedKeyLite", "AAAA"),
+    ] {
+        for date in dates {
+            let refused = |account: &str| {
+                let authorization = format!("{scheme} {account}:{signature}");
+                authorised(&request(&format!("/{account}/c"), &authorization, date)).expect_err("a refusal")
+            };
+            assert_eq!(refused("devstoreaccount1"), refused("unknown"), "{scheme} {signature} {date:?}");
+        }
+    }
+}
+
+#[test]
+fn the_key_that_stands_in_for_none_signs_nothing() {
+    let decoy = Hmac::<Sha256>::new_from_slice(b"decoy").expect("a key");
+    let signature = decoy.clone().chain_update("text").finalize().into_bytes();
+    assert!(!is_signed(&[], "text", &signature));
+    assert!(is_signed(&[decoy], "text", &signature));
+}

@@ -1,0 +1,163 @@
+//! A request's path as routes see it: its normal form, which is forwarded, and the loosest way in which a server may read it.
+
+use std::borrow::Cow;
+
+/// Separators and ends of segments that a reading brings forth. A route with one of them could not be told from others.
+const UNSOUND: [&str; 12] = ["//", ";", "?", "#", "\\", "%2F", "%5C", "%3B", "%3F", "%23", "%25", "%00"];
+
+/// Returns the normal form of a path (RFC 3986 §6.2.2): letters, digits, `-`, `.`, `_` and `~` stand for themselves, and other
+/// escapes have upper-case digits. None if an escape is malformed.
+pub(crate) fn normal(path: &str) -> Option<Cow<'_, str>> {
+    let mut pieces = path.split('%');
+    let first = pieces.next().unwrap_or_default();
+    if first.len() == path.len() {
+        return Some(Cow::Borrowed(path));
+    }
+    let mut normal = String::with_capacity(path.len());
+    normal.push_str(first);
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2)?;
+        let byte = escaped(digits.as_bytes())?;
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            normal.push(char::from(byte));
+        } else {
+            normal.push('%');
+            normal.push_str(&digits.to_ascii_uppercase());
+        }
+        normal.push_str(rest);
+    }
+    Some(Cow::Owned(normal))
+}
+
+/// Returns a path as the most tolerant server reads it: without any escape, even of an escape; backslashes are slashes;
+/// a segment ends at a semicolon, a question mark, a hash or a NUL; empty segments are left out.
+///
+/// None if that path has dot segments, so that it may lead anywhere.
+pub(crate) fn loosest(path: &str) -> Option<Vec<u8>> {
+    let path = unescaped(path.as_bytes());
+    let mut loosest = Vec::with_capacity(path.len());
+    let mut last: &[u8] = &[];
+    for piece in path.split(|byte| matches!(byte, b'/' | b'\\')) {
+        last = piece.split(|byte| matches!(byte, b';' | b'?' | b'#' | 0)).next().unwrap_or_default();
+        match last {
+            b"." | b".." => return None,
+            b"" => {}
+            segment => {
+                loosest.push(b'/');
+                loosest.extend(segment);
+            }
+        }
+    }
+    if last.is_empty() {
+        loosest.push(b'/');
+    }
+    Some(loosest)
+}
+
+/// Returns whether a path in its normal form is read alike by all servers, as the path of a route must be.
+pub(crate) fn is_sound(normal: &str) -> bool {
+    normal.starts_with('/') && loosest(normal).is_some() && !UNSOUND.iter().any(|part| normal.contains(part))
+}
+
+/// Resolves escapes until there is none: `%2525` is a percent sign.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(path.len());
+    for byte in path {
+        plain.push(*byte);
+        // The byte that an escape stands for can be the last digit of another one.
+        while let Some((rest, [b'%', digits @ ..])) = plain.split_last_chunk::<3>()
+            && let Some(byte) = escaped(digits)
+        {
+            let end = rest.len();
+            plain.truncate(end);
+            plain.push(byte);
+        }
+    }
+    plain
+}
+
+/// The byte that two hexadecimal digits stand for.
+fn escaped(digits: &[u8]) -> Option<u8> {
+    let [high, low] = digits else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_normal_form_resolves_escapes_that_mean_nothing() {
+        for (path, expected) in [
+            ("/a/b", Some("/a/b")),
+            ("/%61dmin/%7e%2D", Some("/admin/~-")),
+            ("/a%2fb%3b%c3%a9", Some("/a%2Fb%3B%C3%A9")),
+            ("/%2561", Some("/%2561")),
+            ("/%", None),
+            ("/%a", None),
+            ("/%u002e", None),
+            ("/%+1", None),
+            ("/%e", None),
+        ] {
+            assert_eq!(normal(path).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_loosest_reading_resolves_all_that_any_server_does() {
+        for (path, expected) in [
+            ("/a/b", "/a/b"),
+            ("/a/b/", "/a/b/"),
+            ("/", "/"),
+            ("//a///b", "/a/b"),
+            ("/a;x=1/b;y", "/a/b"),
+            ("/a/;x", "/a/"),
+            ("/a%2Fb%5Cc\\d", "/a/b/c/d"),
+            ("/a%3Bx/b%253Bx", "/a/b"),
+            ("/%25%32%35%32561", "/a"),
+            ("/a%3F/b%23x%00y", "/a/b"),
+            ("/100%25", "/100%"),
+            ("/..x/.well-known/x..", "/..x/.well-known/x.."),
+        ] {
+            assert_eq!(loosest(path).as_deref(), Some(expected.as_bytes()), "{path}");
+        }
+        for path in [
+            "/a/../b",
+            "/a/..",
+            "/./a",
+            "/a/%2e%2E/b",
+            "/a/..;/b",
+            "/a/..;x=1/b",
+            "/a/.%2e;foo/b",
+            "/a/..%3b/b",
+            "/a/..%2fb",
+            "/a/..%5Cb",
+            "/a\\..\\b",
+            "/;/..;/a",
+            "/%252e%252e/a",
+            "/%25252e./a",
+            "/a/..%00/b",
+            "/a/..%3Fx",
+            "/%2e%2e%253b/a",
+        ] {
+            assert_eq!(loosest(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn many_escapes_of_escapes_are_resolved_in_one_pass() {
+        let deep = format!("/%{}2e.", "25".repeat(10_000));
+        assert_eq!(loosest(&deep), None);
+    }
+
+    #[test]
+    fn a_route_s_path_means_one_thing() {
+        for path in ["/", "/images", "/images/large/", "/caf%C3%A9", "/.well-known/acme"] {
+            assert!(is_sound(path), "{path}");
+        }
+        for path in ["images", "/a//b", "/a;b", "/a/../b", "/a?b", "/a%2Fb", "/100%25", "/a\\b"] {
+            assert!(!is_sound(path), "{path}");
+        }
+    }
+}

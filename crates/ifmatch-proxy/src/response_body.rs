@@ -1,0 +1,60 @@
+//! The body of a forwarded response.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use pin_project_lite::pin_project;
+use tower_http::timeout::TimeoutBody;
+
+use crate::choice::Place;
+use crate::sent::BoxError;
+use crate::trailers::CleanTrailers;
+
+pin_project! {
+    /// The body of a forwarded response: ends with an error when the upstream pauses for too long or closes early.
+    pub struct ProxyBody {
+        #[pin]
+        body: CleanTrailers<TimeoutBody<Incoming>>,
+        place: Option<Place>,
+    }
+}
+
+impl ProxyBody {
+    /// Keeps the request's place at its server until the end.
+    pub(crate) fn new(body: Incoming, pause: Duration, place: Place) -> Self {
+        Self { body: CleanTrailers::new(TimeoutBody::new(pause, body)), place: Some(place) }
+    }
+}
+
+impl fmt::Debug for ProxyBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProxyBody")
+    }
+}
+
+impl Body for ProxyBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let mut this = self.project();
+        let frame = this.body.as_mut().poll_frame(cx);
+        if matches!(&frame, Poll::Ready(None | Some(Err(_)))) || this.body.is_end_stream() {
+            *this.place = None;
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
