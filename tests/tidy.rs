@@ -74,6 +74,11 @@ fn published_crates_agree() {
 }
 
 #[test]
+fn licences_are_complete() {
+    none(&manifests::licences(&repository().metadata));
+}
+
+#[test]
 fn every_package_inherits_the_lints_and_the_versions() {
     none(&manifests::inherited(&repository().files));
 }

@@ -23,6 +23,50 @@ pub(crate) fn published(metadata: &Value) -> Vec<String> {
     packages.iter().flat_map(|package| wrong(package)).collect()
 }
 
+/// What the texts of the licences say, by their file.
+const LICENCES: [(&str, &[&str]); 2] = [
+    (
+        "LICENSE-MIT",
+        &[
+            "Copyright (c)",
+            "Permission is hereby granted, free of charge, to any person obtaining a copy",
+            "The above copyright notice and this permission notice shall be included in all",
+            "THE SOFTWARE IS PROVIDED \"AS IS\", WITHOUT WARRANTY OF ANY KIND",
+        ],
+    ),
+    (
+        "LICENSE-APACHE",
+        &[
+            "Version 2.0, January 2004",
+            "2. Grant of Copyright License.",
+            "3. Grant of Patent License.",
+            "END OF TERMS AND CONDITIONS",
+        ],
+    ),
+];
+
+/// The repository and each published crate have the full text of both licences.
+pub(crate) fn licences(metadata: &Value) -> Vec<String> {
+    let root = metadata["workspace_root"].as_str().unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter().filter(|package| package["publish"].is_null());
+    let manifests = packages.map(|package| package["manifest_path"].as_str().unwrap());
+    let folders = manifests.filter_map(|manifest| manifest.strip_suffix("/Cargo.toml")).chain([root]);
+    let lacking = |folder: &str| {
+        let lacks = move |(file, parts): (&str, &[&str])| {
+            let path = format!("{folder}/{file}");
+            incomplete(&std::fs::read_to_string(&path).unwrap_or_default(), parts)
+                .map(|part| format!("{path}: lacks {part:?}"))
+        };
+        LICENCES.into_iter().filter_map(lacks).collect::<Vec<_>>()
+    };
+    folders.flat_map(lacking).collect()
+}
+
+/// The first of the parts that a text lacks.
+fn incomplete<'a>(text: &str, parts: &[&'a str]) -> Option<&'a str> {
+    parts.iter().copied().find(|part| !text.contains(part))
+}
+
 /// Each manifest takes the lints from the workspace, and the versions of what it depends on.
 pub(crate) fn inherited(files: &[File]) -> Vec<String> {
     let members = files.iter().filter(|file| {
@@ -98,4 +142,11 @@ fn own_versions_and_lints_are_found() {
         |line: &str| format!("[lints]\nworkspace = true\n[target.'cfg(target_os = \"x\")'.dependencies]\n{line}\n");
     assert_eq!(inherited(&[manifest(&of_a_target("http.workspace = true"))]), [""; 0]);
     assert_eq!(inherited(&[manifest(&of_a_target("http = \"1\""))]).len(), 1);
+}
+
+#[test]
+fn a_licence_without_its_permission_is_found() {
+    let (_, parts) = LICENCES[0];
+    assert_eq!(incomplete("MIT License\n\nCopyright (c) 2026\n", parts), Some(parts[1]));
+    assert_eq!(incomplete(&parts.join("\n"), parts), None);
 }

@@ -242,7 +242,7 @@ impl Shared {
 fn of(error: hyper_util::client::legacy::Error) -> ProxyError {
     let kind = if error.is_connect() || is_unsent(&error) {
         ProxyErrorKind::Unreachable
-    } else if causes(&error).any(|cause| cause.is::<Interrupted>()) {
+    } else if causes(&error).any(<dyn Error>::is::<Interrupted>) {
         ProxyErrorKind::Interrupted
     } else {
         ProxyErrorKind::Broken

@@ -138,7 +138,8 @@ fn limits(settings: &Settings) -> Result<Limits, Error> {
     })
 }
 
-fn at_least_one(value: Option<u32>, flag: &str) -> Result<u32, Error> {
+/// A number that is not zero.
+pub(crate) fn at_least_one(value: Option<u32>, flag: &str) -> Result<u32, Error> {
     match needed(value, flag)? {
         0 => Err(Error::usage(format!("{flag} must be at least 1"))),
         count => Ok(count),

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ifmatch_proxy::{Proxy, ProxyBuilder, Upstream};
+use ifmatch_proxy::{HealthCheck, Proxy, ProxyBuilder, Upstream};
 
 use super::settings::{DEFAULT_CACHE, ProxySettings, Route};
 use crate::access;
-use crate::config::server::{needed, not_zero};
+use crate::config::server::{at_least_one, needed, not_zero};
 use crate::config::{CacheConfig, ServerConfig};
 use crate::error::Error;
 use crate::settings::Settings;
@@ -55,9 +55,10 @@ impl ProxyConfig {
         let listen = needed(settings.listen, "--listen")?;
         let access = if listen.ip().is_loopback() { access } else { access.never_open() };
         let routes = routes(&of_proxy)?;
+        let max_requests = at_least_one(settings.max_requests, "--max-requests")?;
         Ok(Self {
             server: ServerConfig::new(&settings, access)?,
-            proxy: builder(&of_proxy, &routes)?,
+            proxy: builder(&of_proxy, &routes, max_requests)?,
             routes,
             answer_timeout: not_zero(of_proxy.answer_timeout, "--answer-timeout")?,
             cache: CacheConfig::new(&settings, DEFAULT_CACHE)?,
@@ -97,7 +98,7 @@ fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
     Ok(routes)
 }
 
-fn builder(settings: &ProxySettings, routes: &[Route]) -> Result<ProxyBuilder, Error> {
+fn builder(settings: &ProxySettings, routes: &[Route], max_requests: u32) -> Result<ProxyBuilder, Error> {
     let mut builder = Proxy::builder()
         .rewrite_host(settings.rewrite_host.unwrap_or_default())
         .trust_forwarded(settings.trust_forwarded.unwrap_or_default())
@@ -105,15 +106,29 @@ fn builder(settings: &ProxySettings, routes: &[Route]) -> Result<ProxyBuilder, E
         .answer_timeout(not_zero(settings.answer_timeout, "--answer-timeout")?);
     for Route { of, upstream } in routes {
         let usage = |error: ifmatch_proxy::InvalidUpstream| Error::usage(error.to_string());
-        builder = builder.route(of, Upstream::parse(upstream).map_err(usage)?).map_err(usage)?;
+        let (requests, queue) = limits(settings, upstream.len(), max_requests)?;
+        builder = builder.route(of, Upstream::parse(upstream).map_err(usage)?.limit(requests, queue)).map_err(usage)?;
     }
     match &settings.health_path {
         None => Ok(builder),
-        Some(path) if path.starts_with('/') => {
-            Ok(builder.health_check(path, not_zero(settings.health_interval, "--health-interval")?))
-        }
+        Some(path) if path.starts_with('/') => Ok(builder.health_check(HealthCheck {
+            path: path.clone(),
+            interval: not_zero(settings.health_interval, "--health-interval")?,
+            timeout: not_zero(settings.health_timeout, "--health-timeout")?,
+            failures: at_least_one(settings.health_failures, "--health-failures")?,
+            successes: at_least_one(settings.health_successes, "--health-successes")?,
+        })),
         Some(path) => Err(Error::usage(format!("--health-path is {path:?}: it must begin with a slash"))),
     }
+}
+
+/// How many requests each of an upstream's servers gets at a time, and how many wait for one. An upstream that hangs leaves
+/// places to the others.
+fn limits(settings: &ProxySettings, servers: usize, max_requests: u32) -> Result<(u32, u32), Error> {
+    let servers = u32::try_from(servers).unwrap_or(u32::MAX).max(1);
+    let share = (max_requests / 2 / servers).max(1);
+    let requests = settings.upstream_requests.or(Some(share));
+    Ok((at_least_one(requests, "--upstream-requests")?, settings.upstream_queue.unwrap_or(max_requests / 4)))
 }
 
 #[cfg(test)]
@@ -139,13 +154,27 @@ mod tests {
     }
 
     #[test]
+    fn one_upstream_does_not_take_all_places() {
+        let settings = |toml: &str| Settings::from_toml(toml).unwrap().proxy;
+        let unset = settings("");
+        assert_eq!(limits(&unset, 1, 1_000).unwrap(), (500, 250));
+        assert_eq!(limits(&unset, 4, 1_000).unwrap(), (125, 250));
+        assert_eq!(limits(&unset, 4, 1).unwrap(), (1, 0));
+        let set = settings("[proxy]\nupstream-requests = 7\nupstream-queue = 0");
+        assert_eq!(limits(&set, 4, 1_000).unwrap(), (7, 0));
+    }
+
+    #[test]
     fn what_cannot_be_is_said() {
         for (lines, part) in [
             ("", "--upstream"),
             ("upstream = ['a']", "'a' is no upstream"),
             ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
             ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
+            ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
+            ("upstream = ['http://a']\nhealth-path = '/'\nhealth-failures = 0", "--health-failures"),
             ("route = ['a b=http://a']", "a b"),
+            ("route = ['/a/../b=http://a']", "'/a/../b' is no route"),
         ] {
             let error = error(&format!("[proxy]\n{lines}"));
             assert!(error.contains(part), "{lines}: {error}");

@@ -103,7 +103,7 @@ where
 
 fn refusal<B>(error: &ProxyError, to_head: bool) -> Answer<B> {
     match error.kind() {
-        ProxyErrorKind::Unreachable | ProxyErrorKind::Broken | ProxyErrorKind::Timeout => {
+        ProxyErrorKind::Unreachable | ProxyErrorKind::Broken | ProxyErrorKind::Timeout | ProxyErrorKind::Overloaded => {
             tracing::warn!(%error, "an upstream gave no answer");
         }
         ProxyErrorKind::Loop => tracing::warn!(%error, "a request was not forwarded"),

@@ -50,13 +50,37 @@ pub struct ProxySettings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_ANSWER_TIMEOUT", help_heading = "Upstreams")]
     pub answer_timeout: Option<Span>,
 
-    /// Path to ask every upstream for now and then; one whose answer is not 2xx is left alone.
+    /// Most requests at a time at one server; further ones go to another server of the upstream, or wait for a place. By
+    /// default all servers of an upstream together have half of --max-requests.
+    #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_REQUESTS", help_heading = "Upstreams")]
+    pub upstream_requests: Option<u32>,
+
+    /// Most requests that wait for a place at an upstream, up to --connect-timeout each; further ones get 503 with
+    /// Retry-After. By default a quarter of --max-requests.
+    #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_QUEUE", help_heading = "Upstreams")]
+    pub upstream_queue: Option<u32>,
+
+    /// Path to ask every server for now and then; one whose answer is not 2xx, or too late, gets no requests while another one
+    /// is well.
     #[arg(long, value_name = "PATH", env = "IFMATCH_HEALTH_PATH", help_heading = "Upstreams")]
     pub health_path: Option<String>,
 
-    /// How often upstreams are asked for it.
+    /// Time between two health checks of a server.
     #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_INTERVAL", help_heading = "Upstreams")]
     pub health_interval: Option<Span>,
+
+    /// Time in which the answer to a health check must begin.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_TIMEOUT", help_heading = "Upstreams")]
+    pub health_timeout: Option<Span>,
+
+    /// Number of consecutive failed health checks after which a server gets no more requests. The very first check of a server
+    /// decides alone.
+    #[arg(long, value_name = "N", env = "IFMATCH_HEALTH_FAILURES", help_heading = "Upstreams")]
+    pub health_failures: Option<u32>,
+
+    /// Number of consecutive health checks that succeed after which a server gets requests again.
+    #[arg(long, value_name = "N", env = "IFMATCH_HEALTH_SUCCESSES", help_heading = "Upstreams")]
+    pub health_successes: Option<u32>,
 
     /// Guess how long responses stay fresh that do not say it, from their Last-Modified (RFC 9111 §4.2.2).
     #[arg(long, value_name = "BOOL", env = "IFMATCH_GUESS_LIFETIMES", help_heading = "Cache",
@@ -117,6 +141,9 @@ impl ProxySettings {
             connect_timeout: Some(Span::from_secs(5)),
             answer_timeout: Some(Span::from_secs(60)),
             health_interval: Some(Span::from_secs(10)),
+            health_timeout: Some(Span::from_secs(5)),
+            health_failures: Some(3),
+            health_successes: Some(2),
             guess_lifetimes: Some(true),
             share_cookies: Some(false),
             guard_writes: Some(false),
@@ -134,8 +161,13 @@ impl ProxySettings {
             trust_forwarded: self.trust_forwarded.or(weaker.trust_forwarded),
             connect_timeout: self.connect_timeout.or(weaker.connect_timeout),
             answer_timeout: self.answer_timeout.or(weaker.answer_timeout),
+            upstream_requests: self.upstream_requests.or(weaker.upstream_requests),
+            upstream_queue: self.upstream_queue.or(weaker.upstream_queue),
             health_path: self.health_path.or(weaker.health_path),
             health_interval: self.health_interval.or(weaker.health_interval),
+            health_timeout: self.health_timeout.or(weaker.health_timeout),
+            health_failures: self.health_failures.or(weaker.health_failures),
+            health_successes: self.health_successes.or(weaker.health_successes),
             guess_lifetimes: self.guess_lifetimes.or(weaker.guess_lifetimes),
             share_cookies: self.share_cookies.or(weaker.share_cookies),
             guard_writes: self.guard_writes.or(weaker.guard_writes),
@@ -149,6 +181,9 @@ impl ProxySettings {
             ("connect_timeout", defaults.connect_timeout.map(|span| span.to_string())),
             ("answer_timeout", defaults.answer_timeout.map(|span| span.to_string())),
             ("health_interval", defaults.health_interval.map(|span| span.to_string())),
+            ("health_timeout", defaults.health_timeout.map(|span| span.to_string())),
+            ("health_failures", defaults.health_failures.map(|count| count.to_string())),
+            ("health_successes", defaults.health_successes.map(|count| count.to_string())),
             ("cache", Some(DEFAULT_CACHE.to_string())),
         ];
         shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()

@@ -110,7 +110,7 @@ pub(crate) async fn ask(proxy: &Proxy, request: Request<Full<Bytes>>) -> Result<
 }
 
 pub(crate) async fn refused(proxy: &Proxy, request: Request<Full<Bytes>>) -> ProxyError {
-    ask(proxy, request).await.err().expect("an error")
+    ask(proxy, request).await.expect_err("an error")
 }
 
 /// The content of an answer, or the error that it ends with.

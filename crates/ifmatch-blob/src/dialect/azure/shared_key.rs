@@ -158,8 +158,9 @@ fn addresses(path: &str, account: &Account) -> bool {
 /// Whether one of the keys has signed the text. Fails after the same work for any number of keys, none included, so that
 /// the time of a refusal does not tell whether there is an account of a name.
 fn is_signed(keys: &[Hmac<Sha256>], text: &str, signature: &[u8]) -> bool {
+    #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
     static DECOY: LazyLock<Hmac<Sha256>> =
-        LazyLock::new(|| Hmac::new_from_slice(b"decoy").expect("HMAC takes keys of any length"));
+        LazyLock::new(|| Hmac::new_from_slice(b"decoy").expect("a key of any length"));
     (0..Account::MAX_KEYS).any(|at| {
         let key = keys.get(at).unwrap_or(&*DECOY);
         is_signature(key, text, signature) && at < keys.len()
