@@ -42,6 +42,8 @@ enum What {
     Growth,
     /// The shared cache beside nginx, Varnish, Traffic Server and Pingora.
     Cache,
+    /// Hit ratios of the shared cache over traces, beside LRU and the optimum.
+    Hits,
     /// Leases and conditional writes beside Azurite, and durable swaps by the number of clients.
     Leases,
     /// The Cloudflare Worker beside others on the same runtime.
@@ -57,6 +59,7 @@ pub(crate) fn run(options: &Options) -> Result {
         What::Functions => functions::run(&workspace, options.quick, deadline),
         What::Growth => programs::growth(&workspace, options.quick, deadline),
         What::Cache => cache::run(&workspace, options.quick, deadline),
+        What::Hits => programs::hits(&workspace, deadline),
         What::Leases => leases::run(&workspace, options.quick, deadline),
         What::Worker => worker::run(&workspace, options.quick, deadline),
     }

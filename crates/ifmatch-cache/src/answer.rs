@@ -58,6 +58,20 @@ pub(crate) fn answer<T>(
     }
 }
 
+/// Answers a request by the 304 of the origin to another one with the same conditions.
+pub(crate) fn confirmed<T>(
+    recent: &RecentHeads,
+    asked: &Asked,
+    stored: &Stored,
+    now: Timestamp,
+    status: CacheStatus,
+) -> Response<ResponseBody<T>> {
+    let meta = &stored.meta;
+    let age = meta.age(now);
+    let status = status.with_ttl(meta.terms.lifetime, age);
+    Reply { recent, asked, meta, now, age: age.as_secs(), status }.not_modified().response
+}
+
 /// Whether the client has this very response already, by its own conditions. They count for a successful one only.
 pub(crate) fn is_unmodified(asked: &Asked, meta: &Meta) -> bool {
     if !asked.is_conditional() || !meta.status.is_success() {

@@ -1,5 +1,6 @@
 //! A request that the cache may answer, as far as it must be read for that.
 
+use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
 use http::request::Parts;
 use http::{HeaderName, Method};
 use http_body::Body;
@@ -90,8 +91,24 @@ impl Asked {
     pub(crate) fn is_sharable(&self) -> bool {
         let directives = &self.directives;
         let forced = directives.no_cache || directives.no_store || directives.max_age.is_some();
-        let own = self.is_conditional() || self.has_range() || self.signs.have(Sign::Authorization);
-        !(forced || own || self.is_head())
+        !(forced || self.signs.have(Sign::Authorization) || self.is_head())
+    }
+
+    /// What it says of conditions and ranges: the origin answers two requests alike only if they say the same.
+    pub(crate) fn condition(&self) -> Box<[u8]> {
+        if !self.is_conditional() && !self.has_range() {
+            return Box::default();
+        }
+        let mut said = Vec::new();
+        for name in [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE, IF_RANGE] {
+            for line in self.head.headers.get_all(&name) {
+                said.extend_from_slice(name.as_str().as_bytes());
+                said.push(b':');
+                said.extend_from_slice(line.as_bytes());
+                said.push(b'\n');
+            }
+        }
+        said.into()
     }
 }
 

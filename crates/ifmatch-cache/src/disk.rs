@@ -97,12 +97,13 @@ impl Folder {
                 chances -= 1;
                 kept.bodies.push_back(oldest);
             } else {
-                kept.taken -= body.remove();
+                kept.taken -= body.retire();
             }
             seen.push(body);
         }
         kept.taken += bytes;
         drop(kept);
+        seen.iter().filter(|body| body.is_retired()).for_each(|body| body.unlink());
         true
     }
 

@@ -19,6 +19,7 @@ use crate::flight::{Outcome, Pilot};
 use crate::flow::{Flow, Reader};
 use crate::key::Key;
 use crate::length::{Length, declared};
+use crate::memory::Failing;
 use crate::policy::cache_control::RequestDirectives;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::content_range::ContentRange;
@@ -34,6 +35,9 @@ use crate::table::Course;
 /// How long nobody waits for another's response after one that could not be stored.
 const UNSHARED: Duration = Duration::from_secs(30);
 
+/// How long an origin that has failed is not asked again for what may be answered by a stale response.
+const PAUSE: Duration = Duration::from_secs(5);
+
 /// A response with more header fields is not stored.
 const MAX_FIELDS: usize = 1_000;
 
@@ -47,6 +51,8 @@ pub(crate) struct Fetch<C> {
     stored: Option<Stored>,
     question: Question,
     course: Course,
+    /// The origin has failed for this URI before.
+    failing: bool,
     pilot: Option<Pilot>,
 }
 
@@ -71,7 +77,7 @@ pub(crate) enum Kept<T> {
 impl<C: Clock> Fetch<C> {
     /// Asks on behalf of a client. What is stored is validated, or completed, where that is possible.
     pub(crate) fn new(shared: &Arc<Shared<C>>, asked: &Asked, plan: Plan, pilot: Option<Pilot>) -> Self {
-        let Plan { stored, course, .. } = plan;
+        let Plan { stored, course, failing, .. } = plan;
         let question = match &stored {
             Some(stored) => Question::about(stored, asked),
             None => Question::Client,
@@ -84,6 +90,7 @@ impl<C: Clock> Fetch<C> {
             stored,
             question,
             course,
+            failing,
             pilot,
         }
     }
@@ -108,15 +115,17 @@ impl<C: Clock> Fetch<C> {
             let response = match inner.run(self.request()).await {
                 Ok(response) => response,
                 Err(error) => {
+                    self.note_failure(Some(true));
                     self.tell(Outcome::Failed(None));
                     return Err(error);
                 }
             };
+            self.note_failure(is_failure(response.status()).then_some(false));
             let moment = Moment { asked: began, began, requested, received: self.shared.now() };
             match &self.question {
                 Question::Changed(stored) if response.status() == StatusCode::NOT_MODIFIED => {
                     let stored = stored.clone();
-                    if stored.is_there() && is_about(response.headers(), &stored.meta.headers) {
+                    if stored.exists() && is_about(response.headers(), &stored.meta.headers) {
                         return Ok(self.confirmed(&stored, response.headers(), moment));
                     }
                     self.shared.table.discard(&self.key, &stored);
@@ -147,6 +156,25 @@ impl<C: Clock> Fetch<C> {
     /// Whether the client's own request may be answered by 304.
     fn client_asked(&self) -> bool {
         self.client.headers.contains_key(IF_NONE_MATCH) || self.client.headers.contains_key(IF_MODIFIED_SINCE)
+    }
+
+    /// Notes whether the origin fails for what is stored: until it answers again, a stale response that may be used then is
+    /// used at once.
+    fn note_failure(&self, unreachable: Option<bool>) {
+        if self.stored.is_some() && (self.failing || unreachable.is_some()) {
+            let until = self.shared.now().saturating_add(PAUSE);
+            let failing = unreachable.map(|unreachable| Failing { until, unreachable });
+            self.shared.table.note_failure(&self.key, failing);
+        }
+    }
+
+    /// Lets those who wait with the same condition have the same 304, if what it confirms is for all.
+    fn share_unmodified(&self, head: &response::Parts, moment: Moment) {
+        let refusal = self.refusal(StatusCode::OK, &head.headers, &Governing::of(&head.headers));
+        let meta = Meta::new(StatusCode::OK, &head.headers, &self.came(moment));
+        if refusal.is_none() && meta.terms.is_for_others() {
+            self.tell(Outcome::Unmodified(Stored { meta: Arc::new(meta), body: Body::Whole(Arc::default()) }));
+        }
     }
 
     /// The origin has said that the stored response is the current one.
@@ -212,6 +240,9 @@ impl<C: Clock> Fetch<C> {
         T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
     {
         let (head, body) = response.into_parts();
+        if head.status == StatusCode::NOT_MODIFIED && self.pilot.is_some() {
+            self.share_unmodified(&head, moment);
+        }
         let length = declared(&head.headers, body.size_hint().exact());
         let valid = |meta: &Meta| self.shared.table.are_valid(&self.key, &meta.groups, moment.asked);
         let Some((meta, length)) = self.storable(&head, length, moment).filter(|(meta, _)| valid(meta)) else {

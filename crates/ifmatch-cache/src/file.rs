@@ -29,9 +29,17 @@ pub(crate) struct FileBody {
 }
 
 impl FileBody {
-    /// Whether the file is still there.
+    /// Whether the file is still there, as far as is known without asking the system.
     pub(crate) fn is_there(&self) -> bool {
-        !self.gone.load(Ordering::Acquire) && self.path.exists()
+        !self.gone.load(Ordering::Acquire)
+    }
+
+    /// Whether the file is still there. One that somebody else has removed is not used again.
+    pub(crate) fn exists(&self) -> bool {
+        if self.is_there() && !self.path.exists() {
+            self.folder.give_back(self.remove());
+        }
+        self.is_there()
     }
 
     /// The bytes of memory that it takes.
@@ -56,12 +64,25 @@ impl FileBody {
 
     /// Removes the file, and says how many bytes that makes room for. Who reads it may go on.
     pub(crate) fn remove(&self) -> u64 {
-        if self.gone.swap(true, Ordering::AcqRel) {
-            return 0;
+        let freed = self.retire();
+        if freed > 0 {
+            self.unlink();
         }
-        // A file that is not there any more, or stays, is removed at the next start.
+        freed
+    }
+
+    /// Takes the file out of use, and says how many bytes that makes room for. It is still to be [unlinked](Self::unlink).
+    pub(crate) fn retire(&self) -> u64 {
+        if self.gone.swap(true, Ordering::AcqRel) { 0 } else { self.len }
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Removes the file from the folder. One that is not there any more, or stays, is removed at the next start.
+    pub(crate) fn unlink(&self) {
         drop(fs::remove_file(&self.path));
-        self.len
     }
 
     /// Reads a piece, and checks it. What was changed on the disk is not used again.

@@ -16,6 +16,8 @@ pub(crate) enum Outcome {
     Pending,
     /// The response can be stored; its body may still be coming.
     Ready(Stored),
+    /// The condition of all who wait is false, so that each gets this 304.
+    Unmodified(Stored),
     /// The origin failed, by this status or without any answer.
     Failed(Option<StatusCode>),
     /// The response is for one client only, or the request was given up: all others must ask for themselves.
@@ -29,6 +31,11 @@ pub(crate) struct Flight(watch::Sender<Outcome>);
 impl Flight {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self(watch::channel(Outcome::Pending).0))
+    }
+
+    /// Whether there is no answer yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        matches!(*self.0.borrow(), Outcome::Pending)
     }
 
     /// Waits for an answer.

@@ -40,17 +40,18 @@ pub struct CacheHandle<C = SystemClock>(pub(crate) Arc<Shared<C>>);
 
 impl<C: Clock> CacheHandle<C> {
     /// Removes stored responses. What is on its way from the origin is not stored either. Returns how many URLs had
-    /// responses stored; zero for a group, whose responses are found out one by one.
+    /// such responses stored.
     pub fn purge(&self, what: &Purge) -> usize {
         let table = &self.0.table;
         let purged = match what {
             Purge::Url(url) => Key::parse(url).iter().filter(|key| table.invalidate(key).found).count(),
             Purge::Prefix(prefix) => table.invalidate_prefix(&Key::prefix(prefix)),
             Purge::Group { origin, name } => {
-                for key in Key::parse(origin) {
+                let sweep = |key: &Key| {
                     table.invalidate_group(key.origin(), name);
-                }
-                0
+                    table.sweep(key.origin())
+                };
+                Key::parse(origin).iter().map(sweep).sum()
             }
         };
         self.0.counters.invalidated.add(purged as u64);

@@ -31,12 +31,6 @@ impl Invalidations {
         }
         self.last.push_back((hash, ordinal));
     }
-
-    /// Every key is invalidated.
-    pub(crate) fn add_all(&mut self, ordinal: u64) {
-        self.last.clear();
-        self.floor = ordinal;
-    }
 }
 
 #[cfg(test)]
@@ -50,10 +44,6 @@ mod tests {
         invalidations.add(2, 11);
         invalidations.add(1, 12);
         assert_eq!([1, 2, 3].map(|hash| invalidations.last(hash)), [12, 11, 0]);
-        invalidations.add_all(13);
-        assert_eq!([1, 2, 3].map(|hash| invalidations.last(hash)), [13, 13, 13]);
-        invalidations.add(2, 14);
-        assert_eq!([1, 2, 3].map(|hash| invalidations.last(hash)), [13, 14, 13]);
     }
 
     #[test]

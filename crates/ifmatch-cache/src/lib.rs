@@ -16,9 +16,14 @@
 //! | a stale response | it said `max-stale`; the response said `stale-while-revalidate` or `stale-if-error`; or the inner service failed with an error, [within bounds](Builder::stale_if_unreachable). Never against `must-revalidate`, `proxy-revalidate`, `no-cache` |
 //!
 //! **Requests for the same response** are one request to the inner service. It runs in a task of its own, so that it goes on
-//! when the client that came first leaves. The others get the body while it comes. If it fails, takes too long, or its
-//! response is for one client only, the others ask at the same time, each for itself; and for half a minute nobody waits
-//! for such a response again.
+//! when the client that came first leaves. The others get the body while it comes, also if the response is no longer fresh
+//! when it comes. Requests with the same conditions, or the same ranges, wait for each other too. If the origin fails,
+//! one of those who wait asks again for all of them; when that fails as well, all get the failure. If it takes too long, or
+//! its response is for one client only, the others ask at the same time, each for itself; and for half a minute nobody
+//! waits for such a response again.
+//!
+//! **An origin that has failed** for a stored response that may be used stale then is not waited for again: each request gets the
+//! stale response at once, and every few seconds one in the background asks the origin whether it has recovered.
 //!
 //! **Every other method** is passed on, in a task of its own, so that its outcome is learned also when the client leaves. If it
 //! is unsafe, and the answer no error, what is stored for the URI is invalid, and for those in `Location` and
@@ -101,6 +106,7 @@ mod length;
 mod memory;
 mod metrics;
 mod obeyed;
+mod prefix_stamps;
 mod question;
 mod read;
 mod recent;

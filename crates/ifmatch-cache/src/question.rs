@@ -21,7 +21,7 @@ pub(crate) enum Question {
 impl Question {
     pub(crate) fn about(stored: &Stored, asked: &Asked) -> Self {
         match &stored.body {
-            _ if !stored.is_there() => Self::Client,
+            _ if !stored.exists() => Self::Client,
             Body::Whole(_) | Body::File(_) if ask_whether_changed(&mut HeaderMap::new(), &stored.meta.headers) => {
                 Self::Changed(stored.clone())
             }
@@ -31,6 +31,11 @@ impl Question {
             },
             _ => Self::Client,
         }
+    }
+
+    /// Whether the origin evaluates the client's own conditions and ranges.
+    pub(crate) fn is_of_client(&self) -> bool {
+        matches!(self, Self::Client)
     }
 
     /// Puts the question into the header fields of the client's request.

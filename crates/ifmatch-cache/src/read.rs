@@ -1,8 +1,10 @@
 //! GET and HEAD: what is stored, or else the origin, asked once for all who wait.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Request, Response, StatusCode};
 use ifmatch_core::problem::Problem;
 use ifmatch_store::Clock;
 use ifmatch_store::task::detach;
@@ -15,6 +17,7 @@ use crate::flight::{Outcome, Pilot};
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::reuse::{Reuse, is_failure};
 use crate::policy::vary::Vary;
+use crate::question::Question;
 use crate::shared::{Inner, Shared};
 use crate::stored::Stored;
 use crate::table::{Course, Found, Role};
@@ -39,6 +42,8 @@ pub(crate) struct Plan {
     /// What is stored for the request.
     pub(crate) stored: Option<Stored>,
     unshared: bool,
+    /// The origin has failed for the URI before.
+    pub(crate) failing: bool,
     pub(crate) course: Course,
 }
 
@@ -46,7 +51,7 @@ impl Plan {
     /// For a request of which nothing is known.
     pub(crate) fn of_nothing(asked: &Asked) -> Self {
         let course = Course::new(Vary::default(), &asked.head.headers, &asked.implicit);
-        Self { why: Forward::UriMiss, stored: None, unshared: true, course }
+        Self { why: Forward::UriMiss, stored: None, unshared: true, failing: false, course }
     }
 }
 
@@ -57,16 +62,25 @@ pub(crate) fn look<C: Clock, T>(shared: &Shared<C>, asked: &Asked) -> Look<T> {
     let plan = |why, found: &Found| {
         let course = found.course(&asked.head.headers, &asked.implicit);
         let stored = found.stored().cloned();
+        let asks_as_client = stored.as_ref().is_none_or(|stored| Question::about(stored, asked).is_of_client());
+        let course = if asks_as_client { course.on(asked.condition()) } else { course };
         let terms = stored.as_ref().map(|stored| &stored.meta.terms);
         let unshared = found.unshared || terms.is_some_and(|terms| terms.always_validate || terms.lifetime.is_zero());
-        Plan { why, stored, unshared, course }
+        Plan { why, stored, unshared, failing: found.entry.failing.is_some(), course }
     };
     let Some(stored) = found.stored() else {
         let same = |stored: &Stored| is_same_target(&stored.meta.selected.implicit, &asked.implicit);
         let why = if found.entry.variants.iter().any(same) { Forward::VaryMiss } else { Forward::UriMiss };
         return Look::Forward(plan(why, &found));
     };
-    let reuse = stored.meta.terms.reuse(&asked.directives, stored.meta.age(now));
+    let age = stored.meta.age(now);
+    let mut reuse = stored.meta.terms.reuse(&asked.directives, age);
+    if let (Reuse::Validate, Some(failing)) = (reuse, found.entry.failing) {
+        let unreachable = if failing.unreachable { shared.config.stale_if_unreachable } else { Duration::ZERO };
+        if stored.meta.terms.serves_error(&asked.directives, age, unreachable) {
+            reuse = if now < failing.until { Reuse::Stale } else { Reuse::StaleWhileRevalidate };
+        }
+    }
     match reuse {
         Reuse::Refused => return Look::Forward(plan(Forward::Request, &found)),
         Reuse::Validate => return Look::Forward(plan(Forward::Stale, &found)),
@@ -152,6 +166,7 @@ impl<C: Clock> Forwarding<C> {
         if !self.asked.is_sharable() {
             return Turn::Ask(None);
         }
+        let mut failures = 0;
         for _ in 0..ROUNDS {
             if self.plan.unshared {
                 return Turn::Ask(None);
@@ -162,16 +177,31 @@ impl<C: Clock> Forwarding<C> {
                 Role::Pilot(pilot) => return self.again(course).map_or(Turn::Ask(Some(pilot)), Turn::Answered),
                 Role::Passenger(flight) => flight,
             };
+            let waited = flight.is_pending();
             let course = match self.shared.within(self.shared.config.patience, flight.outcome()).await {
-                Some(Outcome::Ready(stored)) if stored.is_selected(&self.asked.head.headers, &self.asked.implicit) => {
-                    return self.collapsed(&stored).map_or(Turn::Ask(None), Turn::Answered);
+                Some(Outcome::Ready(stored)) if self.selects(&stored) => match self.collapsed(&stored, waited) {
+                    Some(response) => return Turn::Answered(response),
+                    None if waited => return Turn::Ask(None),
+                    // It has become stale while its body comes: the next request to the origin is for all who come now.
+                    None => {
+                        self.shared.table.land(&self.asked.key, &flight);
+                        course
+                    }
+                },
+                Some(Outcome::Unmodified(stored)) if self.selects(&stored) && waited => {
+                    return Turn::Answered(self.confirmed(&stored));
                 }
                 // It is for others. At least it tells what the responses vary by.
-                Some(Outcome::Ready(stored)) => {
-                    let vary = stored.meta.selected.vary.clone();
-                    Course::new(vary, &self.asked.head.headers, &self.asked.implicit)
+                Some(Outcome::Ready(stored) | Outcome::Unmodified(stored)) => {
+                    course.varying(stored.meta.selected.vary.clone(), &self.asked.head.headers)
                 }
-                Some(Outcome::Failed(status)) => return self.stale(status).map_or(Turn::Ask(None), Turn::Answered),
+                Some(Outcome::Failed(status)) => {
+                    failures += 1;
+                    match self.failed(status, failures) {
+                        Some(turn) => return turn,
+                        None => course,
+                    }
+                }
                 // Perhaps because it found the response stored.
                 Some(Outcome::Alone | Outcome::Pending) | None => {
                     return self.again(course).map_or(Turn::Ask(None), Turn::Answered);
@@ -182,6 +212,41 @@ impl<C: Clock> Forwarding<C> {
             }
         }
         Turn::Ask(None)
+    }
+
+    /// Whether a response to another request is for this one.
+    fn selects(&self, stored: &Stored) -> bool {
+        stored.is_selected(&self.asked.head.headers, &self.asked.implicit)
+    }
+
+    /// What follows from the origin's failure, after so many for others. None: this request waits for another one, or asks for
+    /// those who still wait.
+    ///
+    /// A failure may be owed to what the first request said. When a second one has failed as well, it is the origin's, and
+    /// those who wait get it without each asking for itself. Its content may be for one client, and is not shared.
+    fn failed<T>(&self, status: Option<StatusCode>, failures: usize) -> Option<Turn<T>> {
+        if let Some(response) = self.stale(status) {
+            return Some(Turn::Answered(response));
+        }
+        if status == Some(StatusCode::INTERNAL_SERVER_ERROR) {
+            return Some(Turn::Ask(None));
+        }
+        (failures > 1).then(|| {
+            let detail = "the origin fails: try again later";
+            let problem = Problem::new(status.unwrap_or(StatusCode::BAD_GATEWAY), "origin-failed").detail(detail);
+            let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
+            let mut response = answer::problem(&problem, status);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            self.shared.counters.coalesced.add(1);
+            Turn::Answered(response)
+        })
+    }
+
+    /// Answers by the origin's 304 to another request with the same conditions.
+    fn confirmed<T>(&self, stored: &Stored) -> Response<ResponseBody<T>> {
+        self.shared.counters.coalesced.add(1);
+        let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
+        answer::confirmed(&self.shared.recent, &self.asked, stored, self.shared.now(), status)
     }
 
     /// Looks into the store again, and goes on on this course if nothing is there.
@@ -195,11 +260,14 @@ impl<C: Clock> Forwarding<C> {
         }
     }
 
-    /// Answers by the response to another request, if it may be used for this one.
-    fn collapsed<T>(&self, stored: &Stored) -> Option<Response<ResponseBody<T>>> {
+    /// Answers by the response to another request, if it may be used for this one. Who has `waited` for it may use it though
+    /// it is stale by now: so would be the answer to a request of its own.
+    fn collapsed<T>(&self, stored: &Stored, waited: bool) -> Option<Response<ResponseBody<T>>> {
         let now = self.shared.now();
-        let reuse = stored.meta.terms.reuse(&self.asked.directives, stored.meta.age(now));
-        let usable = matches!(reuse, Reuse::Fresh | Reuse::StaleWhileRevalidate);
+        let terms = &stored.meta.terms;
+        let reuse = terms.reuse(&self.asked.directives, stored.meta.age(now));
+        let fresh = matches!(reuse, Reuse::Fresh | Reuse::StaleWhileRevalidate);
+        let usable = fresh || waited && reuse == Reuse::Validate && terms.is_for_others();
         if !usable || !self.shared.table.is_valid(&self.asked.key, stored) {
             return None;
         }
@@ -247,8 +315,7 @@ impl<C: Clock> Forwarding<C> {
     /// Answers by a stale response because the origin has failed, if that is allowed.
     fn stale<T>(&self, origin: Option<StatusCode>) -> Option<Response<ResponseBody<T>>> {
         let (stored, now) = (self.plan.stored.as_ref()?, self.shared.now());
-        let unreachable =
-            if origin.is_some() { std::time::Duration::ZERO } else { self.shared.config.stale_if_unreachable };
+        let unreachable = if origin.is_some() { Duration::ZERO } else { self.shared.config.stale_if_unreachable };
         if !stored.meta.terms.serves_error(&self.asked.directives, stored.meta.age(now), unreachable) {
             return None;
         }

@@ -32,7 +32,7 @@ pub(crate) struct Shared<C> {
 impl<C: Clock> Shared<C> {
     pub(crate) fn new(clock: C, config: Config) -> Self {
         Self {
-            table: Arc::new(Table::with_capacity(config.capacity)),
+            table: Arc::new(Table::with_capacity(config.capacity, config.entry_limit)),
             budget: Budget::of(config.capacity / 4),
             counters: Counters::default(),
             recent: RecentHeads::default(),

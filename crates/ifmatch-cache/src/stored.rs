@@ -1,5 +1,6 @@
 //! A stored response: its head with all that was decided about it, and its body.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -54,10 +55,21 @@ pub(crate) struct Meta {
     pub(crate) comparable_date: Option<HttpDate>,
     /// The ordinal of the request that it answers.
     pub(crate) began: u64,
+    used: Used,
     received: Timestamp,
     initial_age: Duration,
     /// The fields of a 304, once somebody has asked for one.
     unmodified: OnceLock<Box<HeaderMap>>,
+}
+
+/// The ordinal at which a response was asked for last, if ever.
+#[derive(Debug, Default)]
+struct Used(AtomicU64);
+
+impl Clone for Used {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
 }
 
 /// Which requests for the URI the response is for.
@@ -140,6 +152,7 @@ impl Meta {
             terms: Terms { always_validate: came.always_validate || terms.always_validate, ..terms },
             tag,
             began: came.began,
+            used: Used::default(),
             received: came.received,
             initial_age,
             unmodified: OnceLock::new(),
@@ -153,6 +166,18 @@ impl Meta {
             retain_304_headers(&mut headers);
             Box::new(headers)
         })
+    }
+
+    /// Notes that a client has asked for it. What many ask for at the same ordinal is written once.
+    pub(crate) fn note_use(&self, ordinal: u64) {
+        if self.used.0.load(Ordering::Relaxed) != ordinal {
+            self.used.0.store(ordinal, Ordering::Relaxed);
+        }
+    }
+
+    /// The ordinal at which it was asked for last, or stored.
+    pub(crate) fn last_used(&self) -> u64 {
+        self.used.0.load(Ordering::Relaxed).max(self.began)
     }
 
     /// How old the response is (RFC 9111 §4.2.3).
@@ -206,7 +231,15 @@ impl Stored {
         self.meta.selected == other.meta.selected
     }
 
-    /// Whether its body can be had.
+    /// Whether its body can be had, asking the system for a file.
+    pub(crate) fn exists(&self) -> bool {
+        match &self.body {
+            Body::File(file) => file.exists(),
+            Body::Whole(_) | Body::Part(_) | Body::Flow(_) => true,
+        }
+    }
+
+    /// Whether its body can be had, as far as is known.
     pub(crate) fn is_there(&self) -> bool {
         match &self.body {
             Body::File(file) => file.is_there(),

@@ -2,8 +2,8 @@
 //! found after it.
 //!
 //! Requests to the origin and invalidations draw ordinals from one counter. A URI's shard remembers the ordinals of the last
-//! invalidations of its URIs; a response to an earlier request is not stored any more. Comparing and storing are one step
-//! under the shard's lock, and so are remembering and removing.
+//! invalidations of its URIs, and the table those of whole prefixes; a response to an earlier request is not stored any more.
+//! Comparing and storing are one step under the shard's lock, and so are remembering and removing.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +16,9 @@ use crate::flight::{Flight, Pilot};
 use crate::group_stamps::GroupStamps;
 use crate::invalidations::Invalidations;
 use crate::key::Key;
-use crate::memory::{Entry, Memory};
+use crate::memory::{Entry, Failing, Gone, Memory};
 use crate::policy::vary::{Selection, Vary};
+use crate::prefix_stamps::PrefixStamps;
 use crate::stored::Stored;
 
 const SHARDS: usize = 1 << 10;
@@ -26,6 +27,7 @@ const SHARDS: usize = 1 << 10;
 pub(crate) struct Table {
     pub(crate) memory: Memory,
     groups: GroupStamps,
+    prefixes: PrefixStamps,
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     ordinals: AtomicU64,
@@ -56,11 +58,25 @@ pub(crate) struct Course {
     vary: Vary,
     by: Selection,
     implicit: Box<str>,
+    /// The conditions that the origin is to evaluate.
+    condition: Box<[u8]>,
 }
 
 impl Course {
+    /// The course of requests for which the origin evaluates no condition.
     pub(crate) fn new(vary: Vary, request: &HeaderMap, implicit: &str) -> Self {
-        Self { by: vary.select(request), vary, implicit: implicit.into() }
+        Self { by: vary.select(request), vary, implicit: implicit.into(), condition: Box::default() }
+    }
+
+    /// The course of those for which it does.
+    #[must_use]
+    pub(crate) fn on(self, condition: Box<[u8]>) -> Self {
+        Self { condition, ..self }
+    }
+
+    /// The course of a request that differs in what the response proves to vary by.
+    pub(crate) fn varying(&self, vary: Vary, request: &HeaderMap) -> Self {
+        Self { by: vary.select(request), vary, implicit: self.implicit.clone(), condition: self.condition.clone() }
     }
 }
 
@@ -108,10 +124,12 @@ pub(crate) enum Role {
 }
 
 impl Table {
-    pub(crate) fn with_capacity(bytes: u64) -> Self {
+    /// A table of so many bytes, for bodies of up to `longest`.
+    pub(crate) fn with_capacity(bytes: u64, longest: u64) -> Self {
         Self {
-            memory: Memory::with_capacity(bytes),
+            memory: Memory::with_capacity(bytes, longest),
             groups: GroupStamps::default(),
+            prefixes: PrefixStamps::default(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             ordinals: AtomicU64::new(1),
@@ -126,14 +144,36 @@ impl Table {
     /// Looks up what a request selects.
     pub(crate) fn find(&self, key: &Key, request: &HeaderMap, implicit: &str, now: Timestamp) -> Found {
         let entry = self.memory.get(key).unwrap_or_default();
-        let selected =
-            |stored: &Stored| stored.is_there() && stored.is_selected(request, implicit) && self.is_valid(key, stored);
-        let mut all = entry.variants.iter().enumerate().filter(|(_, stored)| selected(stored));
-        let newest = all.next();
-        // RFC 9111 §4.1: one without Vary may be the default that the origin has sent without saying so.
-        let varying = newest.filter(|(_, stored)| stored.varies()).or_else(|| all.find(|(_, stored)| stored.varies()));
-        let selected = varying.or(newest).map(|(at, _)| at);
+        let selected = self.select(key, &entry, request, implicit);
+        if let Some(stored) = selected.and_then(|at| entry.variants.get(at)).filter(|_| entry.variants.len() > 1) {
+            stored.meta.note_use(self.ordinals.load(Ordering::Relaxed));
+        }
         Found { unshared: now < entry.unshared_until, selected, entry }
+    }
+
+    /// Which of the stored responses a request selects: the newest, but one with `Vary` before one without, which may be the
+    /// default that the origin has sent without saying so (RFC 9111 §4.1).
+    fn select(&self, key: &Key, entry: &Entry, request: &HeaderMap, implicit: &str) -> Option<usize> {
+        let mut said: Option<(&Vary, Selection)> = None;
+        let mut newest = None;
+        for (at, stored) in entry.variants.iter().enumerate() {
+            let selected = &stored.meta.selected;
+            if &*selected.implicit != implicit {
+                continue;
+            }
+            // Most variants vary by the same fields.
+            let known = said.take().filter(|(vary, _)| **vary == selected.vary);
+            let (_, by) = said.insert(known.unwrap_or_else(|| (&selected.vary, selected.vary.select(request))));
+            let matches = selected.vary.matches(&selected.by, &stored.meta.headers, request, by);
+            if !matches || !stored.is_there() || !self.is_valid(key, stored) {
+                continue;
+            }
+            if stored.varies() {
+                return Some(at);
+            }
+            newest = newest.or(Some(at));
+        }
+        newest
     }
 
     /// Whether no group of the response was invalidated since it was asked for.
@@ -160,7 +200,7 @@ impl Table {
     pub(crate) fn share(self: &Arc<Self>, key: &Key, course: &Course, began: u64) -> Option<Pilot> {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
-        if began < shard.invalidations.last(hash) || shard.flight(key, course).is_some() {
+        if began < self.last_invalidation(&shard, hash, key) || shard.flight(key, course).is_some() {
             return None;
         }
         Some(Pilot::new(self, key.clone(), shard.depart(key, course)))
@@ -176,66 +216,95 @@ impl Table {
     pub(crate) fn store(&self, key: &Key, new: Stored, merge: impl FnOnce(&Stored, Stored) -> Stored) -> bool {
         let hash = self.hash(key);
         let shard = self.shard(hash);
-        if new.meta.began < shard.invalidations.last(hash) {
+        if new.meta.began < self.last_invalidation(&shard, hash, key) {
             return false;
         }
-        let entry = self.memory.get(key).unwrap_or_default();
+        let entry = self.memory.peek(key).unwrap_or_default();
         let new = match entry.variants.iter().find(|old| old.is_for_the_same(&new)) {
             Some(old) => merge(old, new),
             None => new,
         };
-        let next = entry.with(new);
-        if let Some(next) = &next {
-            self.memory.insert(key, Arc::clone(next));
-        }
+        let gone = entry.with(new, self.memory.largest()).map(|next| self.memory.insert(key, next));
         drop(shard);
-        next.is_some()
+        gone.is_some()
     }
 
     /// Removes one stored response.
     pub(crate) fn discard(&self, key: &Key, old: &Stored) {
-        let _shard = self.shard(self.hash(key));
-        if let Some(next) = self.memory.get(key).and_then(|entry| entry.without(old)) {
-            self.memory.insert(key, next);
-        }
+        drop(self.change(key, |entry| entry?.without(old)));
     }
 
     /// Notes that responses for the URI are expected not to be storable.
     pub(crate) fn expect_unshared(&self, key: &Key, until: Timestamp) {
+        drop(self.change(key, |entry| {
+            Some(Arc::new(Entry { unshared_until: until, ..entry.cloned().unwrap_or_default() }))
+        }));
+    }
+
+    /// Notes that the origin fails for a URI of which something is stored, or, by None, that it does not any more.
+    pub(crate) fn note_failure(&self, key: &Key, failing: Option<Failing>) {
+        drop(self.change(key, |entry| {
+            let known = entry.filter(|entry| entry.failing != failing)?;
+            Some(Arc::new(Entry { failing, ..known.clone() }))
+        }));
+    }
+
+    /// Puts another entry in the place of what is known of a URI.
+    fn change(&self, key: &Key, make: impl FnOnce(Option<&Entry>) -> Option<Arc<Entry>>) -> Option<Gone> {
         let _shard = self.shard(self.hash(key));
-        let entry = self.memory.get(key).unwrap_or_default();
-        self.memory.insert(key, Arc::new(Entry { unshared_until: until, ..Entry::clone(&entry) }));
+        let known = self.memory.peek(key);
+        make(known.as_deref()).map(|next| self.memory.insert(key, next))
     }
 
     /// Removes all that is stored for a URI, and keeps what is on its way from being stored.
     pub(crate) fn invalidate(&self, key: &Key) -> Invalidated {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
-        let (before, ordinal) = (shard.invalidations.last(hash), self.begin());
+        let (before, ordinal) = (self.last_invalidation(&shard, hash, key), self.begin());
         shard.invalidations.add(hash, ordinal);
         shard.flights.retain(|(known, ..)| known != key);
-        Invalidated { found: self.memory.remove(key), before, ordinal }
+        let removed = self.memory.remove(key);
+        drop(shard);
+        Invalidated { found: removed.is_some_and(|entry| !entry.variants.is_empty()), before, ordinal }
     }
 
     /// The same for all URIs that begin so. Tells how many were stored.
     pub(crate) fn invalidate_prefix(&self, prefix: &str) -> usize {
+        self.prefixes.invalidate(prefix, || self.begin());
+        // Whoever has looked at the prefixes before that has stored once its shard can be had.
         for shard in &self.shards {
-            let mut shard = lock(shard);
-            shard.invalidations.add_all(self.begin());
-            shard.flights.retain(|(key, ..)| !key.as_str().starts_with(prefix));
+            lock(shard).flights.retain(|(key, ..)| !key.as_str().starts_with(prefix));
         }
-        let keys = self.memory.keys(prefix);
-        let removed = keys.iter().filter(|key| {
+        let remove = |key: &Key| {
             // Whoever stores something at this moment puts back what was there.
             let _shard = self.shard(self.hash(key));
             self.memory.remove(key)
-        });
-        removed.count()
+        };
+        let removed = self.memory.keys(prefix).into_iter().filter_map(|key| remove(&key));
+        removed.filter(|entry| !entry.variants.is_empty()).count()
     }
 
     /// The same for all responses of an origin that are in a group.
     pub(crate) fn invalidate_group(&self, origin: &str, name: &str) {
         self.groups.invalidate(origin, name, || self.begin());
+    }
+
+    /// Removes what is stored for an origin and no longer valid, because of its groups. Tells of how many URIs.
+    pub(crate) fn sweep(&self, origin: &str) -> usize {
+        let sweep = |key: &Key| {
+            self.change(key, |entry| {
+                let entry = entry.filter(|entry| entry.variants.iter().any(|stored| !self.is_valid(key, stored)))?;
+                let valid = entry.variants.iter().filter(|stored| self.is_valid(key, stored)).cloned().collect();
+                Some(Arc::new(Entry { unshared_until: entry.unshared_until, ..Entry::of(valid) }))
+            })
+        };
+        let keys = self.memory.keys(origin).into_iter().filter(|key| key.origin() == origin);
+        keys.filter_map(|key| sweep(&key)).count()
+    }
+
+    /// The ordinal of the last invalidation that may have been of this key, whose hash and shard these are.
+    fn last_invalidation(&self, shard: &Shard, hash: u64, key: &Key) -> u64 {
+        shard.invalidations.last(hash).max(self.prefixes.last(key.as_str()))
     }
 
     /// The shard of the keys with this hash.
@@ -288,8 +357,54 @@ mod tests {
     }
 
     #[test]
+    fn a_purge_of_a_prefix_concerns_no_other() {
+        let table = Table::with_capacity(1 << 20, 1 << 16);
+        let [inside, outside] = ["http://a.example/x/1", "http://a.example/y/1"].map(|url| Key::parse(url).remove(0));
+        let began = table.begin();
+        assert_eq!(table.invalidate_prefix("http://a.example/x/"), 0);
+        assert!(!table.store(&inside, stored(began, "de"), |_, new| new));
+        assert!(table.store(&outside, stored(began, "de"), |_, new| new));
+        assert!(table.store(&inside, stored(table.begin(), "de"), |_, new| new));
+        assert_eq!(table.invalidate_prefix("http://a.example/"), 2);
+        assert!(!table.store(&outside, stored(began, "de"), |_, new| new));
+    }
+
+    #[test]
+    fn a_sweep_frees_what_a_group_had() {
+        let table = Table::with_capacity(1 << 20, 1 << 16);
+        let key = Key::parse("http://a.example/").remove(0);
+        let mut grouped = stored(table.begin(), "de");
+        Arc::get_mut(&mut grouped.meta).unwrap().groups = ["g".into()].into();
+        table.store(&key, grouped, |_, new| new);
+        table.store(&key, stored(table.begin(), "en"), |_, new| new);
+        let before = table.memory.weight();
+        table.invalidate_group("http://a.example", "g");
+        assert_eq!((table.sweep("http://a.exampl"), table.sweep("http://a.example")), (0, 1));
+        assert!(table.memory.weight() < before);
+        assert_eq!(table.memory.peek(&key).unwrap().variants.len(), 1);
+        assert_eq!(table.sweep("http://a.example"), 0);
+    }
+
+    #[test]
+    fn the_variant_that_is_asked_for_outlives_those_that_are_not() {
+        let table = Table::with_capacity(1 << 30, 1 << 20);
+        let key = Key::parse("http://a.example/").remove(0);
+        let asking =
+            |language: &str| HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_str(language).unwrap())]);
+        let found = |language: &str| table.find(&key, &asking(language), "", Timestamp::default()).stored().is_some();
+        table.store(&key, stored(table.begin(), "en"), |_, new| new);
+        table.store(&key, stored(table.begin(), "de"), |_, new| new);
+        for at in 0..1_000 {
+            assert!(found("en"), "{at}");
+            let language: &'static str = Box::leak(format!("x{at}").into());
+            table.store(&key, stored(table.begin(), language), |_, new| new);
+        }
+        assert!(!found("de") && found("x999") && found("x900") && !found("x0"));
+    }
+
+    #[test]
     fn who_stores_during_a_purge_brings_nothing_back() {
-        let table = Table::with_capacity(1 << 30);
+        let table = Table::with_capacity(1 << 30, 1 << 20);
         let keys: Vec<Key> = (0..10_000).map(|at| Key::parse(&format!("http://a.example/{at}")).remove(0)).collect();
         for key in &keys {
             table.store(key, stored(table.begin(), "de"), |_, new| new);
@@ -297,7 +412,7 @@ mod tests {
         let key = &keys[0];
         table.store(key, stored(table.begin(), "en"), |_, new| new);
         let purged = AtomicBool::new(false);
-        let is_told = || lock(&table.shards[SHARDS - 1]).invalidations.last(0) > 0;
+        let is_told = || table.prefixes.last(keys[0].as_str()) > 0;
         thread::scope(|scope| {
             scope.spawn(|| {
                 table.invalidate_prefix("http://a.example/");

@@ -39,6 +39,12 @@ pub(crate) fn hashing(workspace: &Workspace, deadline: Instant) -> Result {
     Run::new(program, workspace.root()).passes(deadline)
 }
 
+/// Builds and runs the hit ratios of ifmatch-cache.
+pub(crate) fn hits(workspace: &Workspace, deadline: Instant) -> Result {
+    let program = build(workspace, "--package ifmatch-cache --bench hit_ratio")?;
+    Run::new(program, workspace.root()).passes(deadline)
+}
+
 /// Builds one program as it is released, and returns where it is.
 fn build(workspace: &Workspace, what: &str) -> Result<PathBuf> {
     println!("building {what}");

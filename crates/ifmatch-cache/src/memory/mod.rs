@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ifmatch_core::date::Timestamp;
 
-pub(crate) use native::Memory;
+pub(crate) use native::{Gone, Memory};
 
 use crate::stored::Stored;
 
@@ -17,36 +17,55 @@ pub(crate) struct Entry {
     pub(crate) variants: Vec<Stored>,
     /// Until then the origin's responses are expected not to be storable, so that nobody should wait for another's.
     pub(crate) unshared_until: Timestamp,
+    /// The origin has failed, and nothing else came of it since.
+    pub(crate) failing: Option<Failing>,
+    /// The bytes of memory that it takes, about.
+    pub(crate) size: u64,
+}
+
+/// A failure of the origin for a URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failing {
+    /// Until then it is not asked again.
+    pub(crate) until: Timestamp,
+    /// It was not reached, or gave no answer.
+    pub(crate) unreachable: bool,
 }
 
 impl Entry {
-    /// The most responses stored for one URI; the oldest goes first.
-    const MAX_VARIANTS: usize = 32;
+    /// The most responses stored for one URI; the one that nobody has asked for the longest goes first.
+    const MAX_VARIANTS: usize = 256;
 
-    /// The entry with one more response, in the place of the one for the same requests. None: that one is newer.
-    pub(crate) fn with(&self, new: Stored) -> Option<Arc<Self>> {
+    /// The entry with one more response, in the place of the one for the same requests, within so many bytes if others
+    /// than it can go. None: that one is newer.
+    pub(crate) fn with(&self, new: Stored, most: u64) -> Option<Arc<Self>> {
         let same = |old: &Stored| old.is_for_the_same(&new);
         if self.variants.iter().any(|old| same(old) && old.meta.began > new.meta.began) {
             return None;
         }
         let mut variants = Vec::with_capacity(self.variants.len() + 1);
         variants.extend(self.variants.iter().filter(|old| !same(old)).cloned());
-        variants.truncate(Self::MAX_VARIANTS - 1);
+        let mut size: u64 = variants.iter().map(Stored::size).sum::<u64>() + new.size();
+        while variants.len() >= Self::MAX_VARIANTS || size > most && !variants.is_empty() {
+            let oldest = variants.iter().enumerate().min_by_key(|(_, old)| old.meta.last_used()).map(|(at, _)| at);
+            size -= variants.remove(oldest.unwrap_or_default()).size();
+        }
         let newest = variants.iter().position(|old| old.meta.began < new.meta.began).unwrap_or(variants.len());
         variants.insert(newest, new);
-        Some(Arc::new(Self { variants, unshared_until: Timestamp::default() }))
+        Some(Arc::new(Self::of(variants)))
     }
 
     /// The entry without this response. None: it is not there.
     pub(crate) fn without(&self, old: &Stored) -> Option<Arc<Self>> {
         let at = self.variants.iter().position(|known| Arc::ptr_eq(&known.meta, &old.meta))?;
-        let mut entry = self.clone();
-        entry.variants.remove(at);
-        Some(Arc::new(entry))
+        let mut variants = self.variants.clone();
+        variants.remove(at);
+        Some(Arc::new(Self { unshared_until: self.unshared_until, ..Self::of(variants) }))
     }
 
-    /// The bytes of memory it takes, about.
-    fn size(&self) -> u64 {
-        size_of::<Self>() as u64 + self.variants.iter().map(Stored::size).sum::<u64>()
+    /// An entry of these responses, the newest first.
+    pub(crate) fn of(variants: Vec<Stored>) -> Self {
+        let size = size_of::<Self>() as u64 + variants.iter().map(Stored::size).sum::<u64>();
+        Self { variants, size, ..Self::default() }
     }
 }

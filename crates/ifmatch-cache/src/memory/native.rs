@@ -1,4 +1,4 @@
-//! The memory on platforms with threads and a clock: moka.
+//! The memory: `quick_cache`, whose policy (a CLOCK-Pro with ghosts) keeps what is asked for again beside what is asked for once.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,76 +6,120 @@ use std::sync::{Arc, OnceLock};
 
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
-use moka::notification::RemovalCause;
-use moka::sync::Cache;
+use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 use super::Entry;
 use crate::key::Key;
 
-/// What moka, the allocator and other bookkeeping take for each entry, as measured with many small ones.
+/// What the library, the allocator and other bookkeeping take for each entry, at the most.
 const PER_ENTRY: u64 = 1_024;
+
+/// The least that an entry takes, about: for the number of those that are remembered after they went.
+const LEAST: u64 = 2_048;
+
+/// The most parts of the memory that are locked separately.
+const MOST_SHARDS: u64 = 16;
+
+/// The least bytes of such a part: each must have room for several of the largest bodies.
+const LEAST_SHARD: u64 = 64 * 1024 * 1024;
 
 /// The memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    entries: Cache<Key, Arc<Entry>, SeedableRandomState>,
-    /// The bytes that came since moka last looked at its limit.
-    unchecked: AtomicU64,
-    /// How many of them may come before it must look again.
-    slack: u64,
+    entries: Cache<Key, Arc<Entry>, Weights, SeedableRandomState, Evictions>,
     evictions: Arc<AtomicU64>,
 }
 
+/// Entries that are no longer in the memory. Their end may remove files: let it come after all locks.
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct Gone(Vec<Arc<Entry>>);
+
 impl Memory {
-    /// A memory of so many bytes; it may exceed them by a 64th for a moment.
-    pub(crate) fn with_capacity(bytes: u64) -> Self {
+    /// A memory of so many bytes, for bodies of up to `longest`.
+    #[expect(clippy::expect_used, reason = "the library asks for two capacities, and both are set")]
+    pub(crate) fn with_capacity(bytes: u64, longest: u64) -> Self {
+        let least = LEAST_SHARD.max(longest.saturating_mul(4)).max(1);
+        // Half of the next power of two: the library rounds up.
+        let shards = (bytes / least).clamp(1, MOST_SHARDS);
+        let shards = 1 << shards.ilog2();
+        let items = usize::try_from(bytes / LEAST).unwrap_or(usize::MAX / 2).max(1);
+        let mut options = OptionsBuilder::new();
+        options.shards(shards).weight_capacity(bytes).estimated_items_capacity(items);
+        let options = options.build().expect("both capacities are set");
         let evictions = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&evictions);
-        let entries = Cache::builder()
-            .max_capacity(bytes)
-            .weigher(|key: &Key, entry: &Arc<Entry>| u32::try_from(weight(key, entry)).unwrap_or(u32::MAX))
-            .eviction_listener(move |_, _, cause| {
-                if cause == RemovalCause::Size {
-                    counter.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-            .build_with_hasher(hasher());
-        Self { entries, unchecked: AtomicU64::new(0), slack: bytes / 64, evictions }
+        let entries = Cache::with_options(options, Weights, hasher(), Evictions(Arc::clone(&evictions)));
+        Self { entries, evictions }
     }
 
+    /// The bytes that an entry may take.
+    pub(crate) fn largest(&self) -> u64 {
+        self.entries.shard_capacity() / 2
+    }
+
+    /// What is kept of a URI that a client asks for.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
         self.entries.get(key)
     }
 
-    pub(crate) fn insert(&self, key: &Key, entry: Arc<Entry>) {
-        let weight = weight(key, &entry);
-        self.entries.insert(key.clone(), entry);
-        if self.unchecked.fetch_add(weight, Ordering::Relaxed).saturating_add(weight) > self.slack {
-            self.unchecked.store(0, Ordering::Relaxed);
-            self.entries.run_pending_tasks();
-        }
+    /// The same for the cache's own business, which does not keep it longer.
+    pub(crate) fn peek(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.entries.peek(key)
     }
 
-    /// Tells whether responses were stored.
-    pub(crate) fn remove(&self, key: &Key) -> bool {
-        self.entries.remove(key).is_some_and(|entry| !entry.variants.is_empty())
+    /// Keeps an entry. One that takes the place of another is kept for as long as that would have been.
+    pub(crate) fn insert(&self, key: &Key, entry: Arc<Entry>) -> Gone {
+        let mut gone = Gone::default();
+        let replaced = self.entries.replace_with_lifecycle(key.clone(), entry, true, &mut gone);
+        if let Err((key, entry)) = replaced {
+            self.entries.insert_with_lifecycle(key, entry, &mut gone);
+        }
+        gone
+    }
+
+    pub(crate) fn remove(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.entries.remove(key).map(|(_, entry)| entry)
     }
 
     /// The keys that begin so.
     pub(crate) fn keys(&self, prefix: &str) -> Vec<Key> {
-        let keys = self.entries.iter().map(|(key, _)| Key::clone(&key));
-        keys.filter(|key| key.as_str().starts_with(prefix)).collect()
+        self.entries.iter().map(|(key, _)| key).filter(|key| key.as_str().starts_with(prefix)).collect()
     }
 
     /// The bytes that are stored.
     pub(crate) fn weight(&self) -> u64 {
-        self.entries.run_pending_tasks();
-        self.entries.weighted_size()
+        self.entries.weight()
     }
 
     /// How many entries went because the memory was full.
     pub(crate) fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Weights;
+
+impl Weighter<Key, Arc<Entry>> for Weights {
+    fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
+        PER_ENTRY + key.as_str().len() as u64 + entry.size
+    }
+}
+
+/// Counts what goes because the memory is full, and hands it out.
+#[derive(Clone, Debug)]
+struct Evictions(Arc<AtomicU64>);
+
+impl Lifecycle<Key, Arc<Entry>> for Evictions {
+    type RequestState = Gone;
+
+    fn before_evict(&self, _: &mut Gone, _: &Key, _: &mut Arc<Entry>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_evict(&self, gone: &mut Gone, _: Key, entry: Arc<Entry>) {
+        gone.0.push(entry);
     }
 }
 
@@ -86,12 +130,9 @@ fn hasher() -> SeedableRandomState {
     SeedableRandomState::with_seed(random(), SHARED.get_or_init(|| SharedSeed::from_u64(random())))
 }
 
-fn weight(key: &Key, entry: &Entry) -> u64 {
-    PER_ENTRY + key.as_str().len() as u64 + entry.size()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::{HashMap, VecDeque};
     use std::sync::Weak;
 
     use bytes::Bytes;
@@ -118,31 +159,141 @@ mod tests {
         let meta = Arc::new(Meta::new(StatusCode::OK, &HeaderMap::new(), &came));
         let content = Content::compact(&[Bytes::from(vec![0; len])].into(), None);
         let stored = Stored { meta, body: Body::Whole(Arc::new(content)) };
-        Entry::default().with(stored).unwrap()
+        Entry::default().with(stored, u64::MAX).unwrap()
+    }
+
+    fn key(at: usize) -> Key {
+        Key::parse(&format!("http://a.example/{at}")).remove(0)
     }
 
     #[test]
-    fn the_limit_holds_between_two_looks_at_it() {
-        let memory = Memory::with_capacity(1_000_000);
+    fn the_limit_always_holds() {
+        let memory = Memory::with_capacity(1_000_000, 250_000);
         let mut inserted: Vec<Weak<Entry>> = Vec::new();
         for at in 0..1_000 {
             let entry = entry(50_000);
             inserted.push(Arc::downgrade(&entry));
-            memory.insert(&Key::parse(&format!("http://a.example/{at}")).remove(0), entry);
-            let alive = memory.entries.iter().count();
-            assert!(alive <= 21, "{alive} entries of 50,000 bytes");
+            drop(memory.insert(&key(at), entry));
+            assert!(memory.weight() <= 1_000_000);
+            let alive = inserted.iter().filter(|entry| entry.strong_count() > 0).count();
+            assert!(alive <= 20, "{alive} entries of 50,000 bytes");
         }
-        // What went is freed a little later at the most.
-        let alive = inserted.iter().filter(|entry| entry.strong_count() > 0).count();
-        assert!(alive <= 40, "{alive} entries are in memory");
+        assert_eq!(memory.evictions(), 1_000 - memory.keys("").len() as u64);
     }
 
     #[test]
     fn what_cannot_fit_is_not_kept() {
-        let memory = Memory::with_capacity(100_000);
-        let key = Key::parse("http://a.example/").remove(0);
-        memory.insert(&key, entry(200_000));
-        assert!(memory.get(&key).is_none());
+        let memory = Memory::with_capacity(100_000, 25_000);
+        drop(memory.insert(&key(0), entry(200_000)));
+        assert!(memory.get(&key(0)).is_none());
         assert_eq!(memory.weight(), 0);
+    }
+
+    #[test]
+    fn what_goes_is_handed_out() {
+        let memory = Memory::with_capacity(100_000, 25_000);
+        let mut held = Vec::new();
+        for at in 0..10 {
+            held.push(memory.insert(&key(at), entry(20_000)));
+        }
+        let handed: usize = held.iter().map(|gone| gone.0.len()).sum();
+        assert_eq!(handed, 10 - memory.keys("").len());
+        // What takes the place of another is no eviction.
+        let before = memory.evictions();
+        let last = memory.keys("").remove(0);
+        assert_eq!(memory.insert(&last, entry(10)).0.len(), 1);
+        assert_eq!(memory.evictions(), before);
+    }
+
+    /// Hits of a trace in this memory, which has room for so many objects of one size.
+    fn hits(trace: &[usize], room: u64) -> usize {
+        let one = entry(1_000);
+        let memory = Memory::with_capacity(room * (PER_ENTRY + 20 + one.size), 1_000);
+        let asked = |object: &&usize| {
+            let key = key(100_000 + **object);
+            let hit = memory.get(&key).is_some();
+            if !hit {
+                drop(memory.insert(&key, Arc::clone(&one)));
+            }
+            hit
+        };
+        trace.iter().filter(asked).count()
+    }
+
+    /// Hits of a trace in a cache that evicts what was used least recently.
+    fn hits_of_lru(trace: &[usize], room: usize) -> usize {
+        let (mut used, mut order, mut hits) = (HashMap::new(), VecDeque::new(), 0);
+        for (now, object) in trace.iter().enumerate() {
+            hits += usize::from(used.insert(*object, now).is_some());
+            order.push_back((*object, now));
+            while used.len() > room {
+                let Some((oldest, when)) = order.pop_front() else { break };
+                if used.get(&oldest) == Some(&when) {
+                    used.remove(&oldest);
+                }
+            }
+        }
+        hits
+    }
+
+    /// Numbers that look random, and are the same each time.
+    fn dice() -> impl FnMut(usize) -> usize {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        move |sides| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % sides as u64).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_hot_set_stays_beside_objects_that_are_wanted_once() {
+        let mut dice = dice();
+        let mut trace: Vec<usize> = (0..2_000).map(|at| at % 500).collect();
+        let warm = trace.len();
+        for at in 0..20_000 {
+            trace.push(if at % 3 == 0 { dice(500) } else { 1_000 + at });
+        }
+        let hot = (trace.len() - warm) / 3;
+        let found = hits(&trace, 600) - hits(&trace[..warm], 600);
+        assert!(found * 100 >= hot * 95, "{found} of {hot}");
+        let lru = hits_of_lru(&trace, 600);
+        assert!(lru * 100 < (hot + warm) * 60, "LRU fails here: {lru}");
+    }
+
+    #[test]
+    fn a_skewed_trace_is_served_better_than_by_the_least_recently_used() {
+        let mut dice = dice();
+        // The product of three even numbers is skewed.
+        let trace: Vec<usize> = (0..100_000)
+            .map(|_| (dice(100) + 1) * (dice(100) + 1) * (dice(10) + 1) / 10)
+            .map(|rank| rank % 10_000)
+            .collect();
+        let (ours, lru) = (hits(&trace, 500), hits_of_lru(&trace, 500));
+        assert!(ours >= lru, "{ours}, and by LRU {lru}");
+    }
+
+    #[test]
+    fn large_objects_get_in() {
+        let memory = Memory::with_capacity(4 << 20, 1 << 20);
+        let small = entry(1_000);
+        for at in 0..6_000 {
+            drop(memory.insert(&key(at % 3_000), Arc::clone(&small)));
+        }
+        let found = (0..40).find(|round| {
+            let hit = memory.get(&key(9_999)).is_some();
+            if !hit {
+                drop(memory.insert(&key(9_999), entry(900_000)));
+            }
+            for at in 0..5 {
+                let key = key((round * 7 + at * 13) % 3_000);
+                if memory.get(&key).is_none() {
+                    drop(memory.insert(&key, Arc::clone(&small)));
+                }
+            }
+            hit
+        });
+        assert!(found.is_some(), "it is not kept");
     }
 }

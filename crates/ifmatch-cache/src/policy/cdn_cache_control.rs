@@ -35,15 +35,13 @@ pub struct Governing {
 impl Governing {
     /// Reads the header fields of a response.
     pub fn of(headers: &HeaderMap) -> Self {
-        match directives(headers) {
-            Some(directives) => Self { directives, targeted: true },
-            None => {
-                let mut directives = ResponseDirectives::from_headers(headers);
-                // Nobody knows what a malformed field was to permit: what it mentions of restrictions holds.
-                headers.get_all(CDN_CACHE_CONTROL).iter().for_each(|line| directives.restrict(line.as_bytes()));
-                Self { directives, targeted: false }
-            }
+        if let Some(directives) = directives(headers) {
+            return Self { directives, targeted: true };
         }
+        let mut directives = ResponseDirectives::from_headers(headers);
+        // What a malformed field was to permit is unknown: the restrictions that it mentions hold.
+        headers.get_all(CDN_CACHE_CONTROL).iter().for_each(|line| directives.restrict(line.as_bytes()));
+        Self { directives, targeted: false }
     }
 }
 

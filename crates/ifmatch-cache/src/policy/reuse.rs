@@ -54,6 +54,12 @@ impl Terms {
         Self { lifetime: Duration::ZERO, always_validate: true, never_stale: true, ..Self::default() }
     }
 
+    /// Whether those who waited for the response while it was on its way may use it, even if it is stale when it comes: the
+    /// origin has said that it is not for one use only.
+    pub fn is_for_others(&self) -> bool {
+        !self.always_validate && !self.lifetime.is_zero()
+    }
+
     /// How long its lifetime is over. None: it is fresh.
     pub fn staleness(&self, age: Duration) -> Option<Duration> {
         (age >= self.lifetime).then(|| age.saturating_sub(self.lifetime))

@@ -56,13 +56,39 @@ async fn header_fields_count() {
 }
 
 #[tokio::test]
-async fn variants_count_and_the_oldest_go() {
+async fn a_site_with_many_variants_keeps_them() {
     let world = World::default();
-    for at in 0..100 {
+    for round in 0..2 {
+        for at in 0..100 {
+            if round == 0 {
+                world.origin.will(200, &[("cache-control", "max-age=60"), ("vary", "foo")], "hello");
+            }
+            assert_eq!(world.get_with("/", &[("foo", &at.to_string())]).await.is_hit(), round > 0, "{at}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn variants_that_do_not_fit_together_are_kept_as_far_as_they_do() {
+    let world = World::with(|builder| builder.capacity(1 << 20).entry_limit(100_000));
+    let body = "x".repeat(90_000);
+    for at in 0..30 {
+        world.origin.will(200, &[("cache-control", "max-age=60"), ("vary", "foo")], &body);
+        world.get_with("/", &[("foo", &at.to_string())]).await;
+        assert!(world.get_with("/", &[("foo", &at.to_string())]).await.is_hit(), "{at}");
+    }
+    assert!(world.handle.metrics().stored_bytes <= 1 << 20);
+    assert!(world.get_with("/", &[("foo", "27")]).await.is_hit());
+}
+
+#[tokio::test]
+async fn variants_count_and_those_that_nobody_wants_go() {
+    let world = World::default();
+    for at in 0..600 {
         world.origin.will(200, &[("cache-control", "max-age=60"), ("vary", "foo")], "hello");
         world.get_with("/", &[("foo", &at.to_string())]).await;
     }
-    assert!(world.get_with("/", &[("foo", "99")]).await.is_hit());
+    assert!(world.get_with("/", &[("foo", "599")]).await.is_hit());
     assert_eq!(world.get_with("/", &[("foo", "0")]).await.status, 599, "asked again");
 }
 

@@ -4,6 +4,7 @@
 mod case;
 mod cases;
 mod disk;
+mod failures;
 mod hostile;
 mod limits;
 mod operators;

@@ -1,8 +1,10 @@
 //! Reads that overlap writes, and each other: nothing that was asked before a write is found after it.
 
+use std::any::Any;
+
 use tower::Service;
 
-use crate::support::{Answer, FRESH, TestBody, World, get, request, response, settle, spawn};
+use crate::support::{Answer, FRESH, TestBody, Unreachable, World, get, request, response, settle, spawn};
 
 #[tokio::test]
 async fn who_asks_after_a_group_was_invalidated_does_not_get_what_was_asked_before() {
@@ -198,9 +200,8 @@ async fn a_write_whose_client_leaves_and_that_is_refused_changes_nothing() {
 #[tokio::test]
 async fn a_write_that_fails_invalidates_unless_the_error_says_that_nothing_changed() {
     for unchanged in [false, true] {
-        let world = World::with(|builder| {
-            if unchanged { builder.unchanged_by(|error| error.is::<crate::support::Unreachable>()) } else { builder }
-        });
+        let world =
+            World::with(|builder| if unchanged { builder.unchanged_by(<dyn Any>::is::<Unreachable>) } else { builder });
         drop(leave(&world).await);
         settle().await;
         if unchanged {

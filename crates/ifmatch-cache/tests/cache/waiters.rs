@@ -111,7 +111,7 @@ async fn a_client_that_leaves_in_the_body_does_not_end_it_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_origin_fails_each_waiter_asks_for_itself() {
+async fn when_the_origin_fails_one_waiter_asks_again_for_all() {
     let start = Instant::now();
     let world = World::default();
     let held = world.origin.will_wait();
@@ -122,15 +122,13 @@ async fn when_the_origin_fails_each_waiter_asks_for_itself() {
     world.origin.reached(1).await;
     let waiters: Vec<_> = (0..3).map(|_| spawn(&world, "/", &[])).collect();
     settle().await;
-    for _ in 0..3 {
-        world.origin.will(200, &FRESH, "hello");
-    }
+    world.origin.will(200, &FRESH, "hello");
     drop(held);
     assert!(leader.await.unwrap());
     for answer in join_all(waiters).await {
         assert_eq!(answer.unwrap().text(), "hello");
     }
-    assert_eq!(world.origin.count(), 4);
+    assert_eq!(world.origin.count(), 2);
     assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
 }
 
@@ -311,6 +309,181 @@ async fn waiters_share_a_failure_where_stale_is_allowed() {
     held.send(response(503, &[], "no")).unwrap();
     for answer in join_all(clients).await {
         assert_eq!(answer.unwrap().text(), "hello");
+    }
+    assert_eq!(world.origin.count(), 2);
+}
+
+/// Asks many times while the origin holds the answer to the first request back.
+async fn many(world: &World, fields: &[(&str, &str)], answer: http::Response<TestBody>) -> Vec<Answer> {
+    let before = world.origin.count();
+    let held = world.origin.will_wait();
+    let clients: Vec<_> = (0..100).map(|_| spawn(world, "/", fields)).collect();
+    world.origin.reached(before + 1).await;
+    settle().await;
+    world.clock.advance(2);
+    held.send(answer).unwrap();
+    join_all(clients).await.into_iter().map(Result::unwrap).collect()
+}
+
+#[tokio::test]
+async fn who_waited_may_use_what_is_stale_when_it_comes() {
+    for fields in [
+        &[("cache-control", "max-age=1")][..],
+        &[("cache-control", "max-age=60"), ("age", "100"), ("etag", "\"1\"")],
+        &[("cache-control", "max-age=1, must-revalidate")],
+    ] {
+        let world = World::default();
+        for answer in many(&world, &[], response(200, fields, "hello")).await {
+            assert_eq!(answer.text(), "hello");
+        }
+        assert_eq!(world.origin.count(), 1, "{fields:?}");
+        // Who comes later has not waited for it.
+        world.origin.will(200, &FRESH, "new");
+        assert_eq!(world.get("/").await.text(), "new", "{fields:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_comes_while_a_stale_body_comes_does_not_get_it_and_waits_for_one_other() {
+    let world = World::default();
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &[("cache-control", "max-age=1")], "").map(|_| body));
+    let first = world.try_send(get("/", &[])).await.unwrap();
+    world.clock.advance(2);
+    for answer in many(&world, &[], response(200, &FRESH, "new")).await {
+        assert_eq!(answer.text(), "new");
+    }
+    assert_eq!(world.origin.count(), 2);
+    feed.send("old");
+    drop(feed);
+    assert_eq!(Answer::read(first).await.text(), "old");
+    assert_eq!(world.get("/").await.text(), "new");
+}
+
+#[tokio::test]
+async fn who_waited_does_not_use_what_is_for_one_use() {
+    for control in ["no-cache", "max-age=0", "s-maxage=0", "no-cache, max-age=60"] {
+        let world = World::default();
+        let held = world.origin.will_wait();
+        let first = spawn(&world, "/", &[]);
+        world.origin.reached(1).await;
+        let second = spawn(&world, "/", &[]);
+        settle().await;
+        world.origin.will(200, &[], "its own");
+        held.send(response(200, &[("cache-control", control), ("etag", "\"1\"")], "the first one's")).unwrap();
+        assert_eq!(first.await.unwrap().text(), "the first one's");
+        assert_eq!(second.await.unwrap().text(), "its own", "{control}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_that_comes_twice_is_shared() {
+    for status in [502, 503, 504] {
+        let world = World::default();
+        let held = world.origin.will_wait();
+        world.origin.will(status, &[("set-cookie", "a=b")], "the second one's");
+        let clients: Vec<_> = (0..100).map(|_| spawn(&world, "/", &[])).collect();
+        world.origin.reached(1).await;
+        settle().await;
+        held.send(response(status, &[], "the first one's")).unwrap();
+        let answers: Vec<_> = join_all(clients).await.into_iter().map(Result::unwrap).collect();
+        assert!(answers.iter().all(|answer| answer.status == status));
+        assert_eq!(world.origin.count(), 2);
+        let shared: Vec<_> = answers.iter().filter(|answer| answer.headers.contains_key("retry-after")).collect();
+        assert_eq!(shared.len(), 98);
+        for answer in shared {
+            assert!(!answer.headers.contains_key("set-cookie") && !answer.text().contains("one's"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failure_that_a_request_may_have_caused_is_its_own() {
+    let world = World::default();
+    let held = world.origin.will_wait();
+    let first = spawn(&world, "/", &[]);
+    world.origin.reached(1).await;
+    let others: Vec<_> = (0..10).map(|_| spawn(&world, "/", &[])).collect();
+    settle().await;
+    (0..10).for_each(|_| world.origin.will(200, &FRESH, "hello"));
+    held.send(response(500, &[], "no")).unwrap();
+    assert_eq!(first.await.unwrap().status, 500);
+    for answer in join_all(others).await {
+        assert_eq!(answer.unwrap().text(), "hello");
+    }
+}
+
+#[tokio::test]
+async fn equal_conditions_are_one_request() {
+    let condition = [("if-none-match", "\"1\"")];
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
+    let world = World::default();
+    for answer in many(&world, &condition, response(304, &fields, "")).await {
+        assert_eq!((answer.status.as_u16(), answer.headers["etag"].to_str().unwrap()), (304, "\"1\""));
+    }
+    assert_eq!(world.origin.count(), 1);
+    let world = World::default();
+    let answers = many(&world, &condition, response(200, &fields, "hello")).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 304).count(), 99, "the first has the origin's answer");
+    assert_eq!(world.origin.count(), 1);
+}
+
+#[tokio::test]
+async fn a_304_for_one_client_or_for_another_condition_is_not_shared() {
+    let own = [("if-none-match", "\"1\"")];
+    let base = [("etag", "\"1\"")];
+    for (fields, other) in [
+        (&[("cache-control", "private, max-age=60")][..], own),
+        (&[("cache-control", "max-age=60"), ("set-cookie", "a=b")], own),
+        (&[("cache-control", "max-age=0")], own),
+        (&[], own),
+        (&[("cache-control", "max-age=60")], [("if-none-match", "\"2\"")]),
+        (&[("cache-control", "max-age=60"), ("vary", "if-none-match")], [("if-none-match", "\"2\"")]),
+    ] {
+        let world = World::default();
+        let held = world.origin.will_wait();
+        let first = spawn(&world, "/", &own);
+        world.origin.reached(1).await;
+        world.origin.will(200, &[], "its own");
+        let second = spawn(&world, "/", &other);
+        settle().await;
+        held.send(response(304, &[fields, &base].concat(), "")).unwrap();
+        assert_eq!(first.await.unwrap().status, 304);
+        assert_eq!(second.await.unwrap().text(), "its own", "{fields:?} {other:?}");
+    }
+}
+
+#[tokio::test]
+async fn equal_ranges_are_one_request() {
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("content-range", "bytes 0-4/10")];
+    let world = World::default();
+    for answer in many(&world, &[("range", "bytes=0-4")], response(206, &fields, "hello")).await {
+        assert_eq!((answer.status.as_u16(), answer.text()), (206, "hello"));
+    }
+    assert_eq!(world.origin.count(), 1);
+}
+
+#[tokio::test]
+async fn one_validation_answers_each_condition_and_range() {
+    let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
+    let world = World::default();
+    world.origin.will(200, &fields, "hello");
+    world.get("/").await;
+    world.clock.advance(61);
+    let held = world.origin.will_wait();
+    let asked = [
+        (("x", "y"), 200, "hello"),
+        (("if-none-match", "\"1\""), 304, ""),
+        (("if-none-match", "\"2\""), 200, "hello"),
+        (("range", "bytes=1-2"), 206, "el"),
+    ];
+    let clients: Vec<_> = (0..20).flat_map(|_| asked).map(|(field, ..)| spawn(&world, "/", &[field])).collect();
+    world.origin.reached(2).await;
+    settle().await;
+    held.send(response(304, &fields, "")).unwrap();
+    for (answer, (field, status, text)) in join_all(clients).await.into_iter().zip((0..20).flat_map(|_| asked)) {
+        let answer = answer.unwrap();
+        assert_eq!((answer.status.as_u16(), answer.text()), (status, text), "{field:?}");
     }
     assert_eq!(world.origin.count(), 2);
 }

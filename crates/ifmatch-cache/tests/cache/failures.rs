@@ -1,0 +1,67 @@
+//! Origins that fail while something stale may be used.
+
+use crate::support::{FRESH, World, response, settle};
+
+#[tokio::test]
+async fn an_origin_that_failed_is_not_waited_for_again() {
+    for unreachable in [false, true] {
+        let world = World::default();
+        let control = if unreachable { "max-age=60" } else { "max-age=60, stale-if-error=600" };
+        world.origin.will(200, &[("cache-control", control)], "old");
+        world.get("/").await;
+        world.clock.advance(61);
+        if unreachable {
+            world.origin.will_fail();
+        } else {
+            world.origin.will(503, &[], "no");
+        }
+        assert_eq!(world.get("/").await.text(), "old");
+        for _ in 0..10 {
+            assert!(world.get("/").await.is_hit());
+        }
+        assert_eq!(world.origin.count(), 2);
+        // Later somebody asks in the background, and nobody waits for that.
+        world.clock.advance(5);
+        let held = world.origin.will_wait();
+        for _ in 0..10 {
+            assert_eq!(world.get("/").await.text(), "old");
+        }
+        world.origin.reached(3).await;
+        held.send(response(200, &FRESH, "new")).unwrap();
+        settle().await;
+        assert_eq!(world.get("/").await.text(), "new");
+        assert_eq!(world.origin.count(), 3);
+    }
+}
+
+#[tokio::test]
+async fn an_origin_that_failed_is_asked_where_nothing_stale_may_be_used() {
+    for (control, fields) in [
+        ("max-age=60, stale-if-error=600", &[("cache-control", "no-cache")][..]),
+        ("max-age=60", &[]),
+        ("max-age=60, must-revalidate, stale-if-error=600", &[]),
+    ] {
+        let world = World::default();
+        world.origin.will(200, &[("cache-control", control)], "old");
+        world.get("/").await;
+        world.clock.advance(61);
+        world.origin.will(503, &[], "no");
+        world.get("/").await;
+        world.origin.will(200, &FRESH, "new");
+        assert_eq!(world.get_with("/", fields).await.text(), "new", "{control}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_stored_ends_the_failure() {
+    let world = World::default();
+    world.origin.will(200, &[("cache-control", "max-age=60, stale-if-error=600")], "old");
+    world.get("/").await;
+    world.clock.advance(61);
+    world.origin.will(503, &[], "no");
+    world.get("/").await;
+    world.origin.will(200, &[("cache-control", "max-age=60")], "own");
+    assert_eq!(world.get_with("/", &[("authorization", "x"), ("cache-control", "no-cache")]).await.text(), "own");
+    world.origin.will(200, &FRESH, "new");
+    assert_eq!(world.get("/").await.text(), "new");
+}
