@@ -62,7 +62,7 @@ impl Value {
             "Edm.Int32" => Self::Int32(i32::try_from(whole()?).ok()?),
             "Edm.Int64" => Self::Int64(whole()?),
             "Edm.Double" => Self::Double(text.map_or_else(|| json.as_f64(), double)?),
-            "Edm.Boolean" => Self::Boolean(text.map_or_else(|| json.as_bool(), |text| text.parse().ok())?),
+            "Edm.Boolean" => Self::Boolean(text.map_or_else(|| json.as_bool(), boolean)?),
             "Edm.DateTime" => Self::DateTime(DateTime::parse(text?)?),
             "Edm.Guid" => Self::Guid(Uuid::try_parse(text?).ok()?),
             "Edm.Binary" => Self::Binary(STANDARD.decode(text?).ok()?.into()),
@@ -105,6 +105,11 @@ pub(super) fn utf16_bytes(text: &str) -> usize {
     text.encode_utf16().count() * 2
 }
 
+/// Programs for .NET write `True` and `False`.
+fn boolean(text: &str) -> Option<bool> {
+    text.to_ascii_lowercase().parse().ok()
+}
+
 fn double(text: &str) -> Option<f64> {
     let named = NOT_FINITE.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     named.or_else(|| text.parse().ok().filter(|number: &f64| number.is_finite()))
@@ -140,6 +145,7 @@ mod tests {
             Value::Double(5.0),
             Value::Double(f64::MIN_POSITIVE),
             Value::Double(1.797_693_134_862_315_7e308),
+            Value::Double(f64::INFINITY),
             Value::Double(f64::NEG_INFINITY),
             Value::Boolean(true),
             Value::DateTime(DateTime::parse("2026-11-21T12:30:15.1234567Z").expect("a moment")),
@@ -169,6 +175,9 @@ mod tests {
         assert_eq!(parse(&Json::Null, Some("Edm.Guid")), None);
         assert_eq!(parse(&json!("5"), Some("Edm.Int32")), Some(Value::Int32(5)));
         assert_eq!(parse(&json!("2.5"), Some("Edm.Double")), Some(Value::Double(2.5)));
+        for (text, value) in [("true", true), ("True", true), ("False", false), ("FALSE", false)] {
+            assert_eq!(parse(&json!(text), Some("Edm.Boolean")), Some(Value::Boolean(value)), "{text}");
+        }
     }
 
     #[test]

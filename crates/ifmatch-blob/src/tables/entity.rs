@@ -29,6 +29,9 @@ pub(super) const TYPE: &str = "@odata.type";
 pub(super) const PARTITION_KEY: &str = "PartitionKey";
 pub(super) const ROW_KEY: &str = "RowKey";
 pub(super) const TIMESTAMP: &str = "Timestamp";
+/// The same with their types.
+const BY_ITSELF: [(&str, &str); 3] =
+    [(PARTITION_KEY, "Edm.String"), (ROW_KEY, "Edm.String"), (TIMESTAMP, "Edm.DateTime")];
 
 impl Entity {
     /// Reads the entity of a request's body. What the body says of keys and time is not part of it.
@@ -36,10 +39,13 @@ impl Entity {
     /// # Errors
     /// What the client is told.
     pub(super) fn parse(body: &Map<String, Json>) -> Result<Self, TableError> {
+        for (name, r#type) in BY_ITSELF {
+            check_type(body, name, r#type)?;
+        }
         let mut properties = BTreeMap::new();
         for (name, json) in body {
-            let own = !matches!(name.as_str(), PARTITION_KEY | ROW_KEY | TIMESTAMP);
-            if !own || name.starts_with("odata.") || name.ends_with(TYPE) {
+            let by_itself = BY_ITSELF.iter().any(|(own, _)| own == name);
+            if by_itself || name.starts_with("odata.") || name.ends_with(TYPE) {
                 continue;
             }
             check_name(name)?;
@@ -124,6 +130,14 @@ pub(super) fn key_in(body: &Map<String, Json>) -> Result<EntityKey, TableError> 
     EntityKey::new(key(PARTITION_KEY)?, key(ROW_KEY)?)
 }
 
+/// Refuses a property whose type is told as another one.
+fn check_type(body: &Map<String, Json>, name: &str, r#type: &str) -> Result<(), TableError> {
+    match body.get(&format!("{name}{TYPE}")).map(type_name).transpose()? {
+        Some(declared) if declared != r#type => Err(TableError::invalid(format!("the type of {name} is {type}"))),
+        _ => Ok(()),
+    }
+}
+
 fn type_name(json: &Json) -> Result<&str, TableError> {
     json.as_str().ok_or_else(|| TableError::invalid("the type of a property is text"))
 }
@@ -157,6 +171,23 @@ mod tests {
         let names: Vec<_> = entity.properties().map(|(name, _)| name).collect();
         assert_eq!(names, ["_x1", "large", "real", "text", "whole"]);
         assert_eq!(Entity::decode(entity.encode().as_bytes()).expect("stored"), entity);
+    }
+
+    #[test]
+    fn a_key_is_text_and_the_time_a_time() {
+        let rows = [
+            ("PartitionKey", "Edm.String", true),
+            ("PartitionKey", "Edm.Int32", false),
+            ("RowKey", "Edm.String", true),
+            ("RowKey", "Edm.Guid", false),
+            ("Timestamp", "Edm.DateTime", true),
+            ("Timestamp", "Edm.String", false),
+        ];
+        for (name, declared, is_right) in rows {
+            let body = json!({ name: "2020-01-01T00:00:00Z", format!("{name}@odata.type"): declared });
+            let error = parse(&body).err().map(|error| error.code());
+            assert_eq!(error, (!is_right).then_some(Code::InvalidInput), "{body}");
+        }
     }
 
     #[test]

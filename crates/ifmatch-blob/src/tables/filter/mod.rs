@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::datetime::DateTime;
 use super::edm::Value;
-use super::entity::{PARTITION_KEY, ROW_KEY};
+use super::entity::{PARTITION_KEY, ROW_KEY, TIMESTAMP};
 use super::error::TableError;
 
 mod parse;
@@ -23,7 +23,7 @@ pub(super) enum Filter {
     Not(Box<Filter>),
     /// The two compare like this.
     Compare(Operand, Comparison, Operand),
-    /// It is true.
+    /// It is true: a property, or a boolean.
     Is(Operand),
 }
 
@@ -136,6 +136,14 @@ fn all(mut each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
 }
 
 impl Operand {
+    /// Whether it can be true or false. Only a look at the entities tells the types of most properties.
+    fn may_be_boolean(&self) -> bool {
+        match self {
+            Self::Literal(value) => matches!(value, Value::Boolean(_)),
+            Self::Property(name) => ![PARTITION_KEY, ROW_KEY, TIMESTAMP].contains(&&**name),
+        }
+    }
+
     fn value<'a>(&'a self, row: &'a impl Row) -> Property<'a> {
         match self {
             Self::Literal(value) => Property::Is(value.into()),

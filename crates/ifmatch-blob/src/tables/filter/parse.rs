@@ -70,7 +70,8 @@ impl Parser<'_> {
                 self.rest = rest;
                 Ok(Filter::Compare(left, comparison, self.operand()?))
             }
-            _ => Ok(Filter::Is(left)),
+            _ if left.may_be_boolean() => Ok(Filter::Is(left)),
+            _ => Err(TableError::invalid("a part of the filter is neither true nor false: compare it with something")),
         }
     }
 

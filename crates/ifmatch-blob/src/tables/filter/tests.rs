@@ -42,6 +42,11 @@ fn operands() -> impl Strategy<Value = Operand> {
     prop_oneof![property, values().prop_map(Operand::Literal)]
 }
 
+fn booleans() -> impl Strategy<Value = Operand> {
+    let property = prop_oneof![Just("a"), Just("_b1")].prop_map(|name| Operand::Property(name.into()));
+    prop_oneof![property, any::<bool>().prop_map(|value| Operand::Literal(Value::Boolean(value)))]
+}
+
 fn filters() -> impl Strategy<Value = Filter> {
     let comparisons = prop_oneof![
         Just(Comparison::Equal),
@@ -54,7 +59,7 @@ fn filters() -> impl Strategy<Value = Filter> {
     let compare = (operands(), comparisons, operands());
     let leaf = prop_oneof![
         4 => compare.prop_map(|(left, comparison, right)| Filter::Compare(left, comparison, right)),
-        1 => operands().prop_map(Filter::Is),
+        1 => booleans().prop_map(Filter::Is),
     ];
     leaf.prop_recursive(3, 20, 3, |inner| {
         prop_oneof![
