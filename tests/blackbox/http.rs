@@ -245,7 +245,8 @@ impl Reply {
         }
         if self.azure {
             let in_body = if bodiless { vec![self.code()] } else { self.all("Code") };
-            if self.code().is_empty() || in_body != [self.code()] || self.field("content-type") != "application/xml" {
+            let media_type = if bodiless { "" } else { "application/xml" };
+            if self.code().is_empty() || in_body != [self.code()] || self.field("content-type") != media_type {
                 self.fail("an error in XML with its code, in the header as well");
             }
         } else if self.field("x-ms-error-code").is_empty() && !bodiless && !self.field("content-type").contains("json")

@@ -6,6 +6,8 @@ use std::fmt;
 use http::HeaderValue;
 use thiserror::Error;
 
+pub use crate::content_md5::{ContentMd5, InvalidMd5};
+
 /// The header fields that a store keeps with a blob and sends again with it.
 ///
 /// ```
@@ -30,6 +32,8 @@ pub struct BlobHeaders {
     pub content_disposition: Option<FieldText>,
     /// `Cache-Control`
     pub cache_control: Option<FieldText>,
+    /// The MD5 of the bytes, as it was computed or as a client gave it.
+    pub content_md5: Option<ContentMd5>,
     /// The user's own fields, by their names in lower case, without any prefix that a dialect puts before them.
     pub metadata: BTreeMap<Box<str>, FieldText>,
 }

@@ -7,6 +7,7 @@
 
 pub mod accounts;
 pub mod body;
+mod content_md5;
 mod dialect;
 #[cfg(feature = "embedded")]
 pub mod embedded;

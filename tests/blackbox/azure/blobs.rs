@@ -11,6 +11,13 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("azure blob: metadata and properties are replaced apart", apart);
     suite.case("azure blob: the plain dialect sees the same", plain);
     suite.case("azure blob: the MD5 of a body is checked", md5);
+    suite.case("azure blob: the MD5 is kept and told", kept_md5);
+    suite.case("azure blob: a deletion is for good", |site| {
+        let mut http = site.azure();
+        let path = blob(&mut http, site);
+        assert_eq!(http.delete(&path, &[]).is(202).header("x-ms-delete-type-permanent"), "true");
+        assert_eq!(http.head(&path).is(404).field("content-type"), "", "there is no body to have a type");
+    });
     suite.case("azure blob: x-ms-range wins, and one range is served", ranges);
     suite.case("azure blob: an empty one", empty);
     suite.case("azure blob: when it was created", |site| {
@@ -126,6 +133,26 @@ fn md5(site: &Site) {
     let fields = [("x-ms-range", "bytes=0-4"), ("x-ms-range-get-content-md5", "true")];
     let read = http.send("GET", &path, &fields, "").is(206);
     assert_eq!((read.text(), read.field("content-md5")), ("hello", MD5));
+}
+
+fn kept_md5(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    let given = "x-ms-blob-content-md5";
+    for fields in [&[][..], &[(given, MD5)]] {
+        assert_eq!(http.upload(&path, fields, "hello").is(201).field("content-md5"), MD5);
+        assert_eq!(http.head(&path).is(200).field("content-md5"), MD5);
+        let part = http.send("GET", &path, &[("x-ms-range", "bytes=0-1")], "").is(206);
+        assert_eq!((part.field("content-md5"), part.field(given)), ("", MD5));
+    }
+    http.upload(&path, &[(given, MD5)], "hallo").refused(400, "Md5Mismatch");
+    let block = format!("{path}?comp=block&blockid=AA%3D%3D");
+    http.put(&block, &[("x-ms-meta-owner", "me")], "hello").is(201);
+    let list = "<BlockList><Latest>AA==</Latest></BlockList>";
+    http.put(&format!("{path}?comp=blocklist"), &[(given, MD5)], list).is(201);
+    assert_eq!((http.get(&path).is(200).field("content-md5"), http.head(&path).field("x-ms-meta-owner")), (MD5, ""));
+    http.put(&format!("{path}?comp=properties"), &[], "").is(200);
+    assert_eq!(http.get(&path).is(200).field("content-md5"), "");
 }
 
 fn ranges(site: &Site) {

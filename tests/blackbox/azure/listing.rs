@@ -22,6 +22,15 @@ pub(crate) fn add(suite: &mut Suite) {
         });
     }
     suite.case("azure list: properties, metadata and leases", properties);
+    suite.case("azure list: with all that can be included", |site| {
+        let (mut http, own) = filled(site, &["a", "b"]);
+        let all = "copy,deleted,metadata,snapshots,tags,uncommittedblobs,versions,deletedwithversions,legalhold";
+        let listing = http.get(&format!("{own}?restype=container&comp=list&include={all}")).is(200);
+        assert_eq!(listing.all("Name"), ["a", "b"]);
+        let other = format!("{own}?restype=container&comp=list&include=copy,others");
+        http.get(&other).refused(400, "InvalidQueryParameterValue");
+        http.get("?comp=list&include=metadata,deleted,system").is(200);
+    });
     suite.case("azure list: names that XML cannot have as they are", escaped);
     suite.case("azure list: a marker that is none", |site| {
         let (mut http, own) = filled(site, &[]);

@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
 use super::folder::BodyName;
-use crate::headers::{BlobHeaders, FieldText};
+use crate::headers::{BlobHeaders, ContentMd5, FieldText};
 
 /// The encoding that this build writes.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The encoding before, which knew no MD5.
+const WITHOUT_MD5: u8 = 1;
 /// The bytes that suffice for nearly all payloads, without what is in them of a body.
 const USUAL_SIZE: usize = 192;
 
@@ -76,15 +78,14 @@ impl Payload {
         let inline = if let Place::Inline(bytes) = &self.place { bytes.len() } else { 0 };
         let mut encoded = Vec::with_capacity(USUAL_SIZE + inline);
         encoded.push(VERSION);
-        postcard::to_extend(&stored, encoded).map(Bytes::from)
+        let encoded = postcard::to_extend(&stored, encoded)?;
+        let md5 = self.headers.content_md5.as_ref().map(ContentMd5::as_bytes);
+        postcard::to_extend(&md5, encoded).map(Bytes::from)
     }
 
     /// The file that stored bytes name, if they name one. Does not look at all of them.
     pub(super) fn file_in(bytes: &[u8]) -> Result<Option<BodyName>, PayloadError> {
-        let (version, rest) = bytes.split_first().ok_or(PayloadError::Damaged)?;
-        if *version != VERSION {
-            return Err(if *version > VERSION { PayloadError::Newer(*version) } else { PayloadError::Damaged });
-        }
+        let (_, rest) = version_of(bytes)?;
         let (beginning, _) = postcard::take_from_bytes::<Beginning<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
         Ok(match beginning.place {
             StoredPlace::Inline(_) => None,
@@ -94,11 +95,9 @@ impl Payload {
 
     /// Reads stored bytes. An inline body shares their memory.
     pub(super) fn decode(bytes: &Bytes) -> Result<Self, PayloadError> {
-        let (version, rest) = bytes.split_first().ok_or(PayloadError::Damaged)?;
-        if *version > VERSION {
-            return Err(PayloadError::Newer(*version));
-        }
+        let (version, rest) = version_of(bytes)?;
         let (stored, rest) = postcard::take_from_bytes::<Stored<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
+        let (md5, rest) = if version == WITHOUT_MD5 { (None, rest) } else { md5_at(rest)? };
         let place = match stored.place {
             StoredPlace::Inline(body) => Place::Inline(bytes.slice_ref(body)),
             StoredPlace::File(nonce) => Place::File(nonce),
@@ -107,14 +106,30 @@ impl Payload {
             Place::Inline(body) => u64::try_from(body.len()) == Ok(stored.length),
             Place::File(_) => true,
         };
-        if !rest.is_empty() || !whole || *version != VERSION {
+        if !rest.is_empty() || !whole {
             return Err(PayloadError::Damaged);
         }
         let headers = stored.headers.parse().ok_or(PayloadError::Damaged)?;
+        let headers = BlobHeaders { content_md5: md5, ..headers };
         Ok(Self { hash: stored.hash, length: stored.length, place, created: stored.created, headers })
     }
 }
 
+/// The encoding of stored bytes, and the bytes behind it.
+fn version_of(bytes: &[u8]) -> Result<(u8, &[u8]), PayloadError> {
+    match bytes.split_first() {
+        Some((version @ WITHOUT_MD5..=VERSION, rest)) => Ok((*version, rest)),
+        Some((version, _)) if *version > VERSION => Err(PayloadError::Newer(*version)),
+        _ => Err(PayloadError::Damaged),
+    }
+}
+
+fn md5_at(bytes: &[u8]) -> Result<(Option<ContentMd5>, &[u8]), PayloadError> {
+    let (md5, rest) = postcard::take_from_bytes::<Option<[u8; 16]>>(bytes).map_err(|_| PayloadError::Damaged)?;
+    Ok((md5.map(ContentMd5::from_bytes), rest))
+}
+
+/// What stands behind the version. The MD5 follows.
 #[derive(Serialize, Deserialize)]
 struct Stored<'a> {
     hash: ContentHash,
@@ -187,6 +202,7 @@ impl StoredHeaders<'_> {
             content_language: field(self.content_language)?,
             content_disposition: field(self.content_disposition)?,
             cache_control: field(self.cache_control)?,
+            content_md5: None,
             metadata: self.metadata.iter().map(entry).collect::<Option<_>>()?,
         })
     }
@@ -200,6 +216,7 @@ mod tests {
         let text = |text| Some(FieldText::new(text).expect("valid"));
         let mut headers = BlobHeaders { content_type: text("text/plain"), ..BlobHeaders::default() };
         headers.metadata.insert("owner".into(), FieldText::new("me").expect("valid"));
+        headers.content_md5 = Some(ContentMd5::of(b"hello"));
         let created = Some(Revision::new(7));
         Payload { hash: ContentHash::of(b"hello"), length: 5, place: Place::Inline("hello".into()), created, headers }
     }
@@ -212,6 +229,17 @@ mod tests {
             assert_eq!(Payload::file_in(&bytes), Ok(payload.file()));
             assert_eq!(Payload::decode(&bytes), Ok(payload));
         }
+    }
+
+    #[test]
+    fn a_payload_from_before_md5_was_kept_is_read() {
+        let headers = BlobHeaders { content_md5: None, ..payload().headers };
+        let payload = Payload { headers, ..payload() };
+        let mut bytes = payload.encode().expect("plain data").to_vec();
+        assert_eq!(bytes.pop(), Some(0), "there is no MD5 at the end");
+        bytes[0] = WITHOUT_MD5;
+        assert_eq!(Payload::file_in(&bytes), Ok(None));
+        assert_eq!(Payload::decode(&bytes.into()), Ok(payload));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::payload::Payload;
 use super::swap::{Change, encoded, payload_of, random};
 use super::upload::{Expected, Received, receive};
 use super::{Inner, key};
-use crate::headers::BlobHeaders;
+use crate::headers::{BlobHeaders, ContentMd5};
 use crate::name::BlobPath;
 use crate::store::{Delete, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
 
@@ -35,13 +35,16 @@ pub(super) async fn put<R: Register, C: Clock>(
         // repeats is known only from the whole body.
         inner.check(blob, container, put.container, &change).await?;
     }
+    let (body, md5) = put.md5.watch(put.body);
     let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
-    let received = receive(&inner.folder, put.body, &expected).await?;
+    let received = receive(&inner.folder, body, &expected).await?;
+    let mut headers = put.headers;
+    md5.settle(&mut headers)?;
     let request = put.request.map(|key| key.request(Some(&received.hash)));
     let change = Change { request, ..change };
     let job = Job { blob: blob.clone(), container, missing: put.container, change };
     let inner = Arc::clone(inner);
-    in_the_background(async move { job.commit(&inner, received, put.headers).await }).await
+    in_the_background(async move { job.commit(&inner, received, headers).await }).await
 }
 
 pub(super) async fn delete<R: Register, C: Clock>(
@@ -73,8 +76,9 @@ pub(super) async fn set_headers<R: Register, C: Clock>(
     let (receipt, record) = inner.set_fields(&key, &change, &set.change).await?;
     let version = record.state(inner.driver.now()).version();
     let version = version.filter(|version| version.generation() == receipt.generation);
-    let hash = version.and_then(|version| Some(payload_of(version).ok()?.hash));
-    Ok(written(receipt, hash))
+    let payload = version.and_then(|version| payload_of(version).ok());
+    let hash = payload.as_ref().map(|payload| payload.hash);
+    Ok(written(receipt, hash, payload.and_then(|payload| payload.headers.content_md5)))
 }
 
 /// A write whose body has arrived.
@@ -117,7 +121,7 @@ impl Job {
             encoded(&Payload { hash, length, place: place.clone(), created, headers: headers.clone() })
         };
         match inner.revise(&key, &self.change, content).await {
-            Ok(applied) => Ok(written(inner.settle(applied, staged).await?, Some(hash))),
+            Ok(applied) => Ok(written(inner.settle(applied, staged).await?, Some(hash), headers.content_md5)),
             Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 inner.remove(staged).await;
@@ -152,11 +156,12 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 }
 
-fn written(receipt: Receipt, hash: Option<ContentHash>) -> Written {
+fn written(receipt: Receipt, hash: Option<ContentHash>, md5: Option<ContentMd5>) -> Written {
     Written {
         tag: receipt.tag,
         last_modified: receipt.generation.timestamp().last_modified(),
         hash,
+        md5,
         generation: Some(receipt.generation),
         created: receipt.created,
     }

@@ -8,13 +8,14 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::Revision;
 use object_store::{Attribute, AttributeValue, Attributes, ObjectMeta, UpdateVersion};
 
-use crate::headers::{BlobHeaders, FieldText};
+use crate::headers::{BlobHeaders, ContentMd5, FieldText};
 use crate::store::BlobInfo;
 
-/// What the names of our own metadata begin with. Only letters: that is what every store accepts.
+/// What the names of our own metadata begin with. Letters and digits are what every store accepts.
 const RESERVED: &str = "ifmatch";
 const WRITE: &str = "ifmatchwrite";
 const HASH: &str = "ifmatchhash";
+const MD5: &str = "ifmatchmd5";
 const REQUEST: &str = "ifmatchrequest";
 
 /// The digits of a write's number, and those that are drawn at random.
@@ -103,6 +104,9 @@ impl Stamp {
         own(WRITE, self.write());
         if let Some(hash) = &self.hash {
             own(HASH, hash.hex());
+        }
+        if let Some(md5) = &headers.content_md5 {
+            own(MD5, hex::encode(md5.as_bytes()));
         }
         if let Some(request) = &self.request {
             own(REQUEST, format!("{request}{}", if created { "-created" } else { "" }));
@@ -200,6 +204,7 @@ fn headers(attributes: &Attributes) -> BlobHeaders {
         content_language: field(Attribute::ContentLanguage),
         content_disposition: field(Attribute::ContentDisposition),
         cache_control: field(Attribute::CacheControl),
+        content_md5: attributes.get(&Attribute::Metadata(Cow::Borrowed(MD5))).and_then(|text| md5(text)),
         ..BlobHeaders::default()
     };
     for (attribute, value) in attributes {
@@ -217,6 +222,11 @@ fn headers(attributes: &Attributes) -> BlobHeaders {
 fn hash(text: &str) -> Option<ContentHash> {
     let bytes: [u8; 32] = hex::decode(text).ok()?.try_into().ok()?;
     Some(ContentHash::from_bytes(bytes))
+}
+
+fn md5(text: &str) -> Option<ContentMd5> {
+    let bytes: [u8; 16] = hex::decode(text).ok()?.try_into().ok()?;
+    Some(ContentMd5::from_bytes(bytes))
 }
 
 /// Whether the text consists of lower-case hexadecimal digits.

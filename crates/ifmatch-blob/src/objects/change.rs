@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Shared;
 use super::write::contended;
 use crate::name::BlobPath;
-use crate::store::{MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written};
+use crate::store::{Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written};
 
 /// How often the object is read again that others write meanwhile.
 const ATTEMPTS: usize = 16;
@@ -32,6 +32,7 @@ impl Shared {
                 lease: set.lease,
                 container: MissingContainer::Refuse,
                 headers: set.change.of(&info.headers),
+                md5: Md5Use::AsGiven,
                 body,
                 length: Some(info.length),
                 digest: info.hash,

@@ -7,7 +7,8 @@ use http_body_util::BodyExt;
 use ifmatch_core::digest::{ContentHash, Hasher};
 use object_store::PutPayload;
 
-use crate::store::{Put, StoreError, StoreErrorKind, Upload};
+use crate::headers::BlobHeaders;
+use crate::store::{Md5Use, Put, StoreError, StoreErrorKind, Upload};
 
 /// A body up to this size is collected and sent in one request; a larger one is sent in parts of this size.
 ///
@@ -145,6 +146,13 @@ impl Promise {
             Some(length) if length > self.limit => Err(StoreErrorKind::TooLarge { limit: self.limit }.into()),
             _ => Ok(()),
         }
+    }
+
+    /// What is done about the MD5 of a write with these headers. They are sent before the parts of a long body, too early for
+    /// an MD5 that is not known yet.
+    pub(super) fn md5(&self, asked: Md5Use, headers: &BlobHeaders) -> Md5Use {
+        let is_short = self.length.is_some_and(|length| length <= PART as u64);
+        if is_short || headers.content_md5.is_some() { asked } else { Md5Use::AsGiven }
     }
 
     /// The promised length, if more than one part is promised.

@@ -98,9 +98,11 @@ impl Shared {
         let promise = Promise::of(&put);
         let nonce = format!("{:016x}", nonce().map_err(of_register)?);
         let mut stamp = Stamp { nonce, generation: None, hash: promise.digest(), request };
-        let (body, hash) = this.take_in(&location, put.body, &promise, &put.headers, &mut stamp).await?;
-        let (preconditions, lease) = (put.preconditions, put.lease);
-        let (blob, headers) = (blob.clone(), put.headers);
+        let mut headers = put.headers;
+        let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
+        let (body, hash) = this.take_in(&location, body, &promise, &headers, &mut stamp).await?;
+        md5.settle(&mut headers)?;
+        let (blob, preconditions, lease) = (blob.clone(), put.preconditions, put.lease);
         let job = Job { blob, location, preconditions, lease, container, based_on, headers, stamp, hash };
         let this = Arc::clone(this);
         in_a_task(async move {
@@ -308,6 +310,7 @@ impl Shared {
             tag: tag(result.e_tag.as_deref(), write.as_deref()),
             last_modified: self.driver.now().last_modified(),
             hash: Some(job.hash),
+            md5: job.headers.content_md5,
             generation: stamp.generation.filter(|_| self.capability.metadata),
             created,
         };
@@ -350,6 +353,7 @@ impl Job {
             tag: current.info.tag.clone(),
             last_modified: current.info.last_modified,
             hash: Some(self.hash),
+            md5: current.info.headers.content_md5,
             generation: current.info.generation,
             created,
         })

@@ -13,9 +13,10 @@ use ifmatch_core::precondition::{Preconditions, Validators};
 use ifmatch_core::record::{RequestId, Revision};
 
 use crate::body::{AnyBody, BlobBody};
-use crate::headers::BlobHeaders;
+use crate::headers::{BlobHeaders, ContentMd5};
 use crate::name::{BlobName, BlobPath, ContainerName};
 
+pub use crate::content_md5::Md5Use;
 pub use at_hand::{AtHand, Known};
 pub use change::{ContainerInfo, HeaderChange, LeaseRequest, Leased, SetHeaders};
 pub use error::{BoxError, StoreError, StoreErrorKind};
@@ -244,6 +245,8 @@ pub struct Put {
     pub container: MissingContainer,
     /// The header fields to keep.
     pub headers: BlobHeaders,
+    /// What becomes of the bytes' MD5.
+    pub md5: Md5Use,
     /// The bytes.
     pub body: Upload,
     /// How many bytes the client promised. Another number is [`StoreErrorKind::LengthMismatch`].
@@ -264,6 +267,7 @@ impl Put {
             lease: LeaseUse::default(),
             container: MissingContainer::Create,
             headers: BlobHeaders::default(),
+            md5: Md5Use::default(),
             body,
             length: None,
             digest: None,
@@ -336,6 +340,8 @@ pub struct Written {
     pub last_modified: HttpDate,
     /// The hash of the bytes, where the store knows it.
     pub hash: Option<ContentHash>,
+    /// The MD5 that is kept with the blob.
+    pub md5: Option<ContentMd5>,
     /// The number of this write, where the store has one.
     pub generation: Option<Revision>,
     /// Whether there was no such blob before.

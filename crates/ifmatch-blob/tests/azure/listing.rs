@@ -60,7 +60,7 @@ async fn blobs_are_listed_with_their_properties() {
     assert_eq!(listing.all("owner"), ["me"]);
     let lease = [listing.all("LeaseStatus"), listing.all("LeaseState"), listing.all("LeaseDuration")];
     assert_eq!(lease, [["locked"], ["leased"], ["infinite"]]);
-    client.get(&format!("{LIST}&include=snapshots")).await.refused(400, "InvalidQueryParameterValue");
+    client.get(&format!("{LIST}&include=others")).await.refused(400, "InvalidQueryParameterValue");
 }
 
 #[tokio::test]

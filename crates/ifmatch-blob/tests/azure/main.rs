@@ -14,6 +14,7 @@ mod hooked;
 mod interposed;
 mod leases;
 mod listing;
+mod md5;
 mod ranges;
 mod refusals;
 mod retries;

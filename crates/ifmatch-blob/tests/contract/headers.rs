@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use ifmatch_blob::BlobStore;
-use ifmatch_blob::headers::{BlobHeaders, FieldText};
-use ifmatch_blob::store::{HeaderChange, Put, RequestKey, SetHeaders, StoreErrorKind, Written};
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_blob::store::{HeaderChange, Md5Use, Put, RequestKey, SetHeaders, StoreErrorKind, Written};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Precondition, Preconditions};
@@ -19,6 +19,9 @@ pub(crate) async fn check(subject: &Subject) {
     }
     for (name, length) in [("small", 5), ("large", 100_000)] {
         a_change_leaves_the_bytes(subject, name, length).await;
+    }
+    for (name, length) in [("small", 5), ("large", 100_000), ("in-parts", 9 << 20)] {
+        an_md5_is_kept(subject, name, length).await;
     }
     a_change_is_conditional(subject).await;
     a_retry_changes_nothing_again(subject).await;
@@ -76,6 +79,38 @@ async fn a_change_leaves_the_bytes(subject: &Subject, name: &str, length: usize)
     let (info, bytes) = subject.read(&blob).await.unwrap();
     assert_eq!((info.tag, bytes, untyped(&info.headers)), (last.tag, "other bytes".into(), BlobHeaders::default()));
     assert_eq!(info.created, before.created, "an overwritten blob stays the same blob");
+}
+
+async fn an_md5_is_kept(subject: &Subject, name: &str, length: usize) {
+    let blob = blob("md5", name);
+    let bytes = pattern(length);
+    let (right, wrong) = (ContentMd5::of(&bytes), ContentMd5::of(b"other bytes"));
+    let write = async |md5: Md5Use, content_md5: Option<ContentMd5>| {
+        let headers = BlobHeaders { content_md5, ..BlobHeaders::default() };
+        let length = u64::try_from(length).ok();
+        subject.store.put(&blob, Put { headers, md5, length, ..put(bytes.clone()) }).await
+    };
+    let kept = async || subject.head(&blob).await.unwrap().headers.content_md5;
+
+    let written = write(Md5Use::Computed, Some(right)).await.unwrap();
+    assert_eq!((written.md5, kept().await), (Some(right), Some(right)));
+    assert_eq!(kind(write(Md5Use::Computed, Some(wrong)).await), StoreErrorKind::DigestMismatch);
+    assert_eq!((subject.tag(&blob).await, kept().await), (written.tag.unwrap(), Some(right)));
+    subject.store.set_headers(&blob, set(metadata("me"))).await.unwrap();
+    assert_eq!(kept().await, Some(right));
+
+    // A store that sends a long body in parts has named its headers by the time it knows the MD5.
+    let computed = write(Md5Use::Computed, None).await.unwrap().md5;
+    assert!(computed == Some(right) || (computed.is_none() && length > 8 << 20), "{computed:?}");
+    assert_eq!(kept().await, computed);
+
+    assert_eq!(write(Md5Use::AsGiven, Some(wrong)).await.unwrap().md5, Some(wrong));
+    assert_eq!(kept().await, Some(wrong));
+    let fields = BlobHeaders { content_md5: Some(right), ..BlobHeaders::default() };
+    subject.store.set_headers(&blob, set(HeaderChange::Fields(fields))).await.unwrap();
+    assert_eq!(kept().await, Some(right));
+    assert_eq!(write(Md5Use::AsGiven, None).await.unwrap().md5, None);
+    assert_eq!(kept().await, None);
 }
 
 /// Some stores name a type where the client named none: that of bytes which nobody knows more of.

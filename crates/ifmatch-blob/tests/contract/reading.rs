@@ -2,7 +2,7 @@
 
 use http_body_util::BodyExt;
 use ifmatch_blob::BlobStore;
-use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 use ifmatch_blob::store::{Put, Reading, StoreErrorKind};
 use ifmatch_core::digest::ContentHash;
 
@@ -110,6 +110,7 @@ async fn headers_are_kept(subject: &Subject) {
         content_language: Some(text("de")),
         content_disposition: Some(text("attachment; filename=\"a.txt\"")),
         cache_control: Some(text("max-age=60")),
+        content_md5: Some(ContentMd5::of(b"hello")),
         metadata: [("owner", "me"), ("first-name", "Ada L."), ("a_2d", "x"), ("ifmatchwrite", "0")]
             .map(|(name, value)| (name.into(), text(value)))
             .into(),

@@ -117,7 +117,7 @@ impl AzureError {
             StoreErrorKind::LeaseConflict(conflict) => Self::new(StatusCode::CONFLICT, conflict.code(), text()),
             StoreErrorKind::TooLarge { limit } => Self::too_large(*limit),
             StoreErrorKind::Interrupted | StoreErrorKind::LengthMismatch => Self::bad_request("IncompleteBody", text()),
-            StoreErrorKind::DigestMismatch => Self::bad_request("Md5Mismatch", text()),
+            StoreErrorKind::DigestMismatch => super::md5::mismatch(),
             StoreErrorKind::Unsupported => Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", text()),
             StoreErrorKind::Full => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", "no room is left")
@@ -135,7 +135,7 @@ impl AzureError {
         answer
     }
 
-    /// The answer. One to HEAD has no body.
+    /// The answer. One to HEAD has no body, and no type of one.
     pub(super) fn into_response(self, method: &Method) -> Response<BlobBody> {
         let mut xml = Xml::begin("Error");
         xml.text("Code", self.code);
@@ -144,13 +144,13 @@ impl AzureError {
         let mut response = Response::new(BlobBody::empty());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(super::xml::MEDIA_TYPE));
         headers.insert(X_MS_ERROR_CODE, HeaderValue::from_static(self.code));
         headers.extend(self.fields);
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("SharedKey"));
         }
         if *method != Method::HEAD {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(super::xml::MEDIA_TYPE));
             headers.insert(CONTENT_LENGTH, text.len().into());
             *response.body_mut() = text.into();
         }

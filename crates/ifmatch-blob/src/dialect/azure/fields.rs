@@ -12,6 +12,7 @@ use ifmatch_core::lease::{self, Lease, LeaseDuration, LeaseId, LeaseState};
 use ifmatch_store::nonce;
 
 use super::error::AzureError;
+use super::md5;
 use crate::headers::{BlobHeaders, FieldText};
 
 pub(super) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
@@ -82,6 +83,10 @@ pub(super) fn kept(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHeader
         content_language: field(BLOB_CONTENT_LANGUAGE, CONTENT_LANGUAGE)?,
         content_disposition: field(BLOB_CONTENT_DISPOSITION, CONTENT_DISPOSITION)?,
         cache_control: field(BLOB_CACHE_CONTROL, CACHE_CONTROL)?,
+        content_md5: match md5::given(headers, &md5::BLOB_CONTENT_MD5)? {
+            None if body_is_blob => md5::given(headers, &md5::CONTENT_MD5)?,
+            own => own,
+        },
         metadata: BTreeMap::new(),
     };
     let BlobHeaders { content_type, content_encoding, content_language, content_disposition, cache_control, .. } =

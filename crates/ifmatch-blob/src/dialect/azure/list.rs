@@ -20,6 +20,23 @@ use crate::store::{BlobEntry, BlobStore, ContainerEntry, ListQuery};
 
 /// The most items in a page, and the number of them unless the request says otherwise.
 const MAX_RESULTS: usize = 5000;
+/// What a listing of blobs can be asked to include. Apart from metadata the listing is the same with and without: the service
+/// keeps no copies, snapshots, versions, tags, policies or deleted blobs, and does not list blobs that have only staged blocks.
+const OF_BLOBS: [&str; 11] = [
+    "metadata",
+    "copy",
+    "deleted",
+    "deletedwithversions",
+    "immutabilitypolicy",
+    "legalhold",
+    "permissions",
+    "snapshots",
+    "tags",
+    "uncommittedblobs",
+    "versions",
+];
+/// The same for a listing of containers: no deleted ones, and none of the system's, are kept.
+const OF_CONTAINERS: [&str; 3] = ["metadata", "deleted", "system"];
 /// How many entries are read from the store at a time.
 const STEP: usize = 500;
 /// Behind every name that begins like what stands before it.
@@ -29,7 +46,7 @@ pub(super) async fn blobs<S: BlobStore, C: Clock>(
     call: &Call<S, C>,
     container: &ContainerName,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let request = Listing::of(call)?;
+    let request = Listing::of(call, &OF_BLOBS)?;
     let own_prefix = target::prefix(&call.account, &call.shared.accounts);
     let name = container.as_str().strip_prefix(&own_prefix).unwrap_or(container.as_str());
     let attributes = [("ServiceEndpoint", endpoint(call)), ("ContainerName", name.to_owned())];
@@ -82,7 +99,7 @@ fn is_behind(after: &str, folder: &str) -> bool {
 }
 
 pub(super) async fn containers<S: BlobStore, C: Clock>(call: &Call<S, C>) -> Result<Response<BlobBody>, AzureError> {
-    let request = Listing::of(call)?;
+    let request = Listing::of(call, &OF_CONTAINERS)?;
     let own_prefix = target::prefix(&call.account, &call.shared.accounts);
     let mut xml = request.begin(&[("ServiceEndpoint", &endpoint(call))]);
     xml.open("Containers");
@@ -125,7 +142,8 @@ struct Listing {
 }
 
 impl Listing {
-    fn of<S, C>(call: &Call<S, C>) -> Result<Self, AzureError> {
+    /// Reads the request, which may ask to include these things.
+    fn of<S, C>(call: &Call<S, C>, includes: &[&str]) -> Result<Self, AzureError> {
         let query = &call.query;
         let text = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
         let marker = text("marker").map(|marker| {
@@ -133,9 +151,9 @@ impl Listing {
             name.ok_or_else(|| AzureError::invalid_parameter("marker", "it is the NextMarker of the page before"))
         });
         let include: Vec<&str> = query.get("include").unwrap_or_default().split(',').map(str::trim).collect();
-        let known = ["", "metadata"];
-        if let Some(unknown) = include.iter().find(|name| !known.contains(name)) {
-            return Err(AzureError::invalid_parameter("include", &format!("{unknown} is not supported, metadata is")));
+        if let Some(unknown) = include.iter().find(|name| !name.is_empty() && !includes.contains(name)) {
+            let rule = format!("it has {unknown}, and may have {}", includes.join(", "));
+            return Err(AzureError::invalid_parameter("include", &rule));
         }
         Ok(Self {
             prefix: text("prefix").unwrap_or_default(),
@@ -205,6 +223,9 @@ fn add_blob(xml: &mut Xml, entry: &BlobEntry, with_metadata: bool, now: Timestam
     xml.text("Content-Type", media_type.as_deref().unwrap_or("application/octet-stream"));
     xml.maybe("Content-Encoding", field(&info.headers.content_encoding).as_deref());
     xml.maybe("Content-Language", field(&info.headers.content_language).as_deref());
+    if let Some(md5) = info.headers.content_md5 {
+        xml.text("Content-MD5", &md5.to_string());
+    }
     xml.maybe("Content-Disposition", field(&info.headers.content_disposition).as_deref());
     xml.maybe("Cache-Control", field(&info.headers.cache_control).as_deref());
     xml.text("BlobType", "BlockBlob");

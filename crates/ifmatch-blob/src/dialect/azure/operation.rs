@@ -66,6 +66,7 @@ const LEASE_META: &[&str] = &["x-ms-lease-id", METADATA];
 const GET: &[&str] = &["x-ms-lease-id", "x-ms-range", "x-ms-range-get-content-md5"];
 const PROPERTIES: &[&str] = &[
     "x-ms-lease-id",
+    "x-ms-blob-content-md5",
     "x-ms-blob-content-type",
     "x-ms-blob-content-encoding",
     "x-ms-blob-content-language",
@@ -75,6 +76,7 @@ const PROPERTIES: &[&str] = &[
 const PUT_LIST: &[&str] = &[
     "x-ms-lease-id",
     METADATA,
+    "x-ms-blob-content-md5",
     "x-ms-blob-content-type",
     "x-ms-blob-content-encoding",
     "x-ms-blob-content-language",
@@ -85,6 +87,7 @@ const PUT: &[&str] = &[
     "x-ms-lease-id",
     METADATA,
     "x-ms-blob-type",
+    "x-ms-blob-content-md5",
     "x-ms-blob-content-type",
     "x-ms-blob-content-encoding",
     "x-ms-blob-content-language",
@@ -122,7 +125,7 @@ const RULES: [Rule; 23] = {
         rule(O::BlobProperties, Kind::Blob, ("HEAD", "", ""), &[], LEASE, All),
         rule(O::BlobProperties, Kind::Blob, ("GET HEAD", "", "metadata"), &[], LEASE, All),
         rule(O::PutBlob, Kind::Blob, ("PUT", "", ""), &[], PUT, All),
-        rule(O::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], LEASE, None),
+        rule(O::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], LEASE_META, None),
         rule(O::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], PUT_LIST, All),
         rule(O::GetBlockList, Kind::Blob, ("GET", "", "blocklist"), &["blocklisttype"], LEASE, None),
         rule(O::SetMetadata, Kind::Blob, ("PUT", "", "metadata"), &[], LEASE_META, All),

@@ -12,6 +12,7 @@ use ifmatch_store::Clock;
 use super::error::{self, AzureError};
 use super::{Call, conditions, container, fields, md5, response};
 use crate::body::BlobBody;
+use crate::headers::ContentMd5;
 use crate::name::BlobPath;
 use crate::store::{BlobInfo, BlobStore, Opened, Reading, StoreErrorKind};
 
@@ -89,19 +90,23 @@ async fn represent<S, C>(
     let mut response = Response::new(BlobBody::empty());
     let info = &opened.info;
     describe(response.headers_mut(), info, now);
+    let md5 = info.headers.content_md5.map(ContentMd5::to_header);
     if !sends_bytes(call) {
         // Only HEAD tells the length of what it does not send.
         let length = if call.head.method == Method::HEAD { info.length } else { 0 };
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
+        response.headers_mut().extend(md5.map(|md5| (md5::CONTENT_MD5, md5)));
         return Ok(response);
     }
     let Some(part) = part(&call.head.headers, info, now)? else {
         response.headers_mut().insert(CONTENT_LENGTH, info.length.into());
+        response.headers_mut().extend(md5.map(|md5| (md5::CONTENT_MD5, md5)));
         *response.body_mut() = opened.source.read(None).await.map_err(AzureError::of_blob)?;
         return Ok(response);
     };
     *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     response.headers_mut().insert(CONTENT_LENGTH, part.len().into());
+    response.headers_mut().extend(md5.map(|md5| (md5::BLOB_CONTENT_MD5, md5)));
     response.headers_mut().insert(CONTENT_RANGE, part.content_range(info.length));
     let wants_md5 = fields::one(&call.head.headers, &RANGE_MD5)?.is_some_and(|text| text.eq_ignore_ascii_case("true"));
     if wants_md5 && part.len() > MAX_MD5_RANGE {
@@ -130,7 +135,7 @@ fn part(headers: &HeaderMap, info: &BlobInfo, now: Timestamp) -> Result<Option<B
 async fn with_md5(response: Response<BlobBody>) -> Result<Response<BlobBody>, AzureError> {
     let (mut head, body) = response.into_parts();
     let bytes = body.collect().await.map_err(AzureError::of_blob)?.to_bytes();
-    head.headers.insert(md5::CONTENT_MD5, md5::of(&bytes));
+    head.headers.insert(md5::CONTENT_MD5, ContentMd5::of(&bytes).to_header());
     Ok(Response::from_parts(head, bytes.into()))
 }
 

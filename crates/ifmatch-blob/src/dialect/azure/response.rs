@@ -12,6 +12,7 @@ use super::xml;
 use crate::body::BlobBody;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
+const REQUEST_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-request-server-encrypted");
 /// As many fields as nearly all answers without a body have.
 const USUAL_FIELDS: usize = 12;
 /// The longest id of the client's, in bytes.
@@ -70,6 +71,11 @@ pub(super) fn empty(status: StatusCode, tag: Option<&EntityTag>, date: Option<Ht
     headers.extend(date.map(|date| (LAST_MODIFIED, date.to_header())));
     headers.insert(CONTENT_LENGTH, 0.into());
     response
+}
+
+/// Says of a write that the service does not encrypt what it stores.
+pub(super) fn tell_encryption(response: &mut Response<BlobBody>) {
+    response.headers_mut().insert(REQUEST_ENCRYPTED, HeaderValue::from_static("false"));
 }
 
 /// An answer with a document.

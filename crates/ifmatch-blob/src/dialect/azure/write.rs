@@ -16,12 +16,12 @@ use crate::body::BlobBody;
 use crate::headers::BlobHeaders;
 use crate::name::BlobPath;
 use crate::store::{
-    BlobStore, Delete, HeaderChange, MissingContainer, Put, Reading, RequestKey, SetHeaders, StoreError,
+    BlobStore, Delete, HeaderChange, Md5Use, MissingContainer, Put, Reading, RequestKey, SetHeaders, StoreError,
     StoreErrorKind, Upload, Written,
 };
 
 const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
-const REQUEST_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-request-server-encrypted");
+const DELETED_FOR_GOOD: HeaderName = HeaderName::from_static("x-ms-delete-type-permanent");
 const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
 
 pub(super) async fn put<S: BlobStore, C: Clock>(
@@ -33,30 +33,21 @@ pub(super) async fn put<S: BlobStore, C: Clock>(
     if fields::required(fields, &BLOB_TYPE)? != "BlockBlob" {
         return Err(AzureError::invalid_field(BLOB_TYPE.as_str(), "BlockBlob is the one type that is supported"));
     }
-    let head = Head::of(call)?;
+    let head = Head::of_whole(call)?;
     let length = fields::length(fields)?;
     if length > call.shared.max_body {
         return Err(AzureError::too_large(call.shared.max_body));
     }
     let headers = BlobHeaders { metadata: fields::metadata(fields)?, ..fields::kept(fields, true)? };
-    let promise = md5::Promise::from_headers(fields)?;
     look(call, blob, &head.conditions, head.lease).await?;
     let staged = staged(call, blob).await?;
-    let body = upload();
-    let body = match &promise {
-        Some(promise) => promise.check(body),
-        None => body,
-    };
-    let put = Put { headers, length: Some(length), ..head.put(body, call.shared.max_body) };
-    let written = match call.shared.store.put(blob, put).await {
-        Ok(written) => written,
-        Err(_) if promise.as_ref().is_some_and(md5::Promise::is_broken) => return Err(md5::mismatch()),
-        Err(error) => return Err(head.refused(error)),
-    };
+    let put = head.put(upload(), call.shared.max_body);
+    let put = Put { headers, length: Some(length), md5: Md5Use::Computed, ..put };
+    let written = call.shared.store.put(blob, put).await.map_err(|error| head.refused(error))?;
     head.confirm(call, blob, &written).await?;
     blocks::discard(&call.shared.store, staged).await;
     let mut response = stored(&written);
-    response.headers_mut().extend(promise.map(|promise| (md5::CONTENT_MD5, promise.to_header())));
+    response.headers_mut().extend(written.md5.map(|md5| (md5::CONTENT_MD5, md5.to_header())));
     Ok(response)
 }
 
@@ -75,7 +66,13 @@ pub(super) async fn set_headers<S: BlobStore, C: Clock>(
     let Head { conditions, lease, request, .. } = head;
     let set = SetHeaders { preconditions: conditions.preconditions, lease, change, request };
     match call.shared.store.set_headers(blob, set).await {
-        Ok(written) => Ok(response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified))),
+        Ok(written) => {
+            let mut response = response::empty(StatusCode::OK, written.tag.as_ref(), Some(written.last_modified));
+            if operation == Operation::SetMetadata {
+                response::tell_encryption(&mut response);
+            }
+            Ok(response)
+        }
         Err(error) => Err(explain(call, blob, error).await),
     }
 }
@@ -98,7 +95,9 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
     match call.shared.store.delete(blob, delete).await {
         Ok(()) => {
             blocks::discard(&call.shared.store, staged).await;
-            Ok(response::empty(StatusCode::ACCEPTED, None, None))
+            let mut response = response::empty(StatusCode::ACCEPTED, None, None);
+            response.headers_mut().insert(DELETED_FOR_GOOD, HeaderValue::from_static("true"));
+            Ok(response)
         }
         Err(error) => Err(explain(call, blob, error).await),
     }
@@ -122,6 +121,19 @@ impl Head {
         conditions.check_policy(&call.shared, &call.head.method)?;
         let request = if conditions.hold_once() { retry::key(&call.head) } else { None };
         Ok(Self { conditions, lease, request, begun: call.shared.now() })
+    }
+
+    /// The same for a write of a whole blob.
+    ///
+    /// With a lease id the lease decides alone whether a blob can be created: only a blob that exists has one, so that
+    /// `If-None-Match: *` and the id together could never hold. The clients send both, and the real service lets the holder write.
+    pub(super) fn of_whole<S, C: Clock>(call: &Call<S, C>) -> Result<Self, AzureError> {
+        let mut head = Self::of(call)?;
+        if head.creates() && matches!(head.lease, LeaseUse::Write(Some(_))) {
+            head.conditions.preconditions.if_none_match = None;
+            head.request = None;
+        }
+        Ok(head)
     }
 
     /// A write into a container that exists.
@@ -218,6 +230,6 @@ pub(super) async fn explain<S: BlobStore, C: Clock>(
 /// The answer to a write of a whole blob.
 pub(super) fn stored(written: &Written) -> Response<BlobBody> {
     let mut response = response::empty(StatusCode::CREATED, written.tag.as_ref(), Some(written.last_modified));
-    response.headers_mut().insert(REQUEST_ENCRYPTED, HeaderValue::from_static("false"));
+    response::tell_encryption(&mut response);
     response
 }

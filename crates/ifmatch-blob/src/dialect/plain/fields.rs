@@ -27,6 +27,7 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
         content_language: field(headers, &CONTENT_LANGUAGE)?,
         content_disposition: field(headers, &CONTENT_DISPOSITION)?,
         cache_control: field(headers, &CACHE_CONTROL)?,
+        content_md5: None,
         metadata: metadata(headers)?,
     };
     if size(&kept) > MAX_BYTES {

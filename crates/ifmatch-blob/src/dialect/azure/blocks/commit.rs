@@ -18,7 +18,7 @@ use super::reader::{self, Moved, Segment};
 use super::shelf::{self, StagedBlocks};
 use super::{BlockId, Shelf};
 use crate::body::BlobBody;
-use crate::headers::BlobHeaders;
+use crate::headers::{BlobHeaders, ContentMd5};
 use crate::name::BlobPath;
 use crate::store::{BlobInfo, BlobStore, Opened, Put, Reading, StoreErrorKind, Upload};
 
@@ -39,7 +39,7 @@ pub(in crate::dialect::azure) async fn put_list<S: BlobStore, C: Clock>(
     upload: impl FnOnce() -> Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let fields = &call.head.headers;
-    let head = Head::of(call)?;
+    let head = Head::of_whole(call)?;
     let headers = BlobHeaders { metadata: fields::metadata(fields)?, ..fields::kept(fields, false)? };
     let wanted = document::parse(&document(call, upload).await?)?;
     write::look(call, blob, &head.conditions, head.lease).await?;
@@ -52,7 +52,7 @@ pub(in crate::dialect::azure) async fn put_list<S: BlobStore, C: Clock>(
 }
 
 async fn document<S, C>(call: &Call<S, C>, upload: impl FnOnce() -> Upload) -> Result<Vec<u8>, AzureError> {
-    let promise = md5::Promise::from_headers(&call.head.headers)?;
+    let md5 = md5::given(&call.head.headers, &md5::CONTENT_MD5)?;
     let length = fields::length(&call.head.headers)?;
     if length > MAX_DOCUMENT {
         return Err(AzureError::too_large(MAX_DOCUMENT));
@@ -69,10 +69,7 @@ async fn document<S, C>(call: &Call<S, C>, upload: impl FnOnce() -> Upload) -> R
     if bytes.len() as u64 != length {
         return Err(incomplete("the body has not the length of Content-Length".to_owned()));
     }
-    match promise {
-        Some(promise) if md5::of(&bytes) != promise.to_header() => Err(md5::mismatch()),
-        _ => Ok(bytes),
-    }
+    if md5.is_some_and(|md5| md5 != ContentMd5::of(&bytes)) { Err(md5::mismatch()) } else { Ok(bytes) }
 }
 
 /// Carries the list out. None: something changed meanwhile, and it is to be carried out anew.

@@ -1,6 +1,6 @@
 //! Staging a block.
 
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use ifmatch_core::lease::{self, LeaseUse};
 use ifmatch_store::Clock;
 
@@ -8,8 +8,9 @@ use super::super::error::AzureError;
 use super::super::{Call, fields, md5, response};
 use super::{BlockId, MAX_ID, Shelf};
 use crate::body::BlobBody;
+use crate::headers::BlobHeaders;
 use crate::name::BlobPath;
-use crate::store::{BlobStore, Put, Reading, StoreErrorKind, Upload};
+use crate::store::{BlobStore, Md5Use, Put, Reading, StoreErrorKind, Upload};
 
 const BLOCK_ID: &str = "blockid";
 /// The longest block, in bytes: 4,000 MiB.
@@ -23,7 +24,7 @@ pub(in crate::dialect::azure) async fn put_block<S: BlobStore, C: Clock>(
     let headers = &call.head.headers;
     let id = id(call)?;
     let lease = LeaseUse::Write(fields::lease_id(headers, &fields::LEASE_ID)?);
-    let promise = md5::Promise::from_headers(headers)?;
+    let content_md5 = md5::given(headers, &md5::CONTENT_MD5)?;
     let (length, limit) = (fields::length(headers)?, call.shared.max_body.min(MAX_BLOCK));
     if length == 0 {
         return Err(AzureError::invalid_field("content-length", "a block has one byte at least"));
@@ -38,16 +39,15 @@ pub(in crate::dialect::azure) async fn put_block<S: BlobStore, C: Clock>(
         let message = "all blocks of a blob have ids of one length";
         return Err(AzureError::bad_request("InvalidBlobOrBlock", message));
     }
-    let body = upload();
-    let body = match &promise {
-        Some(promise) => promise.check(body),
-        None => body,
-    };
-    match store.put(&shelf.block(&id)?, Put { length: Some(length), limit, ..Put::new(body) }).await {
-        Ok(_) => Ok(answer(promise.as_ref())),
-        Err(_) if promise.as_ref().is_some_and(md5::Promise::is_broken) => Err(md5::mismatch()),
-        Err(error) => Err(AzureError::of_blob(error)),
-    }
+    // Nothing tells a block's MD5 later: one that the request does not give need not be computed.
+    let md5 = if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven };
+    let headers = BlobHeaders { content_md5, ..BlobHeaders::default() };
+    let put = Put { headers, md5, length: Some(length), limit, ..Put::new(upload()) };
+    store.put(&shelf.block(&id)?, put).await.map_err(AzureError::of_blob)?;
+    let mut response = response::empty(StatusCode::CREATED, None, None);
+    response.headers_mut().extend(content_md5.map(|md5| (md5::CONTENT_MD5, md5.to_header())));
+    response::tell_encryption(&mut response);
+    Ok(response)
 }
 
 fn id<S, C>(call: &Call<S, C>) -> Result<BlockId, AzureError> {
@@ -68,13 +68,4 @@ async fn check_lease<S: BlobStore, C: Clock>(
     let held = opened.and_then(|opened| opened.info.lease);
     lease::check(held.as_ref(), r#use, call.shared.now())
         .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))
-}
-
-fn answer(promise: Option<&md5::Promise>) -> Response<BlobBody> {
-    let mut response = response::empty(StatusCode::CREATED, None, None);
-    let headers = response.headers_mut();
-    headers.extend(promise.map(|promise| (md5::CONTENT_MD5, promise.to_header())));
-    let encrypted = HeaderName::from_static("x-ms-request-server-encrypted");
-    headers.insert(encrypted, HeaderValue::from_static("false"));
-    response
 }

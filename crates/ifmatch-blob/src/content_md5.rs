@@ -1,0 +1,188 @@
+//! The MD5 of a blob's bytes: as a value, and computed while a body goes by.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use ::md5::{Digest, Md5};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::HeaderValue;
+use http_body::{Body, Frame, SizeHint};
+use thiserror::Error;
+
+use crate::headers::BlobHeaders;
+use crate::store::{BoxError, StoreError, StoreErrorKind, Upload};
+
+/// The MD5 of bytes, as in `Content-MD5`. It finds accidental damage; it proves nothing to an adversary.
+///
+/// ```
+/// use ifmatch_blob::headers::ContentMd5;
+///
+/// let md5 = ContentMd5::of(b"hello");
+/// assert_eq!(md5.to_string(), "XUFAKrxLKna5cZ2REBfFkg==");
+/// assert_eq!(md5.to_string().parse(), Ok(md5));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContentMd5([u8; 16]);
+
+impl ContentMd5 {
+    /// Computes the MD5 of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Md5::digest(bytes).into())
+    }
+
+    /// The MD5 that has these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// The value for a header field, in base64.
+    pub fn to_header(self) -> HeaderValue {
+        HeaderValue::try_from(self.to_string()).unwrap_or(HeaderValue::from_static(""))
+    }
+}
+
+/// Writes base64.
+impl fmt::Display for ContentMd5 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&STANDARD.encode(self.0))
+    }
+}
+
+/// Reads base64.
+impl std::str::FromStr for ContentMd5 {
+    type Err = InvalidMd5;
+
+    fn from_str(text: &str) -> Result<Self, InvalidMd5> {
+        let bytes = STANDARD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or(InvalidMd5)
+    }
+}
+
+/// The text is no MD5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("an MD5 is the base64 of 16 bytes")]
+pub struct InvalidMd5;
+
+/// What a store does about the MD5 of the bytes that it writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Md5Use {
+    /// Keeps the one of the headers, if there is one, without looking at the bytes.
+    #[default]
+    AsGiven,
+    /// Computes it. Refuses bytes with another MD5 than that of the headers ([`StoreErrorKind::DigestMismatch`]), and keeps it
+    /// with the blob. A store that must name the headers before it has the bytes keeps none unless the headers have it.
+    Computed,
+}
+
+impl Md5Use {
+    /// Begins to watch a body, if its MD5 is to be computed.
+    pub(crate) fn watch(self, body: Upload) -> (Upload, Watch) {
+        if self == Self::AsGiven {
+            return (body, Watch(None));
+        }
+        let found = Arc::default();
+        let watched = Watched { body, hasher: Md5::new(), found: Arc::clone(&found) };
+        (Upload::new(watched), Watch(Some(found)))
+    }
+}
+
+/// What was found of a body.
+#[derive(Debug)]
+pub(crate) struct Watch(Option<Arc<OnceLock<ContentMd5>>>);
+
+impl Watch {
+    /// Puts the MD5 of a body that has arrived whole into its headers.
+    ///
+    /// # Errors
+    /// The headers have another one.
+    pub(crate) fn settle(&self, headers: &mut BlobHeaders) -> Result<(), StoreError> {
+        let Some(found) = self.0.as_ref().and_then(|found| found.get()) else { return Ok(()) };
+        if headers.content_md5.get_or_insert(*found) == found {
+            return Ok(());
+        }
+        Err(StoreErrorKind::DigestMismatch.into())
+    }
+}
+
+/// A body whose MD5 is computed while it is read.
+struct Watched {
+    body: Upload,
+    hasher: Md5,
+    found: Arc<OnceLock<ContentMd5>>,
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    self.hasher.update(data);
+                }
+            }
+            Some(Err(_)) => {}
+            None => {
+                let digest = std::mem::take(&mut self.hasher).finalize();
+                self.found.get_or_init(|| ContentMd5(digest.into()));
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    fn given(md5: Option<&[u8]>) -> BlobHeaders {
+        BlobHeaders { content_md5: md5.map(ContentMd5::of), ..BlobHeaders::default() }
+    }
+
+    /// The headers to keep with "hello" that came with these.
+    fn kept(r#use: Md5Use, mut headers: BlobHeaders) -> Result<Option<ContentMd5>, StoreErrorKind> {
+        let (body, watch) = r#use.watch(Upload::new(Full::<Bytes>::from("hello")));
+        assert_eq!(body.collect().now_or_never().unwrap().unwrap().to_bytes(), "hello");
+        watch.settle(&mut headers).map_err(|error| error.kind().clone())?;
+        Ok(headers.content_md5)
+    }
+
+    #[test]
+    fn a_computed_md5_is_that_of_the_bytes() {
+        let of_bytes = Some(ContentMd5::of(b"hello"));
+        assert_eq!(kept(Md5Use::Computed, given(None)), Ok(of_bytes));
+        assert_eq!(kept(Md5Use::Computed, given(Some(b"hello"))), Ok(of_bytes));
+        assert_eq!(kept(Md5Use::Computed, given(Some(b"hallo"))), Err(StoreErrorKind::DigestMismatch));
+    }
+
+    #[test]
+    fn a_given_md5_is_kept_unseen() {
+        assert_eq!(kept(Md5Use::AsGiven, given(None)), Ok(None));
+        assert_eq!(kept(Md5Use::AsGiven, given(Some(b"hallo"))), Ok(Some(ContentMd5::of(b"hallo"))));
+    }
+
+    #[test]
+    fn other_text_is_no_md5() {
+        for text in ["", "XUFAKrxLKna5cZ2REBfFkg", "XUFAKrxLKna5cZ2REBfF", "5d41402abc4b2a76b9719d911017c592"] {
+            assert_eq!(text.parse::<ContentMd5>(), Err(InvalidMd5), "{text}");
+        }
+    }
+}
