@@ -1,4 +1,5 @@
-//! The suite in tests/sdk: the official Azure clients for Python and JavaScript, against the gateway, the Worker and Azurite.
+//! The suite in tests/sdk: the official Azure clients for Python and JavaScript, against the gateway, the Worker and Azurite;
+//! and backup programs against the gateway.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,6 +11,9 @@ use crate::command::{Run, Running};
 use crate::step::Context;
 use crate::worker::Served;
 use crate::{listening, npm};
+
+mod backup;
+mod files;
 
 /// The development account and its key, which everybody knows: what `UseDevelopmentStorage=true` stands for.
 const ACCOUNT: &str = "devstoreaccount1";
@@ -27,7 +31,8 @@ struct Server {
     _running: Vec<Running>,
 }
 
-/// Runs both suites, first against Azurite, to show that they are right, then against the gateway.
+/// Runs both suites, first against Azurite, to show that they are right, then against the gateway; and the backup programs
+/// against the gateway on its two sorts of stores.
 pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
@@ -35,7 +40,10 @@ pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     npm::require(context.workspace, npm::AZURITE, context.deadline)?;
     npm::require(context.workspace, npm::CLIENTS, context.deadline)?;
     start_azurite(context, &dir)?.suites(context, &python, &dir)?;
-    start_gateway(context, gateway, &dir)?.suites(context, &python, &dir)
+    let server = start_gateway(context, gateway, &dir)?;
+    server.suites(context, &python, &dir)?;
+    backup::check(context, &server, &dir)?;
+    backup::check(context, &start_gateway_on_objects(gateway, &dir)?, &dir)
 }
 
 /// Runs both suites against the Worker whose modules are in `folder`.
@@ -73,6 +81,16 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
         .start()?;
     let known_errors = known_errors(context, "gateway");
     Server { name: "gateway", blobs, tables, known_errors, keep_alive: true, _running: vec![running] }.listening()
+}
+
+/// A gateway without tables whose blobs are objects of another store.
+fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
+    let blobs = listening::free_address()?;
+    let running =
+        Run::new(binary, dir).args(["serve", "--listen", &blobs.to_string(), "--store", "memory:///"]).start()?;
+    listening::wait("gateway", blobs)?;
+    let name = "gateway on objects";
+    Ok(Server { name, blobs, tables: blobs, known_errors: PathBuf::new(), keep_alive: true, _running: vec![running] })
 }
 
 fn start_worker(context: &Context<'_>, folder: &Path, dir: &Path) -> Result<Server> {

@@ -30,6 +30,8 @@ const NODE: Tool = Tool { probe: &["node", "--version"], install: "apt-get insta
 const NPM: Tool = Tool { probe: &["npm", "--version"], install: "apt-get install npm" };
 const PYTHON: Tool =
     Tool { probe: &["python3", "-c", "import ensurepip, venv"], install: "apt-get install python3-venv" };
+const RCLONE: Tool = Tool { probe: &["rclone", "version"], install: "apt-get install rclone" };
+const RESTIC: Tool = Tool { probe: &["restic", "version"], install: "apt-get install restic" };
 const TAR: Tool = Tool { probe: &["tar", "--version"], install: "apt-get install tar" };
 /// The sources of the standard library: see the toolchain of the `wasm` tasks.
 const WASM: Tool = Tool { probe: wasm::PROBE, install: wasm::INSTALL };
@@ -60,9 +62,9 @@ const STEPS: &[Step] = &[
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
     Step {
         name: "sdk",
-        about: "the Azure clients for Python and JavaScript",
-        minutes: 45,
-        needs: &[NPM, PYTHON],
+        about: "the Azure clients for Python and JavaScript; restic and rclone",
+        minutes: 60,
+        needs: &[NPM, PYTHON, RCLONE, RESTIC],
         run: sdk,
     },
     Step {
