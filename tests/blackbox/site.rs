@@ -85,7 +85,7 @@ impl Site {
 /// Asks until there is an answer; far longer than it takes, so that only what never comes fails.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..600 {
+    for _ in 0..6000 {
         if let Some(answer) = ask() {
             return answer;
         }

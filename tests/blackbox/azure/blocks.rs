@@ -130,7 +130,7 @@ fn large(site: &Site) {
 fn leased(site: &Site) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
-    crate::azure::acquire(&mut http, &path, crate::azure::A, 60).is(201);
+    crate::azure::acquire(&mut http, &path, crate::azure::A, -1).is(201);
     let id = [("x-ms-lease-id", crate::azure::A)];
     let target = format!("{path}?comp=block&blockid=MDAwMQ%3D%3D");
     http.put(&target, &[], "one").refused(412, "LeaseIdMissing");

@@ -74,7 +74,7 @@ fn repeated(site: &Site) {
 fn acquisition(site: &Site) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
-    let fields = [REQUEST, ("x-ms-lease-duration", "60")];
+    let fields = [REQUEST, ("x-ms-lease-duration", "-1")];
     let first = http.lease(&path, "acquire", &fields).is(201).header("x-ms-lease-id").to_owned();
     assert_eq!(http.lease(&path, "acquire", &fields).is(201).header("x-ms-lease-id"), first);
     http.lease(&path, "acquire", &fields[1..]).refused(409, "LeaseAlreadyPresent");
@@ -83,11 +83,11 @@ fn acquisition(site: &Site) {
 fn release(site: &Site) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
-    crate::azure::acquire(&mut http, &path, A, 60).is(201);
+    crate::azure::acquire(&mut http, &path, A, -1).is(201);
     let fields = [REQUEST, ("x-ms-lease-id", A)];
     http.lease(&path, "release", &fields).is(200);
     http.lease(&path, "release", &fields).is(200);
-    crate::azure::acquire(&mut http, &path, B, 60).is(201);
+    crate::azure::acquire(&mut http, &path, B, -1).is(201);
     http.lease(&path, "renew", &[("x-ms-lease-id", A)]).refused(409, "LeaseIdMismatchWithLeaseOperation");
     assert_eq!(http.head(&path).is(200).header("x-ms-lease-state"), "leased");
 }

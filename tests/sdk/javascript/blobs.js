@@ -44,6 +44,33 @@ test("a large blob by blocks in parallel", async () => {
   assert.equal(sha256(read), sha256(data));
 });
 
+test("a blob has the MD5 of its bytes", async () => {
+  const container = await newContainer();
+  const blob = container.getBlockBlobClient("blob");
+  const md5 = (content) => createHash("md5").update(content).digest();
+  const known = async () => Buffer.from((await blob.getProperties()).contentMD5 ?? []);
+  await put(blob, "first");
+  assert.deepEqual(await known(), md5("first"), "it is computed");
+  await put(blob, "second", { blobHTTPHeaders: { blobContentMD5: md5("second") } });
+  assert.deepEqual(await known(), md5("second"), "it is given");
+  const [{ properties }] = await collected(container.listBlobsFlat());
+  assert.deepEqual(Buffer.from(properties.contentMD5), md5("second"));
+  const sizes = { blockSize: 4, maxSingleShotSize: 4 };
+  await blob.uploadData(Buffer.from("in blocks"), { ...sizes, blobHTTPHeaders: { blobContentMD5: md5("in blocks") } });
+  assert.deepEqual(await known(), md5("in blocks"), "it is that of the list");
+  const wrong = { blobHTTPHeaders: { blobContentMD5: md5("third") } };
+  await refused(() => put(blob, "damaged", wrong), 400);
+  assert.equal(await text(blob), "in blocks");
+});
+
+test("a listing includes what there is", async () => {
+  const container = await newContainer();
+  await newBlob(container);
+  const all = ["Copy", "Deleted", "Metadata", "Snapshots", "Tags", "UncommitedBlobs", "Versions", "LegalHold"];
+  const wanted = Object.fromEntries(all.map((name) => [`include${name}`, true]));
+  assert.deepEqual(await names(container.listBlobsFlat(wanted)), ["blob"]);
+});
+
 test("a stream of unknown length", async () => {
   const blob = (await newContainer()).getBlockBlobClient("blob");
   const pieces = Array.from({ length: 7 }, (_, number) => Buffer.alloc(MIB / 2, number));

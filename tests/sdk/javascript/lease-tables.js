@@ -67,8 +67,8 @@ function perform(client, operation) {
 /** Brings a new blob or container into the state, with A as the holder. */
 async function inState(client, state) {
   const lease = client.getBlobLeaseClient(ids.a);
-  if (state !== "available") await lease.acquireLease(state === "expired" ? 15 : 60);
-  if (state === "breaking") await lease.breakLease(50);
+  if (state !== "available") await lease.acquireLease(state === "expired" ? 15 : -1);
+  if (state === "breaking") await lease.breakLease(60);
   if (state === "broken") await lease.breakLease(0);
   const reached = async () => (await client.getProperties()).leaseState === state;
   if (state === "expired") await again(reached, 500);

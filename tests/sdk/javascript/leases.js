@@ -31,7 +31,9 @@ test("a lease lasts its time and no longer", async () => {
   const blob = await newBlob();
   const before = Date.now();
   await acquired(blob, 15);
-  await refused(() => acquired(blob, 15), 409, "LeaseAlreadyPresent");
+  const early = await outcome(() => acquired(blob, 15));
+  // On a machine that is too busy the lease may have ended by then.
+  assert(early === "409 LeaseAlreadyPresent" || Date.now() - before >= 14_000, early);
   await again(async () => (await outcome(() => acquired(blob, 15))) === "ok", 200);
   // Counted from before the lease began: it cannot have been free earlier. Some servers count whole seconds.
   assert(Date.now() - before >= 14_000);
@@ -49,7 +51,7 @@ test("a renewed lease lasts longer", async () => {
 
 test("an expired lease comes back only if nobody wrote", async () => {
   const [touched, left, changed] = await Promise.all([newBlob(), newBlob(), newBlob()]);
-  const leases = await Promise.all([touched, left, changed].map((blob) => acquired(blob, 15)));
+  const leases = await Promise.all([touched, left, changed].map((blob) => acquired(blob, 30)));
   for (const blob of [touched, left, changed]) await reached(blob, "expired");
   await put(touched, "second");
   await changed.setMetadata({ by: "another" });
@@ -76,11 +78,11 @@ test("a break ends after its period", async () => {
   const blob = await newBlob();
   await acquired(blob, -1, A);
   const before = Date.now();
-  assert.equal(await broken(blob, 3), 3);
+  assert.equal(await broken(blob, 30), 30);
   await refused(() => put(blob, "x"), 412, "LeaseIdMissing");
   await put(blob, "the holder's last words", { conditions: { leaseId: A } });
   await reached(blob, "broken");
-  assert(Date.now() - before >= 2_000);
+  assert(Date.now() - before >= 29_000);
   await put(blob, "free");
   assert.equal(await state(blob), "available");
 }, slow);
@@ -88,7 +90,7 @@ test("a break ends after its period", async () => {
 test("a break may be shortened but not lengthened", async () => {
   const blob = await newBlob();
   await acquired(blob, -1);
-  for (const [period, most] of [[30, 30], [60, 30], [10, 10]]) {
+  for (const [period, most] of [[55, 55], [60, 55], [50, 50]]) {
     const left = await broken(blob, period);
     assert(left > 0 && left <= most, `${left} s after ${period}`);
   }
@@ -98,9 +100,9 @@ test("a break may be shortened but not lengthened", async () => {
 
 test("a break is no longer than the lease", async () => {
   const blob = await newBlob();
-  await acquired(blob, 20);
+  await acquired(blob, 50);
   const left = await broken(blob, 60);
-  assert(left > 0 && left <= 20, `${left} s`);
+  assert(left > 0 && left <= 50, `${left} s`);
 });
 
 test("a lease shows in properties and in lists", async () => {
@@ -115,7 +117,7 @@ test("a lease shows in properties and in lists", async () => {
 
 test("ids are compared as guids", async () => {
   const blob = await newBlob();
-  await acquired(blob, 60, A);
+  await acquired(blob, -1, A);
   for (const same of [A.toUpperCase(), `{${A}}`, A.replaceAll("-", ""), `(${A})`]) {
     await blob.getBlobLeaseClient(same).renewLease();
     await blob.setMetadata({ by: "holder" }, { conditions: { leaseId: same } });
@@ -124,7 +126,7 @@ test("ids are compared as guids", async () => {
 
 test("a changed id fences the old one", async () => {
   const blob = await newBlob();
-  const lease = await acquired(blob, 60, A);
+  const lease = await acquired(blob, -1, A);
   await lease.changeLease(B);
   assert.equal(lease.leaseId, B);
   await refused(() => put(blob, "x", { conditions: { leaseId: A } }), 412, "LeaseIdMismatchWithBlobOperation");
@@ -145,7 +147,7 @@ test("a lease on nothing is refused", async () => {
 
 test("every kind of write needs the lease", async () => {
   const blob = await newBlob();
-  const { leaseId } = await acquired(blob, 60);
+  const { leaseId } = await acquired(blob, -1);
   for (const write of [
     (conditions) => blob.stageBlock("MDAwMg==", "x", 1, { conditions }),
     (conditions) => blob.commitBlockList(["MDAwMg=="], { conditions }),
@@ -161,7 +163,7 @@ test("every kind of write needs the lease", async () => {
 
 test("a container lease protects from deletion only", async () => {
   const container = await newContainer();
-  const { leaseId } = await acquired(container, 60);
+  const { leaseId } = await acquired(container, -1);
   const blob = await newBlob(container);
   await put(blob, "y");
   await blob.delete();

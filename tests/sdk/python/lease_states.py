@@ -33,9 +33,9 @@ def in_state(blobs, kind, state):
     """A new resource in a state that is reached without waiting."""
     client = new(blobs, kind)
     if state != "available":
-        BlobLeaseClient(client, A).acquire(60)
+        BlobLeaseClient(client, A).acquire(-1)
     if state == "breaking":
-        BlobLeaseClient(client, A).break_lease(50)
+        BlobLeaseClient(client, A).break_lease(60)
     if state == "broken":
         BlobLeaseClient(client, A).break_lease(0)
     assert properties(client).lease.state == state

@@ -12,8 +12,8 @@ from azure.core.exceptions import HttpResponseError
 # A wrong answer is not hidden by a retry; an idle connection that the server closed meanwhile is no answer.
 OPTIONS = {"retry_status": 0, "retry_read": 1, "retry_connect": 1, "initial_backoff": 0, "read_timeout": 120}
 
-# Longer than any lease in the suite lasts: a wait that takes as long has failed.
-PATIENCE = 90
+# Far longer than any lease in the suite lasts, however busy the machine is: a wait that takes as long has failed.
+PATIENCE = 600
 
 
 def rows(file):

@@ -53,6 +53,55 @@ def test_checked_transfers(container):
     assert blob.download_blob(validate_content=True).readall() == data
 
 
+def test_metadata_comes_with_every_block(container):
+    """The client sends the blob's metadata with the list, and with each block before."""
+    blob = in_blocks(container.get_blob_client("blob"), MIB)
+    blob.upload_blob(b"x" * 3 * MIB, metadata={"colour": "red"})
+    assert blob.get_blob_properties().metadata == {"colour": "red"}
+
+
+def md5(data):
+    return bytearray(hashlib.md5(data).digest())
+
+
+def known_md5(blob):
+    return blob.get_blob_properties().content_settings.content_md5
+
+
+def test_a_blob_has_the_md5_of_its_bytes(container):
+    blob = container.get_blob_client("blob")
+    blob.upload_blob(b"first")
+    assert known_md5(blob) == md5(b"first"), "it is computed"
+    blob.upload_blob(b"second", overwrite=True, content_settings=ContentSettings(content_md5=md5(b"second")))
+    assert known_md5(blob) == md5(b"second"), "it is given"
+    [listed] = container.list_blobs()
+    assert listed.content_settings.content_md5 == md5(b"second")
+    assert blob.download_blob(1, 2).properties.content_settings.content_md5 == md5(b"second"), "of the whole blob"
+    wrong = ContentSettings(content_md5=md5(b"third"))
+    refused(lambda: blob.upload_blob(b"damaged", overwrite=True, content_settings=wrong), 400)
+    assert blob.download_blob().readall() == b"second"
+
+
+def test_a_blob_of_blocks_has_the_md5_that_is_given(container):
+    blob = in_blocks(container.get_blob_client("blob"), MIB)
+    blob.upload_blob(b"x" * 2 * MIB)
+    assert known_md5(blob) is None, "nobody computed it"
+    data = b"y" * 2 * MIB
+    blob.upload_blob(data, overwrite=True, content_settings=ContentSettings(content_md5=md5(data)))
+    assert known_md5(blob) == md5(data)
+    blob.set_blob_metadata({"colour": "red"})
+    assert known_md5(blob) == md5(data), "metadata is something else"
+    blob.set_http_headers(ContentSettings(content_type="text/plain"))
+    assert known_md5(blob) is None, "properties are replaced together"
+
+
+def test_a_listing_includes_what_there_is(container):
+    container.upload_blob("blob", b"x", metadata={"colour": "red"})
+    wanted = ["copy", "deleted", "metadata", "snapshots", "tags", "uncommittedblobs", "versions"]
+    [listed] = container.list_blobs(include=wanted)
+    assert (listed.name, listed.metadata, listed.snapshot, listed.deleted) == ("blob", {"colour": "red"}, None, None)
+
+
 def test_a_download_never_mixes_two_versions(container):
     blob = in_blocks(container.get_blob_client("blob"), MIB)
     blob.upload_blob(b"a" * 4 * MIB)

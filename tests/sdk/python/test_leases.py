@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from azure.storage.blob import BlobLeaseClient
+from azure.storage.blob import BlobClient, BlobLeaseClient
 from lease_states import A, B, properties
-from support import again, guid, outcome, refused
+from support import OPTIONS, again, guid, outcome, refused
 
 
 def acquired(client, duration, id=None):
@@ -18,7 +18,9 @@ def acquired(client, duration, id=None):
 def test_a_lease_lasts_its_time_and_no_longer(blob):
     before = time.monotonic()
     acquired(blob, 15)
-    refused(lambda: acquired(blob, 15), 409, "LeaseAlreadyPresent")
+    early = outcome(lambda: acquired(blob, 15))
+    # On a machine that is too busy the lease may have ended by then.
+    assert early == (409, "LeaseAlreadyPresent") or time.monotonic() - before >= 14
     again(lambda: outcome(lambda: acquired(blob, 15))[0] == "ok" or None)
     # Counted from before the lease began: it cannot have been free earlier. Some servers count whole seconds.
     assert time.monotonic() - before >= 14
@@ -40,7 +42,7 @@ def test_an_expired_lease_comes_back_only_if_nobody_wrote(container):
     leases = {}
     for blob in (touched, left, changed):
         blob.upload_blob(b"first")
-        leases[blob] = acquired(blob, 15)
+        leases[blob] = acquired(blob, 30)
     for blob in leases:
         again(lambda blob=blob: properties(blob).lease.state == "expired" or None)
     touched.upload_blob(b"second", overwrite=True)
@@ -54,9 +56,9 @@ def test_an_expired_lease_comes_back_only_if_nobody_wrote(container):
 
 @pytest.mark.waits
 def test_a_break_without_a_period_waits_for_the_rest_of_the_lease(blob):
-    acquired(blob, 15, A)
+    acquired(blob, 60, A)
     left = BlobLeaseClient(blob).break_lease()
-    assert 0 < left <= 15
+    assert 0 < left <= 60
     lease = properties(blob).lease
     assert (lease.state, lease.status) == ("breaking", "locked")
     refused(lambda: blob.upload_blob(b"x", overwrite=True), 412, "LeaseIdMissing")
@@ -79,17 +81,17 @@ def test_an_infinite_lease_lasts_until_it_is_released_or_broken(blob):
 def test_a_break_may_be_shortened_but_not_lengthened(blob):
     acquired(blob, -1)
     admin = BlobLeaseClient(blob)
-    assert 0 < admin.break_lease(30) <= 30
-    assert 0 < admin.break_lease(60) <= 30
-    assert 0 < admin.break_lease(10) <= 10
-    assert 0 < admin.break_lease() <= 10
+    assert 0 < admin.break_lease(55) <= 55
+    assert 0 < admin.break_lease(60) <= 55
+    assert 0 < admin.break_lease(50) <= 50
+    assert 0 < admin.break_lease() <= 50
     assert admin.break_lease(0) == 0
     assert properties(blob).lease.state == "broken"
 
 
 def test_a_break_is_no_longer_than_the_lease(blob):
-    acquired(blob, 20)
-    assert 0 < BlobLeaseClient(blob).break_lease(60) <= 20
+    acquired(blob, 50)
+    assert 0 < BlobLeaseClient(blob).break_lease(60) <= 50
 
 
 def test_a_lease_shows_in_properties_and_in_lists(container, blob):
@@ -100,14 +102,14 @@ def test_a_lease_shows_in_properties_and_in_lists(container, blob):
 
 
 def test_ids_are_compared_as_guids(blob):
-    acquired(blob, 60, A)
+    acquired(blob, -1, A)
     for same in (A.upper(), "{" + A + "}", A.replace("-", ""), f"({A})"):
         BlobLeaseClient(blob, same).renew()
         blob.set_blob_metadata({"by": "holder"}, lease=same)
 
 
 def test_a_changed_id_fences_the_old_one(blob):
-    lease = acquired(blob, 60, A)
+    lease = acquired(blob, -1, A)
     lease.change(B)
     assert lease.id == B
     refused(lambda: blob.upload_blob(b"x", overwrite=True, lease=A), 412, "LeaseIdMismatchWithBlobOperation")
@@ -134,7 +136,7 @@ def test_a_deleted_blob_takes_its_lease_with_it(blob):
 
 def test_every_kind_of_write_needs_the_lease(blob):
     blob.stage_block("MDAwMQ==", b"staged")
-    lease = acquired(blob, 60)
+    lease = acquired(blob, -1)
     for write in (
         lambda **how: blob.stage_block("MDAwMg==", b"staged", **how),
         lambda **how: blob.commit_block_list(["MDAwMg=="], **how),
@@ -147,8 +149,20 @@ def test_every_kind_of_write_needs_the_lease(blob):
         write(lease=lease)
 
 
+def test_the_holder_uploads_without_a_word_about_overwriting(blob):
+    """The client then sends If-None-Match: * together with the id."""
+    lease = acquired(blob, -1)
+    blob.upload_blob(b"second", lease=lease)
+    assert blob.download_blob().readall() == b"second"
+    sizes = {"max_single_put_size": 4, "max_block_size": 4}
+    in_blocks = BlobClient.from_blob_url(blob.url, credential=blob.credential, **OPTIONS, **sizes)
+    in_blocks.upload_blob(b"in blocks", lease=lease)
+    assert blob.download_blob().readall() == b"in blocks"
+    refused(lambda: blob.upload_blob(b"third"), 412, "LeaseIdMissing")
+
+
 def test_a_container_lease_protects_from_deletion_only(container):
-    lease = acquired(container, 60)
+    lease = acquired(container, -1)
     blob = container.upload_blob("inside", b"x")
     blob.upload_blob(b"y", overwrite=True)
     blob.delete_blob()

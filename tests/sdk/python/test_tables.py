@@ -14,6 +14,8 @@ VALUES = {
     "whole": 42,
     "large": EntityProperty(1 << 40, EdmType.INT64),
     "real": 2.5,
+    "endless": float("inf"),
+    "bottomless": float("-inf"),
     "truth": True,
     "bytes": b"\x00\xff",
     "id": uuid.UUID("a0000000-0000-4000-8000-00000000000a"),

@@ -41,7 +41,7 @@ pub enum HeaderChange {
     /// All of the user's own fields; the others stay.
     Metadata(BTreeMap<Box<str>, FieldText>),
     /// All fields of these but the user's own, which stay.
-    Fields(BlobHeaders),
+    Fields(Box<BlobHeaders>),
 }
 
 impl HeaderChange {
@@ -49,7 +49,7 @@ impl HeaderChange {
     pub fn of(&self, kept: &BlobHeaders) -> BlobHeaders {
         match self {
             Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
-            Self::Fields(fields) => BlobHeaders { metadata: kept.metadata.clone(), ..fields.clone() },
+            Self::Fields(fields) => BlobHeaders { metadata: kept.metadata.clone(), ..BlobHeaders::clone(fields) },
         }
     }
 }

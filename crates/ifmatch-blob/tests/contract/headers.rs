@@ -67,7 +67,7 @@ async fn a_change_leaves_the_bytes(subject: &Subject, name: &str, length: usize)
     assert_eq!(info.headers.metadata, BTreeMap::from([("owner".into(), text("me"))]));
 
     let fields = BlobHeaders { cache_control: Some(text("no-cache")), ..BlobHeaders::default() };
-    let third = subject.store.set_headers(&blob, set(HeaderChange::Fields(fields))).await.unwrap();
+    let third = subject.store.set_headers(&blob, set(HeaderChange::Fields(fields.into()))).await.unwrap();
     let (info, bytes) = subject.read(&blob).await.unwrap();
     assert_eq!((bytes, info.tag), (pattern(length), third.tag.clone()));
     assert_ne!(third.tag, second.tag);
@@ -107,7 +107,7 @@ async fn an_md5_is_kept(subject: &Subject, name: &str, length: usize) {
     assert_eq!(write(Md5Use::AsGiven, Some(wrong)).await.unwrap().md5, Some(wrong));
     assert_eq!(kept().await, Some(wrong));
     let fields = BlobHeaders { content_md5: Some(right), ..BlobHeaders::default() };
-    subject.store.set_headers(&blob, set(HeaderChange::Fields(fields))).await.unwrap();
+    subject.store.set_headers(&blob, set(HeaderChange::Fields(fields.into()))).await.unwrap();
     assert_eq!(kept().await, Some(right));
     assert_eq!(write(Md5Use::AsGiven, None).await.unwrap().md5, None);
     assert_eq!(kept().await, None);

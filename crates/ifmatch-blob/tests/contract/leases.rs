@@ -149,7 +149,7 @@ async fn a_lease_keeps_others_out(subject: &Subject) {
         assert_eq!(failure(subject.write_with(&blob, lease, "2").await), expected);
         assert_eq!(failure(subject.delete_with(&blob, lease).await), expected);
         if subject.keeps_headers {
-            let change = SetHeaders { lease, ..set(HeaderChange::Fields(BlobHeaders::default())) };
+            let change = SetHeaders { lease, ..set(HeaderChange::Fields(Box::default())) };
             assert_eq!(failure(subject.store.set_headers(&blob, change).await), expected);
         }
     }
@@ -158,7 +158,7 @@ async fn a_lease_keeps_others_out(subject: &Subject) {
     assert_eq!(subject.read(&blob).await.unwrap().1, "3");
     assert_eq!(subject.state(&blob).await, LeaseState::Leased, "a write with the lease leaves it");
     if subject.keeps_headers {
-        let change = SetHeaders { lease: with(1), ..set(HeaderChange::Fields(BlobHeaders::default())) };
+        let change = SetHeaders { lease: with(1), ..set(HeaderChange::Fields(Box::default())) };
         subject.store.set_headers(&blob, change).await.unwrap();
         assert_eq!(subject.state(&blob).await, LeaseState::Leased);
     }
@@ -302,7 +302,7 @@ async fn a_container_is_protected_from_deletion_only(subject: &Subject) {
     let again = subject.store.create_container(&container, BlobHeaders::default()).await;
     assert_eq!(kind(again), StoreErrorKind::ContainerExists);
     subject.write(&blob, "1").await;
-    let change = |lease| SetHeaders { lease, ..set(HeaderChange::Fields(BlobHeaders::default())) };
+    let change = |lease| SetHeaders { lease, ..set(HeaderChange::Fields(Box::default())) };
     let info = subject.store.set_container(&container, change(LeaseUse::default())).await.unwrap();
     assert_eq!(info.lease, leased.receipt.lease);
     let wrong = subject.store.set_container(&container, change(with(2))).await;

@@ -145,7 +145,7 @@ async fn a_change_of_fields_before_another_is_part_of_it() {
         store.set_headers(&blob, owner("me")).await.unwrap();
     });
     let fields = BlobHeaders { content_type: Some(FieldText::new("text/plain").unwrap()), ..BlobHeaders::default() };
-    fixture.store.set_headers(&fixture.blob, set(HeaderChange::Fields(fields.clone()))).await.unwrap();
+    fixture.store.set_headers(&fixture.blob, set(HeaderChange::Fields(fields.clone().into()))).await.unwrap();
     let headers = fixture.read().await.unwrap().0.headers;
     assert_eq!(headers.content_type, fields.content_type);
     assert_eq!(headers.metadata["owner"].as_str(), "me");

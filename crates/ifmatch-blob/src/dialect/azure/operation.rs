@@ -10,6 +10,7 @@ use super::error::AzureError;
 use super::fields::METADATA;
 use super::query::Query;
 use super::target::Kind;
+use super::write;
 
 /// What a request can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +148,10 @@ pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderM
     }
     let mut of_method = candidates.iter().filter(|rule| rule.request.0.split(' ').any(|name| name == method.as_str()));
     let rule = of_method.next().ok_or_else(|| wrong_method(&candidates))?;
+    if rule.operation == Operation::PutBlob {
+        // Before the fields that only blobs of another type have.
+        write::check_type(headers)?;
+    }
     rule.check_parameters(query)?;
     rule.check_fields(headers)?;
     rule.check_conditions(headers)?;

@@ -1,6 +1,6 @@
 //! Writing, changing and deleting a blob.
 
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Precondition;
@@ -24,15 +24,21 @@ const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
 const DELETED_FOR_GOOD: HeaderName = HeaderName::from_static("x-ms-delete-type-permanent");
 const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
 
+/// Refuses a blob of another type than the one that is supported.
+pub(super) fn check_type(fields: &HeaderMap) -> Result<(), AzureError> {
+    match fields::one(fields, &BLOB_TYPE)? {
+        None | Some("" | "BlockBlob") => Ok(()),
+        Some(_) => Err(AzureError::invalid_field(BLOB_TYPE.as_str(), "BlockBlob is the one type that is supported")),
+    }
+}
+
 pub(super) async fn put<S: BlobStore, C: Clock>(
     call: &Call<S, C>,
     blob: &BlobPath,
     upload: impl FnOnce() -> Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     let fields = &call.head.headers;
-    if fields::required(fields, &BLOB_TYPE)? != "BlockBlob" {
-        return Err(AzureError::invalid_field(BLOB_TYPE.as_str(), "BlockBlob is the one type that is supported"));
-    }
+    fields::required(fields, &BLOB_TYPE)?;
     let head = Head::of_whole(call)?;
     let length = fields::length(fields)?;
     if length > call.shared.max_body {
@@ -60,7 +66,7 @@ pub(super) async fn set_headers<S: BlobStore, C: Clock>(
     let fields = &call.head.headers;
     let change = match operation {
         Operation::SetMetadata => HeaderChange::Metadata(fields::metadata(fields)?),
-        _ => HeaderChange::Fields(fields::kept(fields, false)?),
+        _ => HeaderChange::Fields(fields::kept(fields, false)?.into()),
     };
     look(call, blob, &head.conditions, head.lease).await?;
     let Head { conditions, lease, request, .. } = head;
