@@ -11,7 +11,7 @@ use crate::serve;
 
 const MEMORY: [&str; 3] = ["serve", "--store", "memory://"];
 /// `secret` and `another`.
-const KEYS: [&str; 2] = ["c2VjcmV0", "YW5vdGhlcg=="];
+const KEYS: [&str; 2] = ["MDEyMzQ1Njc4OWFiY2RlZg==", "YW5vdGhlcg=="];
 
 /// A gateway on a folder of its own, which is removed with it.
 fn start(flags: &[&str]) -> ((Gateway, TempDir), Client) {
@@ -113,18 +113,25 @@ async fn accounts_open_a_gateway_to_other_machines_for_signed_requests_only() {
     client.get("/-/leases", &[]).await.expect(401);
 }
 
-/// A key that everybody knows is no credential for other machines, wherever it stands.
+/// A key that everybody knows is no credential for other machines, wherever it stands, nor is one that can be guessed.
 #[test]
-fn the_development_account_stays_on_this_machine() {
+fn credentials_that_everybody_knows_or_guesses_stay_on_this_machine() {
+    const LONG: &str = "0123456789abcdef";
     let known = format!("first:{DEVELOPMENT_KEY}");
     for (flags, says) in [
         (&["--listen", "0.0.0.0:0"][..], "credentials"),
         (&["--listen", "0.0.0.0:0", "--accounts", DEVELOPMENT_ACCOUNT], "everybody knows"),
         (&["--listen", "0.0.0.0:0", "--accounts", &known], "everybody knows"),
-        (&["--listen", "0.0.0.0:0", "--write-token", "w", "--accounts", DEVELOPMENT_ACCOUNT], "everybody knows"),
+        (&["--listen", "0.0.0.0:0", "--write-token", LONG, "--accounts", DEVELOPMENT_ACCOUNT], "everybody knows"),
         (&["--listen-tables", "0.0.0.0:0", "--accounts", DEVELOPMENT_ACCOUNT], "everybody knows"),
         (&["--listen-tables", "0.0.0.0:0"], "--accounts NAME:KEY"),
         (&["--listen-tables", "127.0.0.1:0", "--write-token", "w"], "--accounts NAME:KEY"),
+        (&["--listen", "0.0.0.0:0", "--write-token", "w"], "a token with less than 16 characters can be guessed"),
+        (
+            &["--listen", "0.0.0.0:0", "--write-token", LONG, "--read-token", "r"],
+            "a token with less than 16 characters can be guessed",
+        ),
+        (&["--listen-tables", "0.0.0.0:0", "--accounts", "first:AA=="], "less than 16 bytes and can be guessed"),
         (&["--accounts", "first"], "no key"),
         (&["--accounts", "first:no-base64!"], "base64"),
         (&["--accounts", "first:c2VjcmV0,first:c2VjcmV0"], "one name"),

@@ -3,9 +3,10 @@
 use std::fs;
 use std::net::TcpListener;
 
+use support::raw::exchange;
 use support::{Client, Finished, Gateway, run};
 
-use crate::serve;
+use crate::{get, serve};
 
 /// It ended with this code, said all of these things on stderr, and nothing that only a programmer understands.
 #[track_caller]
@@ -38,8 +39,12 @@ fn help_has_examples_and_no_command_is_no_success() {
     assert_eq!(help.status.code(), Some(0));
     assert!(help.stdout.contains("ifmatch serve --data ./data"), "{}", help.stdout);
     assert!(help.stdout.contains("IFMATCH_MAX_BODY_SIZE"), "{}", help.stdout);
-    refused(&run([""; 0]), 2, &["Usage"]);
+    refused(&run([""; 0]), 2, &["Usage", "ifmatch serve --data ./data"]);
     refused(&run(["serve", "--no-such-flag"]), 2, &["--no-such-flag"]);
+    refused(&run(["serve", "--dta", "d"]), 2, &["--dta", "'--data'"]);
+    refused(&run(["server"]), 2, &["'serve'"]);
+    assert_eq!(run(["help", "serve"]).stdout, help.stdout);
+    assert_eq!(run(["help"]).stdout, run(["--help"]).stdout);
     refused(&run(["serve"]), 2, &["--data DIR", "--store URL"]);
 }
 
@@ -58,7 +63,7 @@ fn a_taken_port_is_named() {
 fn another_machines_address_cannot_be_listened_on() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
-    let end = run(["serve", "--listen", "192.0.2.1:8080", "--write-token", "t", "--data", data]);
+    let end = run(["serve", "--listen", "192.0.2.1:8080", "--write-token", "0123456789abcdef", "--data", data]);
     refused(&end, 1, &["192.0.2.1:8080 is not an address of this machine"]);
 }
 
@@ -110,8 +115,25 @@ fn other_machines_need_a_token() {
         let end = run(["serve", "--store", "memory://", "--listen", address]);
         refused(&end, 2, &["--write-token-file", address]);
     }
-    let gateway = Gateway::start(["serve", "--store", "memory://", "--listen", "0.0.0.0:0", "--write-token", "t"]);
+    let gateway =
+        Gateway::start(["serve", "--store", "memory://", "--listen", "0.0.0.0:0", "--write-token", "0123456789abcdef"]);
     assert!(gateway.url("").starts_with("http://0.0.0.0:"));
+}
+
+#[test]
+fn a_port_alone_is_one_of_all_of_this_machine() {
+    for address in ["localhost:0", ":0", "0"] {
+        let gateway =
+            Gateway::start(["serve", "--store", "memory://", "--listen-tables", address, "--listen", address]);
+        let port = gateway.address().port();
+        assert_eq!(gateway.address(), ([127, 0, 0, 1], port).into());
+        exchange(gateway.address(), get("/-/health")).expect(200);
+        // Not every machine has IPv6.
+        if TcpListener::bind("[::1]:0").is_ok() {
+            exchange((std::net::Ipv6Addr::LOCALHOST, port).into(), get("/-/health")).expect(200);
+        }
+    }
+    refused(&run(["serve", "--store", "memory://", "--listen", "example.com:80"]), 2, &["example.com:80", "IP:PORT"]);
 }
 
 #[test]

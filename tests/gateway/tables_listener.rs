@@ -66,7 +66,7 @@ async fn a_taken_port_is_named_and_can_be_done_without() {
     assert!(end.stderr.contains(&says) && end.stderr.contains("--listen-tables off"), "{end:#?}");
     let gateway = Gateway::start(["serve", "--store", "memory://", "--listen-tables", "off"]);
     Client::new(gateway.address()).get("/", &[]).await.expect(200);
-    refused("10002", "IP:PORT");
+    refused("example.com:10002", "IP:PORT");
 }
 
 fn refused(value: &str, says: &str) {

@@ -4,14 +4,18 @@ use std::path::Path;
 
 pub use ifmatch_blob::accounts::access::{Access, Denied};
 
+use crate::accounts::Reach;
 use crate::error::Error;
 use crate::settings::Settings;
+
+/// Fewest characters of a token that others can try: 16 random hexadecimal digits have 64 bits.
+const LEAST_LENGTH: usize = 16;
 
 /// Access by the tokens in `settings` and in the files it names.
 ///
 /// # Errors
-/// A file cannot be read or holds no token, or a token is malformed.
-pub(crate) fn from_settings(settings: &Settings) -> Result<Access, Error> {
+/// A file cannot be read or holds no token, or a token is malformed, or so short that others could guess it.
+pub(crate) fn from_settings(settings: &Settings, reach: Reach) -> Result<Access, Error> {
     let mut read = settings.read_token.clone();
     let mut write = settings.write_token.clone();
     if let Some(path) = &settings.read_token_file {
@@ -19,6 +23,14 @@ pub(crate) fn from_settings(settings: &Settings) -> Result<Access, Error> {
     }
     if let Some(path) = &settings.write_token_file {
         write.extend(read_tokens(path)?);
+    }
+    if let Reach::Others(address) = reach
+        && read.iter().chain(&write).any(|token| token.len() < LEAST_LENGTH)
+    {
+        return Err(Error::usage(format!(
+            "a token with less than {LEAST_LENGTH} characters can be guessed, and {address} can be reached from other machines: write a longer one \
+             (openssl rand -hex 32), or listen on 127.0.0.1 only"
+        )));
     }
     Access::new(&read, &write).map_err(|error| Error::usage(error.to_string()))
 }
@@ -32,4 +44,36 @@ fn read_tokens(path: &Path) -> Result<Vec<String>, Error> {
         return Err(Error::usage(format!("the token file {} holds no token: write one a line", path.display())));
     }
     Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_others_can_guess_is_for_this_machine_only() {
+        let others = Reach::of(["0.0.0.0:80".parse().unwrap()]);
+        for (lines, is_short) in [
+            ("write-token = ['x']", true),
+            ("read-token = ['fifteen-letters']\nwrite-token = ['0123456789abcdef']", true),
+            ("write-token = ['0123456789abcdef']", false),
+            ("", false),
+        ] {
+            let settings = Settings::from_toml(lines).unwrap();
+            assert!(from_settings(&settings, Reach::ThisMachine).is_ok(), "{lines}");
+            let error = from_settings(&settings, others).err().map(|error| error.to_string());
+            assert_eq!(error.is_some(), is_short, "{lines}");
+            assert!(error.is_none_or(|error| error.contains("0.0.0.0:80") && error.contains("openssl")), "{lines}");
+        }
+    }
+
+    #[test]
+    fn a_short_token_in_a_file_is_no_better() {
+        let file = std::env::temp_dir().join(format!("ifmatch-access-{}", std::process::id()));
+        std::fs::write(&file, "# comment\nshort\n").unwrap();
+        let settings = Settings { write_token_file: Some(file.clone()), ..Settings::default() };
+        let error = from_settings(&settings, Reach::of(["[::]:80".parse().unwrap()])).err();
+        std::fs::remove_file(file).unwrap();
+        assert!(error.is_some_and(|error| error.to_string().contains("can be guessed")));
+    }
 }

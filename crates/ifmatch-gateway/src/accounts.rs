@@ -2,12 +2,12 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::net::SocketAddr;
 use std::str::FromStr;
 
 use ifmatch_blob::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use serde::Deserialize;
 
+use crate::address::ListenAddress;
 use crate::error::Error;
 
 /// An account as it is set: `NAME:KEY` or `NAME:KEY:KEY2` as a flag, a table in the file.
@@ -56,14 +56,14 @@ pub(crate) enum Reach {
     /// From this machine only.
     ThisMachine,
     /// From others too, at this address.
-    Others(SocketAddr),
+    Others(ListenAddress),
 }
 
 impl Reach {
     /// The reach of a gateway that listens there.
-    pub(crate) fn of(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+    pub(crate) fn of(addresses: impl IntoIterator<Item = ListenAddress>) -> Self {
         let mut addresses = addresses.into_iter();
-        addresses.find(|address| !address.ip().is_loopback()).map_or(Self::ThisMachine, Self::Others)
+        addresses.find(|address| !address.is_loopback()).map_or(Self::ThisMachine, Self::Others)
     }
 }
 
@@ -72,13 +72,24 @@ impl Reach {
 /// # Errors
 /// A name or a key is none, a name comes twice, or a key that everybody knows would be valid for other machines.
 pub(crate) fn resolve(set: &[AccountSetting], reach: Reach) -> Result<Accounts, Error> {
-    if let (Reach::Others(address), true) = (reach, set.iter().any(AccountSetting::is_published)) {
+    if let Reach::Others(address) = reach
+        && set.iter().any(AccountSetting::is_published)
+    {
         return Err(Error::usage(format!(
             "everybody knows the key of {DEVELOPMENT_ACCOUNT}, and {address} can be reached from other machines: give the \
              account a key of its own (openssl rand -base64 64), or listen on 127.0.0.1 only"
         )));
     }
     let accounts = set.iter().map(AccountSetting::account).collect::<Result<Vec<_>, _>>()?;
+    if let Reach::Others(address) = reach
+        && let Some(account) = set.iter().find(|account| account.keys().any(|key| bytes(key) < LEAST_BYTES))
+    {
+        return Err(Error::usage(format!(
+            "a key of the account {:?} has less than {LEAST_BYTES} bytes and can be guessed, and {address} can be reached from \
+             other machines: give it a longer one (openssl rand -base64 64), or listen on 127.0.0.1 only",
+            account.name
+        )));
+    }
     Accounts::new(accounts).map_err(|error| Error::usage(error.to_string()))
 }
 
@@ -87,11 +98,30 @@ pub(crate) fn have_secrets(set: &[AccountSetting]) -> bool {
     !set.iter().all(AccountSetting::is_published)
 }
 
+/// Fewest bytes of a key that others can try.
+const LEAST_BYTES: usize = 16;
+
+/// Bytes that a key in base64 stands for.
+fn bytes(key: &str) -> usize {
+    key.trim().trim_end_matches('=').len() * 3 / 4
+}
+
 impl AccountSetting {
     /// Whether one of its keys is the one that everybody knows.
     fn is_published(&self) -> bool {
-        let mut keys = [self.key.as_deref(), self.key2.as_deref()].into_iter().flatten();
-        (self.key.is_none() && self.name == DEVELOPMENT_ACCOUNT) || keys.any(|key| key.trim() == DEVELOPMENT_KEY)
+        self.has_published_key() || self.keys().any(|key| key.trim() == DEVELOPMENT_KEY)
+    }
+
+    /// Whether its first key is the one that everybody knows.
+    pub(crate) fn has_published_key(&self) -> bool {
+        match &self.key {
+            Some(key) => key.trim() == DEVELOPMENT_KEY,
+            None => self.name == DEVELOPMENT_ACCOUNT,
+        }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        [self.key.as_deref(), self.key2.as_deref()].into_iter().flatten()
     }
 
     fn account(&self) -> Result<Account, Error> {
@@ -119,6 +149,8 @@ mod tests {
     use super::*;
 
     const HERE: Reach = Reach::ThisMachine;
+    /// 16 bytes.
+    const LONG: &str = "MDEyMzQ1Njc4OWFiY2RlZg==";
 
     fn others() -> Reach {
         Reach::of(["127.0.0.1:1", "0.0.0.0:2"].map(|address| address.parse().unwrap()))
@@ -130,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_first_account_is_the_default_one() {
-        let accounts = resolve(&set(&["one:c2VjcmV0", "two:c2VjcmV0:YW5vdGhlcg=="]), others()).unwrap();
+        let accounts = resolve(&set(&["one:c2VjcmV0", "two:c2VjcmV0:YW5vdGhlcg=="]), HERE).unwrap();
         assert!(accounts.is_default(accounts.get("one").unwrap()));
         assert!(accounts.get("two").is_some());
     }
@@ -143,10 +175,20 @@ mod tests {
             let error = resolve(&set(texts), others()).unwrap_err().to_string();
             assert!(error.contains("0.0.0.0:2") && error.contains("openssl"), "{error}");
         }
-        let own = format!("{DEVELOPMENT_ACCOUNT}:c2VjcmV0");
+        let own = format!("{DEVELOPMENT_ACCOUNT}:{LONG}");
         assert!(resolve(&set(&[&own]), others()).is_ok());
-        let second = format!("one:c2VjcmV0:{DEVELOPMENT_KEY}");
+        let second = format!("one:{LONG}:{DEVELOPMENT_KEY}");
         assert!(resolve(&set(&[&second]), others()).is_err());
+    }
+
+    #[test]
+    fn a_key_that_others_can_guess_is_for_this_machine_only() {
+        for texts in ["one:AA==".to_owned(), format!("one:{LONG}:AA=="), "one:MDEyMzQ1Njc4OWFiY2Rl".to_owned()] {
+            assert!(resolve(&set(&[&texts]), HERE).is_ok(), "{texts}");
+            let error = resolve(&set(&[&texts]), others()).unwrap_err().to_string();
+            assert!(error.contains("0.0.0.0:2") && error.contains("openssl") && !error.contains("AA=="), "{error}");
+        }
+        assert!(resolve(&set(&[&format!("one:{LONG}:{LONG}")]), others()).is_ok());
     }
 
     #[test]

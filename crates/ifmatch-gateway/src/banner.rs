@@ -3,8 +3,9 @@
 use std::io::{self, IsTerminal, Write, stdout};
 use std::net::SocketAddr;
 
-use ifmatch_blob::accounts::DEVELOPMENT_ACCOUNT;
+use ifmatch_blob::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
+use crate::address::ListenAddress;
 use crate::config::{Config, Place};
 use crate::settings::Settings;
 use crate::switch::Switch;
@@ -73,22 +74,25 @@ fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Address
         writeln!(out, "tables on {scheme}://{tables}")?;
     }
     if let Some(account) = config.accounts.iter().next() {
-        writeln!(out, "{dim}Azure SDKs{plain}  {}", connection(account.name(), addresses, scheme))?;
+        writeln!(out, "{dim}Azure SDKs{plain}  {}", connection(account.name(), config, addresses))?;
     }
     writeln!(out)?;
     writeln!(out, "{dim}try{plain}  {}", example(config, addresses.blobs, scheme))
 }
 
-/// The connection string for the default account. The key in it is one that everybody knows, or left out.
-fn connection(name: &str, addresses: &Addresses, scheme: &str) -> String {
+/// The connection string for the default account. The key in it is the one that everybody knows, or left out.
+fn connection(name: &str, config: &Config, addresses: &Addresses) -> String {
+    let scheme = config.server.scheme();
     let usual = Settings::defaults();
-    let is_usual = usual.listen == Some(addresses.blobs) && usual.listen_tables == addresses.tables.map(Switch::On);
-    if name == DEVELOPMENT_ACCOUNT && is_usual && scheme == "http" {
+    let tables = addresses.tables.map(|address| Switch::On(ListenAddress::One(address)));
+    let is_usual = usual.listen == Some(ListenAddress::One(addresses.blobs)) && usual.listen_tables == tables;
+    if name == DEVELOPMENT_ACCOUNT && config.has_published_key && is_usual && scheme == "http" {
         return "UseDevelopmentStorage=true".to_owned();
     }
+    let key = if config.has_published_key { DEVELOPMENT_KEY } else { "KEY" };
     let tables = addresses.tables.map(|tables| format!("TableEndpoint={scheme}://{}/{name};", reachable(tables)));
     format!(
-        "AccountName={name};AccountKey=KEY;BlobEndpoint={scheme}://{}/{name};{}",
+        "AccountName={name};AccountKey={key};BlobEndpoint={scheme}://{}/{name};{}",
         reachable(addresses.blobs),
         tables.unwrap_or_default()
     )
@@ -122,7 +126,8 @@ mod tests {
     fn banner(settings: Settings, colours: bool) -> String {
         let config = Config::from_settings(settings).unwrap();
         let mut out = Vec::new();
-        let addresses = Addresses { blobs: local(4321), tables: config.listen_tables };
+        let addresses =
+            Addresses { blobs: local(4321), tables: config.listen_tables.and_then(|at| at.addresses().next()) };
         write(&mut out, Style::new(colours), &config, &addresses).unwrap();
         String::from_utf8(out).unwrap()
     }
@@ -151,13 +156,22 @@ mod tests {
 
     #[test]
     fn azure_clients_are_told_how_to_connect() {
-        let connect = |name, blobs, tables| connection(name, &Addresses { blobs, tables }, "http");
-        assert_eq!(connect(DEVELOPMENT_ACCOUNT, local(10_000), Some(local(10_002))), "UseDevelopmentStorage=true");
-        let other = connect(DEVELOPMENT_ACCOUNT, local(1), Some(local(10_002)));
+        let config = |accounts: &str| {
+            let settings = Settings::from_toml(&format!("store = 'memory://'\n{accounts}")).unwrap();
+            Config::from_settings(settings).unwrap()
+        };
+        let connect =
+            |accounts, blobs, tables| connection(DEVELOPMENT_ACCOUNT, &config(accounts), &Addresses { blobs, tables });
+        assert_eq!(connect("", local(10_000), Some(local(10_002))), "UseDevelopmentStorage=true");
+        let other = connect("", local(1), Some(local(10_002)));
         assert!(other.contains("BlobEndpoint=http://127.0.0.1:1/devstoreaccount1;"), "{other}");
         assert!(other.contains("TableEndpoint=http://127.0.0.1:10002/devstoreaccount1;"), "{other}");
-        let all = connect(DEVELOPMENT_ACCOUNT, ([0, 0, 0, 0], 10_000).into(), None);
+        assert!(other.contains(&format!("AccountKey={DEVELOPMENT_KEY};")), "{other}");
+        let all = connect("", ([0, 0, 0, 0], 10_000).into(), None);
         assert!(all.contains("http://localhost:10000/") && !all.contains("Table"), "{all}");
+        let own = "accounts = [{ name = 'devstoreaccount1', key = 'c2VjcmV0' }]";
+        let own = connect(own, local(10_000), Some(local(10_002)));
+        assert!(own.contains("AccountKey=KEY;"), "{own}");
 
         let accounts = vec!["photos:aHVudGVyMg==".parse().unwrap()];
         let text = banner(Settings { data: Some("./data".into()), accounts, ..Settings::default() }, false);

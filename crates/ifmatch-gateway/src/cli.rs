@@ -15,7 +15,7 @@ use crate::{operator, serve};
 
 /// A blob service whose conditional writes lose no update.
 #[derive(Parser)]
-#[command(name = "ifmatch", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "ifmatch", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -56,6 +56,20 @@ struct Proxying {
     #[command(flatten)]
     settings: Settings,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  Serve blobs from a folder, for Azure SDKs as well:
+    ifmatch serve --data ./data
+
+  A shared cache in front of a server on this machine:
+    ifmatch proxy --upstream http://127.0.0.1:8000
+
+  Who holds leases at a gateway that runs:
+    ifmatch lease list
+
+  All that can be set, with examples:
+    ifmatch help serve";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:

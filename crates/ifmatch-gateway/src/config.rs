@@ -1,12 +1,12 @@
 //! A configuration that can be run: [`Settings`] checked against each other, once.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ifmatch_blob::accounts::Accounts;
 
 use crate::access::{self, Access};
-use crate::accounts::{self, Reach};
+use crate::accounts::{self, AccountSetting, Reach};
+use crate::address::ListenAddress;
 use crate::error::Error;
 use crate::settings::Settings;
 use crate::switch::Switch;
@@ -32,9 +32,11 @@ pub struct Config {
     /// How to listen, and what clients may ask for.
     pub server: ServerConfig,
     /// Address to serve tables on, if they are served.
-    pub listen_tables: Option<SocketAddr>,
+    pub listen_tables: Option<ListenAddress>,
     /// Who may sign requests; without any, signed requests are refused.
     pub accounts: Accounts,
+    /// Whether everybody knows the key of the first account.
+    pub has_published_key: bool,
 }
 
 /// Where the blobs are kept.
@@ -76,7 +78,7 @@ impl Config {
         };
         let reach = Reach::of([Some(listen), tables].into_iter().flatten());
         let (access, accounts) = credentials(&settings, reach)?;
-        if !listen.ip().is_loopback() && access.is_open() {
+        if !listen.is_loopback() && access.is_open() {
             return Err(exposed(listen));
         }
         if tables_asked_for && accounts.is_empty() {
@@ -88,6 +90,7 @@ impl Config {
             place: place(settings.data, settings.store)?,
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen_tables: tables.filter(|_| !accounts.is_empty()),
+            has_published_key: settings.accounts.first().is_none_or(AccountSetting::has_published_key),
             accounts,
         })
     }
@@ -96,7 +99,7 @@ impl Config {
 /// The tokens and the accounts. Accounts with secrets close the plain dialect, in which nothing is signed, to everybody
 /// without a token: it sees the same blobs.
 fn credentials(settings: &Settings, reach: Reach) -> Result<(Access, Accounts), Error> {
-    let access = access::from_settings(settings)?;
+    let access = access::from_settings(settings, reach)?;
     if settings.accounts.is_empty() {
         let is_ours = access.is_open() && reach == Reach::ThisMachine;
         let accounts = if is_ours { Accounts::development() } else { Accounts::default() };
@@ -127,7 +130,7 @@ fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
     Ok(cache)
 }
 
-fn exposed(listen: SocketAddr) -> Error {
+fn exposed(listen: ListenAddress) -> Error {
     Error::usage(format!(
         "{listen} can be reached from other machines, so it needs credentials: set --write-token-file (and \
          --read-token-file), or [[accounts]] in the file, or listen on 127.0.0.1 only.\nA good token: openssl rand -hex 32"

@@ -10,6 +10,7 @@
 
 pub mod access;
 pub mod accounts;
+pub mod address;
 pub mod cli;
 pub mod config;
 pub mod error;

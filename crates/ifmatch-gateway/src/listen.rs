@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpSocket};
 
+use crate::address::ListenAddress;
 use crate::error::Error;
 
 /// Connections that may wait to be accepted.
@@ -15,11 +16,14 @@ pub(crate) const BLOBS: &str = "--listen";
 /// The flag that sets where tables are served, and can switch them off.
 pub(crate) const TABLES: &str = "--listen-tables";
 
-/// An address that is ours, on which nobody can connect yet.
+/// Free ports that are tried until one is free at every address of this machine.
+const ATTEMPTS: usize = 16;
+
+/// Addresses that are ours, on which nobody can connect yet.
 ///
 /// Taken before the store is opened, so that a taken port is found first; clients are let in when it is.
 pub(crate) struct Reserved {
-    socket: TcpSocket,
+    sockets: Vec<TcpSocket>,
     address: SocketAddr,
     flag: &'static str,
 }
@@ -29,29 +33,58 @@ impl Reserved {
     ///
     /// # Errors
     /// It is taken, not of this machine, or not allowed to this user.
-    pub(crate) fn take(address: SocketAddr, flag: &'static str) -> Result<Self, Error> {
-        let reserve = || {
-            let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
-            socket.set_reuseaddr(true)?;
-            socket.bind(address)?;
-            Ok(socket)
-        };
-        let socket = reserve().map_err(|error| refused(address, flag, &error))?;
-        Ok(Self { socket, address, flag })
+    pub(crate) fn take(address: ListenAddress, flag: &'static str) -> Result<Self, Error> {
+        let mut attempts = if address.port() == 0 { ATTEMPTS } else { 1 };
+        loop {
+            attempts -= 1;
+            match reserve(address) {
+                Ok((sockets, address)) => return Ok(Self { sockets, address, flag }),
+                Err((_, error)) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
+                Err((address, error)) => return Err(refused(address, flag, &error)),
+            }
+        }
     }
 
-    /// Lets clients connect, and says where: with the port that it got if any was wanted.
+    /// Lets clients connect, and says where: the first address, with the port that it got if any was wanted.
     ///
     /// # Errors
     /// Another process that had reserved the same address was first.
-    pub(crate) fn listen(self) -> Result<(TcpListener, SocketAddr), Error> {
-        let listen = || {
-            let listener = self.socket.listen(BACKLOG)?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        };
-        listen().map_err(|error| refused(self.address, self.flag, &error))
+    pub(crate) fn listen(self) -> Result<(Vec<TcpListener>, SocketAddr), Error> {
+        let listeners = self.sockets.into_iter().map(|socket| socket.listen(BACKLOG)).collect::<io::Result<_>>();
+        listeners.map(|listeners| (listeners, self.address)).map_err(|error| refused(self.address, self.flag, &error))
     }
+}
+
+/// Sockets at all addresses, and the first of these as it is. The error says at which address it happened.
+fn reserve(address: ListenAddress) -> Result<(Vec<TcpSocket>, SocketAddr), (SocketAddr, io::Error)> {
+    let mut sockets: Vec<TcpSocket> = Vec::new();
+    let mut first = None;
+    for mut address in address.addresses() {
+        if let Some(SocketAddr::V4(first)) = first {
+            address.set_port(first.port());
+        }
+        match bind(address) {
+            Ok((socket, bound)) => {
+                sockets.push(socket);
+                first = first.or(Some(bound));
+            }
+            // Not every machine has IPv6.
+            Err(error) if first.is_some() && error.kind() != io::ErrorKind::AddrInUse => {
+                tracing::debug!(%address, %error, "not listening there");
+            }
+            Err(error) => return Err((address, error)),
+        }
+    }
+    let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
+    first.map(|first| (sockets, first)).ok_or_else(|| (unspecified, io::ErrorKind::AddrNotAvailable.into()))
+}
+
+fn bind(address: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let bound = socket.local_addr()?;
+    Ok((socket, bound))
 }
 
 fn refused(address: SocketAddr, flag: &str, error: &io::Error) -> Error {

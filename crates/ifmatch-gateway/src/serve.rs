@@ -56,20 +56,20 @@ async fn serve(config: &Config) -> Result<End, Error> {
         None => desk,
     });
     let mut server = Server::new(&config.server, Arc::clone(&desk))?;
-    let (listener, address) = reserved.listen()?;
+    let (listeners, address) = reserved.listen()?;
     match cache {
         Some(cache) => {
             counters::describe();
             let service = cache::Admitted.layer(cache.layer(service));
-            server.open(listener, Gateway::new(Arc::clone(&desk), service, is_signed));
+            server.open(listeners, Gateway::new(Arc::clone(&desk), service, is_signed));
         }
-        None => server.open(listener, Gateway::new(Arc::clone(&desk), service, is_signed)),
+        None => server.open(listeners, Gateway::new(Arc::clone(&desk), service, is_signed)),
     }
     let mut addresses = Addresses { blobs: address, tables: None };
     if let Some(reserved) = reserved_tables {
-        let (listener, address) = reserved.listen()?;
+        let (listeners, address) = reserved.listen()?;
         // All that is said there is signed.
-        server.open(listener, Gateway::new(desk, tables, |_| true));
+        server.open(listeners, Gateway::new(desk, tables, |_| true));
         addresses.tables = Some(address);
     }
     banner::print(config, &addresses);

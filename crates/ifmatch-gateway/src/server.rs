@@ -73,8 +73,8 @@ impl Server {
         })
     }
 
-    /// Lets clients in at `listener`, to be answered by `gateway`. All listeners share the slots for connections.
-    pub(crate) fn open<S, B>(&mut self, listener: TcpListener, gateway: Gateway<S>)
+    /// Lets clients in at `listeners`, to be answered by `gateway`. All listeners share the slots for connections.
+    pub(crate) fn open<S, B>(&mut self, listeners: Vec<TcpListener>, gateway: Gateway<S>)
     where
         S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send>
             + Clone
@@ -84,8 +84,10 @@ impl Server {
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let host = Arc::new(Host::new(Arc::new(gateway), self.tls.clone()));
-        let slots = Arc::clone(&self.slots);
-        self.accepting.spawn(accept(listener, host, Arc::clone(&self.desk), slots, self.stop.subscribe()));
+        for listener in listeners {
+            let (desk, slots) = (Arc::clone(&self.desk), Arc::clone(&self.slots));
+            self.accepting.spawn(accept(listener, Arc::clone(&host), desk, slots, self.stop.subscribe()));
+        }
     }
 
     /// Serves until a signal says stop, then lets the requests in flight finish. A second signal ends it at once.

@@ -8,6 +8,7 @@ use ifmatch_blob::service::DEFAULT_MAX_BODY;
 use serde::Deserialize;
 
 use crate::accounts::AccountSetting;
+use crate::address::ListenAddress;
 use crate::error::Error;
 use crate::misread;
 use crate::proxy::ProxySettings;
@@ -66,10 +67,10 @@ pub struct Settings {
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_DISK", help_heading = "Cache")]
     pub cache_disk: Option<ByteSize>,
 
-    /// Address to listen on; port 0 takes a free one. Beyond loopback it needs tokens or accounts. Without them `serve` takes
-    /// requests to an address or to localhost only.
+    /// Address to listen on: IP:PORT, localhost:PORT, or a PORT of localhost; port 0 takes a free one. Beyond loopback it needs
+    /// tokens or accounts. Without them `serve` takes requests to an address or to localhost only.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<ListenAddress>,
 
     /// Address to serve tables on, or `off`. Without accounts there are no tables.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_TABLES", help_heading = "Listening")]
@@ -208,8 +209,8 @@ impl Settings {
             require_conditions: Some(false),
             cache_body_size: Some(ByteSize::from_bytes(16 << 20)),
             cache_disk: Some(ByteSize::from_bytes(10 << 30)),
-            listen: Some(SocketAddr::from(([127, 0, 0, 1], 10_000))),
-            listen_tables: Some(Switch::On(SocketAddr::from(([127, 0, 0, 1], 10_002)))),
+            listen: Some(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_000)))),
+            listen_tables: Some(Switch::On(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_002))))),
             max_body_size: Some(ByteSize::from_bytes(DEFAULT_MAX_BODY)),
             max_header_size: Some(ByteSize::from_bytes(32 << 10)),
             max_connections: Some(1_000),

@@ -1,10 +1,11 @@
 //! An address to listen on, or the word that says not to.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
+
+use crate::address::ListenAddress;
 
 /// An address to listen on, or `off`.
 ///
@@ -12,20 +13,20 @@ use serde::{Deserialize, Deserializer, de};
 /// use ifmatch_gateway::switch::Switch;
 ///
 /// assert_eq!("off".parse(), Ok(Switch::Off));
-/// assert_eq!("127.0.0.1:10002".parse(), Ok(Switch::On(([127, 0, 0, 1], 10_002).into())));
-/// assert!("10002".parse::<Switch>().unwrap_err().to_string().contains("IP:PORT"));
+/// assert_eq!("10002".parse(), Ok(Switch::On("localhost:10002".parse().unwrap())));
+/// assert!("on".parse::<Switch>().unwrap_err().to_string().contains("IP:PORT"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
     /// Do not listen.
     Off,
-    /// Listen there; port 0 takes a free one.
-    On(SocketAddr),
+    /// Listen there.
+    On(ListenAddress),
 }
 
 /// The text is neither an address nor `off`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address: write IP:PORT, or off")]
+#[error("{0:?} is no address to listen on: write IP:PORT, a PORT of this machine only, or off")]
 pub struct InvalidSwitch(String);
 
 impl FromStr for Switch {

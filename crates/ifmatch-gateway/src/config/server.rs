@@ -1,10 +1,10 @@
 //! The server's part of a configuration: what holds whatever it serves.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::access::Access;
+use crate::address::ListenAddress;
 use crate::error::Error;
 use crate::settings::{LogFormat, Settings};
 use crate::units::Span;
@@ -13,7 +13,7 @@ use crate::units::Span;
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Address to listen on.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// Certificate and key, if the gateway speaks TLS.
     pub tls: Option<TlsFiles>,
     /// Who may do what.

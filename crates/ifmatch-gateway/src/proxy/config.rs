@@ -6,6 +6,7 @@ use ifmatch_proxy::{HealthCheck, Proxy, ProxyBuilder, Upstream};
 
 use super::settings::{DEFAULT_CACHE, ProxySettings, Route};
 use crate::access;
+use crate::accounts::Reach;
 use crate::config::server::{at_least_one, needed, not_zero};
 use crate::config::{CacheConfig, ServerConfig};
 use crate::error::Error;
@@ -51,9 +52,9 @@ impl ProxyConfig {
         refuse_storage(&settings)?;
         let mut settings = settings.or(Settings::defaults());
         let of_proxy = std::mem::take(&mut settings.proxy).or(ProxySettings::defaults());
-        let access = access::from_settings(&settings)?;
         let listen = needed(settings.listen, "--listen")?;
-        let access = if listen.ip().is_loopback() { access } else { access.never_open() };
+        let access = access::from_settings(&settings, Reach::of([listen]))?;
+        let access = if listen.is_loopback() { access } else { access.never_open() };
         let routes = routes(&of_proxy)?;
         let max_requests = at_least_one(settings.max_requests, "--max-requests")?;
         Ok(Self {

@@ -102,10 +102,10 @@ where
 {
     let desk = Arc::new(desk);
     let mut server = Server::new(&config.server, Arc::clone(&desk))?;
-    let (listener, address) = reserved.listen()?;
+    let (listeners, address) = reserved.listen()?;
     let front = Front::new(inner, proxy, config.server.limits.body_size);
     // Whether a request is allowed is for the upstream to say.
-    server.open(listener, Gateway::new(desk, front, |_| true).forwarding());
+    server.open(listeners, Gateway::new(desk, front, |_| true).forwarding());
     banner::print(config, address);
     Ok(server.run(signals).await)
 }
