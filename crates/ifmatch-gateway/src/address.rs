@@ -22,7 +22,7 @@ use serde::{Deserialize, Deserializer, de};
 pub enum ListenAddress {
     /// One address.
     One(SocketAddr),
-    /// This port of 127.0.0.1, and of ::1 where there is IPv6.
+    /// This port of `127.0.0.1`, and of `::1` where there is IPv6.
     Localhost(u16),
 }
 
