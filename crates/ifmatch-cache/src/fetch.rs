@@ -20,7 +20,6 @@ use crate::flow::{Flow, Reader};
 use crate::key::Key;
 use crate::length::{Length, declared};
 use crate::memory::Failing;
-use crate::policy::cache_control::RequestDirectives;
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::content_range::ContentRange;
 use crate::policy::reuse::is_failure;
@@ -194,7 +193,7 @@ impl<C: Clock> Fetch<C> {
                 self.shared.table.store(&self.key, stored.clone(), |_, new| new);
                 self.tell(Outcome::Ready(stored.clone()));
             }
-            Some(refusal) if self.is_personal(refusal) => {}
+            Some(refusal) if refusal.is_personal(&self.client.headers) => {}
             None | Some(_) => self.supersede(),
         }
     }
@@ -298,7 +297,10 @@ impl<C: Clock> Fetch<C> {
 
     /// What was stored is replaced by a response that must not be.
     fn not_stored(&self, status: StatusCode, refusal: Option<Refusal>, now: Timestamp) {
-        let personal = refusal.is_some_and(|refusal| self.is_personal(refusal));
+        if refusal == Some(Refusal::Credential) && self.pilot.is_some() {
+            self.shared.table.expect_personal(&self.key, now.saturating_add(UNSHARED));
+        }
+        let personal = refusal.is_some_and(|refusal| refusal.is_personal(&self.client.headers));
         let says_nothing = personal || is_failure(status) || status == StatusCode::NOT_MODIFIED;
         if says_nothing || self.client.headers.contains_key(RANGE) {
             return;
@@ -314,12 +316,6 @@ impl<C: Clock> Fetch<C> {
         if let Some(stored) = &self.stored {
             self.shared.table.discard(&self.key, stored);
         }
-    }
-
-    /// Whether it is the request that keeps the response from being stored: this says nothing about what is stored.
-    fn is_personal(&self, refusal: Refusal) -> bool {
-        let credential = matches!(refusal, Refusal::Authorization | Refusal::Credential);
-        credential || RequestDirectives::from_headers(&self.client.headers).no_store
     }
 
     fn refusal(&self, status: StatusCode, response: &HeaderMap, governing: &Governing) -> Option<Refusal> {

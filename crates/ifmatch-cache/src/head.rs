@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_store::Clock;
 
@@ -46,22 +46,22 @@ pub(crate) fn learn<C: Clock, T>(
         unstored: &shared.config.unstored,
         always_validate: shared.config.always_validate,
     };
+    let request = &asked.head.headers;
+    let refusal = |response: &HeaderMap| {
+        let (method, governing, rules) = (&Method::GET, &Governing::of(response), shared.config.rules);
+        Exchange { method, request, status, response, governing, rules }.refusal()
+    };
+    // It is about this client's own response.
+    if refusal(head.headers()).is_some_and(|refusal| refusal.is_personal(request)) {
+        return;
+    }
     let agrees = status == stored.meta.status && head_agrees(head.headers(), &stored.meta.headers, len);
     if agrees && !shares_validator(head.headers(), &stored.meta.headers) {
         return;
     }
     let meta = if agrees { stored.meta.freshened(head.headers(), &came) } else { stored.meta.outdated() };
     let updated = Stored { meta: Arc::new(meta), body: stored.body.clone() };
-    let governing = Governing::of(&updated.meta.headers);
-    let exchange = Exchange {
-        method: &http::Method::GET,
-        request: &asked.head.headers,
-        status,
-        response: &updated.meta.headers,
-        governing: &governing,
-        rules: shared.config.rules,
-    };
-    if agrees && exchange.refusal().is_some() {
+    if agrees && refusal(&updated.meta.headers).is_some() {
         shared.table.discard(&asked.key, stored);
     } else {
         shared.table.store(&asked.key, updated, |_, new| new);

@@ -15,6 +15,7 @@ use crate::body::ResponseBody;
 use crate::fetch::{Fetch, Fetched, Kept};
 use crate::flight::{Outcome, Pilot};
 use crate::policy::cache_status::{CacheStatus, Forward};
+use crate::policy::credential::has_credential;
 use crate::policy::reuse::{Reuse, is_failure};
 use crate::policy::vary::Vary;
 use crate::question::Question;
@@ -65,7 +66,10 @@ pub(crate) fn look<C: Clock, T>(shared: &Shared<C>, asked: &Asked) -> Look<T> {
         let asks_as_client = stored.as_ref().is_none_or(|stored| Question::about(stored, asked).is_of_client());
         let course = if asks_as_client { course.on(asked.condition()) } else { course };
         let terms = stored.as_ref().map(|stored| &stored.meta.terms);
-        let unshared = found.unshared || terms.is_some_and(|terms| terms.always_validate || terms.lifetime.is_zero());
+        let personal = || now < found.entry.personal_until && has_credential(&asked.head.headers);
+        let unshared = found.unshared
+            || personal()
+            || terms.is_some_and(|terms| terms.always_validate || terms.lifetime.is_zero());
         Plan { why, stored, unshared, failing: found.entry.failing.is_some(), course }
     };
     let Some(stored) = found.stored() else {

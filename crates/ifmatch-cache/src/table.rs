@@ -241,6 +241,13 @@ impl Table {
         }));
     }
 
+    /// Notes that responses to requests with credentials are expected not to be storable.
+    pub(crate) fn expect_personal(&self, key: &Key, until: Timestamp) {
+        drop(self.change(key, |entry| {
+            Some(Arc::new(Entry { personal_until: until, ..entry.cloned().unwrap_or_default() }))
+        }));
+    }
+
     /// Notes that the origin fails for a URI of which something is stored, or, by None, that it does not any more.
     pub(crate) fn note_failure(&self, key: &Key, failing: Option<Failing>) {
         drop(self.change(key, |entry| {

@@ -9,6 +9,7 @@ mod guarded;
 mod lies;
 mod loops;
 mod origin;
+mod sharing;
 mod trouble;
 mod upstreams;
 

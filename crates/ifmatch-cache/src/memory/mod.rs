@@ -17,6 +17,8 @@ pub(crate) struct Entry {
     pub(crate) variants: Vec<Stored>,
     /// Until then the origin's responses are expected not to be storable, so that nobody should wait for another's.
     pub(crate) unshared_until: Timestamp,
+    /// The same of responses to requests with credentials.
+    pub(crate) personal_until: Timestamp,
     /// The origin has failed, and nothing else came of it since.
     pub(crate) failing: Option<Failing>,
     /// The bytes of memory that it takes, about.
@@ -52,7 +54,7 @@ impl Entry {
         }
         let newest = variants.iter().position(|old| old.meta.began < new.meta.began).unwrap_or(variants.len());
         variants.insert(newest, new);
-        Some(Arc::new(Self::of(variants)))
+        Some(Arc::new(Self { personal_until: self.personal_until, ..Self::of(variants) }))
     }
 
     /// The entry without this response. None: it is not there.
@@ -60,7 +62,8 @@ impl Entry {
         let at = self.variants.iter().position(|known| Arc::ptr_eq(&known.meta, &old.meta))?;
         let mut variants = self.variants.clone();
         variants.remove(at);
-        Some(Arc::new(Self { unshared_until: self.unshared_until, ..Self::of(variants) }))
+        let Self { unshared_until, personal_until, .. } = *self;
+        Some(Arc::new(Self { unshared_until, personal_until, ..Self::of(variants) }))
     }
 
     /// An entry of these responses, the newest first.

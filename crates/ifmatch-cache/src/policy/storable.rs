@@ -86,6 +86,20 @@ pub enum Refusal {
     NotAllowed,
 }
 
+impl Refusal {
+    /// Whether it is owed to what a request with these header fields says of its client: it then says nothing about what is
+    /// stored for others.
+    ///
+    /// ```
+    /// use http::HeaderMap;
+    /// use ifmatch_cache::policy::storable::Refusal;
+    /// assert!(Refusal::Authorization.is_personal(&HeaderMap::new()) && !Refusal::Private.is_personal(&HeaderMap::new()));
+    /// ```
+    pub fn is_personal(self, request: &HeaderMap) -> bool {
+        matches!(self, Self::Authorization | Self::Credential) || RequestDirectives::from_headers(request).no_store
+    }
+}
+
 impl Exchange<'_> {
     /// Why the response must not be stored. None: it may be.
     pub fn refusal(&self) -> Option<Refusal> {

@@ -8,6 +8,7 @@ mod failures;
 mod hostile;
 mod limits;
 mod operators;
+mod personal;
 mod races;
 mod stress;
 mod support;

@@ -1,0 +1,58 @@
+//! Requests with credentials: what they get is theirs, and they take nothing from others.
+
+use futures_util::future::join_all;
+
+use crate::support::{FRESH, World, request, response, settle, spawn};
+
+const COOKIE: [(&str, &str); 1] = [("cookie", "a=b")];
+
+#[tokio::test]
+async fn who_has_a_credential_does_not_wait_twice_for_what_is_not_shared() {
+    let world = World::default();
+    let held = world.origin.will_wait();
+    let first = spawn(&world, "/", &COOKIE);
+    world.origin.reached(1).await;
+    let second = spawn(&world, "/", &COOKIE);
+    settle().await;
+    let other = world.origin.will_wait();
+    held.send(response(200, &[("etag", "\"1\"")], "one's own")).unwrap();
+    assert_eq!(first.await.unwrap().text(), "one's own");
+    world.origin.reached(2).await;
+    other.send(response(200, &[("etag", "\"1\"")], "another's")).unwrap();
+    assert_eq!(second.await.unwrap().text(), "another's");
+    // From now on all are at the origin at the same time.
+    let held: Vec<_> = (0..3).map(|_| world.origin.will_wait()).collect();
+    let clients: Vec<_> = (0..3).map(|_| spawn(&world, "/", &COOKIE)).collect();
+    world.origin.reached(5).await;
+    for held in held {
+        held.send(response(200, &[], "x")).unwrap();
+    }
+    join_all(clients).await;
+    // Those without a credential still wait for each other.
+    let held = world.origin.will_wait();
+    let clients: Vec<_> = (0..10).map(|_| spawn(&world, "/", &[])).collect();
+    world.origin.reached(6).await;
+    settle().await;
+    held.send(response(200, &FRESH, "for all")).unwrap();
+    for answer in join_all(clients).await {
+        assert_eq!(answer.unwrap().text(), "for all");
+    }
+    assert_eq!(world.origin.count(), 6);
+}
+
+#[tokio::test]
+async fn a_head_of_one_client_takes_nothing_from_others() {
+    for own in [("cookie", "a=b"), ("authorization", "x"), ("x-api-key", "x"), ("cache-control", "no-store")] {
+        for tag in ["\"1\"", "\"2\""] {
+            let world = World::default();
+            let modified = world.clock.date(-6_000);
+            let fields = [("last-modified", &*modified), ("etag", "\"1\"")];
+            world.origin.will(200, &fields, "hello");
+            world.get("/").await;
+            world.origin.will(200, &[("etag", tag)], "");
+            let head = [own, ("cache-control", "no-cache")];
+            world.send(request("HEAD", "/", &head)).await;
+            assert!(world.get("/").await.is_hit(), "{own:?} {tag}");
+        }
+    }
+}

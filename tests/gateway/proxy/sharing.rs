@@ -1,0 +1,91 @@
+//! What the proxy's cache gives to other clients than the one that asked first, and which requests can empty it.
+
+use support::Gateway;
+use support::raw::exchange;
+
+use super::origin::{Origin, ok};
+use super::{before, get, is_hit};
+use crate::eventually;
+
+/// An origin with these fields in each response.
+fn origin(fields: &'static str) -> Origin {
+    Origin::start(move |_| ok(fields, "hello"))
+}
+
+/// Asks until it is stored.
+#[track_caller]
+fn store(gateway: &Gateway, path: &str) {
+    eventually("a hit", || is_hit(&get(gateway, path, "").expect(200)).then_some(()));
+}
+
+/// Asks several times: each request reaches the origin.
+#[track_caller]
+fn assert_is_not_shared(origin: &Origin, gateway: &Gateway) {
+    for count in 1..=5 {
+        get(gateway, "/a", "").expect(200);
+        assert_eq!(origin.asked().len(), count);
+    }
+}
+
+#[test]
+fn what_varies_by_the_client_s_address_is_for_one_client() {
+    for fields in
+        ["cache-control: max-age=600\r\nvary: x-forwarded-for\r\n", "cache-control: max-age=600\r\nvary: via\r\n"]
+    {
+        for flags in [&[][..], &["--trust-forwarded"]] {
+            let origin = origin(fields);
+            assert_is_not_shared(&origin, &before(&origin, flags));
+        }
+    }
+}
+
+#[test]
+fn what_varies_by_a_field_that_is_passed_on_is_shared() {
+    let fields = "cache-control: max-age=600\r\nvary: x-forwarded-host\r\n";
+    let trusted = origin(fields);
+    store(&before(&trusted, &["--trust-forwarded"]), "/a");
+    let dropped = origin(fields);
+    assert_is_not_shared(&dropped, &before(&dropped, &[]));
+}
+
+#[test]
+fn cookies_are_shared_only_by_a_flag() {
+    let fields = "cache-control: max-age=600\r\nset-cookie: a=b\r\n";
+    let own = origin(fields);
+    assert_is_not_shared(&own, &before(&own, &[]));
+    let shared = origin(fields);
+    store(&before(&shared, &["--share-cookies"]), "/a");
+}
+
+#[test]
+fn lifetimes_are_guessed_unless_a_flag_says_no() {
+    let fields = "last-modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+    let guessed = origin(fields);
+    store(&before(&guessed, &[]), "/a");
+    let asked = origin(fields);
+    assert_is_not_shared(&asked, &before(&asked, &["--guess-lifetimes=false"]));
+}
+
+#[test]
+fn fields_that_are_dropped_push_nothing_out() {
+    let origin = origin("cache-control: max-age=600\r\n");
+    let gateway = before(&origin, &[]);
+    store(&gateway, "/a");
+    for at in 0..300 {
+        assert!(is_hit(&get(&gateway, "/a", &format!("x-forwarded-host: h{at}.example\r\n"))), "{at}");
+    }
+}
+
+#[test]
+fn a_write_that_never_arrives_in_full_removes_nothing() {
+    let origin = origin("cache-control: max-age=600\r\n");
+    let gateway = before(&origin, &["--max-body-size", "10"]);
+    store(&gateway, "/a");
+    let head = "POST /a HTTP/1.1\r\nhost: example.com\r\ntransfer-encoding: chunked\r\n\r\n";
+    let answer = exchange(gateway.address(), format!("{head}15\r\nmore than ten letters\r\n0\r\n\r\n"));
+    assert!(answer.status.is_client_error(), "{answer:?}");
+    assert!(is_hit(&get(&gateway, "/a", "")));
+    let whole = "PUT /a HTTP/1.1\r\nhost: example.com\r\ncontent-length: 1\r\n\r\nx";
+    exchange(gateway.address(), whole).expect(200);
+    assert!(!is_hit(&get(&gateway, "/a", "")));
+}
