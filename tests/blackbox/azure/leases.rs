@@ -179,7 +179,7 @@ fn shortened(site: &Site) {
     let path = blob(&mut http, site);
     acquire(&mut http, &path, A, -1).is(201);
     let (begun, mut left) = (Instant::now(), u64::MAX);
-    for (period, most) in [("59", 59), ("60", 59), ("50", 50), ("60", 50)] {
+    for (period, most) in [("59", 59_u64), ("60", 59), ("50", 50), ("60", 50)] {
         let reply = http.lease(&path, "break", &[("x-ms-lease-break-period", period)]).is(202);
         let seconds: u64 = reply.header("x-ms-lease-time").parse().expect("seconds");
         // All the time since the first break may be gone, and a part of a second.
