@@ -30,9 +30,11 @@ export function folder(t) {
   return folder;
 }
 
-// A folder of modules with one more in front of them: `wrap(env)` gives the bindings that the Worker sees, and
-// `intercept(request, env)` may answer a request in its place. Both are texts of functions; `first` is run before all else.
-export function interposed(t, { wrap = "(env) => env", intercept = "() => undefined", first = "" }) {
+// A folder of modules with one more in front of them: `wrap(env)` gives the bindings that the Worker sees,
+// `intercept(request, env)` may answer a request in its place, and `record(object, state)` gives the object that the runtime sees
+// in place of a Durable Object. All are texts of functions; `first` is run before all else.
+export function interposed(t, settings) {
+  const { wrap = "(env) => env", intercept = "() => undefined", record = "(object) => object", first = "" } = settings;
   const there = folder(t);
   fs.cpSync(FOLDER, there, { recursive: true });
   fs.writeFileSync(path.join(there, "first.js"), first);
@@ -42,6 +44,7 @@ export function interposed(t, { wrap = "(env) => env", intercept = "() => undefi
     import Worker, { Records as Inner } from "./entry.js";
     const wrap = ${wrap};
     const intercept = ${intercept};
+    const record = ${record};
     export default {
       ...Worker,
       async fetch(request, env, context) {
@@ -52,6 +55,7 @@ export function interposed(t, { wrap = "(env) => env", intercept = "() => undefi
     export class Records extends Inner {
       constructor(state, env) {
         super(state, wrap(env));
+        return record(this, state);
       }
     }`,
   );

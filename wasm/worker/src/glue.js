@@ -91,10 +91,10 @@ const line = (text) => {
   return /[\\\n]/.test(written) ? written.replaceAll("\\", "\\\\").replaceAll("\n", "\\n") : written;
 };
 
-// Writes an object of R2. The bytes are WebAssembly's, which may change them afterwards.
+// Writes an object of R2.
 export const put = (number, patience, bucket, key, bytes, options) =>
   answer(number, patience, async () => {
-    const object = await bucket.put(key, bytes.slice(), JSON.parse(options));
+    const object = await bucket.put(key, bytes, JSON.parse(options));
     return [object ? version(object) : undefined, null];
   });
 

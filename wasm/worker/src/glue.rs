@@ -40,7 +40,7 @@ extern "C" {
     pub(crate) fn look(number: u32, patience: u32, bucket: &JsValue, key: &str);
 
     /// Writes an object of R2. Tells its tag and its version, a line each; nothing, if the condition was false.
-    pub(crate) fn put(number: u32, patience: u32, bucket: &JsValue, key: &str, bytes: &[u8], options: &str);
+    pub(crate) fn put(number: u32, patience: u32, bucket: &JsValue, key: &str, bytes: &JsValue, options: &str);
 
     /// Lists objects of R2, with the options of R2 as JSON. Tells a page of a listing: see glue.js.
     pub(crate) fn list(number: u32, patience: u32, bucket: &JsValue, options: &str);

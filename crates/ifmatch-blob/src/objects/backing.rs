@@ -9,6 +9,7 @@ use object_store::path::Path;
 use object_store::{Attributes, ObjectMeta, ObjectStore, Result};
 
 use super::attributes::Naming;
+use super::spool::{Hashing, RunningHash};
 
 /// A store whose listings tell the attributes of each object, in the order of the names' bytes.
 pub trait DescribedListing: fmt::Debug + Send + Sync {
@@ -41,6 +42,8 @@ pub struct Backing {
     pub(super) described: Option<Arc<dyn DescribedListing>>,
     /// How many more requests the platform allows the caller to make.
     pub(super) allowance: fn() -> usize,
+    /// What hashes long bodies in place of this crate.
+    pub(super) hashing: Option<Hashing>,
 }
 
 impl Backing {
@@ -58,7 +61,18 @@ impl Backing {
         let (ordered, takes_uploads, tick) = (false, false, Duration::ZERO);
         let naming = Naming::Headers;
         let allowance = || usize::MAX;
-        Self { objects, prefix, ordered, naming, tick, takes_uploads, is_reserved, described: None, allowance }
+        Self {
+            objects,
+            prefix,
+            ordered,
+            naming,
+            tick,
+            takes_uploads,
+            is_reserved,
+            described: None,
+            allowance,
+            hashing: None,
+        }
     }
 
     /// The same with its blobs below a prefix.
@@ -105,6 +119,12 @@ impl Backing {
     #[must_use]
     pub fn with_allowance(self, allowance: fn() -> usize) -> Self {
         Self { allowance, ..self }
+    }
+
+    /// The same on a platform that hashes long bodies faster than this crate does: `begin` begins a hash.
+    #[must_use]
+    pub fn hashed_by(self, begin: fn() -> Box<dyn RunningHash>) -> Self {
+        Self { hashing: Some(begin), ..self }
     }
 
     /// The same with something around its object store: a limit, or a fault in a test. What [lists](Self::described_by) the

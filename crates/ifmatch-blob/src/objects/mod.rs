@@ -67,6 +67,7 @@ pub use direct::{DirectBody, DirectUpload};
 pub use failure::TooSoon;
 pub use open_error::{OpenError, OpenErrorKind};
 pub use probe::{Capability, Support};
+pub use spool::RunningHash;
 
 mod attributes;
 mod backing;

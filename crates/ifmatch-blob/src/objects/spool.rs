@@ -3,24 +3,47 @@
 use std::mem;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use ifmatch_core::digest::{ContentHash, Hasher};
 use object_store::PutPayload;
 
 use crate::headers::BlobHeaders;
-use crate::store::{Md5Use, Put, StoreError, StoreErrorKind, Upload};
+use crate::store::{BoxError, Md5Use, Put, StoreError, StoreErrorKind, Upload};
 
 /// A body up to this size is collected and sent in one request; a larger one is sent in parts of this size.
 ///
 /// All stores take parts from 5 MiB up and at least 10,000 of them, so that a blob can have 78 GiB.
 pub(super) const PART: usize = 8 * 1024 * 1024;
 
+/// A body longer than this is hashed by the platform if that can.
+const SHORT: u64 = 256 * 1024;
+
+/// The hash of a body on its way in, where the platform is better at it: see
+/// [`Backing::hashed_by`](super::Backing::hashed_by).
+pub trait RunningHash: Send {
+    /// Takes in the next bytes.
+    fn update(&mut self, bytes: &Bytes);
+
+    /// Returns the SHA-256 of all bytes.
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<ContentHash, BoxError>>;
+}
+
+/// Begins a hash of the platform's.
+pub(super) type Hashing = fn() -> Box<dyn RunningHash>;
+
+/// A hash under way.
+enum Hash {
+    Own(Hasher),
+    Platform(Box<dyn RunningHash>),
+}
+
 /// A body on its way in, counted and hashed.
 pub(super) struct Spool {
     body: Upload,
     /// What came beyond the part before.
     rest: Bytes,
-    hasher: Hasher,
+    hash: Hash,
     taken: u64,
     promise: Promise,
 }
@@ -33,9 +56,14 @@ pub(super) struct Part {
 }
 
 impl Spool {
-    /// Begins to take in the body of a request.
-    pub(super) fn new(body: Upload, promise: &Promise) -> Self {
-        Self { body, rest: Bytes::new(), hasher: Hasher::default(), taken: 0, promise: *promise }
+    /// Begins to take in the body of a request, hashed by the platform if that can and the body may be long.
+    pub(super) fn new(body: Upload, promise: &Promise, hashing: Option<Hashing>) -> Self {
+        let is_short = promise.length.is_some_and(|length| length <= SHORT);
+        let hash = match hashing.filter(|_| !is_short) {
+            Some(begin) => Hash::Platform(begin()),
+            None => Hash::Own(Hasher::default()),
+        };
+        Self { body, rest: Bytes::new(), hash, taken: 0, promise: *promise }
     }
 
     /// The next part: a full one, unless it is the last.
@@ -63,8 +91,15 @@ impl Spool {
     ///
     /// # Errors
     /// The body is not what was promised.
-    pub(super) fn finish(self) -> Result<ContentHash, StoreError> {
-        self.promise.keep(self.taken, self.hasher.finish())
+    pub(super) async fn finish(self) -> Result<ContentHash, StoreError> {
+        let hash = match self.hash {
+            Hash::Own(hasher) => hasher.finish(),
+            Hash::Platform(hash) => {
+                let failed = |error| StoreError::new(StoreErrorKind::Unavailable, error);
+                hash.finish().await.map_err(failed)?
+            }
+        };
+        self.promise.keep(self.taken, hash)
     }
 
     async fn chunk(&mut self) -> Result<Option<Bytes>, StoreError> {
@@ -81,7 +116,10 @@ impl Spool {
             if self.promise.length.is_some_and(|length| self.taken > length) {
                 return Err(StoreErrorKind::LengthMismatch.into());
             }
-            self.hasher.update(&chunk);
+            match &mut self.hash {
+                Hash::Own(hasher) => hasher.update(&chunk),
+                Hash::Platform(hash) => hash.update(&chunk),
+            }
             return Ok(Some(chunk));
         }
         Ok(None)
@@ -192,14 +230,14 @@ mod tests {
         let pieces = pieces.map(|(at, length)| Bytes::from(vec![at.to_le_bytes()[0]; length]));
         let body =
             Upload::new(StreamBody::new(stream::iter(pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece))))));
-        let mut spool = Spool::new(body, &Promise { limit: u64::MAX, length: None, digest: None });
+        let mut spool = Spool::new(body, &Promise { limit: u64::MAX, length: None, digest: None }, None);
         let (mut bytes, mut counts) = (Vec::new(), Vec::new());
         loop {
             let part = spool.part().await.expect("a part");
             counts.push(part.payload.iter().count());
             part.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
             if part.last {
-                assert_eq!(spool.finish().expect("nothing was promised"), ContentHash::of(&bytes));
+                assert_eq!(spool.finish().await.expect("nothing was promised"), ContentHash::of(&bytes));
                 return (bytes, counts);
             }
         }

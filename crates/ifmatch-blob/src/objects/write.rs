@@ -135,10 +135,10 @@ impl Shared {
                 }
             }
         }
-        let mut spool = Spool::new(body, promise);
+        let mut spool = Spool::new(body, promise, self.backing.hashing);
         let mut part = spool.part().await?;
         if part.last && begun.is_none() {
-            let hash = spool.finish()?;
+            let hash = spool.finish().await?;
             stamp.hash = Some(hash);
             return Ok((Body::Whole(part.payload), hash));
         }
@@ -153,7 +153,7 @@ impl Shared {
             }
             part = spool.part().await?;
         }
-        let hash = spool.finish()?;
+        let hash = spool.finish().await?;
         parts.flush().await?;
         Ok((Body::Parts(parts), hash))
     }

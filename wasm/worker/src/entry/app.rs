@@ -19,13 +19,20 @@ use super::bindings;
 use super::edge::body::EdgeBody;
 use super::edge::{request, response};
 use super::front::{self, Front};
+use super::held::Room;
+use super::loopback::is_loopback;
 use super::r2::R2;
+use super::r2::hash::RuntimeHash;
 use super::recent::Recent;
 use super::settings::{Serves, Settings};
 use crate::bindings::records;
 use crate::glue;
 use crate::records::{Kept, RecordObjects};
 use crate::tasks::allowance;
+
+/// Why a Worker that anybody can reach does not serve as on the machine of its author.
+const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT lets everybody do everything, and counts on this machine alone, by the name \
+                           localhost or a loopback address: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`";
 
 thread_local! {
     /// What was opened.
@@ -37,6 +44,8 @@ thread_local! {
 struct App {
     front: Arc<Front>,
     service: Serving,
+    /// Whether everybody may do everything, so that only this machine may ask.
+    is_development: bool,
 }
 
 #[derive(Clone)]
@@ -53,6 +62,9 @@ pub(crate) async fn answer(request: web_sys::Request, env: Env) -> Result<web_sy
     };
     let method = parsed.method().clone();
     let answered = match opened(&env) {
+        Ok(app) if app.is_development && !is_loopback(&request.url()) => {
+            front::unusable(parsed.uri().path(), OPEN_TO_ALL)
+        }
         Ok(app) => app.answer(parsed).await,
         Err(why) => front::unusable(parsed.uri().path(), &why),
     };
@@ -101,6 +113,7 @@ impl App {
         allowance::allow(settings.max_requests);
         let objects = Arc::new(R2::new(bucket));
         let backing = Backing::new(objects.clone()).described_by(objects).with_allowance(allowance::left);
+        let backing = backing.hashed_by(RuntimeHash::begin);
         let backing = backing.with_prefix(settings.prefix.as_str().into()).takes_uploads();
         let register = AnyRegister::new(RecordObjects::new(records).kept(kept));
         // Its documentation promises all of it.
@@ -120,13 +133,15 @@ impl App {
             }
             Serves::Tables => Serving::Tables(TableService::new(blobs).accounts(settings.accounts)),
         };
-        Ok(Self { front: Arc::new(Front::new(settings.access, settings.serves)), service })
+        let is_development = settings.access.is_open();
+        Ok(Self { front: Arc::new(Front::new(settings.access, settings.serves)), service, is_development })
     }
 
     async fn answer(self, request: Request<EdgeBody>) -> Response<BlobBody> {
         if let Some(answer) = self.front.answer(&request) {
             return answer;
         }
+        let Some(_room) = Room::take(request.method(), request.headers()) else { return front::busy() };
         let answer: std::result::Result<Response<BlobBody>, Infallible> = match self.service {
             Serving::Blobs(mut service) => service.call(request).await,
             Serving::Tables(mut service) => service.call(request).await,

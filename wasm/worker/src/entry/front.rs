@@ -1,5 +1,7 @@
 //! What is answered before the service is asked: the Worker's own endpoints, and refusals.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use ifmatch_blob::accounts::access::{Access, is_signed};
@@ -46,6 +48,12 @@ pub(crate) fn unusable(path: &str, why: &str) -> Response<BlobBody> {
         _ => "this Worker is not set up: its log and /-/health say what is missing",
     };
     sent(problem.detail(detail).to_response())
+}
+
+/// What is said where the bodies of other requests fill the memory.
+pub(crate) fn busy() -> Response<BlobBody> {
+    let problem = Problem::unavailable(Duration::from_secs(1));
+    sent(problem.detail("other requests fill this Worker's memory at the moment, try again later").to_response())
 }
 
 /// What the runtime lets through and HTTP does not.

@@ -7,6 +7,7 @@ mod attributes;
 mod direct;
 mod failure;
 mod get;
+pub(super) mod hash;
 mod list;
 mod multipart;
 mod put;

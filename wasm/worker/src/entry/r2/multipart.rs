@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ifmatch_blob::objects::DirectUpload;
-use js_sys::Uint8Array;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, PutMultipartOptions, PutPayload, PutResult, Result, UploadPart};
 use serde_json::{Value, json};
@@ -98,7 +97,7 @@ impl MultipartUpload for Parts {
         let (upload, arrived) = (self.upload.clone(), Arc::clone(&self.arrived));
         let sent = async move {
             let number = number.ok_or_else(|| too_many(&upload.location))?;
-            let body = Uint8Array::from(&put::bytes(&data)[..]);
+            let body = put::bytes(&data);
             let tag = upload.send(number, &body, PATIENCE).await?;
             arrived.lock().unwrap_or_else(PoisonError::into_inner).push((number, tag));
             Ok(())

@@ -1,5 +1,6 @@
 //! Writing an object in one request, together with its condition.
 
+use js_sys::Uint8Array;
 use object_store::path::Path;
 use object_store::{Error, PutMode, PutOptions, PutPayload, PutResult, Result, UpdateVersion};
 use serde_json::json;
@@ -45,11 +46,15 @@ pub(super) fn result(said: &str) -> PutResult {
     PutResult { e_tag: lines.next(), version: lines.next(), extensions: http::Extensions::default() }
 }
 
-/// The bytes in one piece, which R2 wants to know the length of.
-pub(super) fn bytes(payload: &PutPayload) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(payload.content_length());
+/// The bytes in one piece of the runtime's memory, which is freed afterwards.
+pub(super) fn bytes(payload: &PutPayload) -> Uint8Array {
+    let length = |chunk: &[u8]| u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+    let bytes = Uint8Array::new_with_length(u32::try_from(payload.content_length()).unwrap_or(u32::MAX));
+    let mut at = 0;
     for chunk in payload {
-        bytes.extend_from_slice(chunk);
+        let end = at + length(chunk);
+        bytes.subarray(at, end).copy_from(chunk);
+        at = end;
     }
     bytes
 }

@@ -1,0 +1,220 @@
+// The limits of the real platform, none of which the local runtime has: each is emulated between the Worker and its bindings.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import http from "node:http";
+import { test } from "node:test";
+import { acquire, signed } from "./azure.mjs";
+import { BETWEEN, COUNTING, interposed, start } from "./support.mjs";
+
+const put = (fetch, target, body = "x", headers = {}) => fetch(target, { method: "PUT", body, headers });
+const text = async (response) => (await response).text();
+
+// A request to /-/set?NAME=NUMBER sets `globalThis.NAME`, and answers with what it was.
+const SET = `(request) => {
+  const { pathname, searchParams } = new URL(request.url);
+  if (pathname !== "/-/set") return;
+  const before = {};
+  for (const [name, value] of searchParams) {
+    before[name] = globalThis[name] ?? 0;
+    globalThis[name] = Number(value);
+  }
+  return Response.json(before);
+}`;
+const set = async (fetch, name, value) => (await (await fetch(`/-/set?${name}=${value}`)).json())[name];
+
+// Objects whose next `lost` answers of one kind (the second byte of what they are asked) are exceptions of an overloaded object.
+const overloaded = (kind) => ({
+  wrap: `(env) => {
+    const between = ${BETWEEN};
+    const onObject = async (name, args, call) => {
+      if (name !== "fetch") return call(...args);
+      const asked = new Uint8Array(await args[0].clone().arrayBuffer());
+      const done = await call(...args);
+      if (asked[1] !== ${kind} || !(globalThis.lost > 0)) return done;
+      globalThis.lost -= 1;
+      throw Object.assign(new Error("Durable Object is overloaded."), { overloaded: true });
+    };
+    return { ...env, RECORDS: between(env.RECORDS, (name, args, call) => between(call(...args), onObject)) };
+  }`,
+  intercept: SET,
+});
+const [LOAD, SWAP] = [0, 1];
+
+test("what an overloaded object did before it said so is not denied", async (t) => {
+  const { fetch } = await start(t, interposed(t, overloaded(SWAP)));
+  await put(fetch, "/docs/a");
+  await set(fetch, "lost", 1);
+  const id = randomUUID();
+  assert.equal((await fetch(...acquire("/docs/a", id))).status, 201);
+  assert.equal(await set(fetch, "lost", 0), 0, "an answer was lost");
+  assert.equal((await fetch(...acquire("/docs/a", randomUUID()))).status, 409);
+  assert.equal((await put(fetch, "/docs/a", "y", { "x-ms-lease-id": id })).status, 200);
+  await put(fetch, "/docs/b", "before");
+  await set(fetch, "lost", 1);
+  assert.equal((await put(fetch, "/docs/b", "after")).status, 200);
+  assert.equal(await set(fetch, "lost", 0), 0, "an answer was lost");
+  assert.equal((await put(fetch, "/docs/b", "later")).status, 200);
+});
+
+test("an overloaded object is not asked again at once", async (t) => {
+  const { fetch } = await start(t, interposed(t, overloaded(LOAD)));
+  await put(fetch, "/docs/a", "before");
+  await set(fetch, "lost", 10);
+  const refused = await put(fetch, "/docs/a", "after");
+  assert.deepEqual([refused.status, refused.headers.has("retry-after")], [503, true]);
+  assert.equal(await set(fetch, "lost", 0), 9);
+  assert.equal(await text(fetch("/docs/a")), "before");
+});
+
+// A bucket that refuses the next `refusals` writes because of their rate.
+const RATE = {
+  wrap: `(env) => {
+    const between = ${BETWEEN};
+    const gate = (call) => {
+      if (!(globalThis.refusals > 0)) return call();
+      globalThis.refusals -= 1;
+      throw new Error("put: Reduce your concurrent request rate for the same object. (10058)");
+    };
+    const onUpload = (name, args, call) => (name === "complete" ? gate(() => call(...args)) : call(...args));
+    return {
+      ...env,
+      BUCKET: between(env.BUCKET, (name, args, call) => {
+        if (name === "put" || name === "delete") return gate(() => call(...args));
+        const result = call(...args);
+        return name === "resumeMultipartUpload" ? between(result, onUpload) : result;
+      }),
+    };
+  }`,
+  intercept: SET,
+};
+
+for (const [what, body] of [["a body", "x"], ["an upload in parts", Buffer.alloc((8 << 20) + 1, 1)]]) {
+  test(`a write that R2 refuses because of its rate is done a little later, or refused for certain: ${what}`, async (t) => {
+    const { fetch } = await start(t, interposed(t, RATE));
+    await set(fetch, "refusals", 2);
+    assert.equal((await put(fetch, "/docs/a", body, { "if-none-match": "*" })).status, 201);
+    assert.equal(await set(fetch, "refusals", 1000), 0);
+    const refused = await put(fetch, "/docs/a", body);
+    assert.deepEqual([refused.status, refused.headers.has("retry-after")], [503, true]);
+    assert.equal((await refused.json()).type, "urn:ifmatch:problem:unavailable");
+    await set(fetch, "refusals", 0);
+    // Nobody waits for a permit whose write may still come true.
+    const before = Date.now();
+    assert.equal((await put(fetch, "/docs/a", "y")).status, 200);
+    t.diagnostic(`the next write took ${Date.now() - before} ms`);
+    await set(fetch, "refusals", 1);
+    assert.equal((await fetch("/docs/a", { method: "DELETE" })).status, 204);
+  });
+}
+
+// A platform that fails all requests of R2 and objects after the first so many of an invocation. One request is made at a time.
+const BUDGET = {
+  wrap: `(env) => {
+    const between = ${BETWEEN};
+    const take = (call) => {
+      globalThis.budget = (globalThis.budget ?? Infinity) - 1;
+      if (globalThis.budget < 0) throw new Error("Too many subrequests by single Worker invocation.");
+      return call();
+    };
+    const onObject = (name, args, call) => (name === "fetch" ? take(() => call(...args)) : call(...args));
+    return {
+      ...env,
+      BUCKET: between(env.BUCKET, (name, args, call) => take(() => call(...args))),
+      RECORDS: between(env.RECORDS, (name, args, call) => between(call(...args), onObject)),
+    };
+  }`,
+  intercept: SET,
+};
+const ALLOWED = 80;
+
+test("a listing of more names than there may be requests comes in pages", async (t) => {
+  const bindings = { IFMATCH_MAX_REQUESTS: String(ALLOWED) };
+  const { fetch } = await start(t, { ...interposed(t, BUDGET), bindings });
+  const names = Array.from({ length: ALLOWED }, (_, at) => String(at).padStart(3, "0"));
+  await Promise.all(names.map((name) => put(fetch, `/docs/${name}`)));
+  const listed = [];
+  let after = "";
+  do {
+    await set(fetch, "budget", ALLOWED);
+    const page = await fetch(`/docs?limit=1000&after=${after}`);
+    assert.equal(page.status, 200);
+    const { blobs, next } = await page.json();
+    assert.ok(blobs.length > 0, "each page gets on");
+    listed.push(...blobs.map((blob) => blob.name));
+    after = next;
+  } while (after);
+  assert.deepEqual(listed, names);
+});
+
+test("a listing takes one request for each name", async (t) => {
+  const { fetch } = await start(t, interposed(t, COUNTING));
+  await fetch(...signed("PUT", "/docs?restype=container"));
+  const names = Array.from({ length: 40 }, (_, at) => `b${at}`);
+  await Promise.all(names.map((name) => put(fetch, `/docs/${name}`, "x", { "x-meta-name": name })));
+  for (const request of [["/docs"], signed("GET", "/docs?restype=container&comp=list&include=metadata")]) {
+    await fetch("/-/count");
+    const listing = await text(fetch(...request));
+    const { a, b, objects } = await (await fetch("/-/count")).json();
+    assert.ok(a + b + objects <= names.length + 10, `${a + b} requests to R2 and ${objects} to objects`);
+    assert.ok(names.every((name) => listing.includes(name)));
+  }
+  const { blobs } = await (await fetch("/docs")).json();
+  for (const blob of blobs.slice(0, 3)) {
+    const { headers } = await fetch(`/docs/${blob.name}`, { method: "HEAD" });
+    assert.ok(JSON.stringify(blob).includes(JSON.stringify(headers.get("etag")).slice(1, -1)), "with the tag that a read tells");
+  }
+});
+
+test("where the bodies of others fill the memory a write is refused, and reads are not", async (t) => {
+  const { fetch, url } = await start(t);
+  await put(fetch, "/docs/there");
+  const head = { method: "PUT", headers: { "content-length": String(8 << 20) }, agent: false };
+  const slow = Array.from({ length: 4 }, (_, at) => http.request(new URL(`/docs/slow-${at}`, url), head));
+  for (const request of slow) {
+    request.on("error", () => {});
+    request.write("the rest does not come");
+  }
+  let refused;
+  do {
+    refused = await put(fetch, "/docs/other");
+  } while (refused.ok);
+  assert.deepEqual([refused.status, refused.headers.get("retry-after")], [503, "1"]);
+  assert.equal(await text(fetch("/docs/there")), "x");
+  slow.forEach((request) => request.destroy());
+  let taken;
+  do {
+    taken = await put(fetch, "/docs/other");
+  } while (taken.status === 503);
+  assert.ok(taken.ok);
+});
+
+test("the hash of a body is right, whoever makes it", async (t) => {
+  const { fetch } = await start(t);
+  for (const length of [1000, 300_000, 5_000_000]) {
+    const body = Buffer.alloc(length, "0123456789");
+    const digest = Buffer.from(await crypto.subtle.digest("SHA-256", body)).toString("base64");
+    const stream = () => new Blob([body]).stream();
+    for (const [sent, more] of [[body, {}], [stream(), { duplex: "half" }]]) {
+      const headers = { "repr-digest": `sha-256=:${digest}:` };
+      assert.equal((await fetch("/docs/hashed", { method: "PUT", body: sent, headers, ...more })).ok, true, String(length));
+      const other = { method: "PUT", body: sent === body ? body.subarray(1) : new Blob([body, "x"]).stream(), headers, ...more };
+      assert.equal((await fetch("/docs/hashed", other)).status, 400, String(length));
+    }
+  }
+});
+
+test("a Worker that is open to all serves this machine only", async (t) => {
+  const { fetch, url } = await start(t);
+  const as = (host) =>
+    new Promise((resolve, reject) => {
+      const request = http.request(new URL("/docs/a", url), { headers: { host }, agent: false }, (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      });
+      request.on("error", reject).end();
+    });
+  for (const [host, status] of [["ifmatch.example.workers.dev", 503], ["10.0.0.1", 503], [url.host, 404], ["localhost", 404]]) {
+    assert.equal(await as(host), status, host);
+  }
+  assert.equal((await fetch("/docs/a")).status, 404);
+});

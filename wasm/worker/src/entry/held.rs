@@ -1,0 +1,81 @@
+//! How many bytes of bodies the isolate holds: its memory is 128 MB for all requests together, and what WebAssembly took it
+//! never gives back.
+
+use std::cell::Cell;
+
+use http::{HeaderMap, Method, header};
+
+/// Most bytes that are held at a time.
+const MOST: u64 = 32 << 20;
+/// A longer body goes to R2 as the runtime has it.
+const WHOLE: u64 = 8 << 20;
+/// What is held of one that does.
+const PASSING: u64 = 256 << 10;
+/// What is held of a body without a length: a part that is sent, and the next one that is taken in.
+const UNTOLD: u64 = 2 * WHOLE;
+
+thread_local! {
+    static HELD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Room for the body of a request, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Room(u64);
+
+impl Room {
+    /// Takes the room that a request needs. None: others hold too much.
+    pub(super) fn take(method: &Method, fields: &HeaderMap) -> Option<Self> {
+        let needed = needed(method, fields);
+        let held = HELD.get() + needed;
+        let has_room = needed == 0 || held <= MOST;
+        has_room.then(|| {
+            HELD.set(held);
+            Self(needed)
+        })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        HELD.set(HELD.get() - self.0);
+    }
+}
+
+fn needed(method: &Method, fields: &HeaderMap) -> u64 {
+    if matches!(*method, Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS) {
+        return 0;
+    }
+    let length = fields.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    match length {
+        None => UNTOLD,
+        Some(length) if length > WHOLE => PASSING,
+        Some(length) => length,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test speaks by panicking")]
+
+    use super::*;
+
+    fn room(method: &Method, length: Option<u64>) -> Option<Room> {
+        let length = length.map(|length| (header::CONTENT_LENGTH, length.to_string().parse().unwrap()));
+        Room::take(method, &length.into_iter().collect())
+    }
+
+    #[test]
+    fn bodies_are_held_up_to_the_bound_and_reads_need_no_room() {
+        let mut held: Vec<_> = (0..3).map(|_| room(&Method::PUT, Some(WHOLE)).unwrap()).collect();
+        assert!(room(&Method::PUT, None).is_none(), "a body without a length needs twice as much");
+        held.push(room(&Method::PUT, Some(WHOLE)).unwrap());
+        assert!(room(&Method::PUT, Some(1)).is_none());
+        assert!(room(&Method::PUT, Some(1 << 40)).is_none());
+        assert!(room(&Method::PUT, Some(0)).is_some());
+        assert!(room(&Method::GET, None).is_some());
+        held.pop();
+        assert!(room(&Method::PUT, Some(WHOLE)).is_some());
+        drop(held);
+        assert_eq!(HELD.get(), 0);
+    }
+}
