@@ -35,7 +35,7 @@ async function serve(persist) {
 // What a writer writes: long, and of one sort, so that a mixture would be seen.
 const content = (writer, turn) => `${writer}-${turn};`.repeat(5_000);
 
-test("what was acknowledged is there and whole, and no lease has two holders", { timeout: 240_000 }, async (t) => {
+test("what was acknowledged is there and whole, and no lease has two holders", async (t) => {
   const persist = folder(t);
   const known = new Map();
   const holders = new Map();

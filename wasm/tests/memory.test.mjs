@@ -23,7 +23,7 @@ const OWN = {
   intercept: `(request) => request.url.endsWith("/-/memory") ? Response.json(globalThis.memory.buffer.byteLength) : undefined`,
 };
 
-test("200 MB go through both ways, and little memory is used", { timeout: 240_000 }, async (t) => {
+test("200 MB go through both ways, and little memory is used", async (t) => {
   const { fetch, url } = await start(t, interposed(t, OWN));
   const hash = createHash("sha256");
   for (let at = 0; at < MEGABYTES; at += 1) {

@@ -1,4 +1,5 @@
-// What it takes until the first answer, in time of the processor: beside a Worker that does nothing.
+// What it takes until the first answer, in time of the processor, as a share of what a Worker that does nothing takes: a slow or
+// busy machine is slow for both.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
@@ -8,12 +9,12 @@ import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js
 import { options, urls } from "../miniflare/options.mjs";
 import { FOLDER, ask, folder } from "./support.mjs";
 
-const BUDGET = JSON.parse(fs.readFileSync(path.join(import.meta.dirname, "../budget.json"), "utf8"))["start-up ms"];
+const BUDGET = JSON.parse(fs.readFileSync(path.join(import.meta.dirname, "../budget.json"), "utf8"))["start-up share"];
 const ROUNDS = 10;
 const NOTHING = `export default { fetch() { return new Response(); } };
 export class Records {}`;
 
-test("the Worker starts within its budget", { timeout: 120_000 }, async (t) => {
+test("the Worker starts within its budget", async (t) => {
   const nothing = folder(t);
   fs.writeFileSync(path.join(nothing, "entry.js"), NOTHING);
   const took = { nothing: [], worker: [] };
@@ -22,8 +23,9 @@ test("the Worker starts within its budget", { timeout: 120_000 }, async (t) => {
     took.worker.push(await started(FOLDER));
   }
   const own = median(took.worker) - median(took.nothing);
-  t.diagnostic(`${own} ms more than a Worker that does nothing`);
-  assert.ok(own <= BUDGET, `${own} ms, and wasm/budget.json allows ${BUDGET}`);
+  const share = own / median(took.nothing);
+  t.diagnostic(`${own} ms more than a Worker that does nothing: ${share.toFixed(2)} of it`);
+  assert.ok(share <= BUDGET, `${share.toFixed(2)}, and wasm/budget.json allows ${BUDGET}`);
 });
 
 // Starts a runtime, asks it once, and says how much time of the processor it has used, in ms.
