@@ -3,65 +3,101 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use crate::lobby::Place;
+use crate::peer::Peer;
 
 /// Counters of one connection. They guide timeouts only, so relaxed loads and stores are enough.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Activity {
+    /// The client at the other end.
+    pub(crate) peer: Arc<Peer>,
+    opened: Instant,
     /// Requests being worked on, answers still being sent included.
     in_flight: AtomicU32,
-    /// Those of them whose answer is being sent.
-    answering: AtomicU32,
     /// Requests begun and ended: changes with each.
     turns: AtomicU64,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
+    /// The stream takes no more bytes until the client does.
+    blocked: AtomicBool,
+    /// End of the last request, in microseconds since the connection was opened.
+    rested: AtomicU64,
 }
 
 /// What [`Activity`] was at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub(crate) in_flight: u32,
-    pub(crate) answering: u32,
     pub(crate) turns: u64,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,
+    pub(crate) blocked: bool,
 }
 
 /// A request in flight; over when dropped.
 #[derive(Debug)]
-pub(crate) struct InFlight {
-    activity: Arc<Activity>,
-    answering: bool,
-}
+pub(crate) struct InFlight(Arc<Activity>);
 
 impl Activity {
+    /// A connection that this client has just opened.
+    pub(crate) fn new(peer: Arc<Peer>) -> Self {
+        Self {
+            peer,
+            opened: Instant::now(),
+            in_flight: AtomicU32::new(0),
+            turns: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            blocked: AtomicBool::new(false),
+            rested: AtomicU64::new(0),
+        }
+    }
+
     /// Notes that a request has begun.
     pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Relaxed);
         self.turns.fetch_add(1, Relaxed);
-        InFlight { activity: Arc::clone(self), answering: false }
+        InFlight(Arc::clone(self))
     }
 
     /// What it is now.
     pub(crate) fn moment(&self) -> Moment {
         Moment {
             in_flight: self.in_flight.load(Relaxed),
-            answering: self.answering.load(Relaxed),
             turns: self.turns.load(Relaxed),
             bytes_read: self.bytes_read.load(Relaxed),
             bytes_written: self.bytes_written.load(Relaxed),
+            blocked: self.blocked.load(Relaxed),
         }
     }
 
+    /// Time without a request, since the last one or since the connection was opened; `None` while there is one, or the end
+    /// of its answer is still on its way.
+    pub(crate) fn idle(&self) -> Option<Duration> {
+        let is_busy = self.in_flight.load(Relaxed) > 0 || self.blocked.load(Relaxed);
+        let rested = Duration::from_micros(self.rested.load(Relaxed));
+        (!is_busy).then(|| self.opened.elapsed().saturating_sub(rested))
+    }
+
     fn wrote(&self, written: &Poll<io::Result<usize>>) {
+        self.tried(written.is_pending());
         if let Poll::Ready(Ok(count)) = written {
             add(&self.bytes_written, *count);
+        }
+    }
+
+    /// Notes whether the stream could take what was written.
+    fn tried(&self, is_blocked: bool) {
+        if self.blocked.load(Relaxed) != is_blocked {
+            self.blocked.store(is_blocked, Relaxed);
         }
     }
 }
@@ -72,18 +108,20 @@ fn add(counter: &AtomicU64, bytes: usize) {
 }
 
 impl InFlight {
-    /// Notes that the head of the answer is there, and its body being sent from now on.
-    pub(crate) fn answering(&mut self) {
-        self.answering = true;
-        self.activity.answering.fetch_add(1, Relaxed);
+    /// The client that has sent the request.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.0.peer
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.activity.in_flight.fetch_sub(1, Relaxed);
-        self.activity.answering.fetch_sub(u32::from(self.answering), Relaxed);
-        self.activity.turns.fetch_add(1, Relaxed);
+        let activity = &self.0;
+        if activity.in_flight.fetch_sub(1, Relaxed) == 1 {
+            let rested = activity.opened.elapsed().as_micros();
+            activity.rested.store(u64::try_from(rested).unwrap_or(u64::MAX), Relaxed);
+        }
+        activity.turns.fetch_add(1, Relaxed);
     }
 }
 
@@ -94,7 +132,7 @@ pin_project! {
         stream: T,
         activity: Arc<Activity>,
         joined: Vec<u8>,
-        slot: OwnedSemaphorePermit,
+        place: Place,
     }
 }
 
@@ -103,9 +141,9 @@ pin_project! {
 const JOINED: usize = 4 * 1024;
 
 impl<T> Counted<T> {
-    /// Counts what goes through `stream` in `activity`, and keeps its `slot` as long as it is there.
-    pub(crate) fn new(stream: T, activity: Arc<Activity>, slot: OwnedSemaphorePermit) -> Self {
-        Self { stream, activity, joined: Vec::new(), slot }
+    /// Counts what goes through `stream` in `activity`, and keeps its `place` as long as it is there.
+    pub(crate) fn new(stream: T, activity: Arc<Activity>, place: Place) -> Self {
+        Self { stream, activity, joined: Vec::new(), place }
     }
 }
 
@@ -153,7 +191,10 @@ impl<T: AsyncWrite> AsyncWrite for Counted<T> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.project().stream.poll_flush(cx)
+        let this = self.project();
+        let flushed = this.stream.poll_flush(cx);
+        this.activity.tried(flushed.is_pending());
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -21,7 +21,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use ifmatch_proxy::Client;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -32,9 +31,10 @@ use tracing::debug;
 use crate::activity::{Activity, Counted};
 use crate::config::Limits;
 use crate::gateway::Gateway;
-use crate::http2;
+use crate::http2::{self, Goodbye, Pace};
 use crate::interim::Interjections;
 use crate::interjecting::Interjecting;
+use crate::lobby::{Guest, Lobby, Place};
 use crate::request_body::RequestBody;
 use crate::response_body::BoxError;
 use crate::version::{self, Protocol};
@@ -49,6 +49,7 @@ pub(crate) struct Host<S> {
     http1: http1::Builder,
     http2: h2::server::Builder,
     tls: Option<TlsAcceptor>,
+    lobby: Arc<Lobby>,
 }
 
 impl<S, B> Host<S>
@@ -61,30 +62,28 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     /// Serves connections with `gateway`, over TLS if there is an acceptor.
-    pub(crate) fn new(gateway: Arc<Gateway<S>>, tls: Option<TlsAcceptor>) -> Self {
+    pub(crate) fn new(gateway: Arc<Gateway<S>>, tls: Option<TlsAcceptor>, lobby: Arc<Lobby>) -> Self {
         let limits = &gateway.desk.limits;
-        Self { http1: http1(limits), http2: http2::within(limits), gateway, tls }
+        Self { http1: http1(limits), http2: http2::within(limits), gateway, tls, lobby }
     }
 
     /// Serves one connection until it ends, is ended, or `stopping` becomes true and its requests are done.
     ///
-    /// Its `slot` is free again when nobody has the stream: not before the end of what a connection was upgraded to.
-    pub(crate) async fn serve(
-        &self,
-        stream: TcpStream,
-        address: SocketAddr,
-        slot: OwnedSemaphorePermit,
-        stopping: Receiver<bool>,
-    ) {
+    /// Its `place` is free again when nobody has the stream: not before the end of what a connection was upgraded to.
+    pub(crate) async fn serve(&self, stream: TcpStream, address: SocketAddr, place: Place, stopping: Receiver<bool>) {
         let client = Client { address, secure: self.tls.is_some(), interim: None };
+        let activity = Arc::new(Activity::new(Arc::clone(&place.peer)));
+        let guest = self.lobby.welcome(&activity);
         let begun = timeout(self.gateway.desk.limits.head_timeout, self.begin(stream));
         let begun = tokio::select! {
             begun = begun => begun,
             () = stop(stopping.clone()) => return,
+            () = guest.dismissed() => return self.count(Sentence::Dismissed),
         };
+        let open = Open { activity, guest, stopping };
         match begun {
-            Ok(Ok(Begun::Plain(stream, protocol))) => self.converse(stream, client, slot, protocol, stopping).await,
-            Ok(Ok(Begun::Tls(stream, protocol))) => self.converse(*stream, client, slot, protocol, stopping).await,
+            Ok(Ok(Begun::Plain(stream, protocol))) => self.converse(stream, client, place, protocol, open).await,
+            Ok(Ok(Begun::Tls(stream, protocol))) => self.converse(*stream, client, place, protocol, open).await,
             Ok(Err(error)) => debug!(%error, "a connection ended before its first request"),
             Err(_) => self.count(Sentence::SlowHead),
         }
@@ -101,22 +100,17 @@ where
         Ok(Begun::Tls(stream, protocol))
     }
 
-    async fn converse<T>(
-        &self,
-        stream: T,
-        client: Client,
-        slot: OwnedSemaphorePermit,
-        protocol: Protocol,
-        stopping: Receiver<bool>,
-    ) where
+    async fn converse<T>(&self, stream: T, client: Client, place: Place, protocol: Protocol, open: Open)
+    where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let activity = Arc::new(Activity::default());
-        let stream = Counted::new(stream, Arc::clone(&activity), slot);
+        let activity = &open.activity;
+        let stream = Counted::new(stream, Arc::clone(activity), place);
         let interjects = self.gateway.forwards();
         let answer = |request, interjections| {
             Arc::clone(&self.gateway).answer(activity.begin(), &client, interjections, request)
         };
+        let watch = Watch::new(&self.gateway.desk.limits, protocol);
         match protocol {
             Protocol::Http1 => {
                 let interjections = interjects.then(Arc::<Interjections>::default);
@@ -124,12 +118,17 @@ where
                 let service =
                     service_fn(|request: Request<_>| answer(request.map(Either::Left), interjections.clone()));
                 let connection = self.http1.serve_connection(io, service).with_upgrades();
-                self.follow(connection, http1::UpgradeableConnection::graceful_shutdown, &activity, stopping).await;
+                let say_goodbye =
+                    |connection: Pin<&mut _>, _| http1::UpgradeableConnection::graceful_shutdown(connection);
+                self.follow(connection, say_goodbye, watch, &open).await;
             }
             Protocol::Http2 => {
                 let answer = |request: Request<_>, interjections| answer(request.map(Either::Right), interjections);
-                let connection = http2::Connection::new(&self.http2, stream, interjects, answer);
-                self.follow(connection, |connection| connection.get_mut().say_goodbye(), &activity, stopping).await;
+                let desk = &self.gateway.desk;
+                let pace = Pace { timeout: desk.limits.body_timeout, slow_readers: desk.metrics.slow_readers.clone() };
+                let connection = http2::Connection::new(&self.http2, stream, interjects, pace, answer);
+                let say_goodbye = |mut connection: Pin<&mut http2::Connection<_, _>>, goodbye| connection.say(goodbye);
+                self.follow(connection, say_goodbye, watch, &open).await;
             }
         }
     }
@@ -138,15 +137,15 @@ where
     async fn follow<C: Future<Output = Result<(), E>>, E: Display>(
         &self,
         connection: C,
-        say_goodbye: impl Fn(Pin<&mut C>),
-        activity: &Activity,
-        stopping: Receiver<bool>,
+        say: impl Fn(Pin<&mut C>, Goodbye),
+        mut watch: Watch,
+        open: &Open,
     ) {
         let mut connection = std::pin::pin!(connection);
-        let mut watch = Watch::new(&self.gateway.desk.limits);
         let mut tick = std::pin::pin!(in_line(sleep(watch.tick()), Sleep::is_elapsed));
-        let mut stop = std::pin::pin!(stop(stopping));
-        let mut told_to_stop = false;
+        let mut stop = std::pin::pin!(stop(open.stopping.clone()));
+        let mut dismissed = std::pin::pin!(open.guest.dismissed());
+        let (mut told_to_stop, mut told_to_leave) = (false, false);
         let sentence = loop {
             tokio::select! {
                 biased;
@@ -156,21 +155,37 @@ where
                     }
                     return;
                 }
-                () = tick.as_mut() => match watch.look(activity.moment()) {
+                () = tick.as_mut() => match watch.look(open.activity.moment()) {
                     Sentence::Fine => tick.set(in_line(sleep(watch.tick()), Sleep::is_elapsed)),
                     sentence => break sentence,
                 },
                 () = stop.as_mut(), if !told_to_stop => {
-                    say_goodbye(connection.as_mut());
+                    say(connection.as_mut(), Goodbye::Finish);
                     told_to_stop = true;
+                }
+                () = dismissed.as_mut(), if !told_to_leave => {
+                    if open.activity.idle().is_some() {
+                        break Sentence::Dismissed;
+                    }
+                    // A request has come meanwhile: it is the last one.
+                    say(connection.as_mut(), Goodbye::Finish);
+                    told_to_leave = true;
                 }
             }
         };
         self.count(sentence);
-        if sentence != Sentence::SlowReader {
-            say_goodbye(connection.as_mut());
-            // However the goodbye goes, the connection ends here.
-            drop(timeout(FAREWELL, connection).await);
+        match sentence {
+            Sentence::SlowReader => {}
+            Sentence::Dismissed => {
+                say(connection.as_mut(), Goodbye::Leave);
+                // Others wait for the place: as much is said as can be said at once.
+                poll_fn(|cx| Poll::Ready(drop(connection.as_mut().poll(cx)))).await;
+            }
+            Sentence::Fine | Sentence::SlowHead | Sentence::Idle => {
+                say(connection.as_mut(), Goodbye::Finish);
+                // However the goodbye goes, the connection ends here.
+                drop(timeout(FAREWELL, connection).await);
+            }
         }
     }
 
@@ -179,10 +194,17 @@ where
         match sentence {
             Sentence::SlowHead => metrics.slow_heads.increment(1),
             Sentence::SlowReader => metrics.slow_readers.increment(1),
-            Sentence::Fine | Sentence::Idle => {}
+            Sentence::Fine | Sentence::Idle | Sentence::Dismissed => {}
         }
         debug!(?sentence, "a connection was ended");
     }
+}
+
+/// What goes with a connection that is open.
+struct Open {
+    activity: Arc<Activity>,
+    guest: Guest,
+    stopping: Receiver<bool>,
 }
 
 /// A connection that is ready for its first request.

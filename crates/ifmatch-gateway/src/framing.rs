@@ -1,20 +1,28 @@
-//! Heads of HTTP/1 that the library lets through and RFC 9112 does not.
+//! Heads that the libraries let through and RFC 9110, RFC 9112 or RFC 9113 do not.
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
-use http::uri::Authority;
+use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use ifmatch_core::fields::{self, hop_by_hop};
 use ifmatch_core::problem::Problem;
 
-/// The answer to a request whose framing or host cannot be relied on. The connection ends with it.
-pub(crate) fn refuse<B>(request: &Request<B>) -> Option<Response<Bytes>> {
-    if request.version() >= Version::HTTP_2 {
-        return None;
+use crate::host;
+
+/// Checks the length, the transfer coding and the host of a request, and writes its length in one way.
+///
+/// # Errors
+/// The answer to a request whose framing or host cannot be relied on. A connection of HTTP/1 ends with it.
+pub(crate) fn check<B>(request: &mut Request<B>) -> Result<(), Response<Bytes>> {
+    let is_http1 = request.version() < Version::HTTP_2;
+    let coding = if is_http1 { coding(request.headers()) } else { None };
+    let Some(problem) = coding.or_else(|| length(request.headers_mut())).or_else(|| host::check(request)) else {
+        return Ok(());
+    };
+    let mut response = problem.to_response();
+    if is_http1 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    let mut response = coding(request.headers()).or_else(|| host(request))?.to_response();
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    Some(response)
+    Err(response)
 }
 
 /// Other codings than one `chunked` would be stored as if they were the content (RFC 9112 §6.1).
@@ -35,70 +43,71 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
     })
 }
 
-/// A request of HTTP/1.1 has exactly one `Host` (RFC 9112 §3.2).
-fn host<B>(request: &Request<B>) -> Option<Problem> {
-    let mut hosts = fields::lines(request.headers(), HOST);
-    let wrong = match (hosts.next(), hosts.next()) {
-        (None, _) => request.version() == Version::HTTP_11,
-        (Some(_), Some(_)) => true,
-        (Some(host), None) => !is_plain(host.as_bytes()) && !is_host(host.as_bytes()),
-    };
-    let wrong = wrong || request.uri().authority().is_some_and(|named| !is_host(named.as_str().as_bytes()));
-    wrong.then(|| Problem::bad_request("a request has exactly one Host, with a name and perhaps a port"))
-}
-
-/// Whether this is a host, perhaps with a port, and nothing about a user.
-fn is_host(text: &[u8]) -> bool {
-    let Ok(authority) = Authority::try_from(text) else { return false };
-    let Some(rest) = authority.as_str().strip_prefix(authority.host()) else { return false };
-    rest.strip_prefix(':').map_or(rest.is_empty(), |port| port.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// Whether this is a name or an IPv4 address, perhaps with a port, as nearly always: then nothing needs to be parsed.
-fn is_plain(host: &[u8]) -> bool {
-    let end = host.iter().position(|byte| !IN_NAME[usize::from(*byte)]).unwrap_or(host.len());
-    match host.split_at(end) {
-        (_, []) => true,
-        ([], _) => false,
-        (_, [b':', port @ ..]) => (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit),
-        _ => false,
+/// A length is a number. Whoever gets the request next may read `010` as eight, and two lengths as two requests.
+fn length(headers: &mut HeaderMap) -> Option<Problem> {
+    let mut lengths = fields::lines(headers, CONTENT_LENGTH);
+    let (first, second) = (lengths.next()?, lengths.next());
+    if second.is_none() && is_canonical(first.as_bytes()) {
+        return None;
+    }
+    let parsed = number(first);
+    let all_same = second.into_iter().chain(lengths).all(|length| number(length) == parsed);
+    match parsed.filter(|_| all_same) {
+        Some(length) => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            None
+        }
+        None => Some(Problem::bad_request("Content-Length is not one number: send it once, in decimal digits")),
     }
 }
 
-/// Letters, digits, dots and hyphens.
-const IN_NAME: [bool; 256] = {
-    let mut in_name = [false; 256];
-    let mut byte = 0_u8;
-    while byte < 128 {
-        in_name[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-        byte += 1;
-    }
-    in_name
-};
+fn is_canonical(length: &[u8]) -> bool {
+    length == b"0"
+        || (matches!(length, [b'1'..=b'9', ..]) && length.len() < 20 && length.iter().all(u8::is_ascii_digit))
+}
+
+fn number(length: &HeaderValue) -> Option<u64> {
+    let digits = length.to_str().ok()?;
+    digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_plain_host_is_a_host() {
-        for host in ["a", "a.b-c.example", "127.0.0.1", "localhost:10000", "-", "..", "a:0", "a:65535", "a:99999"] {
-            assert!(is_plain(host.as_bytes()), "{host}");
-            assert!(Authority::try_from(host.as_bytes()).is_ok(), "{host}");
+    fn length_of(lines: &[&'static str]) -> Result<Vec<String>, StatusCode> {
+        let mut request = Request::post("http://a/").version(Version::HTTP_2);
+        for line in lines {
+            request = request.header(CONTENT_LENGTH, *line);
         }
-        for host in [":80", "a:", "a:b", "a:80:80", "a b", "[::1]", "u@a", "a:123456", "a/b", "\u{e9}"] {
-            assert!(!is_plain(host.as_bytes()), "{host}");
-        }
-        assert!(is_plain(b""));
+        let mut request = request.body(()).unwrap();
+        check(&mut request).map_err(|response| response.status())?;
+        Ok(request.headers().get_all(CONTENT_LENGTH).iter().map(|line| line.to_str().unwrap().to_owned()).collect())
     }
 
     #[test]
-    fn a_host_has_no_user_and_its_port_is_a_number() {
-        for host in ["a", "a:", "a:80", "[::1]", "[::1]:80", "a_b.example"] {
-            assert!(is_host(host.as_bytes()), "{host}");
-        }
-        for host in ["u@a", "u:p@a", "@a", "a:b", "a:8o", "[::1]:x", "a/b", "a b"] {
-            assert!(!is_host(host.as_bytes()), "{host}");
+    fn a_length_is_written_in_one_way_or_refused() {
+        for (lines, length) in [
+            (&[][..], Some(&[][..])),
+            (&["0"], Some(&["0"])),
+            (&["5"], Some(&["5"])),
+            (&["05"], Some(&["5"])),
+            (&["010"], Some(&["10"])),
+            (&["00"], Some(&["0"])),
+            (&["5", "05", "5"], Some(&["5"])),
+            (&["18446744073709551615"], Some(&["18446744073709551615"])),
+            (&["18446744073709551616"], None),
+            (&["5", "6"], None),
+            (&["5", ""], None),
+            (&[""], None),
+            (&["", ""], None),
+            (&["+5"], None),
+            (&["5, 5"], None),
+            (&["0x5"], None),
+            (&["5 "], None),
+        ] {
+            let expected = length.map(|length| length.iter().map(ToString::to_string).collect::<Vec<_>>());
+            assert_eq!(length_of(lines), expected.ok_or(StatusCode::BAD_REQUEST), "{lines:?}");
         }
     }
 }

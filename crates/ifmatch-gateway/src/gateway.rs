@@ -24,6 +24,7 @@ use crate::interim::{Interjections, Turn};
 use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
 use crate::misdirected;
+use crate::peer::Peer;
 use crate::proxy::acquainted::Introduce;
 use crate::request_body::{self, Received, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
@@ -44,6 +45,8 @@ pub(crate) struct Desk {
     pub(crate) blobs: Option<Observed<AnyStore>>,
     /// The cache, for the operator's questions, if there is one.
     pub(crate) cache: Option<CacheHandle>,
+    /// What proxies in front say of their clients is to be believed.
+    pub(crate) trusts_forwarded: bool,
     ids: RequestIds,
     requests: AtomicU32,
     stopping: AtomicBool,
@@ -78,6 +81,7 @@ impl Desk {
             metrics,
             blobs: None,
             cache: None,
+            trusts_forwarded: false,
             ids: RequestIds::new(),
             requests: AtomicU32::new(0),
             stopping: AtomicBool::new(false),
@@ -94,6 +98,11 @@ impl Desk {
         Self { cache: Some(cache), ..self }
     }
 
+    /// Believes what proxies in front say of their clients, or not.
+    pub(crate) fn trusting_forwarded(self, trusts_forwarded: bool) -> Self {
+        Self { trusts_forwarded, ..self }
+    }
+
     /// Notes that the gateway is about to stop: `/-/health` says so from now on.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Relaxed);
@@ -104,18 +113,22 @@ impl Desk {
         self.stopping.load(Relaxed)
     }
 
-    /// Takes one of the places for requests, to be given back with [`Desk::leave`]; `false` if none is free.
-    pub(crate) fn enter(&self) -> bool {
-        let entered = self.requests.fetch_add(1, Relaxed) < self.limits.requests;
+    /// Takes one of the places for requests, to be given back with [`Desk::leave`]; `false` if there is none for this client.
+    pub(crate) fn enter(&self, peer: &Peer) -> bool {
+        let taken = self.requests.fetch_add(1, Relaxed);
+        let own = peer.requests.fetch_add(1, Relaxed);
+        let entered = self.limits.requests.grants(taken, own);
         if !entered {
-            self.leave();
+            self.leave(peer);
+            self.metrics.turned_away.requests.increment(1);
         }
         entered
     }
 
     /// Gives a place back.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(&self, peer: &Peer) {
         self.requests.fetch_sub(1, Relaxed);
+        peer.requests.fetch_sub(1, Relaxed);
     }
 }
 
@@ -152,7 +165,7 @@ where
         request: Request<Received>,
     ) -> impl Future<Output = Result<Response<ResponseBody<B>>, Infallible>> + use<S, B> {
         let id = self.desk.ids.of(fields::lines(request.headers(), X_REQUEST_ID).next());
-        let mut ticket = Ticket::open(&self.desk, in_flight, &request, &id);
+        let mut ticket = Ticket::open(&self.desk, in_flight, client, &request, &id);
         let version = request.version();
         // The future below has what is left of the request, not the request: it is moved often.
         let course = self.begin(request, &mut ticket, client, interjections.as_ref());
@@ -188,9 +201,11 @@ where
         client: &Client,
         interjections: Option<&Arc<Interjections>>,
     ) -> Course<S::Future> {
-        let (request, fate) = RequestBody::of(request, self.desk.limits.body_timeout);
+        let (mut request, fate) = RequestBody::of(request, self.desk.limits.body_timeout);
         ticket.expect_body(fate);
-        if let Some(refused) = self.misdirected(&request).or_else(|| framing::refuse(&request)) {
+        if let Err(refused) = framing::check(&mut request) {
+            Course::Refused(refused)
+        } else if let Some(refused) = self.misdirected(&request) {
             Course::Refused(refused)
         } else if endpoints::is_own(request.uri().path()) {
             let desk = Arc::clone(&self.desk);
@@ -264,7 +279,7 @@ fn own<B>(mut response: Response<Bytes>, mut ticket: Ticket) -> Response<Respons
 
 fn overloaded() -> Response<Bytes> {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
-        .detail("too many requests at a time: try again in a second")
+        .detail("too many requests at a time, of all clients or of yours: try again in a second")
         .header(header::RETRY_AFTER, HeaderValue::from_static("1"))
         .to_response()
 }

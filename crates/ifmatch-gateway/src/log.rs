@@ -1,9 +1,10 @@
 //! The log: lines on stderr, for people or as JSON.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, stderr};
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::Directive;
+use tracing_subscriber::filter::{Directive, LevelFilter};
 use tracing_subscriber::fmt;
 
 use crate::config::LogOptions;
@@ -14,13 +15,16 @@ use crate::ticket::ACCESS;
 /// What is logged when nobody says otherwise.
 const DEFAULT_FILTER: &str = "info";
 
+/// The variable that says that no colours are wanted.
+const NO_COLOR: &str = "NO_COLOR";
+
 /// Sends what the program reports to stderr.
 ///
 /// # Errors
 /// The filter is malformed, or there is a log already.
 pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
     let filter = filter(options)?;
-    let log = fmt().with_env_filter(filter).with_writer(stderr).with_ansi(stderr().is_terminal());
+    let log = fmt().with_env_filter(filter).with_writer(stderr).with_ansi(is_coloured());
     // Said on stderr, where that is closed, it would be a panic of whoever has something to report.
     let log = log.log_internal_errors(false);
     let started = match options.format {
@@ -30,19 +34,61 @@ pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
     started.map_err(|error| Error::runtime(format!("the log cannot be started: {error}")))
 }
 
+/// Colours are for terminals, and for those who want them (<https://no-color.org>).
+fn is_coloured() -> bool {
+    stderr().is_terminal() && std::env::var_os(NO_COLOR).is_none_or(|value| value.is_empty())
+}
+
 /// `--log`, else `RUST_LOG`, else `info`. The line for each request is at debug level, and comes with `--access-log`
 /// whatever the level.
 fn filter(options: &LogOptions) -> Result<EnvFilter, Error> {
     let from_env = || std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|text| !text.is_empty());
-    let text = options.filter.clone().or_else(from_env).unwrap_or_else(|| DEFAULT_FILTER.to_owned());
-    let filter = EnvFilter::try_new(&text).map_err(|error| unusable(&text, &error))?;
+    let (text, source) = match (&options.filter, from_env()) {
+        (Some(text), _) => (text.clone(), "--log"),
+        (None, Some(text)) => (text, EnvFilter::DEFAULT_ENV),
+        (None, None) => (DEFAULT_FILTER.to_owned(), "--log"),
+    };
+    if !names_a_level(&text) {
+        return Err(unusable(source, &text, &"it names no level"));
+    }
+    let filter = EnvFilter::try_new(&text).map_err(|error| unusable(source, &text, &error))?;
     if !options.access {
         return Ok(filter);
     }
-    let directive: Directive = format!("{ACCESS}=debug").parse().map_err(|error| unusable(ACCESS, &error))?;
+    let directive = format!("{ACCESS}=debug");
+    let directive: Directive = directive.parse().map_err(|error| unusable(source, &directive, &error))?;
     Ok(filter.add_directive(directive))
 }
 
-fn unusable(text: &str, error: &dyn std::error::Error) -> Error {
-    Error::usage(format!("--log {text:?} is not a filter ({error}): write it like info, or info,ifmatch_blob=debug"))
+/// Whether some directive says how much is to be logged. The library takes a word that is no level for the name of a part of
+/// the program, of which it then logs everything, and of all others nothing.
+fn names_a_level(filter: &str) -> bool {
+    let levels =
+        filter.split(',').map(|directive| directive.rsplit_once('=').map_or(directive, |(_, level)| level).trim());
+    levels.filter(|level| !level.is_empty()).any(|level| level.parse::<LevelFilter>().is_ok())
+}
+
+fn unusable(source: &str, text: &str, why: &dyn Display) -> Error {
+    Error::usage(format!(
+        "{source} {text:?} is not a filter ({why}): write a level (error, warn, info, debug, trace or off), or info,ifmatch_blob=debug"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_a_level;
+
+    #[test]
+    fn a_filter_names_a_level() {
+        for filter in
+            ["info", "WARN", "off", "0", "ifmatch_blob=debug", "hyper,info", "info,ifmatch[request{id=\"a\"}]=trace"]
+        {
+            assert!(names_a_level(filter), "{filter}");
+        }
+        for filter in
+            ["", " ", ",", "loud", "loud,louder", "verbose", "ifmatch_blob", "ifmatch_blob=", "ifmatch_blob=loud"]
+        {
+            assert!(!names_a_level(filter), "{filter}");
+        }
+    }
 }

@@ -17,6 +17,7 @@ const CONDITIONS: &str = "ifmatch_conditions_total";
 const STORE_ERRORS: &str = "ifmatch_store_errors_total";
 const CONNECTIONS: &str = "ifmatch_connections";
 const CONNECTIONS_TOTAL: &str = "ifmatch_connections_total";
+const TURNED_AWAY: &str = "ifmatch_turned_away_total";
 const TIMEOUTS: &str = "ifmatch_timeouts_total";
 const BUILD_INFO: &str = "ifmatch_build_info";
 
@@ -52,7 +53,19 @@ pub(crate) struct Metrics {
     pub(crate) slow_bodies: Counter,
     /// Connections closed because the client did not take its answer.
     pub(crate) slow_readers: Counter,
+    /// Clients that were sent away because there is no place for them.
+    pub(crate) turned_away: TurnedAway,
     handle: PrometheusHandle,
+}
+
+/// Counters of what was refused or ended because places are limited.
+pub(crate) struct TurnedAway {
+    /// Requests that were refused with 503.
+    pub(crate) requests: Counter,
+    /// Connections that were closed as soon as they were made: their client has its share.
+    pub(crate) connections: Counter,
+    /// Idle connections that were closed to make room.
+    pub(crate) idle: Counter,
 }
 
 /// A request that is over.
@@ -105,6 +118,7 @@ impl Metrics {
             HEADERS.map(|header| counter!(CONDITIONS, "outcome" => outcome, "header" => header.to_string()))
         };
         let timeout = |of: &'static str| counter!(TIMEOUTS, "of" => of);
+        let turned_away = |what: &'static str| counter!(TURNED_AWAY, "what" => what);
         Self {
             requests: METHODS
                 .map(|method| CLASSES.map(|class| counter!(REQUESTS, "method" => method, "status" => class))),
@@ -122,6 +136,11 @@ impl Metrics {
             slow_heads: timeout("head"),
             slow_bodies: timeout("body"),
             slow_readers: timeout("answer"),
+            turned_away: TurnedAway {
+                requests: turned_away("request"),
+                connections: turned_away("connection"),
+                idle: turned_away("idle"),
+            },
             handle,
         }
     }
@@ -205,6 +224,10 @@ fn describe() {
     describe_gauge!(CONNECTIONS, "Open connections.");
     describe_counter!(CONNECTIONS_TOTAL, "Connections accepted.");
     describe_counter!(TIMEOUTS, "What a client was too slow for: to send a head or a body, or to take an answer.");
+    describe_counter!(
+        TURNED_AWAY,
+        "What was refused for lack of a place: a request (503), a connection of a client that has its share; or an idle connection that was closed to make room."
+    );
     describe_gauge!(BUILD_INFO, "1, with the version as a label.");
 }
 

@@ -23,18 +23,19 @@ pub(crate) fn refuse<B>(request: &Request<B>) -> Option<Response<Bytes>> {
 }
 
 /// Whether this host, perhaps with a port, is one that nobody can register: an address, a name without a dot, or one below
-/// `localhost` (RFC 6761 §6.3).
+/// `localhost` (RFC 6761 §6.3). The dots at its end say that it is absolute; a resolver may overlook any number of them.
 fn is_local(host: &[u8]) -> bool {
-    // Digits, dots and colons: an IPv4 address, as nearly always.
-    if host.starts_with(b"[") || host.iter().all(|byte| (b'.'..=b':').contains(byte)) {
+    if host.starts_with(b"[") {
         return true;
     }
     let name = host.split(|byte| *byte == b':').next().unwrap_or_default();
-    let name = name.strip_suffix(b".").unwrap_or(name);
+    let end = name.iter().rposition(|byte| *byte != b'.').map_or(0, |last| last + 1);
+    let name = &name[..end];
     let mut labels = name.rsplit(|byte| *byte == b'.');
     let last = labels.next().unwrap_or_default();
     // Whatever ends in a number is an address, to browsers as well.
-    labels.next().is_none() || last.iter().all(u8::is_ascii_digit) || last.eq_ignore_ascii_case(b"localhost")
+    let is_number = !last.is_empty() && last.iter().all(u8::is_ascii_digit);
+    labels.next().is_none() || is_number || last.eq_ignore_ascii_case(b"localhost")
 }
 
 #[cfg(test)]
@@ -53,13 +54,21 @@ mod tests {
             "host",
             "host.",
             "host:1",
+            "localhost..",
             "",
         ] {
             assert!(is_local(host.as_bytes()), "{host}");
         }
-        for host in
-            ["evil.example", "evil.example:80", "evil.example.", "localhost.evil.example", "127.0.0.1.evil.example"]
-        {
+        for host in [
+            "evil.example",
+            "evil.example:80",
+            "evil.example.",
+            "evil.example..",
+            "evil.example...:80",
+            "localhost..evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+        ] {
             assert!(!is_local(host.as_bytes()), "{host}");
         }
     }

@@ -1,6 +1,5 @@
 //! The body of a request, with a bound on the client's patience with us.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -14,13 +13,10 @@ use http_body_util::{BodyExt, Either};
 use hyper::body::Incoming;
 use ifmatch_core::problem::Problem;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, Sleep};
 
 use crate::http2::StreamBody;
+use crate::patience::Patience;
 use crate::response_body::BoxError;
-
-/// Bytes that must come within the timeout. A client slower than that is not sending, it is holding a connection.
-const LEAST_PROGRESS: u64 = 1024;
 
 /// The longest that the rest of a body is read after its request was answered.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -41,15 +37,10 @@ pub(crate) struct RequestBody(Option<Box<Content>>);
 struct Content {
     /// Gone once it is being drained.
     body: Option<Received>,
-    timeout: Duration,
+    patience: Patience,
     /// Bytes that may still come, if they are bounded.
     room: Option<u64>,
     fate: Arc<Fate>,
-    timer: Option<Pin<Box<Sleep>>>,
-    /// Bytes since the timer was set.
-    progress: u64,
-    /// The reader waits for the client; else it is the reader that takes its time.
-    waiting: bool,
     /// Whether to read the rest. Not of a body that the client sends only if asked to.
     drains: bool,
 }
@@ -87,12 +78,9 @@ impl RequestBody {
         let drains = request.version() < Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
         let bound = |body| Content {
             body: Some(body),
-            timeout,
+            patience: Patience::new(timeout),
             room: None,
             fate: Arc::clone(&fate),
-            timer: None,
-            progress: 0,
-            waiting: false,
             drains,
         };
         let request = request.map(|body| Self(Some(Box::new(bound(body)))));
@@ -130,19 +118,7 @@ impl Content {
 
     /// Waits for bytes, but not for ever.
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.timeout)));
-        let waited = std::mem::replace(&mut self.waiting, true);
-        if !waited && timer.is_elapsed() {
-            self.progress = LEAST_PROGRESS;
-        }
-        loop {
-            ready!(timer.as_mut().poll(cx));
-            if self.progress < LEAST_PROGRESS {
-                break;
-            }
-            self.progress = 0;
-            timer.as_mut().reset(Instant::now() + self.timeout);
-        }
+        ready!(self.patience.poll_end(cx));
         self.fate.too_slow.store(true, Relaxed);
         self.drains = false;
         Poll::Ready(BodyError::TooSlow)
@@ -151,8 +127,7 @@ impl Content {
     /// Notes what came, and whether it was allowed to.
     fn came(&mut self, frame: &Frame<Bytes>) -> Result<(), BodyError> {
         let count = frame.data_ref().map_or(0, |data| data.remaining() as u64);
-        self.progress += count;
-        self.waiting = false;
+        self.patience.moved(count);
         self.fate.received.fetch_add(count, Relaxed);
         if let Some(room) = self.room {
             self.room = Some(room.checked_sub(count).ok_or_else(|| self.too_large())?);

@@ -11,7 +11,6 @@ use http::{Request, Response};
 use http_body::Body;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::{Receiver, Sender};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -22,6 +21,7 @@ use crate::config::ServerConfig;
 use crate::connection::Host;
 use crate::error::Error;
 use crate::gateway::{Desk, Gateway};
+use crate::lobby::Lobby;
 use crate::request_body::RequestBody;
 use crate::response_body::BoxError;
 use crate::signals::Signals;
@@ -46,10 +46,9 @@ pub(crate) enum End {
 pub(crate) struct Server {
     desk: Arc<Desk>,
     tls: Option<TlsAcceptor>,
-    slots: Arc<Semaphore>,
+    lobby: Arc<Lobby>,
     stop: Sender<bool>,
     accepting: JoinSet<()>,
-    connections: u32,
     shutdown_delay: Duration,
     shutdown_grace: Duration,
 }
@@ -60,20 +59,18 @@ impl Server {
     /// # Errors
     /// The TLS files are of no use.
     pub(crate) fn new(config: &ServerConfig, desk: Arc<Desk>) -> Result<Self, Error> {
-        let connections = config.limits.connections;
         Ok(Self {
             desk,
             tls: config.tls.as_ref().map(tls::acceptor).transpose()?,
-            slots: Arc::new(Semaphore::new(connections as usize)),
+            lobby: Arc::new(Lobby::new(config.limits.connections)),
             stop: Sender::new(false),
             accepting: JoinSet::new(),
-            connections,
             shutdown_delay: config.shutdown_delay,
             shutdown_grace: config.shutdown_grace,
         })
     }
 
-    /// Lets clients in at `listeners`, to be answered by `gateway`. All listeners share the slots for connections.
+    /// Lets clients in at `listeners`, to be answered by `gateway`. All listeners share the places for connections.
     pub(crate) fn open<S, B>(&mut self, listeners: Vec<TcpListener>, gateway: Gateway<S>)
     where
         S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send>
@@ -83,10 +80,10 @@ impl Server {
             + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let host = Arc::new(Host::new(Arc::new(gateway), self.tls.clone()));
+        let host = Arc::new(Host::new(Arc::new(gateway), self.tls.clone(), Arc::clone(&self.lobby)));
         for listener in listeners {
-            let (desk, slots) = (Arc::clone(&self.desk), Arc::clone(&self.slots));
-            self.accepting.spawn(accept(listener, Arc::clone(&host), desk, slots, self.stop.subscribe()));
+            let (desk, lobby) = (Arc::clone(&self.desk), Arc::clone(&self.lobby));
+            self.accepting.spawn(accept(listener, Arc::clone(&host), desk, lobby, self.stop.subscribe()));
         }
     }
 
@@ -101,15 +98,14 @@ impl Server {
             self.stop.send_replace(true);
             // The ports close first: no connection may come while the last ones are waited for.
             while self.accepting.join_next().await.is_some() {}
-            let all_gone = self.slots.acquire_many(self.connections);
-            drop(timeout(self.shutdown_grace, all_gone).await);
+            drop(timeout(self.shutdown_grace, self.lobby.empty()).await);
         };
         tokio::select! {
             () = stopped => {}
             _ = signals.next() => self.accepting.shutdown().await,
         }
         upkeep.abort();
-        match self.connections as usize - self.slots.available_permits() {
+        match self.lobby.taken() {
             0 => {
                 info!("stopped");
                 End::Finished
@@ -127,7 +123,7 @@ async fn accept<S, B>(
     listener: TcpListener,
     host: Arc<Host<S>>,
     desk: Arc<Desk>,
-    slots: Arc<Semaphore>,
+    lobby: Arc<Lobby>,
     mut stopping: Receiver<bool>,
 ) where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send>
@@ -138,12 +134,19 @@ async fn accept<S, B>(
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     loop {
+        let next = async {
+            let (stream, address) = next(&listener).await?;
+            let place = lobby.place(address.ip(), &desk.metrics).await;
+            Ok((stream, address, place))
+        };
         let next = tokio::select! {
-            next = next(&listener, &slots) => next,
+            next = next => next,
             _ = stopping.wait_for(|stopping| *stopping) => return,
         };
-        let (stream, address, slot) = match next {
-            Ok(next) => next,
+        let (stream, address, place) = match next {
+            Ok((stream, address, Some(place))) => (stream, address, place),
+            // It has its share, and is closed.
+            Ok((_, _, None)) => continue,
             Err(error) => {
                 if !concerns_one_client(&error) {
                     warn!(%error, "cannot accept connections, trying again");
@@ -156,21 +159,17 @@ async fn accept<S, B>(
         tokio::spawn(async move {
             desk.metrics.connections_total.increment(1);
             desk.metrics.connections.increment(1.0);
-            host.serve(stream, address, slot, stopping).await;
+            host.serve(stream, address, place, stopping).await;
             desk.metrics.connections.decrement(1.0);
         });
     }
 }
 
-/// The next connection, once there is a slot for it.
-async fn next(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
+/// The next connection.
+async fn next(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, address) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, address, slot))
+    Ok((stream, address))
 }
 
 /// Whether an error of accepting tells of a client that has left, not of this machine.

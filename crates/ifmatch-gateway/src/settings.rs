@@ -136,13 +136,25 @@ pub struct Settings {
     #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_HEADER_SIZE", help_heading = "Limits")]
     pub max_header_size: Option<ByteSize>,
 
-    /// Most connections at a time; further ones wait to be accepted.
+    /// Maximum number of connections. The next one takes the place of the connection that was idle for longest, or waits until
+    /// one ends.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_CONNECTIONS", help_heading = "Limits")]
     pub max_connections: Option<u32>,
 
-    /// Most requests worked on at a time; further ones get 503 with Retry-After.
+    /// Maximum number of connections of one client, which is an IPv4 address or an IPv6 network (/64). The next one takes the place of
+    /// an idle one of the same client, or is closed. Set it where all clients come by one address, as behind a load balancer.
+    /// If not set, a client gets another one as long as more are free than it has: half of all at most.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_CONNECTIONS_PER_CLIENT", help_heading = "Limits")]
+    pub max_connections_per_client: Option<u32>,
+
+    /// Maximum number of requests worked on at a time; further ones get 503 with Retry-After.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS", help_heading = "Limits")]
     pub max_requests: Option<u32>,
+
+    /// Maximum number of requests of one client worked on at a time; further ones get 503 with Retry-After. Clients and the default
+    /// are those of --max-connections-per-client.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS_PER_CLIENT", help_heading = "Limits")]
+    pub max_requests_per_client: Option<u32>,
 
     /// Most requests at a time on one HTTP/2 connection.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_STREAMS", help_heading = "Limits")]
@@ -152,8 +164,8 @@ pub struct Settings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_HEAD_TIMEOUT", help_heading = "Limits")]
     pub head_timeout: Option<Span>,
 
-    /// Time in which at least 1 KiB of a body must come in, or any byte of an answer go out; then 408, or the
-    /// connection is closed.
+    /// Time in which a client must send at least 1 KiB of a body, or take at least 1 KiB of an answer. Then it gets 408; or the
+    /// connection is closed, or the stream of HTTP/2 reset.
     #[arg(long, value_name = "TIME", env = "IFMATCH_BODY_TIMEOUT", help_heading = "Limits")]
     pub body_timeout: Option<Span>,
 
@@ -182,7 +194,7 @@ pub struct Settings {
     #[arg(long, value_name = "FORMAT", env = "IFMATCH_LOG_FORMAT", help_heading = "Running")]
     pub log_format: Option<LogFormat>,
 
-    /// Log one line per request: method, path, status, duration, bytes, request id.
+    /// Log one line per request: client, method, path, status, duration, bytes, request id.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_ACCESS_LOG", help_heading = "Running",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub access_log: Option<bool>,
@@ -268,7 +280,9 @@ impl Settings {
             max_body_size: self.max_body_size.or(weaker.max_body_size),
             max_header_size: self.max_header_size.or(weaker.max_header_size),
             max_connections: self.max_connections.or(weaker.max_connections),
+            max_connections_per_client: self.max_connections_per_client.or(weaker.max_connections_per_client),
             max_requests: self.max_requests.or(weaker.max_requests),
+            max_requests_per_client: self.max_requests_per_client.or(weaker.max_requests_per_client),
             max_streams: self.max_streams.or(weaker.max_streams),
             head_timeout: self.head_timeout.or(weaker.head_timeout),
             body_timeout: self.body_timeout.or(weaker.body_timeout),

@@ -1,10 +1,12 @@
 //! A request's ticket: held from its head to the end of its answer, settled when dropped.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use ifmatch_cache::policy::cache_status::CACHE_STATUS;
 use ifmatch_core::fields::lines;
+use ifmatch_proxy::Client;
 use metrics::Counter;
 use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
@@ -18,6 +20,8 @@ use crate::request_body::Fate;
 
 /// The target of the line that each request leaves in the log.
 pub(crate) const ACCESS: &str = "ifmatch::access";
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Whatever becomes of the request, dropping this counts it, logs it, and makes room for the next.
 pub(crate) struct Ticket {
@@ -37,6 +41,9 @@ pub(crate) struct Ticket {
 
 /// What the log says of a request; kept only if it will be said.
 struct Line {
+    client: SocketAddr,
+    /// What a proxy in front says of the client, if it is to be believed.
+    forwarded_for: Option<String>,
     method: Method,
     uri: Uri,
     id: HeaderValue,
@@ -46,10 +53,18 @@ struct Line {
 
 impl Ticket {
     /// Opens the ticket of a request.
-    pub(crate) fn open<B>(desk: &Arc<Desk>, in_flight: InFlight, request: &Request<B>, id: &HeaderValue) -> Self {
+    pub(crate) fn open<B>(
+        desk: &Arc<Desk>,
+        in_flight: InFlight,
+        client: &Client,
+        request: &Request<B>,
+        id: &HeaderValue,
+    ) -> Self {
         desk.metrics.in_flight.increment(1.0);
         let line = enabled!(target: ACCESS, Level::DEBUG)
             .then(|| Line {
+                client: client.address,
+                forwarded_for: desk.trusts_forwarded.then(|| forwarded_for(request.headers())).flatten(),
                 method: request.method().clone(),
                 uri: request.uri().clone(),
                 id: id.clone(),
@@ -73,7 +88,7 @@ impl Ticket {
 
     /// Takes a place among the requests worked on; `false` if there is none.
     pub(crate) fn enter(&mut self) -> bool {
-        self.entered = self.desk.enter();
+        self.entered = self.desk.enter(self.in_flight.peer());
         self.entered
     }
 
@@ -106,7 +121,6 @@ impl Ticket {
                 blobs.refused();
             }
         }
-        self.in_flight.answering();
     }
 
     /// Notes that so many bytes of the answer's body were handed over.
@@ -118,7 +132,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if self.entered {
-            self.desk.leave();
+            self.desk.leave(self.in_flight.peer());
         }
         let metrics = &self.desk.metrics;
         let duration = self.started.elapsed();
@@ -136,6 +150,8 @@ impl Drop for Ticket {
         if let Some(line) = &self.line {
             debug!(
                 target: ACCESS,
+                client = %line.client,
+                forwarded_for = line.forwarded_for.as_deref(),
                 method = %line.method,
                 path = %logged_path::show(line.uri.path()),
                 status = self.status.map_or(0, |status| status.as_u16()),
@@ -148,6 +164,12 @@ impl Drop for Ticket {
             );
         }
     }
+}
+
+/// The clients that proxies in front have named, the one closest to us last; in visible ASCII.
+fn forwarded_for(headers: &HeaderMap) -> Option<String> {
+    let named: Vec<_> = lines(headers, X_FORWARDED_FOR).map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+    (!named.is_empty()).then(|| logged_path::show(&named.join(",")).to_string())
 }
 
 /// Most requests have no body, and many answers: a counter that is shared by all threads is not touched for nothing.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use http::header::{CONTENT_LENGTH, TRAILER};
 use http::{HeaderMap, StatusCode};
 
 use crate::hop;
@@ -32,6 +33,10 @@ impl Interim {
         if matches!(status.as_u16(), 102 | 103) {
             let mut headers = headers.clone();
             hop::remove(&mut headers);
+            // It has no content, whose length these could tell (RFC 9110 §8.6).
+            for name in [CONTENT_LENGTH, TRAILER] {
+                headers.remove(name);
+            }
             (self.0)(status, headers);
         }
     }

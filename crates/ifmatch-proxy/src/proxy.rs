@@ -229,10 +229,11 @@ impl Shared {
             tokio::spawn(client.tunnel(upstream));
         }
         framing::check(response.headers_mut()).map_err(|error| ProxyError::new(ProxyErrorKind::Broken, error))?;
-        if response.status() == StatusCode::NO_CONTENT {
+        if upgraded || response.status() == StatusCode::NO_CONTENT {
             response.headers_mut().remove(CONTENT_LENGTH);
         }
-        let version = response.version();
+        // The version is that of each connection.
+        let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
         forward::response(response.headers_mut(), version, upgraded);
         Ok(response.map(|body| ProxyBody::new(body, self.bounds.answer, place)))
     }

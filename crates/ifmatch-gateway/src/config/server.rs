@@ -7,6 +7,7 @@ use crate::access::Access;
 use crate::address::ListenAddress;
 use crate::error::Error;
 use crate::settings::{LogFormat, Settings};
+use crate::share::Share;
 use crate::units::Span;
 
 /// How to listen, and what clients may ask for.
@@ -46,10 +47,10 @@ pub struct Limits {
     pub body_size: u64,
     /// Largest request head, in bytes.
     pub header_size: usize,
-    /// Most connections at a time.
-    pub connections: u32,
-    /// Most requests at a time.
-    pub requests: u32,
+    /// Connections at a time.
+    pub connections: Share,
+    /// Requests at a time.
+    pub requests: Share,
     /// Most requests at a time on one HTTP/2 connection.
     pub streams: u32,
     /// Time to send a request head.
@@ -129,13 +130,24 @@ fn limits(settings: &Settings) -> Result<Limits, Error> {
     Ok(Limits {
         body_size: needed(settings.max_body_size, "--max-body-size")?.bytes(),
         header_size: header_size.as_usize(),
-        connections: at_least_one(settings.max_connections, "--max-connections")?,
-        requests: at_least_one(settings.max_requests, "--max-requests")?,
+        connections: Share {
+            all: at_least_one(settings.max_connections, "--max-connections")?,
+            per_client: per_client(settings.max_connections_per_client, "--max-connections-per-client")?,
+        },
+        requests: Share {
+            all: at_least_one(settings.max_requests, "--max-requests")?,
+            per_client: per_client(settings.max_requests_per_client, "--max-requests-per-client")?,
+        },
         streams: at_least_one(settings.max_streams, "--max-streams")?,
         head_timeout: not_zero(settings.head_timeout, "--head-timeout")?,
         body_timeout: not_zero(settings.body_timeout, "--body-timeout")?,
         keep_alive: not_zero(settings.keep_alive, "--keep-alive")?,
     })
+}
+
+/// A share that may be left to the default.
+fn per_client(value: Option<u32>, flag: &str) -> Result<Option<u32>, Error> {
+    value.map(|count| at_least_one(Some(count), flag)).transpose()
 }
 
 /// A number that is not zero.

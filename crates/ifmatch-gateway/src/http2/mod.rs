@@ -4,6 +4,7 @@
 //! no way to send 102 or 103.
 
 mod body;
+mod cookie;
 mod date;
 mod sending;
 mod stream;
@@ -11,6 +12,7 @@ mod stream;
 mod tests;
 
 pub(crate) use body::StreamBody;
+pub(crate) use sending::Pace;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,7 +22,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::server::{self, Builder, Handshake, SendResponse};
-use h2::{Error, RecvStream};
+use h2::{Error, Reason, RecvStream};
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -33,14 +35,18 @@ use stream::Stream;
 /// Bytes that a client may send ahead of what is read: on a stream, and on a connection.
 const WINDOW: u32 = 1 << 20;
 
+/// Bytes of an answer that are handed over before the client takes any.
+const SEND_BUFFER: usize = 128 << 10;
+
 /// How connections are served within `limits`; with the library's own bounds on streams that are reset as soon as they
-/// are opened, and on what waits to be sent.
+/// are opened, and on frames without content.
 pub(crate) fn within(limits: &Limits) -> Builder {
     let mut builder = Builder::new();
     builder
         .initial_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .max_concurrent_streams(limits.streams)
+        .max_send_buffer_size(SEND_BUFFER)
         .max_header_list_size(u32::try_from(limits.header_size).unwrap_or(u32::MAX));
     builder
 }
@@ -53,9 +59,19 @@ fn expects_leave(headers: &HeaderMap) -> bool {
 /// A connection that is being served: ends when the client has left, or after a goodbye with the last stream.
 pub(crate) struct Connection<T, A> {
     state: State<T>,
-    says_goodbye: bool,
+    goodbye: Option<Goodbye>,
     interjects: bool,
+    pace: Pace,
     answer: A,
+}
+
+/// How a connection is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goodbye {
+    /// The requests that came, and those that are on their way, are answered.
+    Finish,
+    /// At once: there is no request, and one that is on its way is to be sent elsewhere.
+    Leave,
 }
 
 enum State<T> {
@@ -68,15 +84,16 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     /// Serves `stream` with `answer`, which gets a place for interim responses with each request if it `interjects`.
-    pub(crate) fn new(builder: &Builder, stream: T, interjects: bool, answer: A) -> Self {
-        Self { state: State::ShakingHands(builder.handshake(stream)), says_goodbye: false, interjects, answer }
+    /// Clients have to take answers at this `pace`.
+    pub(crate) fn new(builder: &Builder, stream: T, interjects: bool, pace: Pace, answer: A) -> Self {
+        Self { state: State::ShakingHands(builder.handshake(stream)), goodbye: None, interjects, pace, answer }
     }
 
-    /// Takes no more requests, and says so; those that came are answered.
-    pub(crate) fn say_goodbye(&mut self) {
+    /// Takes no more requests, and says so.
+    pub(crate) fn say(&mut self, goodbye: Goodbye) {
         match &mut self.state {
-            State::ShakingHands(_) => self.says_goodbye = true,
-            State::Serving(connection) => connection.graceful_shutdown(),
+            State::ShakingHands(_) => self.goodbye = Some(goodbye),
+            State::Serving(connection) => end(connection, goodbye),
         }
     }
 
@@ -86,7 +103,8 @@ where
         F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let (head, stream) = request.into_parts();
+        let (mut head, stream) = request.into_parts();
+        cookie::join(&mut head.headers);
         let is_head = head.method == Method::HEAD;
         let expects = !stream.is_end_stream() && expects_leave(&head.headers);
         let interjections = (self.interjects || expects).then(Arc::<Interjections>::default);
@@ -94,7 +112,14 @@ where
         let body = StreamBody::new(&head.headers, stream, waiting);
         let answer = (self.answer)(Request::from_parts(head, body), interjections.clone());
         // It ends with the connection: the library tells it then.
-        tokio::spawn(Stream::new(answer, is_head, interjections, reply));
+        tokio::spawn(Stream::new(answer, is_head, interjections, self.pace.clone(), reply));
+    }
+}
+
+fn end<T: AsyncRead + AsyncWrite + Unpin>(connection: &mut server::Connection<T, Bytes>, goodbye: Goodbye) {
+    match goodbye {
+        Goodbye::Finish => connection.graceful_shutdown(),
+        Goodbye::Leave => connection.abrupt_shutdown(Reason::NO_ERROR),
     }
 }
 
@@ -109,12 +134,12 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         loop {
-            let says_goodbye = self.says_goodbye;
+            let goodbye = self.goodbye;
             match &mut self.state {
                 State::ShakingHands(handshake) => {
                     let mut connection = ready!(Pin::new(handshake).poll(cx))?;
-                    if says_goodbye {
-                        connection.graceful_shutdown();
+                    if let Some(goodbye) = goodbye {
+                        end(&mut connection, goodbye);
                     }
                     self.state = State::Serving(connection);
                 }

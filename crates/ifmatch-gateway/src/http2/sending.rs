@@ -3,16 +3,28 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::{Error, Reason, SendStream};
 use http_body::Body;
+use metrics::Counter;
 use pin_project_lite::pin_project;
 
+use crate::patience::Patience;
 use crate::response_body::BoxError;
 
-/// The most that is handed over at once, in bytes. What was handed over counts as sent, so it is not all that there is.
-const PART: usize = 256 << 10;
+/// Bytes of room that a stream asks for at once: streams that share a slow connection take turns after so many.
+const PART: usize = 16 << 10;
+
+/// How fast clients have to take their answers.
+#[derive(Clone)]
+pub(crate) struct Pace {
+    /// Time for each [`LEAST_PROGRESS`](crate::patience::LEAST_PROGRESS) bytes.
+    pub(crate) timeout: Duration,
+    /// Counts those who do not.
+    pub(crate) slow_readers: Counter,
+}
 
 pin_project! {
     /// Hands over a body, part by part, as the client takes it. Fails when the client wants no more, or the body is broken:
@@ -21,6 +33,8 @@ pin_project! {
         stream: SendStream<Bytes>,
         // A piece that waits for room, and whether it is the last.
         piece: Option<(Bytes, bool)>,
+        patience: Patience,
+        pace: Pace,
         #[pin]
         body: B,
     }
@@ -28,8 +42,8 @@ pin_project! {
 
 impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Sending<B> {
     /// Sends `body` on `stream`.
-    pub(super) fn new(stream: SendStream<Bytes>, body: B) -> Self {
-        Self { stream, piece: None, body }
+    pub(super) fn new(stream: SendStream<Bytes>, pace: Pace, body: B) -> Self {
+        Self { stream, piece: None, patience: Patience::new(pace.timeout), pace, body }
     }
 
     fn poll_send(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
@@ -39,13 +53,20 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Sending<B> {
                 return Poll::Ready(Err(reset.map_or_else(BoxError::from, |reason| Error::from(reason).into())));
             }
             if let Some((piece, is_last)) = this.piece {
-                // One byte of room is asked for, and only now: room that is given to a stream is taken from others.
-                this.stream.reserve_capacity(1);
-                if this.stream.capacity() == 0 {
-                    ready!(this.stream.poll_capacity(cx)).ok_or("the stream has ended")??;
-                    continue;
+                // Only now: room that is given to a stream is taken from others.
+                this.stream.reserve_capacity(piece.len().min(PART));
+                let room = this.stream.capacity();
+                if room == 0 {
+                    if let Poll::Ready(room) = this.stream.poll_capacity(cx) {
+                        room.ok_or("the stream has ended")??;
+                        continue;
+                    }
+                    ready!(this.patience.poll_end(cx));
+                    this.pace.slow_readers.increment(1);
+                    return Poll::Ready(Err("the client does not take its answer".into()));
                 }
-                let part = piece.split_to(piece.len().min(PART));
+                let part = piece.split_to(piece.len().min(room));
+                this.patience.moved(part.len() as u64);
                 let ends = *is_last && piece.is_empty();
                 this.stream.send_data(part, ends)?;
                 if ends {

@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 use tracing::debug;
 
 use super::date;
-use super::sending::Sending;
+use super::sending::{Pace, Sending};
 use crate::interim::Interjections;
 use crate::response_body::BoxError;
 
@@ -26,6 +26,7 @@ pin_project! {
         reply: SendResponse<Bytes>,
         is_head: bool,
         interjections: Option<Arc<Interjections>>,
+        pace: Pace,
         #[pin]
         state: State<F, B>,
     }
@@ -48,9 +49,10 @@ where
         answer: F,
         is_head: bool,
         interjections: Option<Arc<Interjections>>,
+        pace: Pace,
         reply: SendResponse<Bytes>,
     ) -> Self {
-        Self { reply, is_head, interjections, state: State::Answering { answer } }
+        Self { reply, is_head, interjections, pace, state: State::Answering { answer } }
     }
 }
 
@@ -66,7 +68,7 @@ where
         loop {
             let sending = match this.state.as_mut().project() {
                 StateProjection::Answering { answer } => match answer.poll(cx) {
-                    Poll::Ready(Ok(answer)) => begin(this.reply, answer, *this.is_head),
+                    Poll::Ready(Ok(answer)) => begin(this.reply, answer, *this.is_head, this.pace),
                     Poll::Pending if this.reply.poll_reset(cx).is_ready() => Ok(None),
                     Poll::Pending => {
                         interject(this.reply, this.interjections.as_deref(), cx);
@@ -103,7 +105,12 @@ fn interject(reply: &mut SendResponse<Bytes>, interjections: Option<&Interjectio
 }
 
 /// Sends the head of an answer, and says how to go on if it has content.
-fn begin<B>(reply: &mut SendResponse<Bytes>, answer: Response<B>, is_head: bool) -> Result<Option<Sending<B>>, BoxError>
+fn begin<B>(
+    reply: &mut SendResponse<Bytes>,
+    answer: Response<B>,
+    is_head: bool,
+    pace: &Pace,
+) -> Result<Option<Sending<B>>, BoxError>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
@@ -125,5 +132,5 @@ where
         reply.send_reset(Reason::INTERNAL_ERROR);
     }
     let stream = sent?;
-    Ok((!ends).then(|| Sending::new(stream, body)))
+    Ok((!ends).then(|| Sending::new(stream, pace.clone(), body)))
 }

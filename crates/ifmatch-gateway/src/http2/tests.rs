@@ -8,11 +8,13 @@ use h2::{Reason, SendStream};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Collected, Empty, Full};
+use metrics::Counter;
 use tokio::io::duplex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::share::Share;
 
 type Hints = Option<Arc<Interjections>>;
 
@@ -21,8 +23,8 @@ fn limits() -> Limits {
     Limits {
         body_size: u64::MAX,
         header_size: 16 << 10,
-        connections: 1,
-        requests: 10,
+        connections: Share { all: 1, per_client: None },
+        requests: Share { all: 10, per_client: None },
         streams: 10,
         head_timeout: while_it_lasts,
         body_timeout: while_it_lasts,
@@ -43,10 +45,11 @@ where
     let (ours, theirs) = duplex(64 << 10);
     let (goodbye, said) = oneshot::channel();
     let mut said = Some(said);
-    let mut connection = Connection::new(&within(&limits()), ours, true, answer);
+    let pace = Pace { timeout: limits().body_timeout, slow_readers: Counter::noop() };
+    let mut connection = Connection::new(&within(&limits()), ours, true, pace, answer);
     let end = tokio::spawn(poll_fn(move |cx| {
         if let Some(Poll::Ready(Ok(()))) = said.as_mut().map(|said| Pin::new(said).poll(cx)) {
-            connection.say_goodbye();
+            connection.say(Goodbye::Finish);
             said = None;
         }
         Pin::new(&mut connection).poll(cx)

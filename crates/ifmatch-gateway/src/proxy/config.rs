@@ -28,6 +28,8 @@ pub struct ProxyConfig {
     pub shares_cookies: bool,
     /// Whether writes are guarded: the upstreams are changed through this proxy only.
     pub guards_writes: bool,
+    /// Whether another proxy of ours stands in front, and says who asks.
+    pub trusts_forwarded: bool,
     pub(super) answer_timeout: Duration,
     pub(super) proxy: ProxyBuilder,
 }
@@ -66,6 +68,7 @@ impl ProxyConfig {
             guesses_lifetimes: of_proxy.guess_lifetimes.unwrap_or_default(),
             shares_cookies: of_proxy.share_cookies.unwrap_or_default(),
             guards_writes: of_proxy.guard_writes.unwrap_or_default(),
+            trusts_forwarded: of_proxy.trust_forwarded.unwrap_or_default(),
         })
     }
 }

@@ -41,7 +41,7 @@ async fn start(config: &ProxyConfig) -> Result<End, Error> {
         Error::runtime(format!("no upstream can be reached over TLS, this machine has no root certificates: {error}"))
     })?;
     tokio::spawn(proxy.clone().watch_health());
-    let desk = Desk::new(&config.server, Metrics::global()?);
+    let desk = Desk::new(&config.server, Metrics::global()?).trusting_forwarded(config.trusts_forwarded);
     if config.guards_writes {
         let guarded = guard::layer(config.answer_timeout).layer(proxy.clone());
         cached(config, reserved, signals, desk, proxy, Acquainted::new(guarded)).await
