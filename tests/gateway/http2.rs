@@ -4,10 +4,12 @@ use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{Request, Response, StatusCode};
+use support::raw::{Connection, exchange};
 use support::{Client, Gateway};
 use tokio::net::TcpStream;
 
-use crate::wait_for;
+use crate::frames::{self, INITIAL_WINDOW_SIZE, PING, PREFACE, SETTINGS, WINDOW_UPDATE, frame, setting};
+use crate::{eventually, get, put_head, wait_for};
 
 fn memory(flags: &[&str]) -> Gateway {
     Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
@@ -144,9 +146,9 @@ async fn a_head_over_the_limit_gets_431_and_the_connection_stays() {
     assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
 }
 
-/// The work on all its streams ends with the connection.
+/// The client reads all frames that come: it is the windows of the streams that stay closed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_does_not_take_its_answers_is_cut() {
+async fn a_stream_whose_answer_is_not_taken_is_reset_and_others_go_on() {
     let gateway = memory(&["--body-timeout", "400ms"]);
     let mut client = connect(&gateway).await;
     let (created, mut send) = put(&mut client, "/c/a");
@@ -156,7 +158,37 @@ async fn a_client_that_does_not_take_its_answers_is_cut() {
     for _ in 0..3 {
         unread.push(ask(&mut client, Request::get("http://localhost/c/a")).await);
     }
-    wait_for(&gateway, r#"ifmatch_timeouts_total{of="answer"} 1"#);
+    wait_for(&gateway, r#"ifmatch_timeouts_total{of="answer"} 3"#);
+    wait_for(&gateway, "ifmatch_requests_in_flight 1");
+    for unread in unread {
+        let mut body = unread.into_body();
+        let error = loop {
+            if let Err(error) = body.data().await.expect("no whole answer") {
+                break error;
+            }
+        };
+        assert_eq!(error.reason(), Some(Reason::CANCEL));
+    }
+    assert_eq!(status(&mut client, "/c/none").await, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn single_bytes_and_pings_do_not_keep_answers_waiting() {
+    let gateway = memory(&["--body-timeout", "400ms"]);
+    exchange(gateway.address(), put_head("a", 5_000) + &"x".repeat(5_000)).expect(201);
+    let mut connection = Connection::open(gateway.address());
+    let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
+    connection.send([PREFACE, &no_window, &frames::get(1, "/c/a"), &frames::get(3, "/c/a")].concat());
+    let drip = [
+        frame(PING, 0, 0, b"go on..."),
+        frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes()),
+        frame(WINDOW_UPDATE, 0, 3, &1_u32.to_be_bytes()),
+    ];
+    eventually("both are given up", || {
+        connection.send(drip.concat());
+        let metrics = exchange(gateway.address(), get("/-/metrics"));
+        metrics.text().contains("ifmatch_timeouts_total{of=\"answer\"} 2\n").then_some(())
+    });
     wait_for(&gateway, "ifmatch_requests_in_flight 1");
 }
 

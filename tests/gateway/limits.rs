@@ -1,10 +1,9 @@
 //! Limits on what one client may ask of the machine.
 
-use std::time::Duration;
-
 use support::raw::{Connection, exchange};
 use support::{Client, Gateway};
 
+use crate::frames::{GOAWAY, HEADERS, MAX_CONCURRENT_STREAMS, PREFACE, RST_STREAM, SETTINGS, frame, frames};
 use crate::{eventually, get, put_head, wait_for};
 
 fn memory(flags: &[&str]) -> Gateway {
@@ -71,24 +70,6 @@ fn requests_over_the_limit_get_503_and_health_stays() {
     eventually("200 again", || (exchange(gateway.address(), get("/")).status == 200).then_some(()));
 }
 
-#[test]
-fn connections_over_the_limit_wait_for_their_turn() {
-    let gateway = memory(&["--max-connections", "1"]);
-    let mut first = Connection::open(gateway.address());
-    first.send(get("/"));
-    first.answer().expect(200);
-    let mut second = Connection::open(gateway.address());
-    second.send(get("/second/blob"));
-    for _ in 0..20 {
-        first.send(get("/-/metrics"));
-        let metrics = first.answer().expect(200);
-        assert!(metrics.text().lines().any(|line| line == "ifmatch_connections_total 1"), "{}", metrics.text());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    drop(first);
-    second.answer().expect(404);
-}
-
 /// Without reading the rest, closing would reset the connection under a client that is still sending, and the
 /// reset can overtake the answer.
 #[test]
@@ -114,31 +95,6 @@ fn a_refused_body_is_never_asked_for() {
     let token = "Authorization: Bearer w\r\n";
     exchange(gateway.address(), format!("{head}{token}If-Match: \"x\"\r\n\r\n")).expect(412);
     exchange(gateway.address(), format!("{head}{token}\r\n")).expect(100);
-}
-
-/// One HTTP/2 frame: length, type, flags, stream, payload (RFC 9113 §4.1).
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-const MAX_CONCURRENT_STREAMS: u16 = 3;
-
-/// The frames in `bytes`, each as its type and payload.
-fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
-    let mut frames = Vec::new();
-    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {
-        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
-        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
-        frames.push((*kind, payload.to_vec()));
-        bytes = rest;
-    }
-    frames
 }
 
 #[test]

@@ -1,15 +1,17 @@
-//! The real binary over real sockets: starting, access, accounts, leases, limits, TLS, HTTP/2, stopping, metrics, the proxy, and input that is wrong.
+//! The real binary over real sockets: starting, access, accounts, leases, limits, shares, TLS, HTTP/2, stopping, metrics, the proxy, and input that is wrong.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
 
 mod access;
 mod accounts;
 mod bad_input;
+mod frames;
 mod http2;
 mod leases;
 mod limits;
 mod metrics;
 mod proxy;
 mod session;
+mod shares;
 mod shutdown;
 mod slow_clients;
 mod start;

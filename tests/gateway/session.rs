@@ -96,6 +96,8 @@ async fn requests_are_logged_when_asked_for_and_tokens_never() {
     assert!(!log.contains("hunter2"), "{log}");
     let line = log.lines().find(|line| line.contains("find-me")).expect("a line for the request");
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    let client: std::net::SocketAddr = line["client"].as_str().unwrap().parse().unwrap();
+    assert!(client.ip().is_loopback() && client.port() > 0, "{line}");
     assert_eq!(line["method"], "PUT");
     assert_eq!(line["path"], "/docs/a");
     assert_eq!(line["status"], 201);

@@ -146,6 +146,7 @@ fn mistakes_in_the_file_are_shown_with_their_line() {
         ("\n\nhead-timeout = '5 parsecs'", vec!["line 3", "5 parsecs", "30s"]),
         ("data = ", vec!["line 1"]),
         ("log = 'info,=,'\ndata = '/nonexistent'", vec!["--log", "info,=,"]),
+        ("log = 'loud'\ndata = '/nonexistent'", vec!["--log", "loud", "names no level", "error, warn, info"]),
     ] {
         fs::write(&file, text).unwrap();
         let end = run(["serve", "--config", file.to_str().unwrap()]);
@@ -159,6 +160,8 @@ fn limits_that_make_no_sense_are_refused() {
     for flag in [
         "--max-requests=0",
         "--max-connections=0",
+        "--max-requests-per-client=0",
+        "--max-connections-per-client=0",
         "--max-streams=0",
         "--keep-alive=0s",
         "--threads=0",

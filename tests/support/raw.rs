@@ -1,11 +1,13 @@
 //! HTTP/1.1 by hand: sends any bytes, also wrong ones, and reads responses by their framing.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use tokio::net::TcpSocket;
+use tokio::runtime::Builder;
 
 use crate::Answer;
 
@@ -31,7 +33,23 @@ pub fn exchange(address: SocketAddr, request: impl AsRef<[u8]>) -> Answer {
 impl Connection {
     /// Connects.
     pub fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
+        Self::over(TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}")))
+    }
+
+    /// Connects as another client: from this address of the machine.
+    pub fn open_from(source: IpAddr, address: SocketAddr) -> Self {
+        let connect = async {
+            let socket = if source.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            socket.bind((source, 0).into())?;
+            socket.connect(address).await?.into_std()
+        };
+        let connected = Builder::new_current_thread().enable_io().build().and_then(|runtime| runtime.block_on(connect));
+        let stream = connected.unwrap_or_else(|error| panic!("{address} from {source}: {error}"));
+        stream.set_nonblocking(false).expect("a socket that can wait");
+        Self::over(stream)
+    }
+
+    fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a positive timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a positive timeout");
         Self { stream, buffer: Vec::new() }

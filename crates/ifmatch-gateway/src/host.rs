@@ -19,6 +19,10 @@ pub(crate) fn check<B>(request: &Request<B>) -> Option<Problem> {
         (None, None) => request.version() > Version::HTTP_10,
         (Some(host), None) => !host.is_empty() && Host::parse(host).is_none(),
         (None, Some(authority)) => Host::parse(authority).is_none(),
+        (Some(host), Some(authority)) if request.version() < Version::HTTP_2 => {
+            // The target counts (RFC 9112 §3.2.2).
+            Host::parse(authority).is_none() || (!host.is_empty() && Host::parse(host).is_none())
+        }
         (Some(host), Some(authority)) => !are_same(host, authority, request.uri().scheme()),
     };
     is_wrong.then(|| {
@@ -165,17 +169,19 @@ mod tests {
                 ("/", &["a", "a"]),
                 ("/", &["u@a"]),
                 ("/", &["a/b"]),
-                ("http://a/", &["b"]),
-                ("http://a/", &["a:81"]),
-                ("https://a/", &["a:80"]),
-                ("http://a/", &[""]),
                 ("http://a/", &["a", "a"]),
+                ("http://a/", &["u@a"]),
+                ("http://a/", &["a:x"]),
                 ("http://u@a/", &[]),
                 ("http://u@a/", &["a"]),
                 ("http://a:x/", &[]),
             ] {
                 assert!(refused(version, uri, hosts), "{uri} {hosts:?}");
             }
+        }
+        for (uri, host) in [("http://a/", "b"), ("http://a/", "a:81"), ("https://a/", "a:80"), ("http://a/", "")] {
+            assert!(refused(Version::HTTP_2, uri, &[host]), "{uri} {host}");
+            assert!(!refused(Version::HTTP_11, uri, &[host]), "{uri} {host}");
         }
         assert!(!refused(Version::HTTP_10, "/", &[]));
         assert!(refused(Version::HTTP_10, "/", &["a@b"]));

@@ -7,8 +7,8 @@ use support::raw::Connection;
 use super::before;
 use super::origin::{Origin, ok};
 
-const HINTS: &str =
-    "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\nconnection: x-private\r\nx-private: 1\r\n\r\n";
+const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\nconnection: x-private\r\n\
+     x-private: 1\r\ncontent-length: 100\r\ntrailer: x\r\n\r\n";
 
 /// An origin that sends a hint first, and its answer when the test lets it.
 fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
@@ -33,7 +33,7 @@ fn early_hints_come_before_the_answer_is_there() {
     for _ in 0..2 {
         let hint = client.answer().expect(103);
         assert_eq!(hint.header("link"), "</style.css>; rel=preload");
-        assert!(!hint.headers.contains_key("x-private"), "{hint:?}");
+        assert_eq!(hint.headers.len(), 1, "nothing about the connection or a content: {hint:?}");
         release.send(()).unwrap();
         assert_eq!(client.answer().expect(200).text(), "hello");
     }
@@ -47,6 +47,19 @@ fn a_client_of_http_1_0_gets_no_interim_response() {
     client.send("GET / HTTP/1.0\r\nhost: a\r\n\r\n");
     release.send(()).unwrap();
     assert_eq!(client.answer().expect(200).text(), "hello");
+}
+
+/// The version of an answer is that of the connection it is sent on (RFC 9110 §6.2).
+#[test]
+fn a_client_of_http_1_1_gets_that_version_whatever_the_origin_speaks() {
+    let origin = Origin::start(|_| "HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello");
+    for flags in [&[][..], &["--cache", "0"]] {
+        let gateway = before(&origin, flags);
+        let mut client = Connection::open(gateway.address());
+        client.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        let answer = client.rest();
+        assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&answer));
+    }
 }
 
 /// Agrees to an upgrade, and then sends back what it gets, in upper case.

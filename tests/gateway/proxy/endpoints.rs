@@ -36,6 +36,20 @@ fn the_log_says_what_the_cache_did() {
 }
 
 #[test]
+fn the_log_believes_what_is_said_of_clients_only_where_it_is_told_to() {
+    let origin = origin();
+    for (flags, said) in [(&["--access-log"][..], false), (&["--access-log", "--trust-forwarded"], true)] {
+        let mut gateway = before(&origin, flags);
+        get(&gateway, "/a", "x-forwarded-for: 192.0.2.7\r\nx-forwarded-for: 198.51.100.\u{9b}1\r\n").expect(200);
+        let log = gateway.stop().stderr;
+        let line = log.lines().find(|line| line.contains("path=/a")).expect("a line for the request");
+        assert!(line.contains("client=127.0.0.1:"), "{line}");
+        assert_eq!(line.contains(r#"forwarded_for="192.0.2.7,198.51.100.%C2%9B1""#), said, "{line}");
+        assert_eq!(line.contains("192.0.2.7"), said, "{line}");
+    }
+}
+
+#[test]
 fn a_purge_removes_what_it_names_and_nothing_else() {
     let (origin, everything) = (origin(), "/-/cache?prefix=");
     let gateway = before(&origin, &[]);

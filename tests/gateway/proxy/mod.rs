@@ -6,6 +6,7 @@ mod disk;
 mod encrypted;
 mod endpoints;
 mod guarded;
+mod http2;
 mod lies;
 mod loops;
 mod origin;

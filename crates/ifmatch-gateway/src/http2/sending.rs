@@ -40,17 +40,30 @@ pin_project! {
     }
 }
 
+/// Why content did not come to its end.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("the client does not take its answer")]
+    NotTaken,
+    #[error("the stream has ended")]
+    Over,
+    #[error(transparent)]
+    Stream(#[from] Error),
+    #[error("the content broke off: {0}")]
+    Broken(BoxError),
+}
+
 impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Sending<B> {
     /// Sends `body` on `stream`.
     pub(super) fn new(stream: SendStream<Bytes>, pace: Pace, body: B) -> Self {
         Self { stream, piece: None, patience: Patience::new(pace.timeout), pace, body }
     }
 
-    fn poll_send(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+    fn poll_send(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         let mut this = self.project();
         loop {
             if let Poll::Ready(reset) = this.stream.poll_reset(cx) {
-                return Poll::Ready(Err(reset.map_or_else(BoxError::from, |reason| Error::from(reason).into())));
+                return Poll::Ready(Err(reset.map_or_else(Ended::from, |reason| Error::from(reason).into())));
             }
             if let Some((piece, is_last)) = this.piece {
                 // Only now: room that is given to a stream is taken from others.
@@ -58,12 +71,12 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Sending<B> {
                 let room = this.stream.capacity();
                 if room == 0 {
                     if let Poll::Ready(room) = this.stream.poll_capacity(cx) {
-                        room.ok_or("the stream has ended")??;
+                        room.ok_or(Ended::Over)??;
                         continue;
                     }
                     ready!(this.patience.poll_end(cx));
                     this.pace.slow_readers.increment(1);
-                    return Poll::Ready(Err("the client does not take its answer".into()));
+                    return Poll::Ready(Err(Ended::NotTaken));
                 }
                 let part = piece.split_to(piece.len().min(room));
                 this.patience.moved(part.len() as u64);
@@ -74,7 +87,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Sending<B> {
                 }
                 this.piece.take_if(|(piece, _)| piece.is_empty());
             } else if let Some(frame) = ready!(this.body.as_mut().poll_frame(cx)) {
-                match frame.map_err(Into::into)?.into_data() {
+                match frame.map_err(|error| Ended::Broken(error.into()))?.into_data() {
                     Ok(data) if data.is_empty() => {}
                     Ok(data) => *this.piece = Some((data, this.body.is_end_stream())),
                     Err(frame) => {
@@ -95,9 +108,10 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Future for Sending<B> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let sent = ready!(self.as_mut().poll_send(cx));
-        if sent.is_err() {
-            self.project().stream.send_reset(Reason::INTERNAL_ERROR);
+        if let Err(ended) = &sent {
+            let reason = if matches!(ended, Ended::NotTaken) { Reason::CANCEL } else { Reason::INTERNAL_ERROR };
+            self.project().stream.send_reset(reason);
         }
-        Poll::Ready(sent)
+        Poll::Ready(sent.map_err(BoxError::from))
     }
 }

@@ -1,0 +1,92 @@
+//! Requests of HTTP/2, as an origin of HTTP/1.1 gets them.
+
+use bytes::Bytes;
+use h2::client::{self, SendRequest};
+use http::{Method, Request, StatusCode};
+use support::Gateway;
+use tokio::net::TcpStream;
+
+use super::before;
+use super::origin::{Origin, ok};
+
+async fn connect(gateway: &Gateway) -> SendRequest<Bytes> {
+    let stream = TcpStream::connect(gateway.address()).await.unwrap();
+    let (client, connection) = client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    client.ready().await.unwrap()
+}
+
+/// The status of the answer to a request with these fields; `None` for a stream that was reset.
+async fn ask(
+    client: &mut SendRequest<Bytes>,
+    uri: &str,
+    fields: &[(&str, &str)],
+    content: &'static str,
+) -> Option<StatusCode> {
+    let request = Request::builder().method(Method::POST).uri(uri);
+    let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let (response, mut stream) = client.send_request(request.body(()).unwrap(), false).unwrap();
+    stream.send_data(content.into(), true).unwrap();
+    response.await.ok().map(|response| response.status())
+}
+
+#[tokio::test]
+async fn cookies_come_in_one_field() {
+    let origin = Origin::start(|_| ok("", ""));
+    let gateway = before(&origin, &[]);
+    let mut client = connect(&gateway).await;
+    let crumbs = [("cookie", "theme=dark"), ("x-other", "1"), ("cookie", "session=abc"), ("cookie", "c=3")];
+    assert_eq!(ask(&mut client, "http://example.com/", &crumbs, "").await, Some(StatusCode::OK));
+    let asked = &origin.asked()[0];
+    let cookies: Vec<_> = asked.head.lines().filter(|line| line.starts_with("cookie:")).collect();
+    assert_eq!(cookies, ["cookie: theme=dark; session=abc; c=3"]);
+}
+
+#[tokio::test]
+async fn a_length_is_said_once_and_in_one_way() {
+    let origin = Origin::start(|_| ok("", ""));
+    let gateway = before(&origin, &[]);
+    let mut client = connect(&gateway).await;
+    let uri = "http://example.com/";
+    for lengths in [&["5"][..], &["05"], &["5", "005"]] {
+        let fields: Vec<_> = lengths.iter().map(|length| ("content-length", *length)).collect();
+        assert_eq!(ask(&mut client, uri, &fields, "hello").await, Some(StatusCode::OK), "{lengths:?}");
+        let asked = origin.asked().pop().unwrap();
+        let said: Vec<_> = asked.head.lines().filter(|line| line.starts_with("content-length:")).collect();
+        assert_eq!((said, &asked.content[..]), (vec!["content-length: 5"], &b"hello"[..]), "{lengths:?}");
+    }
+    let before = origin.asked().len();
+    for (lengths, content) in
+        [(&[""][..], ""), (&["0", ""], ""), (&["+5"], "hello"), (&["5", "6"], "hello"), (&["4"], "hello")]
+    {
+        let fields: Vec<_> = lengths.iter().map(|length| ("content-length", *length)).collect();
+        let status = ask(&mut client, uri, &fields, content).await;
+        assert!(status.is_none_or(|status| status == StatusCode::BAD_REQUEST), "{lengths:?}: {status:?}");
+    }
+    assert!(origin.asked()[before..].iter().all(|asked| asked.content != b"hello"), "{:?}", origin.asked());
+}
+
+#[tokio::test]
+async fn what_is_no_host_reaches_no_origin() {
+    let origin = Origin::start(|_| ok("", ""));
+    let gateway = before(&origin, &[]);
+    let mut client = connect(&gateway).await;
+    assert_eq!(
+        ask(&mut client, "http://shop.example:80/", &[("host", "SHOP.example")], "").await,
+        Some(StatusCode::OK)
+    );
+    let asked = origin.asked().len();
+    for odd in ["evil@shop.example", "evil:x@shop.example", "shop.example:x", "shop.example:99999"] {
+        let status = ask(&mut client, &format!("http://{odd}/"), &[], "").await;
+        assert_eq!(status, Some(StatusCode::BAD_REQUEST), "{odd}");
+    }
+    for odd in
+        ["evil.example", "evil@shop.example", "shop.example:x", "shop.example/evil", "shop.example evil", "", "a,b"]
+    {
+        let status = ask(&mut client, "http://shop.example/", &[("host", odd)], "").await;
+        assert_eq!(status, Some(StatusCode::BAD_REQUEST), "{odd}");
+    }
+    let twice = [("host", "shop.example"), ("host", "shop.example")];
+    assert_eq!(ask(&mut client, "http://shop.example/", &twice, "").await, Some(StatusCode::BAD_REQUEST));
+    assert_eq!(origin.asked().len(), asked, "{:?}", origin.asked());
+}

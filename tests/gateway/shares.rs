@@ -1,0 +1,131 @@
+//! What one client may hold while others wait: connections and requests.
+
+use std::net::Ipv4Addr;
+
+use support::Gateway;
+use support::raw::Connection;
+
+use crate::frames::{GOAWAY, PREFACE, SETTINGS, frame, frames};
+use crate::{eventually, get, put_head, wait_for};
+
+const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
+
+fn memory(flags: &[&str]) -> Gateway {
+    Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
+}
+
+fn open(gateway: &Gateway, from: Ipv4Addr) -> Connection {
+    Connection::open_from(from.into(), gateway.address())
+}
+
+/// Writes that the gateway works on, and that go on for as long as their connections are held.
+fn half_puts(gateway: &Gateway, count: usize) -> Vec<Connection> {
+    let puts = (0..count).map(|number| {
+        let mut put = open(gateway, ONE);
+        put.send(put_head(&number.to_string(), 4) + "12");
+        put
+    });
+    let puts = puts.collect();
+    // They, and the question for the metrics.
+    wait_for(gateway, &format!("ifmatch_requests_in_flight {}", count + 1));
+    puts
+}
+
+#[track_caller]
+fn ask(gateway: &Gateway, from: Ipv4Addr, status: u16) {
+    let mut connection = open(gateway, from);
+    connection.send(get("/"));
+    connection.answer().expect(status);
+}
+
+#[test]
+fn one_client_cannot_have_all_requests() {
+    let gateway = memory(&["--max-requests", "4"]);
+    let _puts = half_puts(&gateway, 2);
+    ask(&gateway, ONE, 503);
+    ask(&gateway, OTHER, 200);
+    wait_for(&gateway, r#"ifmatch_turned_away_total{what="request"} 1"#);
+}
+
+#[test]
+fn the_share_of_requests_can_be_set() {
+    let gateway = memory(&["--max-requests", "4", "--max-requests-per-client", "4"]);
+    let _puts = half_puts(&gateway, 3);
+    ask(&gateway, ONE, 200);
+    let gateway = memory(&["--max-requests-per-client", "1"]);
+    let _puts = half_puts(&gateway, 1);
+    ask(&gateway, ONE, 503);
+    ask(&gateway, OTHER, 200);
+}
+
+#[test]
+fn idle_connections_make_room_for_others() {
+    let gateway = memory(&["--max-connections", "2", "--max-connections-per-client", "2"]);
+    let mut idle: Vec<_> = (0..2).map(|_| open(&gateway, ONE)).collect();
+    for connection in &mut idle {
+        connection.send(get("/-/health"));
+        connection.answer().expect(200);
+    }
+    ask(&gateway, OTHER, 200);
+    assert!(idle[0].rest().is_empty(), "the one that was idle for longest");
+    wait_for(&gateway, r#"ifmatch_turned_away_total{what="idle"} 1"#);
+}
+
+#[test]
+fn silent_connections_make_room_for_others() {
+    let gateway = memory(&["--max-connections", "1", "--head-timeout", "1h"]);
+    let mut silent = open(&gateway, ONE);
+    ask(&gateway, OTHER, 200);
+    assert!(silent.rest().is_empty());
+}
+
+/// A client that is told how far its requests were worked on can send the others elsewhere.
+#[test]
+fn an_idle_connection_of_http2_is_told_to_go() {
+    let gateway = memory(&["--max-connections", "1"]);
+    let mut idle = open(&gateway, ONE);
+    idle.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &crate::frames::get(1, "/-/health")].concat());
+    assert!(idle.is_answered());
+    ask(&gateway, OTHER, 200);
+    let frames = frames(&idle.rest());
+    let (_, goodbye) = frames.iter().find(|(kind, _)| *kind == GOAWAY).expect("a goodbye");
+    assert_eq!(goodbye[..8], [0, 0, 0, 1, 0, 0, 0, 0], "after stream 1, without an error");
+}
+
+#[test]
+fn connections_at_work_are_waited_for() {
+    let gateway = memory(&["--max-connections", "1"]);
+    let mut put = open(&gateway, ONE);
+    put.send(put_head("a", 4) + "12");
+    let mut next = open(&gateway, OTHER);
+    next.send(get("/c/a"));
+    put.send("34");
+    put.answer().expect(201);
+    assert_eq!(next.answer().expect(200).text(), "1234");
+}
+
+#[test]
+fn a_client_with_its_share_of_connections_gets_no_other() {
+    let gateway = memory(&["--max-connections-per-client", "2"]);
+    let mut put = open(&gateway, ONE);
+    put.send(put_head("a", 4) + "12");
+    let mut second = open(&gateway, ONE);
+    second.send(put_head("b", 4) + "12");
+    eventually("both are at work", || {
+        let mut other = open(&gateway, OTHER);
+        other.send(get("/-/metrics"));
+        other.answer().text().contains("\nifmatch_requests_in_flight 3\n").then_some(())
+    });
+    let mut third = open(&gateway, ONE);
+    assert!(!third.is_answered(), "closed");
+    put.send("34");
+    put.answer().expect(201);
+    // Idle from now on: it makes room for the next one.
+    eventually("another connection", || {
+        let mut another = open(&gateway, ONE);
+        another.try_send(get("/")).ok()?;
+        another.is_answered().then_some(())
+    });
+    assert!(put.rest().is_empty());
+}
