@@ -8,7 +8,7 @@ use support::raw::Connection;
 use crate::frames::{GOAWAY, PREFACE, SETTINGS, frame, frames};
 use crate::{eventually, get, put_head, wait_for};
 
-const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+const ONE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
 fn memory(flags: &[&str]) -> Gateway {
