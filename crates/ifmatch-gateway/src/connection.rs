@@ -31,7 +31,7 @@ use tracing::debug;
 use crate::activity::{Activity, Counted};
 use crate::config::Limits;
 use crate::gateway::Gateway;
-use crate::http2::{self, Goodbye, Pace};
+use crate::http2::{self, Goodbye, Pace, Terms};
 use crate::interim::Interjections;
 use crate::interjecting::Interjecting;
 use crate::lobby::{Guest, Lobby, Place};
@@ -123,11 +123,14 @@ where
                 self.follow(connection, say_goodbye, watch, &open).await;
             }
             Protocol::Http2 => {
-                let answer = |request: Request<_>, interjections| answer(request.map(Either::Right), interjections);
                 let desk = &self.gateway.desk;
+                let answer = |request: Request<_>, interjections| answer(request.map(Either::Right), interjections);
+                let admits = || desk.admits(&activity.peer);
                 let pace = Pace { timeout: desk.limits.body_timeout, slow_readers: desk.metrics.slow_readers.clone() };
-                let connection = http2::Connection::new(&self.http2, stream, interjects, pace, answer);
-                let say_goodbye = |mut connection: Pin<&mut http2::Connection<_, _>>, goodbye| connection.say(goodbye);
+                let terms = Terms { interjects, pace, admits, recalls: desk.limits.streams };
+                let connection = http2::Connection::new(&self.http2, stream, terms, answer);
+                let say_goodbye =
+                    |mut connection: Pin<&mut http2::Connection<_, _, _>>, goodbye| connection.say(goodbye);
                 self.follow(connection, say_goodbye, watch, &open).await;
             }
         }

@@ -29,6 +29,7 @@ use crate::proxy::acquainted::Introduce;
 use crate::request_body::{self, Received, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
 use crate::response_body::{BoxError, ResponseBody};
+use crate::share::Share;
 use crate::ticket::Ticket;
 
 const SERVER: HeaderValue = HeaderValue::from_static("ifmatch");
@@ -49,6 +50,7 @@ pub(crate) struct Desk {
     pub(crate) trusts_forwarded: bool,
     ids: RequestIds,
     requests: AtomicU32,
+    open: AtomicU32,
     stopping: AtomicBool,
 }
 
@@ -84,6 +86,7 @@ impl Desk {
             trusts_forwarded: false,
             ids: RequestIds::new(),
             requests: AtomicU32::new(0),
+            open: AtomicU32::new(0),
             stopping: AtomicBool::new(false),
         }
     }
@@ -111,6 +114,31 @@ impl Desk {
     /// Whether the gateway is about to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
+    }
+
+    /// Whether another request of this client may begin, be it to be refused: a client may not take refusals either, or answers of
+    /// the gateway's own. There is room for as many of those as of requests that are worked on, and for one connection's.
+    pub(crate) fn admits(&self, peer: &Peer) -> bool {
+        let Share { all, per_client } = self.limits.requests;
+        let room = |places: u32| places.saturating_mul(2).saturating_add(self.limits.streams);
+        let share = Share { all: room(all), per_client: per_client.map(room) };
+        let admits = share.grants(self.open.load(Relaxed), peer.open.load(Relaxed));
+        if !admits {
+            self.metrics.turned_away.requests.increment(1);
+        }
+        admits
+    }
+
+    /// Notes that a request has begun.
+    pub(crate) fn began(&self, peer: &Peer) {
+        self.open.fetch_add(1, Relaxed);
+        peer.open.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that a request has ended.
+    pub(crate) fn ended(&self, peer: &Peer) {
+        self.open.fetch_sub(1, Relaxed);
+        peer.open.fetch_sub(1, Relaxed);
     }
 
     /// Takes one of the places for requests, to be given back with [`Desk::leave`]; `false` if there is none for this client.

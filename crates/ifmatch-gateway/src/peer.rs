@@ -20,6 +20,8 @@ pub(crate) struct Peer {
     pub(crate) connections: AtomicU32,
     /// Requests that are being worked on.
     pub(crate) requests: AtomicU32,
+    /// Requests that have begun, those that are refused included.
+    pub(crate) open: AtomicU32,
     peers: Arc<Peers>,
 }
 
@@ -31,8 +33,8 @@ impl Peers {
         if let Some(peer) = peers.get(&network).and_then(Weak::upgrade) {
             return peer;
         }
-        let (connections, requests) = Default::default();
-        let peer = Arc::new(Peer { network, connections, requests, peers: Arc::clone(self) });
+        let (connections, requests, open) = Default::default();
+        let peer = Arc::new(Peer { network, connections, requests, open, peers: Arc::clone(self) });
         peers.insert(network, Arc::downgrade(&peer));
         peer
     }

@@ -61,6 +61,7 @@ impl Ticket {
         id: &HeaderValue,
     ) -> Self {
         desk.metrics.in_flight.increment(1.0);
+        desk.began(in_flight.peer());
         let line = enabled!(target: ACCESS, Level::DEBUG)
             .then(|| Line {
                 client: client.address,
@@ -134,6 +135,7 @@ impl Drop for Ticket {
         if self.entered {
             self.desk.leave(self.in_flight.peer());
         }
+        self.desk.ended(self.in_flight.peer());
         let metrics = &self.desk.metrics;
         let duration = self.started.elapsed();
         let bytes_in = self.fate.as_ref().map_or(0, |fate| fate.received());

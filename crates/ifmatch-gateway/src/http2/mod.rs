@@ -6,6 +6,7 @@
 mod body;
 mod cookie;
 mod date;
+mod recalls;
 mod sending;
 mod stream;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::config::Limits;
 use crate::interim::Interjections;
 use crate::response_body::BoxError;
+use recalls::Recalls;
 use stream::Stream;
 
 /// Bytes that a client may send ahead of what is read: on a stream, and on a connection.
@@ -57,12 +59,24 @@ fn expects_leave(headers: &HeaderMap) -> bool {
 }
 
 /// A connection that is being served: ends when the client has left, or after a goodbye with the last stream.
-pub(crate) struct Connection<T, A> {
+pub(crate) struct Connection<T, A, R> {
     state: State<T>,
     goodbye: Option<Goodbye>,
-    interjects: bool,
-    pace: Pace,
+    terms: Terms<R>,
+    recalls: Arc<Recalls>,
     answer: A,
+}
+
+/// What a client has to put up with.
+pub(crate) struct Terms<R> {
+    /// Each request gets a place for interim responses.
+    pub(crate) interjects: bool,
+    /// How fast answers have to be taken.
+    pub(crate) pace: Pace,
+    /// Whether another request may begin.
+    pub(crate) admits: R,
+    /// Number of requests that may be taken back, beyond those whose answers were taken.
+    pub(crate) recalls: u32,
 }
 
 /// How a connection is ended.
@@ -79,14 +93,14 @@ enum State<T> {
     Serving(server::Connection<T, Bytes>),
 }
 
-impl<T, A> Connection<T, A>
+impl<T, A, R> Connection<T, A, R>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    /// Serves `stream` with `answer`, which gets a place for interim responses with each request if it `interjects`.
-    /// Clients have to take answers at this `pace`.
-    pub(crate) fn new(builder: &Builder, stream: T, interjects: bool, pace: Pace, answer: A) -> Self {
-        Self { state: State::ShakingHands(builder.handshake(stream)), goodbye: None, interjects, pace, answer }
+    /// Serves `stream` with `answer`, on these terms.
+    pub(crate) fn new(builder: &Builder, stream: T, terms: Terms<R>, answer: A) -> Self {
+        let state = State::ShakingHands(builder.handshake(stream));
+        Self { state, goodbye: None, recalls: Arc::new(Recalls::new(terms.recalls)), terms, answer }
     }
 
     /// Takes no more requests, and says so.
@@ -107,12 +121,13 @@ where
         cookie::join(&mut head.headers);
         let is_head = head.method == Method::HEAD;
         let expects = !stream.is_end_stream() && expects_leave(&head.headers);
-        let interjections = (self.interjects || expects).then(Arc::<Interjections>::default);
+        let interjections = (self.terms.interjects || expects).then(Arc::<Interjections>::default);
         let waiting = interjections.as_ref().filter(|_| expects).map(Interjections::open);
         let body = StreamBody::new(&head.headers, stream, waiting);
         let answer = (self.answer)(Request::from_parts(head, body), interjections.clone());
         // It ends with the connection: the library tells it then.
-        tokio::spawn(Stream::new(answer, is_head, interjections, self.pace.clone(), reply));
+        let (pace, recalls) = (self.terms.pace.clone(), Arc::clone(&self.recalls));
+        tokio::spawn(Stream::new(answer, is_head, interjections, pace, recalls, reply));
     }
 }
 
@@ -123,9 +138,10 @@ fn end<T: AsyncRead + AsyncWrite + Unpin>(connection: &mut server::Connection<T,
     }
 }
 
-impl<T, A, F, B> Future for Connection<T, A>
+impl<T, A, R, F, B> Future for Connection<T, A, R>
 where
     T: AsyncRead + AsyncWrite + Unpin,
+    R: Fn() -> bool + Unpin,
     A: FnMut(Request<StreamBody>, Option<Arc<Interjections>>) -> F + Unpin,
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -135,18 +151,25 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         loop {
             let goodbye = self.goodbye;
-            match &mut self.state {
+            let this = &mut *self;
+            match &mut this.state {
                 State::ShakingHands(handshake) => {
                     let mut connection = ready!(Pin::new(handshake).poll(cx))?;
                     if let Some(goodbye) = goodbye {
                         end(&mut connection, goodbye);
                     }
-                    self.state = State::Serving(connection);
+                    this.state = State::Serving(connection);
                 }
                 State::Serving(connection) => {
                     let accepted = ready!(std::pin::pin!(connection.accept()).poll(cx));
-                    let Some((request, reply)) = accepted.transpose()? else { return Poll::Ready(Ok(())) };
-                    self.begin(request, reply);
+                    let Some((request, mut reply)) = accepted.transpose()? else { return Poll::Ready(Ok(())) };
+                    if this.recalls.are_too_many() {
+                        connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    } else if (this.terms.admits)() {
+                        this.begin(request, reply);
+                    } else {
+                        reply.send_reset(Reason::REFUSED_STREAM);
+                    }
                 }
             }
         }

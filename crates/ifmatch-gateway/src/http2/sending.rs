@@ -42,7 +42,9 @@ pin_project! {
 
 /// Why content did not come to its end.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+pub(super) enum Ended {
+    #[error("the client has taken its request back: {0}")]
+    TakenBack(Reason),
     #[error("the client does not take its answer")]
     NotTaken,
     #[error("the stream has ended")]
@@ -63,7 +65,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Sending<B> {
         let mut this = self.project();
         loop {
             if let Poll::Ready(reset) = this.stream.poll_reset(cx) {
-                return Poll::Ready(Err(reset.map_or_else(Ended::from, |reason| Error::from(reason).into())));
+                return Poll::Ready(Err(reset.map_or_else(Ended::from, Ended::TakenBack)));
             }
             if let Some((piece, is_last)) = this.piece {
                 // Only now: room that is given to a stream is taken from others.
@@ -104,7 +106,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Sending<B> {
 }
 
 impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Future for Sending<B> {
-    type Output = Result<(), BoxError>;
+    type Output = Result<(), Ended>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let sent = ready!(self.as_mut().poll_send(cx));
@@ -112,6 +114,6 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Future for Sending<B> {
             let reason = if matches!(ended, Ended::NotTaken) { Reason::CANCEL } else { Reason::INTERNAL_ERROR };
             self.project().stream.send_reset(reason);
         }
-        Poll::Ready(sent.map_err(BoxError::from))
+        Poll::Ready(sent)
     }
 }

@@ -16,7 +16,8 @@ use pin_project_lite::pin_project;
 use tracing::debug;
 
 use super::date;
-use super::sending::{Pace, Sending};
+use super::recalls::Recalls;
+use super::sending::{Ended, Pace, Sending};
 use crate::interim::Interjections;
 use crate::response_body::BoxError;
 
@@ -27,6 +28,7 @@ pin_project! {
         is_head: bool,
         interjections: Option<Arc<Interjections>>,
         pace: Pace,
+        recalls: Arc<Recalls>,
         #[pin]
         state: State<F, B>,
     }
@@ -50,9 +52,10 @@ where
         is_head: bool,
         interjections: Option<Arc<Interjections>>,
         pace: Pace,
+        recalls: Arc<Recalls>,
         reply: SendResponse<Bytes>,
     ) -> Self {
-        Self { reply, is_head, interjections, pace, state: State::Answering { answer } }
+        Self { reply, is_head, interjections, pace, recalls, state: State::Answering { answer } }
     }
 }
 
@@ -69,18 +72,27 @@ where
             let sending = match this.state.as_mut().project() {
                 StateProjection::Answering { answer } => match answer.poll(cx) {
                     Poll::Ready(Ok(answer)) => begin(this.reply, answer, *this.is_head, this.pace),
-                    Poll::Pending if this.reply.poll_reset(cx).is_ready() => Ok(None),
                     Poll::Pending => {
-                        interject(this.reply, this.interjections.as_deref(), cx);
-                        return Poll::Pending;
+                        if let Poll::Ready(reset) = this.reply.poll_reset(cx) {
+                            Err(reset.map_or_else(Ended::from, Ended::TakenBack))
+                        } else {
+                            interject(this.reply, this.interjections.as_deref(), cx);
+                            return Poll::Pending;
+                        }
                     }
                 },
                 StateProjection::Sending { sending } => ready!(sending.poll(cx)).map(|()| None),
             };
             match sending {
                 Ok(Some(sending)) => this.state.set(State::Sending { sending }),
-                Ok(None) => return Poll::Ready(()),
+                Ok(None) => {
+                    this.recalls.answered();
+                    return Poll::Ready(());
+                }
                 Err(error) => {
+                    if matches!(error, Ended::TakenBack(_)) {
+                        this.recalls.taken_back();
+                    }
                     debug!(%error, "a stream ended early");
                     return Poll::Ready(());
                 }
@@ -110,7 +122,7 @@ fn begin<B>(
     answer: Response<B>,
     is_head: bool,
     pace: &Pace,
-) -> Result<Option<Sending<B>>, BoxError>
+) -> Result<Option<Sending<B>>, Ended>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {

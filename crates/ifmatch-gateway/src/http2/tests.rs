@@ -16,6 +16,9 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::share::Share;
 
+/// Requests that the client of a test may take back.
+const RECALLS: u32 = 3;
+
 type Hints = Option<Arc<Interjections>>;
 
 fn limits() -> Limits {
@@ -46,7 +49,8 @@ where
     let (goodbye, said) = oneshot::channel();
     let mut said = Some(said);
     let pace = Pace { timeout: limits().body_timeout, slow_readers: Counter::noop() };
-    let mut connection = Connection::new(&within(&limits()), ours, true, pace, answer);
+    let terms = Terms { interjects: true, pace, admits: || true, recalls: RECALLS };
+    let mut connection = Connection::new(&within(&limits()), ours, terms, answer);
     let end = tokio::spawn(poll_fn(move |cx| {
         if let Some(Poll::Ready(Ok(()))) = said.as_mut().map(|said| Pin::new(said).poll(cx)) {
             connection.say(Goodbye::Finish);
@@ -170,6 +174,28 @@ async fn a_reset_ends_the_work_on_an_answer() {
     has_been_asked.await.unwrap();
     send.send_reset(Reason::CANCEL);
     assert!(end.await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_that_takes_back_all_it_asks_for_is_sent_away() {
+    let (begins, mut begun) = mpsc::channel(1);
+    let (mut client, end, _goodbye) = connect(&client::Builder::new(), move |_, _| {
+        begins.try_send(()).unwrap();
+        pending::<Result<Response<Empty<Bytes>>, _>>()
+    })
+    .await;
+    for _ in 0..=RECALLS {
+        let (response, mut send) = ask(&mut client, Method::POST);
+        begun.recv().await.unwrap();
+        send.send_reset(Reason::CANCEL);
+        drop(response);
+        pause().await;
+    }
+    let (response, _send) = ask(&mut client, Method::POST);
+    assert!(response.await.is_err());
+    let error = end.await.unwrap().unwrap_err();
+    assert!(error.is_go_away() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM), "{error:?}");
+    assert!(begun.try_recv().is_err(), "no work was begun");
 }
 
 #[tokio::test]
