@@ -51,7 +51,7 @@ fn one_client_cannot_have_all_requests() {
 /// Answers of the gateway's own and refusals take no place among the requests, and they are not taken here.
 #[test]
 fn one_client_cannot_pile_up_answers_that_it_does_not_take() {
-    let gateway = memory(&["--max-requests", "1", "--max-requests-per-client", "1", "--max-streams", "3"]);
+    let gateway = memory(&["--max-requests-per-client", "1", "--max-streams", "3"]);
     let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
     let mut piles: Vec<_> = (0..3).map(|_| open(&gateway, ONE)).collect();
     // 2 × 1 + 3 are let in, of 9.
