@@ -73,18 +73,6 @@ fn a_dripping_body_gets_408() {
     assert!(dripped.count() < 600, "the connection was never closed");
 }
 
-#[test]
-fn a_slow_body_that_moves_is_taken() {
-    let gateway = Gateway::start(["serve", "--store", "memory://", "--body-timeout", "3s"]);
-    let mut connection = Connection::open(gateway.address());
-    connection.send(put_head("a", 16 * 1024));
-    for _ in 0..8 {
-        connection.send("x".repeat(2 * 1024));
-        sleep(Duration::from_millis(500));
-    }
-    connection.answer().expect(201);
-}
-
 #[tokio::test]
 async fn a_client_that_does_not_take_its_answer_is_cut() {
     let folder = tempfile::tempdir().unwrap();
