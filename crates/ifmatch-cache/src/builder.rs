@@ -139,8 +139,10 @@ impl<C: Clock> Builder<C> {
     /// # use ifmatch_cache::CacheLayer;
     /// use std::io;
     ///
-    /// let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    /// let layer = CacheLayer::builder().unchanged_by(|error| error.downcast_ref().is_some_and(refused)).build();
+    /// fn is_refused(error: &io::Error) -> bool {
+    ///     error.kind() == io::ErrorKind::ConnectionRefused
+    /// }
+    /// let layer = CacheLayer::builder().unchanged_by(|error| error.downcast_ref().is_some_and(is_refused)).build();
     /// ```
     #[must_use]
     pub fn unchanged_by(mut self, errors: fn(&dyn Any) -> bool) -> Self {
