@@ -109,7 +109,7 @@ fn add(counter: &AtomicU64, bytes: usize) {
 
 impl InFlight {
     /// The client that has sent the request.
-    pub(crate) fn peer(&self) -> &Peer {
+    pub(crate) fn peer(&self) -> &Arc<Peer> {
         &self.0.peer
     }
 }

@@ -20,12 +20,12 @@ use crate::activity::InFlight;
 use crate::config::{Limits, ServerConfig};
 use crate::endpoints;
 use crate::framing;
-use crate::interim::{Interjections, Turn};
+use crate::interim::Interjections;
 use crate::leases::observed::Observed;
 use crate::metrics::Metrics;
 use crate::misdirected;
 use crate::peer::Peer;
-use crate::proxy::acquainted::Introduce;
+use crate::proxy::acquainted::{Introduce, Visitor};
 use crate::request_body::{self, Received, RequestBody};
 use crate::request_id::{RequestIds, X_REQUEST_ID};
 use crate::response_body::{BoxError, ResponseBody};
@@ -61,7 +61,7 @@ pub(crate) struct Gateway<S> {
     inner: S,
     signed: fn(&HeaderMap) -> bool,
     /// The inner service forwards: it wants to know who asks, and to pass on interim responses.
-    introduce: Option<fn(&mut S, Client, Option<Turn>)>,
+    introduce: Option<fn(&mut S, Visitor)>,
 }
 
 /// How a request is answered.
@@ -245,7 +245,8 @@ where
             if let Some(introduce) = self.introduce {
                 // Not to clients of HTTP/1.0 (RFC 9110 §15.2).
                 let interjections = interjections.filter(|_| request.version() > Version::HTTP_10);
-                introduce(&mut inner, client.clone(), interjections.map(Interjections::open));
+                let turn = interjections.map(Interjections::open);
+                introduce(&mut inner, Visitor { client: client.clone(), turn, entrance: ticket.entrance() });
             }
             Course::Inner(inner.call(request))
         }
@@ -265,7 +266,8 @@ where
         if let Err(why) = self.check(request) {
             return Some(why.to_problem().to_response());
         }
-        (!ticket.enter()).then(overloaded)
+        // What is forwarded takes its place behind the cache: stored responses are served whatever upstreams do.
+        (!self.forwards() && !ticket.enter()).then(overloaded)
     }
 
     fn check(&self, request: &Request<RequestBody>) -> Result<(), Denied> {

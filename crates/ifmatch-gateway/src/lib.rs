@@ -4,8 +4,8 @@
 //! checked against each other they are a [`config::Config`], with which the gateway runs.
 //!
 //! A request passes, in this order: the limits on its head (by hyper and h2), its request id, its host and framing, the
-//! gateway's own endpoints (`/-/health`, `/-/metrics`, `/-/leases`, `/-/cache`), its token, the limit on requests at a time, and
-//! then the blob service, or the cache and the upstreams. Its body is watched for progress on the way in, and the answer on
+//! gateway's own endpoints (`/-/health`, `/-/metrics`, `/-/leases`, `/-/cache`), its token, and then the limit on requests at a
+//! time and the blob service, or the cache, that limit, and the upstreams. Its body is watched for progress on the way in, and the answer on
 //! the way out.
 
 pub mod access;
@@ -27,6 +27,7 @@ mod collect;
 mod conditions;
 mod connection;
 mod endpoints;
+mod entrance;
 mod framing;
 mod gateway;
 mod host;

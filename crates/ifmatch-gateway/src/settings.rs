@@ -147,7 +147,8 @@ pub struct Settings {
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_CONNECTIONS_PER_CLIENT", help_heading = "Limits")]
     pub max_connections_per_client: Option<u32>,
 
-    /// Maximum number of requests worked on at a time; further ones get 503 with Retry-After.
+    /// Maximum number of requests worked on at a time; further ones get 503 with Retry-After. A proxy counts those that
+    /// it forwards.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS", help_heading = "Limits")]
     pub max_requests: Option<u32>,
 

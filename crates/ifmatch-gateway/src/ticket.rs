@@ -13,6 +13,7 @@ use tracing::{Level, debug, enabled};
 
 use crate::activity::InFlight;
 use crate::conditions::{Conditions, is_by_lease};
+use crate::entrance::Entrance;
 use crate::gateway::Desk;
 use crate::logged_path;
 use crate::metrics::{Finished, method_index};
@@ -91,6 +92,11 @@ impl Ticket {
     pub(crate) fn enter(&mut self) -> bool {
         self.entered = self.desk.enter(self.in_flight.peer());
         self.entered
+    }
+
+    /// The way to a place, for a request that takes it later.
+    pub(crate) fn entrance(&self) -> Entrance {
+        Entrance::new(Arc::clone(&self.desk), Arc::clone(self.in_flight.peer()))
     }
 
     /// Whether the request is a HEAD, whose answer has no body.

@@ -117,7 +117,7 @@ impl fmt::Display for ProxyErrorKind {
             Self::Unreachable => "the upstream cannot be reached: try again later",
             Self::Broken => "the upstream closed the connection, or sent what is not HTTP",
             Self::Timeout => "the upstream did not answer in time",
-            Self::Overloaded => "too many requests wait for the upstream: try again in a second",
+            Self::Overloaded => "too many requests are being forwarded or wait for it: try again in a second",
         })
     }
 }

@@ -1,10 +1,11 @@
 //! An origin that is away, silent or failing; requests that are too large; and settings that cannot be.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::raw::exchange;
+use support::raw::{Connection, exchange};
 use support::{Gateway, run};
 
 use super::origin::{Origin, ok};
@@ -21,6 +22,29 @@ fn an_origin_that_is_away_is_502_and_a_silent_one_is_504() {
     get(&before(&silent, &["--answer-timeout", "100ms"]), "/", "").expect(504);
     let broken = Origin::start(|_| "this is not HTTP\r\n\r\n");
     get(&before(&broken, &[]), "/", "").expect(502);
+}
+
+#[test]
+fn what_is_stored_is_served_while_an_upstream_hangs() {
+    let origin = Origin::converse(|asked, stream| {
+        if !asked.head.starts_with("post /hang ") {
+            let policy = if asked.head.starts_with("get /stored ") { "max-age=600" } else { "no-store" };
+            stream.write_all(ok(&format!("cache-control: {policy}\r\n"), "hello").as_bytes()).unwrap();
+        }
+    });
+    let gateway = before(&origin, &["--max-requests", "4", "--upstream-requests", "100"]);
+    get(&gateway, "/stored", "").expect(200);
+    let mut hanging = Vec::new();
+    let refused = crate::eventually("no place is left", || {
+        let mut client = Connection::open(gateway.address());
+        client.send("POST /hang HTTP/1.1\r\nhost: example.com\r\ncontent-length: 0\r\n\r\n");
+        hanging.push(client);
+        Some(get(&gateway, "/other", "")).filter(|answer| answer.status == 503)
+    });
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(refused.header("content-type"), "application/problem+json");
+    let stored = get(&gateway, "/stored", "").expect(200);
+    assert!(stored.text() == "hello" && super::is_hit(&stored), "{stored:?}");
 }
 
 #[test]

@@ -9,12 +9,11 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
 use http_body_util::{Either, Full};
-use ifmatch_proxy::{Client, Proxy, ProxyError, ProxyErrorKind};
+use ifmatch_proxy::{Proxy, ProxyError, ProxyErrorKind};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::acquainted::Introduce;
-use crate::interim::Turn;
+use super::acquainted::{Introduce, Visitor};
 use crate::request_body::{RequestBody, too_large};
 use crate::response_body::BoxError;
 
@@ -35,8 +34,8 @@ impl<S> Front<S> {
 }
 
 impl<S: Introduce> Introduce for Front<S> {
-    fn introduce(&mut self, client: Client, turn: Option<Turn>) {
-        self.inner.introduce(client, turn);
+    fn introduce(&mut self, visitor: Visitor) {
+        self.inner.introduce(visitor);
     }
 }
 
