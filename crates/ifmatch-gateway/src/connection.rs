@@ -125,10 +125,10 @@ where
             Protocol::Http2 => {
                 let desk = &self.gateway.desk;
                 let answer = |request: Request<_>, interjections| answer(request.map(Either::Right), interjections);
-                let admits = || desk.admits(&activity.peer);
-                let pace = Pace { timeout: desk.limits.body_timeout, slow_readers: desk.metrics.slow_readers.clone() };
-                let terms = Terms { interjects, pace, admits, recalls: desk.limits.streams };
-                let connection = http2::Connection::new(&self.http2, stream, terms, answer);
+                let has_room = || desk.admits(&activity.peer);
+                let speed = Pace { timeout: desk.limits.body_timeout, slow_readers: desk.metrics.slow_readers.clone() };
+                let conditions = Terms { interjects, pace: speed, admits: has_room, recalls: desk.limits.streams };
+                let connection = http2::Connection::new(&self.http2, stream, conditions, answer);
                 let say_goodbye =
                     |mut connection: Pin<&mut http2::Connection<_, _, _>>, goodbye| connection.say(goodbye);
                 self.follow(connection, say_goodbye, watch, &open).await;
@@ -182,7 +182,11 @@ where
             Sentence::Dismissed => {
                 say(connection.as_mut(), Goodbye::Leave);
                 // Others wait for the place: as much is said as can be said at once.
-                poll_fn(|cx| Poll::Ready(drop(connection.as_mut().poll(cx)))).await;
+                poll_fn(|cx| {
+                    let _ = connection.as_mut().poll(cx);
+                    Poll::Ready(())
+                })
+                .await;
             }
             Sentence::Fine | Sentence::SlowHead | Sentence::Idle => {
                 say(connection.as_mut(), Goodbye::Finish);

@@ -8,21 +8,17 @@ use ifmatch_core::problem::Problem;
 
 use crate::host;
 
-/// Checks the length, the transfer coding and the host of a request, and writes its length in one way.
-///
-/// # Errors
-/// The answer to a request whose framing or host cannot be relied on. A connection of HTTP/1 ends with it.
-pub(crate) fn check<B>(request: &mut Request<B>) -> Result<(), Response<Bytes>> {
+/// The answer to a request whose length, transfer coding or host cannot be relied on; writes the length of others in one way. A
+/// connection of HTTP/1 ends with the answer.
+pub(crate) fn refuse<B>(request: &mut Request<B>) -> Option<Response<Bytes>> {
     let is_http1 = request.version() < Version::HTTP_2;
     let coding = if is_http1 { coding(request.headers()) } else { None };
-    let Some(problem) = coding.or_else(|| length(request.headers_mut())).or_else(|| host::check(request)) else {
-        return Ok(());
-    };
+    let problem = coding.or_else(|| length(request.headers_mut())).or_else(|| host::check(request))?;
     let mut response = problem.to_response();
     if is_http1 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    Err(response)
+    Some(response)
 }
 
 /// Other codings than one `chunked` would be stored as if they were the content (RFC 9112 §6.1).
@@ -81,7 +77,9 @@ mod tests {
             request = request.header(CONTENT_LENGTH, *line);
         }
         let mut request = request.body(()).unwrap();
-        check(&mut request).map_err(|response| response.status())?;
+        if let Some(refused) = refuse(&mut request) {
+            return Err(refused.status());
+        }
         Ok(request.headers().get_all(CONTENT_LENGTH).iter().map(|line| line.to_str().unwrap().to_owned()).collect())
     }
 

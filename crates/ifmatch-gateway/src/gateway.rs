@@ -231,7 +231,7 @@ where
     ) -> Course<S::Future> {
         let (mut request, fate) = RequestBody::of(request, self.desk.limits.body_timeout);
         ticket.expect_body(fate);
-        if let Err(refused) = framing::check(&mut request) {
+        if let Some(refused) = framing::refuse(&mut request) {
             Course::Refused(refused)
         } else if let Some(refused) = self.misdirected(&request) {
             Course::Refused(refused)
