@@ -1,63 +1,109 @@
-//! The open database: reading it, and opening it anew after it closed itself.
+//! The database in use, and the one that takes its place after a failure.
+//!
+//! After a failed write or sync nobody can tell by reading what is on the disk: the system's cache may show pages that were
+//! never written, and a later sync may succeed without them. So a failure ends the database. Its records are copied into a
+//! new one before anything is decided by them, and until then it is only read: all records but those that the failed commit
+//! was to change are the same before and after it, and durable.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ifmatch_core::record::Record;
 use ifmatch_store::Key;
 use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan};
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition};
 
-use crate::error::{OpenError, unavailable};
+use crate::copy::{CopyError, CutOff, View, into_place};
+use crate::error::{OpenError, unavailable, unavailable_now};
 use crate::key_text::KeyText;
 use crate::recent::Stored;
+use crate::storage::Storage;
 
 /// Key, revision and encoded record.
 pub(crate) const RECORDS: TableDefinition<'_, KeyText, (u64, &[u8])> = TableDefinition::new("records");
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
 
 pub(crate) struct Shared {
-    opener: Opener,
-    database: RwLock<Option<Database>>,
+    /// None: the database was opened by the caller, and nothing can take its place.
+    storage: Option<Box<dyn Storage>>,
+    current: RwLock<Current>,
+    /// Keys that a commit is changing, or that a failed commit may have changed.
+    doubtful: Mutex<HashSet<Key>>,
+}
+
+struct Current {
+    /// Grows with each state, so that a failure ends the state in which it occurred and no later one.
+    number: u64,
+    state: State,
+}
+
+enum State {
+    InUse(Database),
+    /// A failure ended it. It is read as far as it was durable, once it is opened for that.
+    Failed(Option<View>),
 }
 
 impl Shared {
-    pub(crate) fn open(opener: Opener) -> Result<Self, OpenError> {
-        let database = open(&opener)?;
-        Ok(Self { opener, database: RwLock::new(Some(database)) })
+    /// Opens the database in a storage, or creates it.
+    pub(crate) fn open(storage: Box<dyn Storage>) -> Result<Self, OpenError> {
+        let found = storage.open()?.map(View::open).transpose()?;
+        let database = match found {
+            Some(View { was_closed: true, database }) => {
+                drop(database);
+                let backend = storage.open()?.ok_or_else(OpenError::removed)?;
+                Builder::new().create_with_backend(CutOff::new(backend))?
+            }
+            found => {
+                if found.is_some() {
+                    tracing::info!("the index was not closed in order: its records are copied into a new file");
+                }
+                into_place(&*storage, found.as_ref().map(|found| &found.database))?
+            }
+        };
+        Ok(Self { storage: Some(storage), ..Self::around(database)? })
     }
 
-    /// Runs `work` on the database. After a failure of the disk the database is closed, since redb ends for good
-    /// with it, and the next caller opens it anew.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, RegisterError>) -> Result<T, RegisterError> {
-        let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(database) = &*guard else {
-            drop(guard);
-            return self.with_reopened(work);
-        };
-        let result = work(database);
-        drop(guard);
+    /// Uses a database that nothing can take the place of.
+    pub(crate) fn around(database: Database) -> Result<Self, OpenError> {
+        create_table(&database)?;
+        let current = Current { number: 0, state: State::InUse(database) };
+        Ok(Self { storage: None, current: RwLock::new(current), doubtful: Mutex::default() })
+    }
+
+    /// Carries out the commit of changes to these keys. One thread at a time may call this.
+    ///
+    /// After a failure the records are copied at once, so that the next load tells what came of it.
+    pub(crate) fn write<'a, T>(
+        &self,
+        keys: impl Iterator<Item = &'a Key>,
+        commit: impl FnOnce(&Database) -> Result<T, RegisterError>,
+    ) -> Result<T, RegisterError> {
+        self.mend()?;
+        *self.doubtful() = keys.cloned().collect();
+        let current = self.current();
+        let State::InUse(database) = &current.state else { return Err(RegisterErrorKind::Unavailable.into()) };
+        let result = commit(database);
+        let number = current.number;
+        drop(current);
         let failed = result.as_ref().err().map(RegisterError::kind);
+        if failed != Some(RegisterErrorKind::Ambiguous) {
+            self.doubtful().clear();
+        }
         if failed.is_some_and(|kind| kind != RegisterErrorKind::Unreadable) {
-            *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+            self.fail(number);
+            if let Err(error) = self.mend() {
+                tracing::error!(%error, "the index has failed and cannot be copied yet: nothing can be changed");
+            }
         }
         result
     }
 
-    fn with_reopened<T>(&self, work: impl FnOnce(&Database) -> Result<T, RegisterError>) -> Result<T, RegisterError> {
-        let mut slot = self.database.write().unwrap_or_else(PoisonError::into_inner);
-        let database = match slot.take() {
-            Some(database) => database,
-            None => open(&self.opener).map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error))?,
-        };
-        work(slot.insert(database))
-    }
-
     pub(crate) fn load(&self, key: &Key) -> Result<Option<Stored>, RegisterError> {
-        self.with(|database| {
+        let is_in_doubt = || self.is_in_doubt(key);
+        self.read(is_in_doubt, |database| {
             let transaction = database.begin_read().map_err(unavailable)?;
             let table = transaction.open_table(RECORDS).map_err(unavailable)?;
             read(&table, key)
@@ -69,7 +115,8 @@ impl Shared {
             Some(after) if after >= scan.prefix => Bound::Excluded(after.as_bytes()),
             _ => Bound::Included(scan.prefix.as_bytes()),
         };
-        self.with(|database| {
+        let is_in_doubt = || self.doubtful_below(scan.prefix).is_some();
+        self.read(is_in_doubt, |database| {
             let transaction = database.begin_read().map_err(unavailable)?;
             let table = transaction.open_table(RECORDS).map_err(unavailable)?;
             let range = table.range::<&[u8]>((start, Bound::Unbounded)).map_err(unavailable)?;
@@ -84,11 +131,119 @@ impl Shared {
             Ok(page)
         })
     }
+
+    /// Whether a failed commit may have changed the record of this key.
+    pub(crate) fn is_in_doubt(&self, key: &Key) -> bool {
+        self.doubtful().contains(key)
+    }
+
+    /// A key with this prefix whose record a failed commit may have changed.
+    pub(crate) fn doubtful_below(&self, prefix: &str) -> Option<Key> {
+        self.doubtful().iter().find(|key| key.as_str().starts_with(prefix)).cloned()
+    }
+
+    /// Reads the database, or what a failure left of it unless that is in doubt.
+    fn read<T>(
+        &self,
+        is_in_doubt: impl Fn() -> bool,
+        work: impl Fn(&Database) -> Result<T, RegisterError>,
+    ) -> Result<T, RegisterError> {
+        loop {
+            let current = self.current();
+            let result = match &current.state {
+                State::InUse(database) => work(database),
+                State::Failed(_) if is_in_doubt() => {
+                    let error = "the index has failed, and what is durable of the last change is not known yet";
+                    return Err(unavailable_now(error));
+                }
+                State::Failed(Some(view)) => work(&view.database),
+                State::Failed(None) => {
+                    drop(current);
+                    self.open_view()?;
+                    continue;
+                }
+            };
+            let number = current.number;
+            drop(current);
+            if result.as_ref().is_err_and(|error| error.kind() != RegisterErrorKind::Unreadable) {
+                self.fail(number);
+            }
+            return result;
+        }
+    }
+
+    /// Ends a state in which a failure occurred. What is read afterwards comes from the disk and the system's cache.
+    fn fail(&self, number: u64) {
+        let mut current = self.current_mut();
+        if current.number == number {
+            *current = Current { number: number + 1, state: State::Failed(None) };
+        }
+    }
+
+    fn open_view(&self) -> Result<(), RegisterError> {
+        let storage = self.storage()?;
+        let mut current = self.current_mut();
+        if matches!(current.state, State::Failed(None)) {
+            let found = storage.open().and_then(|found| found.ok_or_else(|| std::io::ErrorKind::NotFound.into()));
+            let view = View::open(found.map_err(unavailable_now)?).map_err(unavailable_now)?;
+            *current = Current { number: current.number + 1, state: State::Failed(Some(view)) };
+        }
+        Ok(())
+    }
+
+    /// Copies the records into a new database after a failure. One thread at a time may call this.
+    fn mend(&self) -> Result<(), RegisterError> {
+        loop {
+            let current = self.current();
+            let view = match &current.state {
+                State::InUse(_) => return Ok(()),
+                State::Failed(Some(view)) => view,
+                State::Failed(None) => {
+                    drop(current);
+                    self.open_view()?;
+                    continue;
+                }
+            };
+            let copied = into_place(self.storage()?, Some(&view.database));
+            let number = current.number;
+            drop(current);
+            match copied {
+                Ok(database) => {
+                    *self.current_mut() = Current { number: number + 1, state: State::InUse(database) };
+                    self.doubtful().clear();
+                    tracing::warn!("the index has failed; its records were copied into a new file");
+                    return Ok(());
+                }
+                Err(CopyError::Read(error)) => {
+                    self.fail(number);
+                    return Err(unavailable_now(error));
+                }
+                Err(CopyError::Write(error)) => return Err(unavailable_now(error)),
+            }
+        }
+    }
+
+    fn storage(&self) -> Result<&dyn Storage, RegisterError> {
+        let error = "the database has failed, and nothing can take its place: open the register anew";
+        self.storage.as_deref().ok_or_else(|| unavailable_now(error))
+    }
+
+    fn current(&self) -> RwLockReadGuard<'_, Current> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn current_mut(&self) -> RwLockWriteGuard<'_, Current> {
+        self.current.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn doubtful(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("database", &self.database).finish_non_exhaustive()
+        f.debug_struct("Shared").field("storage", &self.storage).finish_non_exhaustive()
     }
 }
 
@@ -108,9 +263,8 @@ fn as_key(bytes: &[u8]) -> Result<Key, RegisterError> {
     Key::new(text).map_err(|error| unreadable(error.into()))
 }
 
-fn open(opener: &Opener) -> Result<Database, OpenError> {
-    let database = opener()?;
-    let create_table = || -> Result<(), redb::Error> {
+fn create_table(database: &Database) -> Result<(), OpenError> {
+    let create = || -> Result<(), redb::Error> {
         // A full disk must not keep readers out.
         if database.begin_read()?.open_table(RECORDS).is_ok() {
             return Ok(());
@@ -120,6 +274,5 @@ fn open(opener: &Opener) -> Result<Database, OpenError> {
         transaction.commit()?;
         Ok(())
     };
-    create_table()?;
-    Ok(database)
+    Ok(create()?)
 }

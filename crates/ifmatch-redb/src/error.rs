@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use ifmatch_store::register::{RegisterError, RegisterErrorKind};
-use redb::{DatabaseError, StorageError};
+use redb::DatabaseError;
 
 /// Why a database could not be opened.
 #[derive(Debug)]
@@ -34,6 +34,17 @@ impl OpenError {
         Self { kind: OpenErrorKind::Other, source: source.into() }
     }
 
+    /// The database was removed while it was opened.
+    pub(crate) fn removed() -> Self {
+        io::Error::from(io::ErrorKind::NotFound).into()
+    }
+
+    /// To copy only the records would lose what a newer release has put beside them.
+    pub(crate) fn unknown_tables() -> Self {
+        let source = "it holds tables that this release does not know: use the release that wrote it".into();
+        Self { kind: OpenErrorKind::Damaged, source }
+    }
+
     /// What to do about it.
     pub fn kind(&self) -> OpenErrorKind {
         self.kind
@@ -59,36 +70,52 @@ impl std::error::Error for OpenError {
     }
 }
 
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        Self { kind: kind_of(&error), source: error.into() }
+    }
+}
+
 impl From<DatabaseError> for OpenError {
     fn from(error: DatabaseError) -> Self {
+        redb::Error::from(error).into()
+    }
+}
+
+impl From<redb::Error> for OpenError {
+    fn from(error: redb::Error) -> Self {
         let kind = match &error {
-            DatabaseError::DatabaseAlreadyOpen => OpenErrorKind::InUse,
-            DatabaseError::Storage(StorageError::Io(io)) => match io.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => OpenErrorKind::Full,
-                io::ErrorKind::NotFound
-                | io::ErrorKind::NotADirectory
-                | io::ErrorKind::IsADirectory
-                | io::ErrorKind::ReadOnlyFilesystem
-                | io::ErrorKind::PermissionDenied => OpenErrorKind::Denied,
-                io::ErrorKind::InvalidData => OpenErrorKind::Damaged,
-                _ => OpenErrorKind::Other,
-            },
-            DatabaseError::Storage(StorageError::Corrupted(_))
-            | DatabaseError::UpgradeRequired(_)
-            | DatabaseError::RepairAborted => OpenErrorKind::Damaged,
+            redb::Error::DatabaseAlreadyOpen => OpenErrorKind::InUse,
+            redb::Error::Io(error) => kind_of(error),
+            redb::Error::Corrupted(_) | redb::Error::UpgradeRequired(_) | redb::Error::RepairAborted => {
+                OpenErrorKind::Damaged
+            }
             _ => OpenErrorKind::Other,
         };
         Self { kind, source: error.into() }
     }
 }
 
-impl From<redb::Error> for OpenError {
-    fn from(error: redb::Error) -> Self {
-        Self { kind: OpenErrorKind::Other, source: error.into() }
+fn kind_of(error: &io::Error) -> OpenErrorKind {
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => OpenErrorKind::InUse,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => OpenErrorKind::Full,
+        io::ErrorKind::NotFound
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::PermissionDenied => OpenErrorKind::Denied,
+        io::ErrorKind::InvalidData => OpenErrorKind::Damaged,
+        _ => OpenErrorKind::Other,
     }
 }
 
 /// A failure before anything was committed.
 pub(crate) fn unavailable(error: impl Into<redb::Error>) -> RegisterError {
-    RegisterError::new(RegisterErrorKind::Unavailable, error.into())
+    unavailable_now(error.into())
+}
+
+/// The same, whatever the cause is.
+pub(crate) fn unavailable_now(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RegisterError {
+    RegisterError::new(RegisterErrorKind::Unavailable, error)
 }

@@ -1,5 +1,8 @@
 //! A durable register in an embedded redb database: an acknowledged swap survives `kill -9` and power loss.
 //!
+//! A failed write or sync is no reason to trust what the system's cache still shows. The records are copied into a new
+//! file then, which takes the place of the one before, and the same is done with a file that was not closed in order.
+//!
 //! One process at a time may open the database. Its swaps are committed in groups, so that many writers share
 //! one sync of the disk. Records that were used a while ago are in memory, 16 MiB at the most beside redb's own cache.
 //!
@@ -13,10 +16,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod copy;
 mod database;
 mod error;
+mod files;
 mod key_text;
+mod overlay;
+#[cfg_attr(unix, path = "private_unix.rs")]
+mod private;
 mod recent;
+mod storage;
 mod writer;
 
 use std::path::Path;
@@ -29,7 +38,9 @@ use redb::DatabaseError;
 
 use database::Shared;
 pub use error::{OpenError, OpenErrorKind};
+use files::Files;
 use recent::Recent;
+pub use storage::Storage;
 use writer::Writer;
 
 /// The longest page that is read on its reader's thread. Longer ones take too long for that.
@@ -44,19 +55,33 @@ pub struct RedbRegister {
 }
 
 impl RedbRegister {
-    /// Opens the database at `path`, or creates it.
+    /// Opens the database at `path`, or creates it. Other users of the machine cannot read the file.
+    ///
+    /// A database that was not closed in order is copied into a new file first, which takes its place: that takes as
+    /// much room again. Beside it is a file whose name ends in `.lock`.
     ///
     /// # Errors
     /// [`OpenErrorKind::InUse`] if another process has it open; [`OpenErrorKind::Denied`] if the file or its folder
-    /// may not be written; [`OpenErrorKind::Damaged`] if it is no database that this release can read.
+    /// may not be written; [`OpenErrorKind::Full`] if there is no room for the copy; [`OpenErrorKind::Damaged`] if it is
+    /// no database that this release can read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let path = path.as_ref().to_owned();
-        Self::open_with(move || redb::Database::create(&path))
+        Self::open_in(Files::lock(path.as_ref())?)
     }
 
-    /// Opens the database with a builder of your own: for another cache size, or another storage backend.
+    /// Opens the database in a storage of your own, or creates it.
     ///
-    /// The opener is called again after an I/O error such as a full disk, which redb answers by closing.
+    /// # Errors
+    /// As for [`RedbRegister::open`].
+    pub fn open_in(storage: impl Storage) -> Result<Self, OpenError> {
+        Self::start(Shared::open(Box::new(storage))?)
+    }
+
+    /// Uses a database that is open already: in memory, say.
+    ///
+    /// Nothing can take its place: after a failure the register answers [`RegisterErrorKind::Unavailable`] for good. A
+    /// storage in which a write or a sync has failed must not be opened again in this way before the machine was
+    /// restarted, since what it shows may not be on the disk. [`RedbRegister::open`] and [`RedbRegister::open_in`] see to
+    /// that.
     ///
     /// # Errors
     /// As for [`RedbRegister::open`].
@@ -67,20 +92,41 @@ impl RedbRegister {
     /// });
     /// assert!(register.is_ok());
     /// ```
-    pub fn open_with(
-        opener: impl Fn() -> Result<redb::Database, DatabaseError> + Send + Sync + 'static,
-    ) -> Result<Self, OpenError> {
-        let shared = Arc::new(Shared::open(Box::new(opener))?);
-        let recent = Arc::new(Recent::new());
+    pub fn open_with(opener: impl FnOnce() -> Result<redb::Database, DatabaseError>) -> Result<Self, OpenError> {
+        Self::start(Shared::around(opener()?)?)
+    }
+
+    fn start(shared: Shared) -> Result<Self, OpenError> {
+        let (shared, recent) = (Arc::new(shared), Arc::new(Recent::new()));
         let writer = Writer::start(Arc::clone(&shared), Arc::clone(&recent))?;
         Ok(Self { writer, shared, recent })
+    }
+
+    fn page(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send + use<> {
+        let short = self.shared.scan(&Scan { limit: scan.limit.min(SHORT_PAGE), ..*scan });
+        let is_whole = short.as_ref().map_or(true, |page| page.len() < SHORT_PAGE || page.len() == scan.limit);
+        let shared = Arc::clone(&self.shared);
+        let (prefix, limit) = (scan.prefix.to_owned(), scan.limit);
+        let after = scan.after.map(str::to_owned);
+        async move {
+            if is_whole {
+                return short;
+            }
+            let page = move || shared.scan(&Scan { prefix: &prefix, after: after.as_deref(), limit });
+            tokio::task::spawn_blocking(page)
+                .await
+                .map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error))?
+        }
     }
 }
 
 impl Register for RedbRegister {
     // Reads on the caller's thread: the pages are in redb's cache or the system's, nearly always.
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        self.recent.load(key, || self.shared.load(key))
+        match self.recent.load(key, || self.shared.load(key)) {
+            Err(_) if self.shared.is_in_doubt(key) => self.writer.read(key).await,
+            found => found,
+        }
     }
 
     fn revision_at_once(&self, key: &Key) -> Option<Revision> {
@@ -98,16 +144,13 @@ impl Register for RedbRegister {
 
     // A short page as `load`; a longer one is begun anew where it may take its time.
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        let short = self.shared.scan(&Scan { limit: scan.limit.min(SHORT_PAGE), ..*scan })?;
-        if short.len() < SHORT_PAGE || short.len() == scan.limit {
-            return Ok(short);
+        let page = self.page(scan).await;
+        match self.shared.doubtful_below(scan.prefix).filter(|_| page.is_err()) {
+            Some(key) => {
+                self.writer.read(&key).await?;
+                self.page(scan).await
+            }
+            None => page,
         }
-        let shared = Arc::clone(&self.shared);
-        let (prefix, limit) = (scan.prefix.to_owned(), scan.limit);
-        let after = scan.after.map(str::to_owned);
-        let page = move || shared.scan(&Scan { prefix: &prefix, after: after.as_deref(), limit });
-        tokio::task::spawn_blocking(page)
-            .await
-            .map_err(|error| RegisterError::new(RegisterErrorKind::Unavailable, error))?
     }
 }

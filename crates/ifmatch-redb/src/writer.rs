@@ -11,7 +11,7 @@ use redb::{Database, ReadableTable, Table};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::database::{RECORDS, Shared, read};
-use crate::error::{OpenError, unavailable};
+use crate::error::{OpenError, unavailable, unavailable_now};
 use crate::key_text::KeyText;
 use crate::recent::{Recent, Stored};
 
@@ -46,6 +46,16 @@ impl Writer {
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
+    /// Reads a record after a failure, once it is known what came of the last change.
+    pub(crate) async fn read(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        // No record has this revision: the swap tells which one there is.
+        match self.swap(key, Revision::new(u64::MAX), None).await {
+            Ok(Swap::Conflict(found)) => Ok(found),
+            Ok(Swap::Done) => Err(RegisterErrorKind::Unavailable.into()),
+            Err(error) => Err(unavailable_now(error)),
+        }
+    }
+
     pub(crate) async fn swap(&self, key: &Key, expected: Revision, next: Option<&Record>) -> Answer {
         let next = next.map(|record| (record.clone(), record.encode()));
         let (answer, answered) = oneshot::channel();
@@ -73,7 +83,7 @@ fn write_groups(shared: &Shared, recent: &Recent, mut waiting: mpsc::Receiver<Jo
         for job in &group {
             recent.begin(&job.key);
         }
-        let result = shared.with(|database| commit(database, &group));
+        let result = shared.write(group.iter().map(|job| &job.key), |database| commit(database, &group));
         remember(recent, &mut group, result.as_deref().unwrap_or_default());
         let failed = match result {
             Ok(swaps) => {

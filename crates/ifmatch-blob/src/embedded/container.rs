@@ -51,7 +51,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         container: &ContainerName,
         headers: BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
-        self.folder.room().check().map_err(disk)?;
+        self.folder.check_room().map_err(disk)?;
         let applied = self.create(container, headers).await?;
         match applied.outcome {
             Outcome::Written(_) => {

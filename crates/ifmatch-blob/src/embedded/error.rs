@@ -44,6 +44,7 @@ impl OpenError {
     pub(super) fn folder(path: &Path, source: io::Error) -> Self {
         let kind = match source.kind() {
             _ if is_full(&source) => OpenErrorKind::Full,
+            io::ErrorKind::ResourceBusy => return Self::in_use(path, source),
             io::ErrorKind::PermissionDenied
             | io::ErrorKind::ReadOnlyFilesystem
             | io::ErrorKind::NotADirectory
@@ -52,6 +53,12 @@ impl OpenError {
         };
         let text = format!("the data folder {} cannot be used", path.display());
         Self { kind, text, source: source.into() }
+    }
+
+    fn in_use(path: &Path, source: io::Error) -> Self {
+        let text =
+            format!("another process uses the data folder {}: stop it, or choose another folder", path.display());
+        Self { kind: OpenErrorKind::InUse, text, source: source.into() }
     }
 
     pub(super) fn index(path: &Path, source: ifmatch_redb::OpenError) -> Self {

@@ -1,21 +1,48 @@
 //! The folder of bodies: `tmp/` for what is on its way in, `bodies/00` to `bodies/ff` for what is whole. All
 //! functions here block.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ifmatch_core::digest::ContentHash;
 
-use super::private;
-use super::room::{Measure, Room};
+use super::disk::Disk;
+use super::{private, room};
+
+/// The data folder of a store, held by this process: whatever the index is, the process that collects what a crash has left
+/// must be the only one that writes. The system lets go of it when the process ends.
+#[derive(Debug)]
+pub(super) struct Root {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Root {
+    /// Takes a folder, and creates it if need be. [`io::ErrorKind::ResourceBusy`]: another process has it.
+    pub(super) fn take(path: &Path) -> io::Result<Self> {
+        create_folder(path)?;
+        let lock = private::open_or_create(&path.join("lock"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
 
 /// A folder of bodies.
 #[derive(Debug)]
 pub(super) struct Folder {
+    root: Root,
     bodies: PathBuf,
     temporary: PathBuf,
-    room: Room,
+    disk: Arc<dyn Disk>,
 }
 
 /// The name of a body: its hash, and a number that no other body has.
@@ -26,23 +53,46 @@ pub(super) struct BodyName {
 }
 
 impl Folder {
-    /// Makes the folders that are missing, durably.
-    pub(super) fn create(root: &Path, measure: Measure) -> io::Result<Self> {
-        create_folder(root)?;
-        let (bodies, temporary) = (root.join("bodies"), root.join("tmp"));
-        let folder = Self { bodies, temporary, room: Room::new(root, measure) };
-        for shard in folder.shards() {
-            fs::create_dir_all(shard)?;
-        }
-        fs::create_dir_all(&folder.temporary)?;
-        sync_folder(&folder.bodies)?;
-        sync_folder(root)?;
+    /// Makes the folders that are missing, durably. One that is empty is made anew: a sync that failed may have left its name
+    /// in the system's cache only.
+    pub(super) fn create(root: Root, disk: Arc<dyn Disk>) -> io::Result<Self> {
+        let (bodies, temporary) = (root.path.join("bodies"), root.path.join("tmp"));
+        let folder = Self { root, bodies, temporary, disk };
+        folder.lay_out()?;
         Ok(folder)
     }
 
-    /// The room on its disk.
-    pub(super) fn room(&self) -> &Room {
-        &self.room
+    fn lay_out(&self) -> io::Result<()> {
+        for emptied in self.shards().chain([self.bodies.clone()]) {
+            // One that is not empty stays, and so does a link to a folder elsewhere.
+            let _ = fs::remove_dir(emptied);
+        }
+        let root = self.disk.open_folder(&self.root.path)?;
+        ensure(&self.bodies)?;
+        ensure(&self.temporary)?;
+        let bodies = self.disk.open_folder(&self.bodies)?;
+        for shard in self.shards() {
+            ensure(&shard)?;
+        }
+        self.disk.sync_folder(&bodies)?;
+        self.disk.sync_folder(&root)
+    }
+
+    /// Refuses what would take of the room that is left free on the disk.
+    pub(super) fn check_room(&self) -> io::Result<()> {
+        room::check(&*self.disk, &self.root.path)
+    }
+
+    /// Makes a file durable that is on its way in, and gives it the name of a body, durably. An error leaves it where it is,
+    /// or under the new name; `from` tells.
+    pub(super) fn place(&self, file: &File, from: &mut PathBuf, name: &BodyName) -> io::Result<()> {
+        self.disk.sync_file(file)?;
+        let to = self.body(name);
+        // Opened before the change, it reports the failure of a sync for another body that takes this one's name with it.
+        let shard = self.disk.open_folder(to.parent().unwrap_or(&self.bodies))?;
+        fs::rename(&*from, &to)?;
+        from.clone_from(&to);
+        self.disk.sync_folder(&shard)
     }
 
     /// Where a body is that is whole.
@@ -112,19 +162,36 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
         Some(above) if above.as_os_str().is_empty() => Path::new("."),
         Some(above) => above,
     };
-    match private::create(folder) {
-        Ok(()) => sync_folder(above),
+    let created = match private::create(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_folder(above)?;
-            private::create(folder)?;
-            sync_folder(above)
+            private::create(folder)
         }
-        Err(_) if folder.is_dir() => Ok(()),
+        created => created,
+    };
+    match created {
+        // Made anew another time: a later sync could succeed without it.
+        Ok(()) => sync_folder(above).inspect_err(|_| drop(fs::remove_dir(folder))),
+        // A process that ended before it had synced may have created it.
+        Err(_) if folder.is_dir() => match sync_folder(above) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        },
         Err(error) => Err(error),
     }
 }
 
-/// Makes the names in a folder durable.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
+}
+
+/// Creates a folder that is missing. Nobody else may look into one that is there.
+fn ensure(folder: &Path) -> io::Result<()> {
+    match private::create(folder) {
+        Err(_) if folder.is_dir() => {
+            private::tighten(folder);
+            Ok(())
+        }
+        created => created,
+    }
 }

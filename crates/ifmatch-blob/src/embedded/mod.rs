@@ -26,18 +26,19 @@ use crate::store::{
     Put, Reading, SetHeaders, StoreError, Written,
 };
 
+use disk::{Disk, System};
 pub use error::{OpenError, OpenErrorKind};
 pub use folder::create_folder;
-use folder::{Folder, has_bodies, is_missing};
+use folder::{Folder, Root, has_bodies, is_missing};
 use known::KnownBlobs;
 use known_containers::KnownContainers;
 use occupancy::Occupancy;
 use recent::RecentBodies;
-use room::Measure;
 
 mod background;
 mod collect;
 mod container;
+mod disk;
 mod error;
 mod folder;
 mod key;
@@ -47,6 +48,8 @@ mod lease;
 mod list;
 mod occupancy;
 mod payload;
+#[cfg(all(test, unix))]
+mod power;
 #[cfg_attr(unix, path = "private_unix.rs")]
 mod private;
 mod read;
@@ -95,33 +98,41 @@ impl EmbeddedStore {
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
         let open = move || {
-            create_folder(&path).map_err(|error| OpenError::folder(&path, error))?;
+            let root = Root::take(&path).map_err(|error| OpenError::folder(&path, error))?;
             let index = path.join("index.redb");
             if is_missing(&index) && has_bodies(&path) {
                 return Err(OpenError::lost_index(&index));
             }
-            RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))
+            let register = RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))?;
+            Ok((root, register))
         };
-        let register = tokio::task::spawn_blocking(open).await.map_err(OpenError::other)??;
-        Self::with_driver(folder, Driver::new(register)).await
+        let (root, register) = tokio::task::spawn_blocking(open).await.map_err(OpenError::other)??;
+        Self::in_root(root, Driver::new(register), Arc::new(System)).await
     }
 }
 
 impl<R: Register, C: Clock> EmbeddedStore<R, C> {
     /// Opens the store in a folder, with an index of your own.
     ///
-    /// Only one process may use the folder at a time; the index has to see to that. What a crash left behind is
-    /// collected first.
+    /// Only one process may use the folder at a time: it is locked until the store and all that it does has ended. Nothing
+    /// but the store may write to the index. What a crash left behind is collected first.
     ///
     /// # Errors
     /// As for [`EmbeddedStore::open`].
     pub async fn with_driver(folder: impl AsRef<Path>, driver: Driver<R, C>) -> Result<Self, OpenError> {
-        Self::on_disk(folder, driver, room::of_the_system).await
+        Self::on_disk(folder, driver, Arc::new(System)).await
     }
 
-    async fn on_disk(folder: impl AsRef<Path>, driver: Driver<R, C>, measure: Measure) -> Result<Self, OpenError> {
+    async fn on_disk(folder: impl AsRef<Path>, driver: Driver<R, C>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
-        let create = move || Folder::create(&path, measure).map_err(|error| OpenError::folder(&path, error));
+        let take = move || Root::take(&path).map_err(|error| OpenError::folder(&path, error));
+        let root = tokio::task::spawn_blocking(take).await.map_err(OpenError::other)??;
+        Self::in_root(root, driver, disk).await
+    }
+
+    async fn in_root(root: Root, driver: Driver<R, C>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        let path = root.path().to_owned();
+        let create = move || Folder::create(root, disk).map_err(|error| OpenError::folder(&path, error));
         let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
         let driver = driver.assume_absent();
         let inner = Inner {

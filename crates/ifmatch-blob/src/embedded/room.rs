@@ -2,54 +2,27 @@
 //! carry out no deletion either: nobody could make room any more.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use fs4::statvfs;
+use super::disk::{Disk, Space};
 
 /// What is left free, in bytes, but no more than this part of the disk.
 const RESERVE: u64 = 16 * 1024 * 1024;
 const PART: u64 = 16;
 
-/// How much room there is on a disk, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Space {
-    pub(super) free: u64,
-    pub(super) total: u64,
-}
-
-/// Asks the system how much room there is on the disk of a folder. Blocks.
-pub(super) type Measure = fn(&Path) -> io::Result<Space>;
-
-/// The room on the disk of a folder.
-#[derive(Debug)]
-pub(super) struct Room {
-    folder: PathBuf,
-    measure: Measure,
-}
-
-impl Room {
-    pub(super) fn new(folder: &Path, measure: Measure) -> Self {
-        Self { folder: folder.to_owned(), measure }
+/// Refuses what would take of the room that is left free. The system knows it without a look at the disk.
+pub(super) fn check(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
+    match disk.space(folder) {
+        Ok(Space { free, total }) if free < RESERVE.min(total / PART) => Err(io::ErrorKind::StorageFull.into()),
+        // A disk that does not tell says so by itself when it is full.
+        _ => Ok(()),
     }
-
-    /// Refuses what would take of the room that is left free. The system knows it without a look at the disk.
-    pub(super) fn check(&self) -> io::Result<()> {
-        match (self.measure)(&self.folder) {
-            Ok(Space { free, total }) if free < RESERVE.min(total / PART) => Err(io::ErrorKind::StorageFull.into()),
-            // A disk that does not tell says so by itself when it is full.
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What the system says.
-pub(super) fn of_the_system(folder: &Path) -> io::Result<Space> {
-    let stats = statvfs(folder)?;
-    Ok(Space { free: stats.available_space(), total: stats.total_space() })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use bytes::Bytes;
@@ -62,6 +35,7 @@ mod tests {
 
     use super::*;
     use crate::embedded::EmbeddedStore;
+    use crate::embedded::disk::{OpenFolder, System};
     use crate::headers::BlobHeaders;
     use crate::name::BlobPath;
     use crate::store::{
@@ -70,15 +44,40 @@ mod tests {
 
     const MIB: u64 = 1024 * 1024;
 
-    static FREE: AtomicU64 = AtomicU64::new(100 * MIB);
-
     /// What nobody knows.
     const SILENCE: u64 = u64::MAX;
 
-    fn measured(_: &Path) -> io::Result<Space> {
-        match FREE.load(Ordering::SeqCst) {
-            SILENCE => Err(io::ErrorKind::Unsupported.into()),
-            free => Ok(Space { free, total: 1024 * MIB }),
+    /// A disk of so much room.
+    #[derive(Debug)]
+    struct Measured {
+        free: AtomicU64,
+        total: u64,
+    }
+
+    impl Measured {
+        fn new(free: u64, total: u64) -> Arc<Self> {
+            Arc::new(Self { free: free.into(), total })
+        }
+
+        fn set(&self, free: u64) {
+            self.free.store(free, Ordering::SeqCst);
+        }
+    }
+
+    impl Disk for Measured {
+        fn space(&self, _: &Path) -> io::Result<Space> {
+            match self.free.load(Ordering::SeqCst) {
+                SILENCE => Err(io::ErrorKind::Unsupported.into()),
+                free => Ok(Space { free, total: self.total }),
+            }
+        }
+
+        fn sync_file(&self, file: &File) -> io::Result<()> {
+            System.sync_file(file)
+        }
+
+        fn sync_folder(&self, folder: &OpenFolder<'_>) -> io::Result<()> {
+            System.sync_folder(folder)
         }
     }
 
@@ -91,10 +90,11 @@ mod tests {
     }
 
     /// A megabyte, in whose middle the room ends.
-    fn fatal() -> Put {
-        let pieces = (0..16).map(|piece| {
+    fn fatal(disk: &Arc<Measured>) -> Put {
+        let disk = Arc::clone(disk);
+        let pieces = (0..16).map(move |piece| {
             if piece == 8 {
-                FREE.store(15 * MIB, Ordering::SeqCst);
+                disk.set(15 * MIB);
             }
             Ok::<_, BoxError>(Frame::data(Bytes::from(vec![piece; 64 * 1024])))
         });
@@ -108,12 +108,12 @@ mod tests {
     #[tokio::test]
     async fn what_makes_room_is_done_where_what_takes_it_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
-        let driver = Driver::new(MemoryRegister::unbounded());
-        let store = EmbeddedStore::on_disk(folder.path(), driver, measured).await.expect("it opens");
+        let (driver, disk) = (Driver::new(MemoryRegister::unbounded()), Measured::new(100 * MIB, 1024 * MIB));
+        let store = EmbeddedStore::on_disk(folder.path(), driver, disk.clone()).await.expect("it opens");
         let put = async |name, put| -> Result<Written, StoreError> { store.put(&blob(name), put).await };
         put("large", bytes(100_000)).await.expect("there is room");
         put("small", bytes(100)).await.expect("there is room");
-        assert!(is_full(put("large", fatal()).await));
+        assert!(is_full(put("large", fatal(&disk)).await));
         assert!(is_full(put("large", bytes(100_000)).await));
         assert!(is_full(put("small", bytes(100)).await));
         let other = blob("x").container;
@@ -127,17 +127,17 @@ mod tests {
         store.lease(&blob("small"), lease).await.expect("leased");
         store.delete(&blob("large"), Delete::default()).await.expect("deleted");
         for free in [16 * MIB, SILENCE] {
-            FREE.store(free, Ordering::SeqCst);
+            disk.set(free);
             put("large", bytes(100_000)).await.expect("there is room again");
         }
     }
 
     #[test]
     fn of_a_small_disk_little_is_left_free() {
-        let free = |measure: Measure| Room::new(Path::new("."), measure).check().is_ok();
-        assert!(free(|_| Ok(Space { free: 2 * MIB, total: 32 * MIB })));
-        assert!(!free(|_| Ok(Space { free: 2 * MIB - 1, total: 32 * MIB })));
-        assert!(free(|_| Ok(Space { free: 0, total: 0 })));
-        assert!(of_the_system(Path::new(".")).is_ok_and(|space| space.total >= space.free && space.total > 0));
+        let is_refused = |free, total| check(&*Measured::new(free, total), Path::new(".")).is_err();
+        assert!(!is_refused(2 * MIB, 32 * MIB));
+        assert!(is_refused(2 * MIB - 1, 32 * MIB));
+        assert!(!is_refused(0, 0));
+        assert!(System.space(Path::new(".")).is_ok_and(|space| space.total >= space.free && space.total > 0));
     }
 }

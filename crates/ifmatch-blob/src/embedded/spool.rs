@@ -2,14 +2,15 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ifmatch_core::digest::{ContentHash, Hasher};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::error::{disk, lost};
-use super::folder::{BodyName, Folder, sync_folder};
+use super::folder::{BodyName, Folder};
+use super::private;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// A body on its way to the disk.
@@ -40,8 +41,8 @@ impl Spool {
     pub(super) fn begin(folder: Arc<Folder>, nonce: u64) -> Self {
         let path = folder.incoming(nonce);
         let step = spawn_blocking(move || {
-            let file = File::create_new(&path)?;
-            Ok(Writing { hasher: Hasher::default(), file, path: Removed::on_drop(path) })
+            let file = private::create_file(&path)?;
+            Ok(Writing { hasher: Hasher::default(), file, path: Removed(path) })
         });
         Self { folder, nonce, step }
     }
@@ -51,7 +52,7 @@ impl Spool {
         let mut writing = (&mut self.step).await.map_err(lost)?.map_err(disk)?;
         let folder = Arc::clone(&self.folder);
         self.step = spawn_blocking(move || {
-            folder.room().check()?;
+            folder.check_room()?;
             writing.file.write_all(&chunk)?;
             writing.hasher.update(&chunk);
             Ok(writing)
@@ -69,16 +70,13 @@ impl Spool {
 
 impl Writing {
     fn finish(self, folder: &Folder, nonce: u64, promised: Option<ContentHash>) -> Result<Staged, StoreError> {
-        let Self { hasher, file, path } = self;
+        let Self { hasher, file, mut path } = self;
         let name = BodyName { hash: hasher.finish(), nonce };
         if promised.is_some_and(|promised| promised != name.hash) {
             return Err(StoreErrorKind::DigestMismatch.into());
         }
-        file.sync_all().map_err(disk)?;
-        let place = folder.body(&name);
-        let file = path.renamed_to(place).map_err(disk)?;
-        sync_folder(file.parent()).map_err(disk)?;
-        Ok(Staged { name, file })
+        folder.place(&file, &mut path.0, &name).map_err(disk)?;
+        Ok(Staged { name, file: path })
     }
 }
 
@@ -92,37 +90,20 @@ impl Staged {
 
 /// A file that is removed on drop.
 #[derive(Debug)]
-struct Removed(Option<PathBuf>);
+struct Removed(PathBuf);
 
 impl Removed {
-    fn on_drop(path: PathBuf) -> Self {
-        Self(Some(path))
-    }
-
-    fn renamed_to(mut self, place: PathBuf) -> io::Result<Self> {
-        fs::rename(self.path(), &place)?;
-        self.0 = Some(place);
-        Ok(self)
-    }
-
-    fn path(&self) -> &Path {
-        self.0.as_deref().unwrap_or(Path::new(""))
-    }
-
-    fn parent(&self) -> &Path {
-        self.path().parent().unwrap_or(Path::new(""))
-    }
-
+    /// Leaves the file where it is.
     fn keep(mut self) {
-        self.0 = None;
+        self.0 = PathBuf::new();
     }
 }
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        if let Some(path) = self.0.take() {
+        if !self.0.as_os_str().is_empty() {
             // What cannot be removed now is collected at the next start.
-            let _ = fs::remove_file(path);
+            let _ = fs::remove_file(&self.0);
         }
     }
 }

@@ -1,4 +1,7 @@
-//! A counter in a register, as both crash tests use it.
+//! A counter in a register, as the crash tests use it, and a disk that fails.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub(crate) mod platter;
 
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;

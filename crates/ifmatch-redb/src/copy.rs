@@ -1,0 +1,150 @@
+//! Copying a database into a new one, which takes its place.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableError, TableHandle};
+
+use crate::database::RECORDS;
+use crate::error::OpenError;
+use crate::key_text::KeyText;
+use crate::overlay::Overlay;
+use crate::storage::Storage;
+
+/// Bytes of memory for the pages of a database that is only read.
+const VIEW_CACHE: usize = 64 * 1024 * 1024;
+
+/// A database as it was found. What repairing it takes is written to memory only.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) database: Database,
+    /// The process that had it last closed it in order, so that all of it is durable.
+    pub(crate) was_closed: bool,
+}
+
+/// The reason why a copy was not made.
+pub(crate) enum CopyError {
+    /// The database cannot be read.
+    Read(OpenError),
+    /// The copy cannot be written, or put in the database's place.
+    Write(OpenError),
+}
+
+impl From<CopyError> for OpenError {
+    fn from(error: CopyError) -> Self {
+        let (CopyError::Read(error) | CopyError::Write(error)) = error;
+        error
+    }
+}
+
+impl View {
+    pub(crate) fn open(found: Box<dyn StorageBackend>) -> Result<Self, OpenError> {
+        let repaired = Arc::new(AtomicBool::new(false));
+        let noted = Arc::clone(&repaired);
+        let database = Builder::new()
+            .set_cache_size(VIEW_CACHE)
+            .set_repair_callback(move |_| noted.store(true, Ordering::Relaxed))
+            .create_with_backend(Overlay::new(found)?)?;
+        Ok(Self { database, was_closed: !repaired.load(Ordering::Relaxed) })
+    }
+}
+
+/// Copies all records into a new database, and puts it in the place of the one before. All of it is durable then.
+pub(crate) fn into_place(storage: &dyn Storage, from: Option<&Database>) -> Result<Database, CopyError> {
+    let copied = into_new(storage, from).and_then(|(database, is_cut_off)| {
+        storage.replace().map_err(|error| {
+            // A copy that may not last must not look like a database that was closed in order.
+            is_cut_off.store(true, Ordering::SeqCst);
+            CopyError::Write(error.into())
+        })?;
+        Ok(database)
+    });
+    if copied.is_err() {
+        storage.discard();
+    }
+    copied
+}
+
+fn into_new(storage: &dyn Storage, from: Option<&Database>) -> Result<(Database, Arc<AtomicBool>), CopyError> {
+    let write = |error: redb::Error| CopyError::Write(error.into());
+    let is_cut_off = Arc::new(AtomicBool::new(false));
+    let created = storage.create().map_err(|error| CopyError::Write(error.into()))?;
+    let backend = CutOff { is_cut_off: Arc::clone(&is_cut_off), ..CutOff::new(created) };
+    let database = Builder::new().create_with_backend(backend).map_err(|error| CopyError::Write(error.into()))?;
+    let transaction = database.begin_write().map_err(|error| write(error.into()))?;
+    {
+        let mut table = transaction.open_table(RECORDS).map_err(|error| write(error.into()))?;
+        if let Some(from) = from {
+            copy_records(from, &mut table)?;
+        }
+    }
+    transaction.commit().map_err(|error| write(error.into()))?;
+    Ok((database, is_cut_off))
+}
+
+fn copy_records(from: &Database, to: &mut Table<'_, KeyText, (u64, &'static [u8])>) -> Result<(), CopyError> {
+    let read = |error: redb::Error| CopyError::Read(error.into());
+    let transaction = from.begin_read().map_err(|error| read(error.into()))?;
+    let mut names = transaction.list_tables().map_err(|error| read(error.into()))?;
+    let mut multimaps = transaction.list_multimap_tables().map_err(|error| read(error.into()))?;
+    if names.any(|table| table.name() != RECORDS.name()) || multimaps.next().is_some() {
+        return Err(CopyError::Read(OpenError::unknown_tables()));
+    }
+    let records = match transaction.open_table(RECORDS) {
+        Ok(records) => records,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+        Err(error) => return Err(read(error.into())),
+    };
+    for record in records.iter().map_err(|error| read(error.into()))? {
+        let (key, value) = record.map_err(|error| read(error.into()))?;
+        to.insert(key.value(), value.value()).map_err(|error| CopyError::Write(redb::Error::from(error).into()))?;
+    }
+    Ok(())
+}
+
+/// A storage that can be cut off from what is written to it.
+#[derive(Debug)]
+pub(crate) struct CutOff {
+    storage: Box<dyn StorageBackend>,
+    is_cut_off: Arc<AtomicBool>,
+}
+
+impl CutOff {
+    pub(crate) fn new(storage: Box<dyn StorageBackend>) -> Self {
+        Self { storage, is_cut_off: Arc::default() }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.is_cut_off.load(Ordering::SeqCst) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+}
+
+impl StorageBackend for CutOff {
+    fn len(&self) -> io::Result<u64> {
+        self.storage.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.storage.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check()?;
+        self.storage.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.check()?;
+        self.storage.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check()?;
+        self.storage.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.storage.close()
+    }
+}

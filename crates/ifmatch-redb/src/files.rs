@@ -1,0 +1,103 @@
+//! A database in a file, and the file that takes its place.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use redb::backends::FileBackend;
+use redb::{BackendError, DatabaseError, StorageBackend, StorageError};
+
+use crate::private;
+use crate::storage::Storage;
+
+/// A file with a database, used by this process alone.
+#[derive(Debug)]
+pub(crate) struct Files {
+    path: PathBuf,
+    fresh: PathBuf,
+    /// The file itself cannot serve as the lock, since another one takes its place.
+    _lock: File,
+}
+
+impl Files {
+    /// Takes the file for this process until the value is dropped. The system releases the lock when the process ends.
+    pub(crate) fn lock(path: &Path) -> io::Result<Self> {
+        // A link stays a link: what it leads to is replaced.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let lock = private::open_or_create(&beside(&path, ".lock"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { fresh: beside(&path, ".new"), path, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn folder(&self) -> &Path {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        folder.unwrap_or(Path::new("."))
+    }
+}
+
+impl Storage for Files {
+    fn open(&self) -> io::Result<Option<Box<dyn StorageBackend>>> {
+        let file = match OpenOptions::new().read(true).write(true).open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if file.metadata()?.len() == 0 {
+            return Ok(None);
+        }
+        private::tighten(&file);
+        locked(file).map(Some)
+    }
+
+    fn create(&self) -> io::Result<Box<dyn StorageBackend>> {
+        remove(&self.fresh)?;
+        locked(private::create_new(&self.fresh)?)
+    }
+
+    fn replace(&self) -> io::Result<()> {
+        // A folder that was opened before the change reports every failure to make it durable.
+        let folder = File::open(self.folder())?;
+        fs::rename(&self.fresh, &self.path)?;
+        folder.sync_all()
+    }
+
+    fn discard(&self) {
+        // The next one that is created discards it otherwise.
+        let _ = remove(&self.fresh);
+    }
+}
+
+/// A file's backend, locked against releases that lock the file itself.
+fn locked(file: File) -> io::Result<Box<dyn StorageBackend>> {
+    let backend = FileBackend::new(file).map_err(as_io)?;
+    match backend.try_lock_range(Bound::Unbounded, Bound::Unbounded) {
+        Ok(true) | Err(BackendError::Unsupported) => Ok(Box::new(backend)),
+        Ok(false) => Err(io::ErrorKind::ResourceBusy.into()),
+        Err(BackendError::Io(error)) => Err(error),
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+fn as_io(error: DatabaseError) -> io::Error {
+    match error {
+        DatabaseError::Storage(StorageError::Io(error)) => error,
+        error => io::Error::other(error),
+    }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,251 @@
+//! Loss of power, torn writes and single failures of the disk: what was acknowledged, or read, is there afterwards.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::platter::{Call, Platter};
+use common::{get, key, set};
+use ifmatch_redb::{OpenErrorKind, RedbRegister};
+use ifmatch_store::driver::DriverError;
+use ifmatch_store::register::{RegisterErrorKind, Scan};
+use ifmatch_store::{Driver, Register};
+
+type Opened = Driver<RedbRegister>;
+
+fn open(platter: &Platter) -> Opened {
+    Driver::new(RedbRegister::open_in(platter.clone()).unwrap()).assume_absent()
+}
+
+fn kind(error: &DriverError) -> RegisterErrorKind {
+    match error {
+        DriverError::Register(error) => error.kind(),
+        other => panic!("expected a failure of the register, got {other:?}"),
+    }
+}
+
+/// What is known of the numbers that were written under each name.
+#[derive(Debug, Default)]
+struct Known(BTreeMap<String, Number>);
+
+#[derive(Debug, Default)]
+struct Number {
+    /// The last one that was acknowledged or read.
+    sure: Option<u64>,
+    /// Later ones without an answer.
+    possible: BTreeSet<u64>,
+    tried: u64,
+}
+
+impl Known {
+    async fn set(&mut self, driver: &Opened, name: &str) -> Result<(), DriverError> {
+        let number = self.0.entry(name.to_owned()).or_default();
+        number.tried += 1;
+        let written = set(driver, name, number.tried).await;
+        match &written {
+            Ok(()) => *number = Number { sure: Some(number.tried), tried: number.tried, ..Number::default() },
+            Err(error) if kind(error) == RegisterErrorKind::Ambiguous => {
+                number.possible.insert(number.tried);
+            }
+            // Nothing was changed, and nothing will be.
+            Err(_) => {}
+        }
+        written
+    }
+
+    async fn get(&mut self, driver: &Opened, name: &str) -> Result<(), DriverError> {
+        let number = self.0.entry(name.to_owned()).or_default();
+        let found = get(driver, name).await?;
+        let is_possible = found == number.sure || found.is_some_and(|found| number.possible.contains(&found));
+        assert!(is_possible, "{name}: found {found:?}, but known is {number:?}");
+        *number = Number { sure: found, tried: number.tried, ..Number::default() };
+        Ok(())
+    }
+
+    async fn check(&mut self, driver: &Opened) {
+        let names: Vec<String> = self.0.keys().cloned().collect();
+        for name in names {
+            self.get(driver, &name).await.unwrap();
+        }
+    }
+}
+
+/// Each call of the disk fails once, at each place in a row of writes; then the power goes, or the process ends first.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_failure_costs_no_acknowledged_write_and_not_the_index() {
+    for call in Call::ALL {
+        for number in 1..=12 {
+            for restarts in [false, true] {
+                let platter = Platter::new(number as u64);
+                let driver = open(&platter);
+                let mut known = Known::default();
+                for name in ["a", "b", "c"] {
+                    known.set(&driver, name).await.unwrap();
+                }
+                platter.fail(call, number);
+                for name in ["a", "b", "c", "a"] {
+                    // A failure is reported, or what it has stopped is done again.
+                    let _ = known.set(&driver, name).await;
+                }
+                platter.has_failed();
+                known.set(&driver, "d").await.expect("one failure does not stop the next write");
+                known.check(&driver).await;
+                let driver = if restarts {
+                    drop(driver);
+                    let driver = open(&platter);
+                    known.set(&driver, "e").await.unwrap();
+                    driver
+                } else {
+                    driver
+                };
+                platter.lose_power();
+                drop(driver);
+                known.check(&open(&platter)).await;
+            }
+        }
+    }
+}
+
+/// Writes, reads, failures, ends of the process and of the power in any order.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_was_acknowledged_or_read_ever_disappears() {
+    for seed in 0..16 {
+        let platter = Platter::new(seed);
+        let mut known = Known::default();
+        let mut driver = open(&platter);
+        for _ in 0..40 {
+            if platter.draw(3) == 0 {
+                platter.fail(Call::ALL[platter.draw(Call::ALL.len())], 1 + platter.draw(5));
+            }
+            let name = ["a", "b", "c", "d"][platter.draw(4)];
+            match platter.draw(8) {
+                0 => platter.kill(),
+                1 => platter.lose_power(),
+                2 => {}
+                3 | 4 => {
+                    if known.get(&driver, name).await.is_err() {
+                        assert!(platter.has_failed(), "seed {seed}: a read fails without a cause");
+                    }
+                    continue;
+                }
+                _ => {
+                    if known.set(&driver, name).await.is_err() {
+                        assert!(platter.has_failed(), "seed {seed}: a write fails without a cause");
+                    }
+                    continue;
+                }
+            }
+            drop(driver);
+            driver = match RedbRegister::open_in(platter.clone()) {
+                Ok(register) => Driver::new(register).assume_absent(),
+                Err(error) => {
+                    assert!(platter.has_failed(), "seed {seed}: {error}");
+                    open(&platter)
+                }
+            };
+        }
+        platter.has_failed();
+        known.check(&driver).await;
+        platter.lose_power();
+        drop(driver);
+        known.check(&open(&platter)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_writes_and_shows_what_is_durable() {
+    let platter = Platter::new(1);
+    let driver = open(&platter);
+    let mut known = Known::default();
+    known.set(&driver, "before").await.unwrap();
+    known.set(&driver, "during").await.unwrap();
+    platter.set_full(true);
+    for _ in 0..3 {
+        assert!(known.set(&driver, "during").await.is_err());
+        assert!(!platter.has_leftover(), "a copy that cannot be completed gives its room back");
+        assert_eq!(get(&driver, "before").await.unwrap(), Some(1));
+        let scan = Scan { prefix: "before", after: None, limit: 100 };
+        assert_eq!(driver.register().scan(&scan).await.unwrap().len(), 1);
+    }
+    platter.set_full(false);
+    known.get(&driver, "during").await.unwrap();
+    known.set(&driver, "after").await.unwrap();
+    known.check(&driver).await;
+    assert_eq!(driver.register().scan(&Scan { limit: 100, ..Scan::default() }).await.unwrap().len(), 3);
+}
+
+/// The commit's sync fails, and there is no room for a copy: the old number may be read in one moment, and the new one be
+/// on the disk in the next. So neither is shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_in_doubt_is_not_shown_before_it_is_durable() {
+    let platter = Platter::new(3);
+    let driver = open(&platter);
+    let mut known = Known::default();
+    known.set(&driver, "other").await.unwrap();
+    known.set(&driver, "number").await.unwrap();
+    platter.fail(Call::Sync, 1);
+    // The first copy fails as well.
+    platter.fail_creations(true);
+    assert!(known.set(&driver, "number").await.is_err_and(|error| kind(&error) == RegisterErrorKind::Ambiguous));
+    assert!(driver.load(&key("number")).await.is_err());
+    assert!(driver.register().scan(&Scan { limit: 100, ..Scan::default() }).await.is_err());
+    assert_eq!(get(&driver, "other").await.unwrap(), Some(1));
+    platter.fail_creations(false);
+    known.check(&driver).await;
+    platter.lose_power();
+    drop(driver);
+    known.check(&open(&platter)).await;
+}
+
+/// The folder's sync fails after the copy has taken the database's place, and the process ends in order. The name in the cache
+/// is not the one on the disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_whose_name_may_not_last_is_copied_again_by_the_next_process() {
+    for seed in 0..8 {
+        let platter = Platter::new(seed);
+        let mut known = Known::default();
+        let driver = open(&platter);
+        known.set(&driver, "number").await.unwrap();
+        platter.kill();
+        drop(driver);
+        platter.fail(Call::Folder, 1);
+        assert_eq!(RedbRegister::open_in(platter.clone()).unwrap_err().kind(), OpenErrorKind::Other);
+        let driver = open(&platter);
+        known.set(&driver, "number").await.unwrap();
+        platter.lose_power();
+        drop(driver);
+        known.check(&open(&platter)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_needs_a_copy_says_that_the_disk_is_full_and_opens_once_there_is_room() {
+    let platter = Platter::new(5);
+    let mut known = Known::default();
+    let driver = open(&platter);
+    known.set(&driver, "number").await.unwrap();
+    platter.kill();
+    drop(driver);
+    platter.set_full(true);
+    let error = RedbRegister::open_in(platter.clone()).unwrap_err();
+    assert_eq!(error.kind(), OpenErrorKind::Full, "{error}");
+    assert!(!platter.has_leftover());
+    platter.set_full(false);
+    known.check(&open(&platter)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_nothing_can_replace_ends_with_its_first_failure() {
+    let platter = Platter::new(6);
+    let disk = platter.clone();
+    let register = RedbRegister::open_with(move || {
+        redb::Builder::new().create_with_backend(common::platter::Plain(ifmatch_redb::Storage::create(&disk)?))
+    });
+    let driver = Driver::new(register.unwrap()).assume_absent();
+    set(&driver, "number", 1).await.unwrap();
+    platter.fail(Call::Sync, 1);
+    assert_eq!(kind(&set(&driver, "number", 2).await.unwrap_err()), RegisterErrorKind::Ambiguous);
+    assert_eq!(kind(&set(&driver, "number", 3).await.unwrap_err()), RegisterErrorKind::Unavailable);
+    assert_eq!(kind(&get(&driver, "number").await.unwrap_err()), RegisterErrorKind::Unavailable);
+}
