@@ -76,16 +76,21 @@ fn a_folder_that_is_in_use_is_left_alone() {
     assert_eq!(first.stop().status.code(), Some(0));
 }
 
-/// The tests may run as root, whom no permission stops; a path below a file stops everybody.
+/// The tests may run as root, whom no permission stops; a path to a file, or below one, stops everybody.
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn a_file_in_the_place_of_a_folder_is_a_wrong_argument() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "not a folder").unwrap();
+    let named = format!("{} is a file", file.display());
     for path in [file.clone(), file.join("below")] {
         let path = path.to_str().unwrap();
-        let end = run(["serve", "--listen", "127.0.0.1:0", "--data", path]);
-        refused(&end, 1, &[path, "--data"]);
+        let serve = ["serve", "--listen", "127.0.0.1:0"];
+        let proxy = ["proxy", "--listen", "127.0.0.1:0", "--upstream", "http://127.0.0.1:9", "--cache-dir", path];
+        refused(&run(serve.iter().chain(&["--data", path])), 2, &["--data", path, &named, "give the path of a folder"]);
+        let store = ["--store", "memory://", "--data", path];
+        refused(&run(serve.iter().chain(&store)), 2, &["--data", path, &named]);
+        refused(&run(proxy), 2, &["--cache-dir", path, &named]);
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "not a folder");
 }

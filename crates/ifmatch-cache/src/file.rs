@@ -11,6 +11,7 @@ use http::HeaderMap;
 
 use crate::block::{Blocking, block};
 use crate::disk::Folder;
+use crate::private;
 
 /// What is written, checked and read at once.
 pub(crate) const PIECE: usize = 64 * 1024;
@@ -132,7 +133,7 @@ impl Spool {
         let path = folder.name();
         let (folder, pending) = (Arc::clone(folder), BytesMut::new());
         let mut spool = Self { folder, path: path.clone(), file: None, pending, sums: Vec::new(), taken: 0 };
-        spool.file = Some(done(block(move || File::create(path))).await?);
+        spool.file = Some(done(block(move || private::create(&path))).await?);
         for chunk in so_far {
             spool.write(&chunk).await?;
         }

@@ -107,6 +107,8 @@ mod memory;
 mod metrics;
 mod obeyed;
 mod prefix_stamps;
+#[cfg_attr(unix, path = "private_unix.rs")]
+mod private;
 mod question;
 mod read;
 mod recent;

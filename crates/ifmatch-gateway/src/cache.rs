@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use crate::config::CacheConfig;
 use crate::error::Error;
+use crate::folder;
 use crate::request_id::X_REQUEST_ID;
 
 /// What both kinds have in common.
@@ -20,6 +21,7 @@ pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
     // Each request has an id of its own.
     let builder = CacheLayer::builder().capacity(config.memory).entry_limit(config.body).never_store([X_REQUEST_ID]);
     let Some((folder, bytes)) = &config.disk else { return Ok(builder) };
+    folder::check("--cache-dir", folder)?;
     // For this user only: before a store it has blobs that others need a token for.
     let disk = embedded::create_folder(folder)
         .and_then(|()| Disk::open(folder, *bytes))

@@ -28,6 +28,7 @@ mod conditions;
 mod connection;
 mod endpoints;
 mod entrance;
+mod folder;
 mod framing;
 mod gateway;
 mod host;

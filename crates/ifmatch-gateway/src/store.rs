@@ -12,6 +12,7 @@ use ifmatch_store::{AnyRegister, MemoryRegister};
 
 use crate::config::Place;
 use crate::error::Error;
+use crate::folder;
 
 /// Blobs whose state is kept in memory where there is no folder for it. An older state is read from the object
 /// store again when needed.
@@ -27,6 +28,7 @@ const UPKEEP: Duration = Duration::from_hours(1);
 pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
     match place {
         Place::Folder(folder) => {
+            folder::check("--data", folder)?;
             let store = EmbeddedStore::open(folder).await.map_err(|error| unusable_folder(folder, &error))?;
             let kept = store.clone();
             tokio::spawn(keep_small(async move || kept.forget_deletions().await));
@@ -37,6 +39,7 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
             let backing = Backing::from_url(url, settings).map_err(|error| unusable_store(url, &error))?;
             let opened = if let Some(folder) = register {
+                folder::check("--data", folder)?;
                 let opened = ObjectBlobs::open_durable(backing, durable(folder).await?).await;
                 if let Ok(store) = &opened {
                     let kept = store.clone();

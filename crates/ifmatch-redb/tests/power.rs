@@ -4,6 +4,7 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use common::platter::{Call, Platter};
 use common::{get, key, set};
@@ -12,10 +13,30 @@ use ifmatch_store::driver::DriverError;
 use ifmatch_store::register::{RegisterErrorKind, Scan};
 use ifmatch_store::{Driver, Register};
 
-type Opened = Driver<RedbRegister>;
+type Opened = Arc<Driver<RedbRegister>>;
+
+/// Names far enough from each other to be on pages of their own.
+const NAMES: [&str; 4] = ["010", "060", "110", "140"];
 
 fn open(platter: &Platter) -> Opened {
-    Driver::new(RedbRegister::open_in(platter.clone()).unwrap()).assume_absent()
+    Arc::new(Driver::new(RedbRegister::open_in(platter.clone()).unwrap()).assume_absent())
+}
+
+/// A new database with so many records that a write leaves most pages as they are.
+async fn filled(platter: &Platter) -> (Opened, Known) {
+    let driver = open(platter);
+    let mut known = Known::default();
+    let mut writes = tokio::task::JoinSet::new();
+    for at in 0..150 {
+        let name = format!("{at:03}");
+        known.0.insert(name.clone(), Number { sure: Some(1), tried: 1, ..Number::default() });
+        let driver = Arc::clone(&driver);
+        writes.spawn(async move { set(&driver, &name, 1).await });
+    }
+    while let Some(written) = writes.join_next().await {
+        written.unwrap().unwrap();
+    }
+    (driver, known)
 }
 
 fn kind(error: &DriverError) -> RegisterErrorKind {
@@ -71,34 +92,40 @@ impl Known {
     }
 }
 
-/// Each call of the disk fails once, at each place in a row of writes; then the power goes, or the process ends first.
+/// What comes between the failure and the loss of power.
+#[derive(Clone, Copy, Debug)]
+enum Meanwhile {
+    Nothing,
+    Reads,
+    Writes,
+    Restart,
+}
+
+/// Each call of the disk fails once, at each place in a row of writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_failure_costs_no_acknowledged_write_and_not_the_index() {
     for call in Call::ALL {
-        for number in 1..=12 {
-            for restarts in [false, true] {
-                let platter = Platter::new(number as u64);
-                let driver = open(&platter);
-                let mut known = Known::default();
-                for name in ["a", "b", "c"] {
-                    known.set(&driver, name).await.unwrap();
-                }
+        let seeds = if call == Call::Sync { 6 } else { 1 };
+        for (number, seed) in (1..=5).flat_map(|number| (0..seeds).map(move |seed| (number, seed))) {
+            for meanwhile in [Meanwhile::Nothing, Meanwhile::Reads, Meanwhile::Writes, Meanwhile::Restart] {
+                let platter = Platter::new(seed * 100 + number as u64);
+                let (mut driver, mut known) = filled(&platter).await;
                 platter.fail(call, number);
-                for name in ["a", "b", "c", "a"] {
+                for name in NAMES {
                     // A failure is reported, or what it has stopped is done again.
                     let _ = known.set(&driver, name).await;
                 }
                 platter.has_failed();
-                known.set(&driver, "d").await.expect("one failure does not stop the next write");
-                known.check(&driver).await;
-                let driver = if restarts {
-                    drop(driver);
-                    let driver = open(&platter);
-                    known.set(&driver, "e").await.unwrap();
-                    driver
-                } else {
-                    driver
-                };
+                match meanwhile {
+                    Meanwhile::Nothing => {}
+                    Meanwhile::Reads => known.check(&driver).await,
+                    Meanwhile::Writes => known.set(&driver, "070").await.expect("one failure is not two"),
+                    Meanwhile::Restart => {
+                        drop(driver);
+                        driver = open(&platter);
+                        known.check(&driver).await;
+                    }
+                }
                 platter.lose_power();
                 drop(driver);
                 known.check(&open(&platter)).await;
@@ -112,13 +139,12 @@ async fn one_failure_costs_no_acknowledged_write_and_not_the_index() {
 async fn nothing_that_was_acknowledged_or_read_ever_disappears() {
     for seed in 0..16 {
         let platter = Platter::new(seed);
-        let mut known = Known::default();
-        let mut driver = open(&platter);
+        let (mut driver, mut known) = filled(&platter).await;
         for _ in 0..40 {
             if platter.draw(3) == 0 {
                 platter.fail(Call::ALL[platter.draw(Call::ALL.len())], 1 + platter.draw(5));
             }
-            let name = ["a", "b", "c", "d"][platter.draw(4)];
+            let name = NAMES[platter.draw(4)];
             match platter.draw(8) {
                 0 => platter.kill(),
                 1 => platter.lose_power(),
@@ -138,7 +164,7 @@ async fn nothing_that_was_acknowledged_or_read_ever_disappears() {
             }
             drop(driver);
             driver = match RedbRegister::open_in(platter.clone()) {
-                Ok(register) => Driver::new(register).assume_absent(),
+                Ok(register) => Arc::new(Driver::new(register).assume_absent()),
                 Err(error) => {
                     assert!(platter.has_failed(), "seed {seed}: {error}");
                     open(&platter)

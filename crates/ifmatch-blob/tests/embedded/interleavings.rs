@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use ifmatch_blob::embedded::OpenErrorKind;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
@@ -238,4 +239,23 @@ async fn a_write_that_a_deletion_overtakes_shows_up_in_no_later_container() {
         assert_eq!(fixture.read().await.unwrap().1, pattern(7_000));
         assert_eq!(bodies(fixture.folder()), 1);
     }
+}
+
+/// The start of a store collects bodies without a record, and this one has no record yet.
+#[tokio::test]
+async fn a_second_store_on_the_folder_does_not_start_between_a_body_and_its_record() {
+    let fixture = fixture().await;
+    let (folder, register) = (fixture.folder().to_owned(), fixture.register.clone());
+    fixture.before_next_swap(|_, _| async move {
+        let second = EmbeddedStore::with_driver(folder, Driver::new(register)).await;
+        assert_eq!(second.map(drop).unwrap_err().kind(), OpenErrorKind::InUse);
+    });
+    fixture.store.put(&fixture.blob, put(pattern(20_000))).await.unwrap();
+    assert!(fixture.happened());
+    assert_eq!(fixture.read().await.unwrap().1, pattern(20_000));
+
+    let Fixture { folder, register, store, blob } = fixture;
+    drop(store);
+    let store = EmbeddedStore::with_driver(folder.path(), Driver::new(register.clone())).await.unwrap();
+    assert_eq!(Fixture { folder, register, store, blob }.read().await.unwrap().1, pattern(20_000));
 }

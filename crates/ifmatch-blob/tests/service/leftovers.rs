@@ -1,6 +1,7 @@
 //! What a crash leaves behind, what a newer release wrote, and who else may use the folder.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -12,14 +13,28 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Record;
 use ifmatch_store::register::Scan;
-use ifmatch_store::{Clock, Key, Register};
+use ifmatch_store::{Clock, Key, MemoryRegister, Register};
+use tempfile::TempDir;
 
-use crate::support::{Fixture, bytes, fixture, reopen, request, send};
+use crate::support::{Fixture, ManualClock, Service, bytes, fixture, reopen, request, send};
 
-impl Fixture {
-    async fn reopened(&self) -> Result<BlobService<crate::support::Store, crate::support::ManualClock>, OpenErrorKind> {
+/// What a store leaves when its process has ended.
+struct Closed {
+    folder: TempDir,
+    register: Arc<MemoryRegister>,
+    clock: ManualClock,
+}
+
+impl Closed {
+    async fn reopened(&self) -> Result<Service, OpenErrorKind> {
         let store = reopen(self.folder.path(), &self.register, &self.clock).await.map_err(|error| error.kind())?;
         Ok(BlobService::with_clock(store, self.clock.clone()))
+    }
+}
+
+impl Fixture {
+    fn close(self) -> Closed {
+        Closed { folder: self.folder, register: self.register, clock: self.clock }
     }
 
     /// What the keys of the blobs in the container `c` begin with, once there is one.
@@ -54,6 +69,7 @@ async fn a_start_collects_what_no_record_points_to_and_nothing_else() {
     let fixture = fixture().await;
     let kept = bytes(10_000, 1);
     fixture.put("/c/b", kept.clone()).await;
+    let fixture = fixture.close();
     let root = fixture.folder.path();
     let hash = ContentHash::of(b"lost").hex();
     let lost = root.join("bodies").join(&hash[..2]).join(format!("{hash}-00000000000000ff"));
@@ -74,6 +90,7 @@ async fn a_newer_payload_keeps_the_store_shut_and_every_file_in_place() {
     let fixture = fixture().await;
     fixture.put("/c/b", bytes(10_000, 1)).await;
     fixture.write_record("newer", &[99, 1, 2, 3]).await;
+    let fixture = fixture.close();
     let half = fixture.folder.path().join("tmp/00000000000000aa");
     fs::write(&half, "left over").expect("written");
     assert_eq!(fixture.reopened().await.err(), Some(OpenErrorKind::Unreadable));
@@ -87,6 +104,7 @@ async fn a_damaged_payload_costs_its_own_blob_only() {
     let fixture = fixture().await;
     fixture.put("/c/b", bytes(10_000, 1)).await;
     fixture.write_record("damaged", &[1, 2, 3]).await;
+    let fixture = fixture.close();
     let hash = ContentHash::of(b"perhaps its own").hex();
     let body = fixture.folder.path().join("bodies").join(&hash[..2]).join(format!("{hash}-00000000000000ff"));
     fs::write(&body, "perhaps its own").expect("written");
@@ -118,6 +136,7 @@ async fn the_record_of_a_deleted_blob_is_forgotten_after_a_day() {
     let fixture = fixture().await;
     let tag = fixture.put("/c/b", "x").await.tag();
     fixture.send(request(Method::DELETE, "/c/b", &[], "")).await;
+    let fixture = fixture.close();
     let records = async || {
         let scan = Scan { prefix: "b/", after: None, limit: 10 };
         fixture.register.scan(&scan).await.expect("scanned").len()

@@ -265,3 +265,19 @@ fn the_next_process_begins_with_nothing_and_never_beside_another() {
     drop(disk);
     Disk::open(folder.path(), 1 << 20).unwrap();
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nobody_else_reads_a_body_in_a_folder_that_is_open_to_all() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (folder, world) = roomy();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    world.origin.will(200, FRESH, &text(0));
+    world.get("/").await;
+    assert_eq!(bodies(folder.path()).0, 1);
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{:?}", entry.file_name());
+    }
+}
