@@ -14,9 +14,12 @@ pub use crate::key::InvalidKey;
 /// A linearizable register for each key.
 ///
 /// # What an implementation owes
-/// - **Linearizable**: a load that begins after a swap succeeded sees that swap, or a later one, from whatever process.
+/// - **Linearizable**: a load or a scan that begins after a swap succeeded sees that swap, or a later one, from whatever
+///   process.
 /// - **Atomic**: of several swaps that expect the same revision, one succeeds.
-/// - **Durable**, unless it says otherwise: a swap that was answered [`Swap::Done`] survives a crash.
+/// - **Durable**, unless it says otherwise: a swap that was answered [`Swap::Done`] survives a crash and a loss of power, and
+///   so does what a load or a scan has shown. After [`RegisterErrorKind::Ambiguous`] a driver loads the record to learn
+///   whether its swap took place: after a failed sync, what the system's cache shows does not tell.
 /// - **Opaque**: it stores [`Record::encode`] beside [`Record::revision`], looks at neither, and reads with
 ///   [`Record::decode`], whose refusals it passes on.
 /// - An error is honest about what happened: [`RegisterErrorKind::Unavailable`] only if the swap definitely did not take
@@ -51,7 +54,11 @@ pub trait Register: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Swap, RegisterError>> + Send;
 
     /// The records whose keys begin with `scan.prefix` and come after `scan.after`, in the order of the keys' bytes, at the most
-    /// `scan.limit`. An empty page ends the listing. Entries that change meanwhile may be seen in either state.
+    /// `scan.limit`. An empty page ends the listing.
+    ///
+    /// A page is as fresh as a [`load`](Self::load) of each of its keys that begins when the scan begins: it shows every
+    /// swap that succeeded before, new keys and forgotten ones included. Entries that change meanwhile may be seen in either
+    /// state. Callers rely on it: a container is deleted when a scan has shown that no write in it is in flight.
     fn scan(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send;
 }
 

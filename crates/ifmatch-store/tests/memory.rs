@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
+use std::collections::HashMap;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use http::Method;
@@ -9,10 +11,10 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Observation, Observed, Outcome, Refusal};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::{Token, Variant};
+use ifmatch_core::record::{Record, Revision, Token, Variant};
 use ifmatch_store::conformance::{self, Traits};
 use ifmatch_store::driver::DriverError;
-use ifmatch_store::register::{Register, RegisterErrorKind, Scan};
+use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_store::{AnyRegister, Driver, Key, MemoryRegister, nonce};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,6 +25,45 @@ async fn conforms() {
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_behind_a_pointer() {
     conformance::run(AnyRegister::new(MemoryRegister::unbounded()), Traits::default()).await;
+}
+
+/// A register whose listing is as it was when it was first asked for a page of it.
+struct Snapshots {
+    records: MemoryRegister,
+    listing: Mutex<HashMap<String, Vec<(Key, Record)>>>,
+}
+
+impl Register for Snapshots {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.records.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.records.compare_and_swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        if scan.after.is_none() {
+            let all = self.records.scan(&Scan { limit: usize::MAX, ..*scan }).await?;
+            self.listing.lock().unwrap().insert(scan.prefix.to_owned(), all);
+        }
+        let listing = self.listing.lock().unwrap();
+        let all = listing.get(scan.prefix).into_iter().flatten();
+        let rest = all.filter(|(key, _)| scan.after.is_none_or(|after| key.as_str() > after));
+        Ok(rest.take(scan.limit).cloned().collect())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[should_panic(expected = "a page shows what was swapped before it was asked for")]
+async fn a_listing_from_a_snapshot_does_not_conform() {
+    let register = Snapshots { records: MemoryRegister::unbounded(), listing: Mutex::default() };
+    conformance::run(register, Traits::default().with_race(2, 1)).await;
 }
 
 fn key(number: usize) -> Key {

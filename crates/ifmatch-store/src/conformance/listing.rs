@@ -51,3 +51,26 @@ pub(super) async fn listing_shows_current_records<R: Register>(register: &R) {
     register.compare_and_swap(&key, second.revision(), None).await.expect("swap");
     assert_eq!(register.scan(&scan).await.expect("scan"), [], "a forgotten record is not listed");
 }
+
+/// A page shows what was swapped before it was asked for, also between two pages of one listing.
+pub(super) async fn each_page_is_as_fresh_as_a_load<R: Register>(register: &R) {
+    let base = fresh_key("fresh-pages");
+    let key = |name: &str| Key::new(format!("{base}/{name}")).expect("the key is short");
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| written(&Record::absent(), name.as_bytes()));
+    for (name, record) in [("a", &a), ("b", &b), ("c", &c)] {
+        register.compare_and_swap(&key(name), Revision::NONE, Some(record)).await.expect("swap");
+    }
+    let prefix = format!("{base}/");
+    let scan = Scan { prefix: &prefix, after: None, limit: 1 };
+    assert_eq!(register.scan(&scan).await.expect("scan"), [(key("a"), a)]);
+
+    let second = written(&c, b"second");
+    register.compare_and_swap(&key("b"), b.revision(), None).await.expect("swap");
+    register.compare_and_swap(&key("c"), c.revision(), Some(&second)).await.expect("swap");
+    register.compare_and_swap(&key("d"), Revision::NONE, Some(&d)).await.expect("swap");
+    for (after, expected) in [("a", ("c", second)), ("c", ("d", d))] {
+        let after = key(after);
+        let page = register.scan(&Scan { after: Some(after.as_str()), ..scan }).await.expect("scan");
+        assert_eq!(page, [(key(expected.0), expected.1)], "a page shows what was swapped before it was asked for");
+    }
+}

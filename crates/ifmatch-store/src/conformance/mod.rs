@@ -70,6 +70,7 @@ pub async fn run(register: impl Register, traits: Traits) {
     contract::large_payloads_are_kept(&*register).await;
     listing::pages_cover_the_prefix_in_order(&*register).await;
     listing::listing_shows_current_records(&*register).await;
+    listing::each_page_is_as_fresh_as_a_load(&*register).await;
     race::one_creator(&register, traits).await;
     race::increments_are_exact(&register, traits).await;
     race::permits_exclude_each_other(&register, traits).await;

@@ -11,7 +11,7 @@ use ifmatch_core::precondition::Preconditions;
 
 use super::{Traits, fresh_key, put};
 use crate::driver::Driver;
-use crate::register::Register;
+use crate::register::{Register, Scan};
 
 /// Every racer writes `If-None-Match: *`: one of them creates, the others learn of it.
 pub(super) async fn one_creator<R: Register>(register: &Arc<R>, traits: Traits) {
@@ -135,6 +135,11 @@ async fn look<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key, known: &At
     let before = known.load(Ordering::SeqCst);
     let found = driver.load(key).await.expect("load").revision().get();
     assert!(found >= before, "a load finds revision {found} after somebody knew of {before}");
+    let before = known.fetch_max(found, Ordering::SeqCst).max(found);
+    let scan = Scan { prefix: key.as_str(), after: None, limit: 1 };
+    let page = driver.register().scan(&scan).await.expect("scan");
+    let found = page.first().map_or(0, |(_, record)| record.revision().get());
+    assert!(found >= before, "a scan finds revision {found} after somebody knew of {before}");
     let before = known.fetch_max(found, Ordering::SeqCst).max(found);
     let Some(found) = driver.revision_at_once(key) else { return };
     assert!(found.get() >= before, "the revision at once is {found} after somebody knew of {before}");
