@@ -56,6 +56,7 @@ impl Disk for System {
     }
 
     fn sync_folder(&self, folder: &OpenFolder<'_>) -> io::Result<()> {
-        folder.file.sync_all()
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.path.display()));
+        folder.file.sync_all().map_err(named)
     }
 }

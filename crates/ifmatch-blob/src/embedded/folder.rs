@@ -53,15 +53,26 @@ pub(super) struct BodyName {
 }
 
 impl Folder {
-    /// Makes the folders that are missing, durably. One that is empty is made anew: a sync that failed may have left its name
-    /// in the system's cache only.
+    /// Makes the folders that are missing, durably.
     pub(super) fn create(root: Root, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let (bodies, temporary) = (root.path.join("bodies"), root.path.join("tmp"));
         let folder = Self { root, bodies, temporary, disk };
-        folder.lay_out()?;
+        // Nobody else may look into those of an earlier release.
+        private::tighten(&folder.bodies);
+        private::tighten(&folder.temporary);
+        // The mark is made when all the others are durable, so that it need not be.
+        let mark = folder.bodies.join("laid-out");
+        let mut all = folder.shards().chain([folder.temporary.clone()]);
+        if !mark.exists() || !all.all(|part| part.is_dir()) {
+            drop(all);
+            let _ = fs::remove_file(&mark);
+            folder.lay_out()?;
+            let _ = private::create_file(&mark);
+        }
         Ok(folder)
     }
 
+    /// Makes all folders. One that is empty is made anew: a sync that failed may have left its name in the system's cache only.
     fn lay_out(&self) -> io::Result<()> {
         for emptied in self.shards().chain([self.bodies.clone()]) {
             // One that is not empty stays, and so does a link to a folder elsewhere.
@@ -185,13 +196,10 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Creates a folder that is missing. Nobody else may look into one that is there.
+/// Creates a folder that is missing.
 fn ensure(folder: &Path) -> io::Result<()> {
     match private::create(folder) {
-        Err(_) if folder.is_dir() => {
-            private::tighten(folder);
-            Ok(())
-        }
+        Err(_) if folder.is_dir() => Ok(()),
         created => created,
     }
 }
