@@ -61,10 +61,9 @@ impl Folder {
         private::tighten(&folder.bodies);
         private::tighten(&folder.temporary);
         // The mark is made when all the others are durable, so that it need not be.
-        let mark = folder.bodies.join("laid-out");
-        let mut all = folder.shards().chain([folder.temporary.clone()]);
-        if !mark.exists() || !all.all(|part| part.is_dir()) {
-            drop(all);
+        let mark = folder.root.path.join("laid-out");
+        let is_whole = folder.shards().all(|shard| shard.is_dir()) && folder.temporary.is_dir();
+        if !is_whole || !mark.exists() {
             let _ = fs::remove_file(&mark);
             folder.lay_out()?;
             let _ = private::create_file(&mark);

@@ -273,7 +273,7 @@ async fn nobody_else_reads_a_body_in_a_folder_that_is_open_to_all() {
 
     let (folder, world) = roomy();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    world.origin.will(200, FRESH, &text(0));
+    world.origin.will(200, &FRESH, &text(0));
     world.get("/").await;
     assert_eq!(bodies(folder.path()).0, 1);
     for entry in fs::read_dir(folder.path()).unwrap() {
