@@ -48,7 +48,8 @@ mod lease;
 mod list;
 mod occupancy;
 mod payload;
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod power;
 #[cfg_attr(unix, path = "private_unix.rs")]
 mod private;
