@@ -23,16 +23,23 @@ pub struct ProxyConfig {
     pub routes: Vec<Route>,
     /// What is kept of responses, if anything.
     pub cache: Option<CacheConfig>,
-    /// Whether lifetimes that responses do not state are guessed.
-    pub guesses_lifetimes: bool,
-    /// Whether responses with cookies are stored that are not `public`.
-    pub shares_cookies: bool,
+    /// What the cache shares where the upstreams do not say it.
+    pub sharing: Sharing,
     /// Whether writes are guarded: the upstreams are changed through this proxy only.
     pub guards_writes: bool,
     /// Whether another proxy of ours stands in front, and says who asks.
     pub trusts_forwarded: bool,
     pub(super) answer_timeout: Duration,
     pub(super) proxy: ProxyBuilder,
+}
+
+/// What the cache of a proxy shares where the upstreams do not say it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharing {
+    /// Whether lifetimes that responses do not state are guessed.
+    pub guesses_lifetimes: bool,
+    /// Whether responses with cookies are stored that are not `public`.
+    pub shares_cookies: bool,
 }
 
 impl ProxyConfig {
@@ -66,8 +73,10 @@ impl ProxyConfig {
             routes,
             answer_timeout: not_zero(of_proxy.answer_timeout, "--answer-timeout")?,
             cache: CacheConfig::new(&settings, DEFAULT_CACHE)?,
-            guesses_lifetimes: of_proxy.guess_lifetimes.unwrap_or_default(),
-            shares_cookies: of_proxy.share_cookies.unwrap_or_default(),
+            sharing: Sharing {
+                guesses_lifetimes: of_proxy.guess_lifetimes.unwrap_or_default(),
+                shares_cookies: of_proxy.share_cookies.unwrap_or_default(),
+            },
             guards_writes: of_proxy.guard_writes.unwrap_or_default(),
             trusts_forwarded: of_proxy.trust_forwarded.unwrap_or_default(),
         })

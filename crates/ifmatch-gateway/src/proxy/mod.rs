@@ -1,6 +1,6 @@
 //! `ifmatch proxy`: a reverse proxy with the shared cache.
 
-pub use config::ProxyConfig;
+pub use config::{ProxyConfig, Sharing};
 pub use settings::{InvalidRoute, ProxySettings, Route};
 
 pub(crate) mod counters;
