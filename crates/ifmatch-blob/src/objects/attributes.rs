@@ -17,6 +17,7 @@ const WRITE: &str = "ifmatchwrite";
 const HASH: &str = "ifmatchhash";
 const MD5: &str = "ifmatchmd5";
 const REQUEST: &str = "ifmatchrequest";
+const CONTAINER: &str = "ifmatchcontainer";
 
 /// The digits of a write's number, and those that are drawn at random.
 const GENERATION: usize = 16;
@@ -41,6 +42,8 @@ pub(super) struct Stamp {
     pub(super) hash: Option<ContentHash>,
     /// The client's name for the request, in hexadecimal.
     pub(super) request: Option<String>,
+    /// The incarnation of the container that the blob belongs to.
+    pub(super) incarnation: Option<Revision>,
 }
 
 /// The request that made an object.
@@ -63,11 +66,18 @@ pub(super) struct Current {
     pub(super) write: Option<String>,
     /// The request that made it.
     pub(super) origin: Option<Origin>,
+    /// The incarnation of the container that it was written to; none if another program wrote it.
+    pub(super) incarnation: Option<Revision>,
     /// When it was written, in microseconds since 1970 by the store's clock.
     pub(super) written: i64,
 }
 
 impl Stamp {
+    /// The stamp of a write whose number and container are not known yet.
+    pub(super) fn new(nonce: String, hash: Option<ContentHash>, request: Option<String>) -> Self {
+        Self { nonce, generation: None, hash, request, incarnation: None }
+    }
+
     /// What identifies the write, in hexadecimal.
     pub(super) fn write(&self) -> String {
         match self.generation {
@@ -108,6 +118,9 @@ impl Stamp {
         if let Some(md5) = &headers.content_md5 {
             own(MD5, hex::encode(md5.as_bytes()));
         }
+        if let Some(incarnation) = &self.incarnation {
+            own(CONTAINER, format!("{:016x}", incarnation.get()));
+        }
         if let Some(request) = &self.request {
             own(REQUEST, format!("{request}{}", if created { "-created" } else { "" }));
         }
@@ -124,6 +137,7 @@ impl Current {
             Some(request) => Origin { request: request.to_owned(), created: true },
             None => Origin { request: text.to_string(), created: false },
         });
+        let incarnation = own(CONTAINER).and_then(|text| u64::from_str_radix(text, 16).ok()).map(Revision::new);
         let info = BlobInfo {
             tag: tag(meta.e_tag.as_deref(), write.as_deref()),
             // The second that follows the store's date: see Timestamp::last_modified.
@@ -136,7 +150,7 @@ impl Current {
             lease: None,
         };
         let version = UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() };
-        Self { info, version, write, origin, written: meta.last_modified.timestamp_micros() }
+        Self { info, version, write, origin, incarnation, written: meta.last_modified.timestamp_micros() }
     }
 }
 
@@ -256,7 +270,8 @@ mod tests {
 
     #[test]
     fn a_write_tells_its_number_where_it_has_one() {
-        let stamp = |generation| Stamp { nonce: "00000000000000ab".into(), generation, hash: None, request: None };
+        let nonce = "00000000000000ab";
+        let stamp = |generation| Stamp { generation, ..Stamp::new(nonce.into(), None, None) };
         for number in [None, Some(Revision::new(1_600_000_000_000_000)), Some(Revision::new(u64::MAX))] {
             assert_eq!(generation(&stamp(number).write()), number);
         }

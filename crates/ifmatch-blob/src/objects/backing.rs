@@ -36,6 +36,10 @@ pub struct Backing {
     pub(super) tick: Duration,
     /// Whether the store takes bodies as they are.
     pub(super) takes_uploads: bool,
+    /// How long reads rely on what the register said of a container.
+    pub(super) recollection: Duration,
+    /// Which credentials the store needs, in place of its own words about the machine's metadata service.
+    pub(super) advice: Option<&'static str>,
     /// Which paths the store keeps for itself.
     pub(super) is_reserved: fn(&Path) -> bool,
     /// What lists the objects with their attributes.
@@ -58,19 +62,18 @@ impl Backing {
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
         let prefix = Path::default();
         let is_reserved = |_: &Path| false;
-        let (ordered, takes_uploads, tick) = (false, false, Duration::ZERO);
-        let naming = Naming::Headers;
-        let allowance = || usize::MAX;
         Self {
             objects,
             prefix,
-            ordered,
-            naming,
-            tick,
-            takes_uploads,
+            ordered: false,
+            naming: Naming::Headers,
+            tick: Duration::ZERO,
+            takes_uploads: false,
+            recollection: Duration::ZERO,
+            advice: None,
             is_reserved,
             described: None,
-            allowance,
+            allowance: || usize::MAX,
             hashing: None,
         }
     }
@@ -106,6 +109,15 @@ impl Backing {
     #[must_use]
     pub fn takes_uploads(self) -> Self {
         Self { takes_uploads: true, ..self }
+    }
+
+    /// The same with reads that rely on what the register said of a container for so long; each read asks it if not set.
+    ///
+    /// For a register that is far away. Meanwhile, a read may show a blob that a write without an answer left in a container
+    /// which another process has deleted. No write relies on it.
+    #[must_use]
+    pub fn with_container_memory(self, lasts: Duration) -> Self {
+        Self { recollection: lasts, ..self }
     }
 
     /// The same, of a store whose listings can tell the attributes: a page of a listing then takes no look at each object.

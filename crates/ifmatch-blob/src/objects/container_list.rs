@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use ifmatch_store::Register;
 use ifmatch_store::register::Scan;
 
-use super::container::{KEYS, info, unknown};
+use super::container::{info, unknown};
 use super::guard::of_register;
+use super::home::{KEYS, Registered};
 use super::{Shared, failure};
 use crate::name::ContainerName;
 use crate::store::{ContainerEntry, ContainerInfo, ListQuery, Page, StoreError};
@@ -23,8 +24,9 @@ impl Shared {
             Err(error) => return Err(failure::of_read(error)),
         };
         for name in listed.iter().filter_map(|folder| ContainerName::new(folder.filename()?).ok()) {
-            if is_asked_for(query, name.as_str()) {
-                found.entry(name).or_insert(None);
+            let is_new = is_asked_for(query, name.as_str()) && !found.contains_key(&name);
+            if is_new && self.container(&name).await?.is_some() {
+                found.insert(name, None);
             }
         }
         let more = found.len() > query.limit;
@@ -52,7 +54,9 @@ impl Shared {
             after = Some(last.as_str().to_owned());
             for (key, record) in &page {
                 let name = key.as_str().strip_prefix(KEYS).and_then(|name| ContainerName::new(name).ok());
-                if let (Some(name), Some(version)) = (name, record.state(self.driver.now()).version()) {
+                let now = self.driver.now();
+                let is_there = matches!(Registered::of(record, now), Registered::Known(_));
+                if let (Some(name), Some(version)) = (name, record.state(now).version().filter(|_| is_there)) {
                     found.insert(name, Some(info(record, version)));
                 }
             }

@@ -1,32 +1,39 @@
-//! Deleting a container: its record is a write in flight until all its objects are gone.
+//! Deleting a container: one swap marks it as being deleted, and its blobs are out of reach from then on; then its objects go.
+//!
+//! The mark stays until they are gone, whatever becomes of the deleter. Deleters take turns, and each renews its turn while it
+//! works: a deletion is unconditional, and one that a slow deleter sent must not meet the blobs of a later container. A turn
+//! that is over can be taken by any request to the container, in any process.
 
-use std::future::ready;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use http::Method;
-use ifmatch_core::command::{Authority, Command, Content, Doubt};
-use ifmatch_core::record::State;
-use ifmatch_store::register::Swap;
-use ifmatch_store::task::timeout;
-use ifmatch_store::{Clock, Key, Register};
+use ifmatch_core::command::{Command, Content, Outcome, Refusal, Write};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::task::{detach, timeout};
+use ifmatch_store::{Clock, Key, Register, nonce};
 use object_store::ObjectMeta;
 
-use super::failure::Failure;
-use super::guard::{Asked, GRACE, commit, of_driver, of_register};
+use super::failure::{self, Failure, lost, refused};
+use super::guard::{GRACE, of_driver, of_register};
+use super::home::{Payload, RETRY, Registered, key};
 use super::write::contended;
-use super::{Shared, failure};
+use super::{PATIENCE, Shared};
 use crate::name::ContainerName;
-use crate::records::step;
 use crate::store::{Delete, StoreError, StoreErrorKind};
 
-/// How many objects are deleted at the same time.
+/// Maximum number of objects that are deleted at the same time.
 const DELETIONS: usize = 16;
-/// How long a deletion may take. What is left then is deleted by the next one.
-const TTL: Duration = Duration::from_mins(10);
-/// The pause before a blob that is being written is looked at again.
+/// Number of requests kept for the end of a turn, where the platform bounds them.
+const RESERVE: usize = 8;
+/// How long a deleter's turn lasts unless it is renewed, which happens when half of it is over.
+const TURN: Duration = Duration::from_mins(1);
+/// Pause before a record that others are about to change is read again; grows up to [`RETRY`].
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Shared {
@@ -37,71 +44,241 @@ impl Shared {
         delete: Delete,
     ) -> Result<(), StoreError> {
         let (this, container) = (Arc::clone(this), container.clone());
-        super::write::in_a_task(async move { this.drain(&container, delete).await }).await
+        super::write::in_a_task(async move { this.erase(&container, &delete).await }).await
     }
 
-    async fn drain(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        let key = super::container::key(container)?;
-        match self.adopt(container).await {
-            // Another deletion, or a creation: the permit has to wait for it.
-            Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. }) => {}
-            adopted => drop(adopted?),
-        }
-        let asked =
-            Asked { method: &Method::DELETE, lease: delete.lease, preconditions: &delete.preconditions, ttl: TTL };
-        let begun = self.begin(&key, &asked, Authority::Register, None).await;
-        let (grant, begun) = begun.map_err(StoreError::of_container)?;
-        if grant.current == State::Absent {
-            self.end(&key, begun, Command::Abort(grant.token)).await?;
-            return Err(StoreErrorKind::ContainerNotFound.into());
-        }
-        match timeout(self.driver.clock(), self.time_to_work(grant.deadline), self.empty(container)).await {
-            Ok(Ok(())) => {
-                self.end(&key, begun, commit(grant.token, Content::Absent)).await?;
-                Ok(())
+    /// Takes up a deletion that was left half way, without waiting for its end.
+    pub(super) fn resume_deletion(&self, container: &ContainerName) {
+        let Some(this) = self.me.upgrade() else { return };
+        let container = container.clone();
+        drop(detach(async move {
+            match this.finish_deletion(&container).await {
+                Ok(()) => tracing::info!(%container, "finished a deletion that was left half way"),
+                Err(error) => tracing::warn!(%container, %error, "a deletion is still left half way"),
             }
-            Ok(Err(error)) => {
-                self.end(&key, begun, Command::Abort(grant.token)).await?;
-                Err(error)
-            }
-            Err(elapsed) => {
-                self.end(&key, begun, Command::Doubt(Doubt { token: grant.token, grace: GRACE })).await?;
-                Err(StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed))
-            }
+        }));
+    }
+
+    /// Goes on with the deletion of a container, if it is being deleted and it is nobody's turn.
+    pub(super) async fn finish_deletion(&self, container: &ContainerName) -> Result<(), StoreError> {
+        let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
+        let now = self.driver.now();
+        match Registered::of(&record, now) {
+            Registered::Deleting(until) if until <= now => match self.take_turn(container, &record, None).await? {
+                Some(turn) => turn.drain().await,
+                None => Ok(()),
+            },
+            _ => Ok(()),
         }
     }
 
-    /// Waits for the writes in flight, deletes all objects, and forgets what the register knew of them.
-    async fn empty(&self, container: &ContainerName) -> Result<(), StoreError> {
-        self.each_record(container, false).await?;
+    async fn erase(&self, container: &ContainerName, delete: &Delete) -> Result<(), StoreError> {
+        let key = key(container)?;
+        let give_up = self.driver.now().saturating_add(PATIENCE);
+        let mut pause = PAUSE;
         loop {
-            let (failed, lost) = (AtomicBool::new(false), AtomicBool::new(false));
-            let listed = self.backing.objects.list(Some(&self.folder(container)));
-            let deleted = listed
-                .take_while(|_| ready(!failed.load(Ordering::Relaxed)))
-                .map(|object| async {
-                    let removed = self.remove_listed(object).await;
-                    failed.fetch_or(removed.is_err(), Ordering::Relaxed);
-                    lost.fetch_or(removed.as_ref().is_err_and(is_lost), Ordering::Relaxed);
-                    removed
-                })
-                .buffer_unordered(DELETIONS)
-                // After a failure, too, those under way come to an end: none of them may meet a later blob. Nor may one
-                // whose answer was lost, which gets the time that it may take.
-                .fold(Ok(0_usize), |sum, removed| {
-                    ready(sum.and_then(|sum: usize| removed.map(|removed| sum + removed)))
-                })
-                .await;
-            if lost.load(Ordering::Relaxed) {
-                self.driver.clock().sleep(GRACE).await;
-            }
-            if deleted? == 0 {
-                return self.each_record(container, true).await;
+            let record = self.driver.load(&key).await.map_err(of_driver)?;
+            let now = self.driver.now();
+            let turn = match Registered::of(&record, now) {
+                Registered::Known(_) => self.take_turn(container, &record, Some(delete)).await?,
+                Registered::Deleting(until) if until <= now => self.take_turn(container, &record, None).await?,
+                Registered::Deleting(_) if now >= give_up => return Err(contended()),
+                Registered::Deleting(_) => {
+                    self.driver.clock().sleep(pause).await;
+                    pause = RETRY.min(pause * 2);
+                    None
+                }
+                Registered::Gone(_) => {
+                    self.expect(container).await?;
+                    None
+                }
+            };
+            if let Some(turn) = turn {
+                return turn.drain().await;
             }
         }
     }
 
-    /// Deletes an object, and says how many went.
+    /// Takes the turn to delete a container, with the client's request if that begins the deletion. None: another one was
+    /// faster.
+    async fn take_turn<'a>(
+        &'a self,
+        container: &'a ContainerName,
+        record: &Record,
+        delete: Option<&Delete>,
+    ) -> Result<Option<Turn<'a>>, StoreError> {
+        let key = key(container)?;
+        self.recollection.drop(container);
+        let now = self.driver.now();
+        let Some(version) = record.state(now).version() else { return Err(contended()) };
+        let payload = Payload::of(version).later(version);
+        let mut turn = Turn { shared: self, container, key, payload, generation: version.generation(), until: now };
+        let none = Preconditions::default();
+        let (preconditions, lease) = match delete {
+            Some(delete) => (&delete.preconditions, delete.lease),
+            None => (&none, LeaseUse::Read(None)),
+        };
+        let until = now.saturating_add(TURN);
+        let content = turn.payload.clone().deleting(until).content()?;
+        match turn.write(content, preconditions, lease).await? {
+            Outcome::Written(_) => {
+                turn.until = until;
+                Ok(Some(turn))
+            }
+            Outcome::Refused(Refusal::Stale) => Ok(None),
+            outcome => Err(refused(outcome, self.driver.now()).of_container()),
+        }
+    }
+}
+
+/// The turn of a deleter.
+struct Turn<'a> {
+    shared: &'a Shared,
+    container: &'a ContainerName,
+    key: Key,
+    payload: Payload,
+    /// The version of the container's record that the turn was written to.
+    generation: Revision,
+    until: Timestamp,
+}
+
+impl Turn<'_> {
+    /// Deletes all objects of the container, and then its record.
+    async fn drain(mut self) -> Result<(), StoreError> {
+        match self.empty().await {
+            Ok(()) => self.end(Content::Absent).await,
+            // The container will be deleted, by the next request to it.
+            Err(error) => {
+                let now = self.shared.driver.now();
+                let content = self.payload.clone().deleting(now).content()?;
+                if let Err(error) = self.end(content).await {
+                    tracing::warn!(container = %self.container, %error, "a deleter's turn ends by itself");
+                }
+                Err(if matches!(error.kind(), StoreErrorKind::InFlight { .. }) { error } else { lost(error) })
+            }
+        }
+    }
+
+    async fn empty(&mut self) -> Result<(), StoreError> {
+        if !self.shared.capability.metadata {
+            self.wait_for_writers().await?;
+        }
+        while self.sweep().await? > 0 {}
+        self.forget_blobs().await
+    }
+
+    /// Deletes the objects that a listing shows, and returns their number.
+    async fn sweep(&mut self) -> Result<usize, StoreError> {
+        self.shared.check_owner().await?;
+        let folder = self.shared.folder(self.container);
+        let mut listed = self.shared.backing.objects.list(Some(&folder)).chunks(DELETIONS);
+        let mut deleted = 0;
+        loop {
+            self.keep().await?;
+            if (self.shared.backing.allowance)() < DELETIONS + RESERVE {
+                return Err(StoreErrorKind::InFlight { retry_after: RETRY }.into());
+            }
+            let (clock, time) = (self.shared.driver.clock(), self.shared.time_to_work(self.until));
+            let Some(objects) = timeout(clock, time, listed.next()).await.map_err(lost)? else { return Ok(deleted) };
+            let time = self.shared.time_to_work(self.until);
+            // All of them come to an end, also after a failure: none may meet a later blob.
+            let removals = objects.into_iter().map(|object| timeout(clock, time, self.shared.remove_listed(object)));
+            let removed = join_all(removals).await.into_iter().map(|removed| removed.map_err(lost).flatten());
+            let removed: Vec<_> = removed.collect();
+            if removed.iter().any(|removed| removed.as_ref().is_err_and(is_lost)) {
+                self.renew().await?;
+                clock.sleep(GRACE).await;
+            }
+            for removed in removed {
+                deleted += removed?;
+            }
+        }
+    }
+
+    /// Waits until no blob of the container is being written.
+    async fn wait_for_writers(&mut self) -> Result<(), StoreError> {
+        let (prefix, mut after) = (self.prefix(), None);
+        while let Some(records) = self.shared.records(&prefix, &mut after).await? {
+            for (key, _) in records {
+                while self.shared.driver.load(&key).await.map_err(of_driver)?.permit(self.shared.driver.now()).is_some()
+                {
+                    self.keep().await?;
+                    self.shared.driver.clock().sleep(PAUSE).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the blobs, but those that are being written.
+    async fn forget_blobs(&mut self) -> Result<(), StoreError> {
+        let (prefix, mut after) = (self.prefix(), None);
+        while let Some(records) = self.shared.records(&prefix, &mut after).await? {
+            for (key, record) in records {
+                self.keep().await?;
+                if (self.shared.backing.allowance)() < RESERVE {
+                    // They are forgotten in time.
+                    return Ok(());
+                }
+                if record.permit(self.shared.driver.now()).is_none() {
+                    let register = self.shared.driver.register();
+                    register.compare_and_swap(&key, record.revision(), None).await.map_err(of_register)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prefix(&self) -> String {
+        format!("{}{}/", super::guard::KEYS, self.container)
+    }
+
+    /// Renews the turn if half of it is over.
+    async fn keep(&mut self) -> Result<(), StoreError> {
+        if self.shared.driver.now().until(self.until) < TURN / 2 { self.renew().await } else { Ok(()) }
+    }
+
+    async fn renew(&mut self) -> Result<(), StoreError> {
+        let until = self.shared.driver.now().saturating_add(TURN);
+        let content = self.payload.clone().deleting(until).content()?;
+        self.end(content).await?;
+        self.until = until;
+        Ok(())
+    }
+
+    /// Writes the container's record, if it is still this deleter's turn.
+    async fn end(&mut self, content: Content) -> Result<(), StoreError> {
+        match self.write(content, &Preconditions::default(), LeaseUse::Read(None)).await? {
+            Outcome::Written(_) => Ok(()),
+            outcome => Err(lost(refused(outcome, self.shared.driver.now()))),
+        }
+    }
+
+    async fn write(
+        &mut self,
+        content: Content,
+        preconditions: &Preconditions,
+        lease: LeaseUse,
+    ) -> Result<Outcome, StoreError> {
+        let command = Write {
+            method: &Method::DELETE,
+            preconditions,
+            content,
+            lease,
+            based_on: Some(self.generation),
+            request: None,
+            nonce: nonce().map_err(of_register)?,
+        };
+        let applied = self.shared.driver.apply(&self.key, &Command::Write(command)).await.map_err(of_driver)?;
+        if let Outcome::Written(receipt) = &applied.outcome {
+            self.generation = receipt.generation;
+        }
+        Ok(applied.outcome)
+    }
+}
+
+impl Shared {
+    /// Deletes an object, and returns how many went.
     async fn remove_listed(&self, object: object_store::Result<ObjectMeta>) -> Result<usize, StoreError> {
         let object = match object {
             Ok(object) => object,
@@ -117,38 +294,9 @@ impl Shared {
             },
         }
     }
-
-    /// Waits until no blob of the container is being written, and forgets the blobs if it is told to.
-    async fn each_record(&self, container: &ContainerName, forget: bool) -> Result<(), StoreError> {
-        let prefix = format!("{}{container}/", super::guard::KEYS);
-        let mut after: Option<Key> = None;
-        while let Some(records) = step(self.driver.register(), &prefix, &mut after).await.map_err(of_register)? {
-            for (key, _) in records {
-                self.settle(&key, forget).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn settle(&self, key: &Key, forget: bool) -> Result<(), StoreError> {
-        loop {
-            let record = self.driver.load(key).await.map_err(of_driver)?;
-            let in_flight = record.permit(self.driver.now()).is_some();
-            if !in_flight && !forget {
-                return Ok(());
-            }
-            if !in_flight {
-                let swapped = self.driver.register().compare_and_swap(key, record.revision(), None).await;
-                if swapped.map_err(of_register)? == Swap::Done {
-                    return Ok(());
-                }
-            }
-            self.driver.clock().sleep(PAUSE).await;
-        }
-    }
 }
 
-/// Whether nobody knows if a deletion took effect, or will.
+/// Whether a deletion may have taken effect, or still may.
 fn is_lost(error: &StoreError) -> bool {
     *error.kind() == StoreErrorKind::OutcomeUnknown
 }

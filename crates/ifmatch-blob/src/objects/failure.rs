@@ -7,7 +7,7 @@ use ifmatch_core::command::{Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
 use object_store::Error;
 
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{BoxError, StoreError, StoreErrorKind};
 
 /// The store refused a write that followed another one of the same object too soon, and changed nothing.
 ///
@@ -86,7 +86,7 @@ pub(super) fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
 }
 
 /// An error after which nobody can tell whether the change took effect.
-pub(super) fn lost(error: StoreError) -> StoreError {
+pub(super) fn lost(error: impl Into<BoxError>) -> StoreError {
     StoreError::new(StoreErrorKind::OutcomeUnknown, error)
 }
 

@@ -1,35 +1,125 @@
 //! Forgetting what the object store says just as well: without that, the register would grow with each name that was ever
 //! written to, those of blocks too.
 
-use ifmatch_core::date::Timestamp;
+use futures_util::TryStreamExt;
+use http::Method;
+use ifmatch_core::command::Content;
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::Record;
 use ifmatch_store::register::Swap;
 use ifmatch_store::{Key, Register};
 
-use super::guard::of_register;
-use super::{Shared, container, guard};
+use super::Shared;
+use super::failure::{self, lost};
+use super::guard::{self, Ending, GRACE, of_register};
+use super::home::{self, Members, Registered};
+use super::list::name_of;
+use super::write::contended;
+use crate::name::{BlobPath, ContainerName};
 use crate::records::{is_old, step};
 use crate::store::StoreError;
 
 impl Shared {
-    /// Forgets blobs without leases, and containers that are gone. Says how many records that were. A record that anybody
-    /// has changed meanwhile stays.
+    /// Forgets blobs without leases, and containers that are gone, and returns how many records that were. A record that
+    /// others have changed meanwhile stays.
+    ///
+    /// Takes up the deletions that were left half way, too.
     pub(super) async fn forget_idle(&self) -> Result<u64, StoreError> {
-        let blobs = self.forget(guard::KEYS, |record, now| record.is_idle(now) && record.lease().is_none()).await?;
-        let containers = self.forget(container::KEYS, Record::is_forgettable).await?;
-        Ok(blobs + containers)
-    }
-
-    async fn forget(&self, prefix: &str, may_go: impl Fn(&Record, Timestamp) -> bool) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         let mut after: Option<Key> = None;
-        while let Some(records) = step(self.driver.register(), prefix, &mut after).await.map_err(of_register)? {
-            let now = self.driver.now();
-            for (key, record) in records.iter().filter(|(_, record)| is_old(record, now) && may_go(record, now)) {
-                let swapped = self.driver.register().compare_and_swap(key, record.revision(), None).await;
-                forgotten += u64::from(swapped.map_err(of_register)? == Swap::Done);
+        while let Some(records) = self.records(guard::KEYS, &mut after).await? {
+            for (key, record) in records {
+                let now = self.driver.now();
+                if is_old(&record, now) && record.is_idle(now) && record.lease().is_none() {
+                    forgotten += self.forget(&key, &record).await?;
+                }
+            }
+        }
+        after = None;
+        while let Some(records) = self.records(home::KEYS, &mut after).await? {
+            for (key, record) in records {
+                let name = key.as_str().strip_prefix(home::KEYS).and_then(|name| ContainerName::new(name).ok());
+                if let Some(container) = name {
+                    forgotten += self.forget_container(&container, &key, &record).await?;
+                }
             }
         }
         Ok(forgotten)
+    }
+
+    async fn forget_container(&self, container: &ContainerName, key: &Key, record: &Record) -> Result<u64, StoreError> {
+        let now = self.driver.now();
+        match Registered::of(record, now) {
+            Registered::Deleting(until) if until <= now => {
+                self.resume_deletion(container);
+                Ok(0)
+            }
+            gone @ Registered::Gone(_) if is_old(record, now) && record.is_forgettable(now) => {
+                match self.remove_strays(container, gone.members()).await {
+                    Ok(()) => self.forget(key, record).await,
+                    Err(error) => {
+                        tracing::warn!(%container, %error, "objects of a deleted container are still there");
+                        Ok(0)
+                    }
+                }
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// Removes the objects that late writers left in a container that was deleted before: without its record they would be
+    /// taken for blobs.
+    async fn remove_strays(&self, container: &ContainerName, members: Members) -> Result<(), StoreError> {
+        if members.are_all() || !self.capability.metadata {
+            return Ok(());
+        }
+        let folder = self.folder(container);
+        let mut listed = self.backing.objects.list(Some(&folder));
+        loop {
+            let object = match listed.try_next().await {
+                Ok(Some(object)) => object,
+                Ok(None) => return Ok(()),
+                Err(error) if failure::is_absence(&error) => return Ok(()),
+                Err(error) => return Err(failure::of_read(error)),
+            };
+            let Some(name) = name_of(&object.location, &folder) else { continue };
+            let is_stray = async || {
+                let found = self.look(&object.location, Members::ALL).await?;
+                Ok::<_, StoreError>(found.is_some_and(|object| !members.contain(&object)))
+            };
+            if !is_stray().await? {
+                continue;
+            }
+            let work = async {
+                match is_stray().await {
+                    Ok(true) => {}
+                    Ok(false) => return Ending::Refused(contended()),
+                    Err(error) => return Ending::Refused(error),
+                }
+                if let Err(error) = self.check_owner().await {
+                    return Ending::Refused(error);
+                }
+                match self.remove(&object.location).await {
+                    Ok(()) => Ending::Done((), Content::Absent),
+                    Err(error) => Ending::Unknown(lost(error), GRACE),
+                }
+            };
+            let blob = BlobPath { container: container.clone(), name };
+            self.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), None, work).await?;
+        }
+    }
+
+    async fn forget(&self, key: &Key, record: &Record) -> Result<u64, StoreError> {
+        let swapped = self.driver.register().compare_and_swap(key, record.revision(), None).await;
+        Ok(u64::from(swapped.map_err(of_register)? == Swap::Done))
+    }
+
+    /// Returns the next records whose keys begin with `prefix`. None: there are no more.
+    pub(super) async fn records(
+        &self,
+        prefix: &str,
+        after: &mut Option<Key>,
+    ) -> Result<Option<Vec<(Key, Record)>>, StoreError> {
+        step(self.driver.register(), prefix, after).await.map_err(of_register)
     }
 }

@@ -21,8 +21,8 @@ use crate::name::BlobPath;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// How long a permit lasts, should this process end before it gives it back.
-pub(super) const TTL: Duration = Duration::from_mins(1);
-/// How long a request whose answer was lost may still take effect, on a store without conditions.
+const TTL: Duration = Duration::from_mins(1);
+/// How long a request whose answer was lost may still take effect.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
 
 /// How the work under a permit ended.
@@ -33,14 +33,6 @@ pub(super) enum Ending<T> {
     Refused(StoreError),
     /// Nobody knows. It may still take effect within the time given.
     Unknown(StoreError, Duration),
-}
-
-/// What is asked of a permit.
-pub(super) struct Asked<'a> {
-    pub(super) method: &'a Method,
-    pub(super) lease: LeaseUse,
-    pub(super) preconditions: &'a Preconditions,
-    pub(super) ttl: Duration,
 }
 
 /// What the keys of blobs begin with.
@@ -72,8 +64,7 @@ impl Shared {
         work: impl Future<Output = Ending<T>>,
     ) -> Result<T, StoreError> {
         let key = key(blob)?;
-        let asked = Asked { method, lease, preconditions: &Preconditions::default(), ttl: TTL };
-        let (Grant { token, deadline, .. }, begun) = self.begin(&key, &asked, Authority::Resource, seen).await?;
+        let (Grant { token, deadline, .. }, begun) = self.begin(&key, method, lease, seen).await?;
         let (result, command) = match timeout(self.driver.clock(), self.time_to_work(deadline), work).await {
             Ok(Ending::Done(value, content)) => (Ok(value), commit(token, content)),
             Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
@@ -104,35 +95,26 @@ impl Shared {
     }
 
     /// Asks for a permit, and waits for it. The record is the one with the permit.
-    pub(super) async fn begin(
+    async fn begin(
         &self,
         key: &Key,
-        asked: &Asked<'_>,
-        authority: Authority,
+        method: &Method,
+        lease: LeaseUse,
         seen: Option<Record>,
     ) -> Result<(Grant, Record), StoreError> {
         let begin = Begin {
-            method: asked.method,
-            preconditions: asked.preconditions,
-            lease: asked.lease,
+            method,
+            preconditions: &Preconditions::default(),
+            lease,
             observed: None,
-            authority,
+            authority: Authority::Resource,
             nonce: nonce().map_err(of_register)?,
-            ttl: asked.ttl,
+            ttl: TTL,
         };
-        let applied = self.driver.apply_in_turn_to(key, seen, &Command::Begin(begin)).await.map_err(of_driver)?;
+        let applied = self.driver.apply_in_turn_to(key, seen, &Command::Begin(begin)).await.map_err(unbegun)?;
         match applied.outcome {
             Outcome::Granted(grant) => Ok((grant, applied.after)),
             outcome => Err(refused(outcome, self.driver.now())),
-        }
-    }
-
-    /// Gives a permit back, together with what came of it.
-    pub(super) async fn end(&self, key: &Key, begun: Record, command: Command<'_>) -> Result<Record, StoreError> {
-        let ended = self.driver.apply_to(key, Some(begun), &command).await.map_err(|error| lost(of_driver(error)))?;
-        match ended.outcome {
-            Outcome::Written(_) | Outcome::Released => Ok(ended.after),
-            outcome => Err(lost(refused(outcome, self.driver.now()))),
         }
     }
 
@@ -172,9 +154,10 @@ pub(super) fn check(
     }
 }
 
-/// What a register's failure means, where nothing was written yet.
+/// Returns what a register's failure means for the client.
 pub(super) fn of_register(error: RegisterError) -> StoreError {
     let kind = match error.kind() {
+        RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
         RegisterErrorKind::Full => StoreErrorKind::Full,
         RegisterErrorKind::Unreadable => StoreErrorKind::Unreadable,
         _ => StoreErrorKind::Unavailable,
@@ -182,10 +165,20 @@ pub(super) fn of_register(error: RegisterError) -> StoreError {
     StoreError::new(kind, error)
 }
 
-/// What a driver's failure means, where nothing was written yet.
+/// Returns what a driver's failure means for the client.
 pub(super) fn of_driver(error: DriverError) -> StoreError {
     match error {
         DriverError::Register(error) => of_register(error),
         other => StoreError::new(StoreErrorKind::Unavailable, other),
+    }
+}
+
+/// Returns what a driver's failure means where only the permit to write may have been taken: the blob is as it was.
+fn unbegun(error: DriverError) -> StoreError {
+    match error {
+        DriverError::Register(error) if error.kind() == RegisterErrorKind::Ambiguous => {
+            StoreError::new(StoreErrorKind::Unavailable, error)
+        }
+        other => of_driver(other),
     }
 }

@@ -1,19 +1,23 @@
 //! Leases, which the register keeps: only one that survives a restart may.
 
+use std::sync::Arc;
+
 use http::Method;
 use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observation, Observed, Outcome, Refusal};
-use ifmatch_core::lease::{Lease, LeaseUse};
+use ifmatch_core::lease::{Lease, LeaseAction, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::{Record, Variant, Version};
+use ifmatch_core::record::{Record, Revision, State, Variant, Version};
 use ifmatch_store::nonce;
 use object_store::path::Path;
 
 use super::Shared;
+use super::attributes::Current;
 use super::failure::refused;
 use super::guard::{Ending, check, key, of_driver, of_register};
+use super::home::Members;
 use super::write::contended;
 use crate::name::{BlobPath, ContainerName};
-use crate::store::{LeaseRequest, Leased, StoreError, StoreErrorKind};
+use crate::store::{HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind};
 
 /// How often a blob is looked at again that others write meanwhile.
 const ATTEMPTS: usize = 32;
@@ -33,13 +37,14 @@ impl Shared {
         &self,
         blob: &BlobPath,
         location: &Path,
+        members: Members,
         record: Record,
     ) -> Result<Record, StoreError> {
         if !record.lease_state(self.driver.now()).is_locked() {
             return Ok(record);
         }
         let look = async {
-            match self.look(location).await {
+            match self.look(location, members).await {
                 Ok(None) => Ending::Done((), Content::Absent),
                 Ok(Some(_)) => Ending::Refused(contended()),
                 Err(error) => Ending::Refused(error),
@@ -50,17 +55,25 @@ impl Shared {
     }
 
     /// Carries out a lease operation. The blob is looked at first: nothing else knows whether it is there.
-    pub(super) async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+    pub(super) async fn lease(self: &Arc<Self>, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
         self.must_keep_leases()?;
         let (key, location) = (key(blob)?, self.location(blob)?);
         let id = request.request.as_ref().map(|key| key.request(None));
+        let mut preconditions = request.preconditions;
         for _ in 0..ATTEMPTS {
+            let members = self.registered(&blob.container).await?.members();
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let snapshot = record.snapshot(self.driver.now());
-            let Some(current) = self.look(&location).await? else {
-                self.end_lease_of_absent(blob, &location, record).await?;
+            let Some(current) = self.look(&location, members).await? else {
+                self.end_lease_of_absent(blob, &location, members, record).await?;
                 return Err(self.absent(&blob.container).await);
             };
+            if matches!(request.action, LeaseAction::Acquire { .. }) && self.is_in_doubt(&record) {
+                check(&Method::PUT, &preconditions, Some(&current))?;
+                self.renew_version(blob, &current).await?;
+                preconditions = Preconditions::default();
+                continue;
+            }
             let observation = Observation::Present {
                 variant: Variant::only(),
                 tag: current.info.tag.clone(),
@@ -81,7 +94,7 @@ impl Shared {
             if let Outcome::Refused(Refusal::LeaseConflict(_)) = expected {
                 return Err(refused(expected, now));
             }
-            check(&Method::PUT, &request.preconditions, Some(&current))?;
+            check(&Method::PUT, &preconditions, Some(&current))?;
             let applied = self.driver.apply_in_turn(&key, &Command::Lease(operation)).await.map_err(of_driver)?;
             match applied.outcome {
                 Outcome::Leased(receipt) => {
@@ -93,6 +106,34 @@ impl Shared {
             }
         }
         Err(StoreErrorKind::Unavailable.into())
+    }
+
+    /// Whether a write of which nobody knows may still take effect, on the condition that the blob is the version that it is
+    /// now. A store that gives versions of the same bytes the same tag is left to the time that such a write gets.
+    fn is_in_doubt(&self, record: &Record) -> bool {
+        let now = self.driver.now();
+        let may_fence = self.capability.is_native() && self.capability.unique_tags && self.capability.metadata;
+        let is_free = record.permit(now).is_none() && !record.lease_state(now).is_locked();
+        let was_written = record.revision() != Revision::NONE && *record.state(now) == State::Unknown;
+        may_fence && is_free && was_written
+    }
+
+    /// Writes a blob once more, with itself: what was sent on the condition of the version before fails from then on.
+    async fn renew_version(self: &Arc<Self>, blob: &BlobPath, current: &Current) -> Result<(), StoreError> {
+        let set = SetHeaders {
+            preconditions: Preconditions::default(),
+            lease: LeaseUse::default(),
+            change: HeaderChange::Metadata(current.info.headers.metadata.clone()),
+            request: None,
+        };
+        match self.set_headers(blob, set).await {
+            Ok(_) => Ok(()),
+            // Others have written, or leased it, meanwhile: the next look tells.
+            Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. } | StoreErrorKind::LeaseFailed(_)) => {
+                Ok(())
+            }
+            Err(error) => Err(StoreError::new(StoreErrorKind::Unavailable, error)),
+        }
     }
 
     /// Carries out a lease operation on a container, of which the register knows everything.

@@ -8,6 +8,7 @@ use object_store::{Attributes, ObjectMeta};
 
 use super::attributes::Current;
 use super::container_list::is_asked_for;
+use super::home::{Members, Registered};
 use super::{Shared, failure};
 use crate::name::{BlobName, BlobPath, ContainerName};
 use crate::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError};
@@ -26,14 +27,21 @@ impl Shared {
         query: &ListQuery,
     ) -> Result<Option<Page<BlobEntry>>, StoreError> {
         let query = &self.bounded(query);
-        let mut names = self.names(container, query).await?;
-        if names.is_empty() && !self.exists(container).await? {
+        let registered = self.registered(container).await?;
+        let members = registered.members();
+        let exists = match registered {
+            Registered::Known(_) => true,
+            Registered::Deleting(_) => false,
+            Registered::Gone(_) => self.has_blobs(container, members).await?,
+        };
+        if !exists {
             return Ok(None);
         }
+        let mut names = self.names(container, query).await?;
         let more = names.len() > query.limit;
         names.truncate(query.limit);
         let next = names.last().filter(|_| more).map(|(last, _)| last.as_str().to_owned());
-        let entries = names.into_iter().map(|(name, found)| self.entry(container, name, found));
+        let entries = names.into_iter().map(|(name, found)| self.entry(container, members, name, found));
         let entries: Vec<Option<BlobEntry>> = iter(entries).buffered(LOOKS).try_collect().await?;
         Ok(Some(Page { items: entries.into_iter().flatten().collect(), next }))
     }
@@ -44,17 +52,18 @@ impl Shared {
         ListQuery { limit: query.limit.min(most.max(1)), ..query.clone() }
     }
 
-    /// What is known of one blob in a listing. None: it is gone by now.
+    /// What is known of one blob in a listing. None: it is gone by now, or the object is no blob.
     async fn entry(
         &self,
         container: &ContainerName,
+        members: Members,
         name: BlobName,
         found: Option<Current>,
     ) -> Result<Option<BlobEntry>, StoreError> {
         let blob = BlobPath { container: container.clone(), name };
         let current = match found {
-            Some(current) => Some(current),
-            None => self.look(&self.location(&blob)?).await?,
+            Some(current) => Some(current).filter(|current| members.contain(current)),
+            None => self.look(&self.location(&blob)?, members).await?,
         };
         let Some(current) = current else { return Ok(None) };
         let lease = self.lease_of(&blob).await?;
@@ -119,22 +128,27 @@ impl Shared {
         }
     }
 
-    async fn exists(&self, container: &ContainerName) -> Result<bool, StoreError> {
-        Ok(self.container(container).await?.is_some())
-    }
-
-    /// Whether there is any object in a container.
-    pub(super) async fn has_objects(&self, container: &ContainerName) -> Result<bool, StoreError> {
-        match self.backing.objects.list(Some(&self.folder(container))).try_next().await {
-            Ok(first) => Ok(first.is_some()),
-            Err(error) if failure::is_absence(&error) => Ok(false),
-            Err(error) => Err(failure::of_read(error)),
+    /// Whether there is any blob in a container's folder.
+    pub(super) async fn has_blobs(&self, container: &ContainerName, members: Members) -> Result<bool, StoreError> {
+        let mut listed = self.backing.objects.list(Some(&self.folder(container)));
+        loop {
+            match listed.try_next().await {
+                Ok(None) => return Ok(false),
+                Ok(Some(_)) if members.are_all() || !self.capability.metadata => return Ok(true),
+                Ok(Some(object)) => {
+                    if self.look(&object.location, members).await?.is_some() {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if failure::is_absence(&error) => return Ok(false),
+                Err(error) => return Err(failure::of_read(error)),
+            }
         }
     }
 }
 
 /// The blob that an object is; none if it has a name that no blob can have.
-fn name_of(location: &Path, folder: &Path) -> Option<BlobName> {
+pub(super) fn name_of(location: &Path, folder: &Path) -> Option<BlobName> {
     let name = location.as_ref().strip_prefix(folder.as_ref())?.strip_prefix('/')?;
     BlobName::new(name).ok()
 }

@@ -14,15 +14,16 @@
 //!
 //! Each object carries the number of the write that made it, where the store keeps metadata. It is part of the
 //! blob's tag, which so changes with every write even where the store's own tag is a hash. And it tells, after an error
-//! or a retry, whether a write took effect.
+//! or a retry, whether a write took effect. Beside it stands the incarnation of the blob's container: an object that comes
+//! late to a container that was deleted is not a blob.
 //!
 //! # Limits
 //! - The crate has no conditional deletion and no conditional end of a multipart upload. The version is compared
 //!   right before; a writer who bypasses us can come in between.
 //! - A store that keeps no metadata (a folder) loses header fields, and cannot recognise the retry of a request.
 //! - To change header fields the object is written again, with itself: it passes through this process.
-//! - A container is deleted by deleting its objects. Writes to it are refused meanwhile; if the process ends in the middle,
-//!   the container stays, with what is left.
+//! - A container is deleted object by object. Its blobs are out of reach from the beginning, and writes to it are refused
+//!   meanwhile; if the process ends in the middle, the next request to the container has the deletion finished.
 //! - The register keeps the leases: [`ObjectBlobs::open_durable`]. With a register in memory there are none, and an
 //!   empty container, or the fields of any, is forgotten when the process ends.
 //! - A write under a lease is given up when three quarters of the time that the lease had left are over. The store may
@@ -45,7 +46,7 @@
 //! ```
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ifmatch_core::record::Revision;
@@ -65,7 +66,10 @@ pub use attributes::Naming;
 pub use backing::{Backing, DescribedListing};
 pub use direct::{DirectBody, DirectUpload};
 pub use failure::TooSoon;
+use home::Members;
+use members::Recollection;
 pub use open_error::{OpenError, OpenErrorKind};
+use owner::Owner;
 pub use probe::{Capability, Support};
 pub use spool::RunningHash;
 
@@ -79,12 +83,15 @@ mod drain;
 mod failure;
 mod forget;
 mod guard;
+mod home;
 mod lease;
 mod list;
 #[cfg(feature = "local")]
 mod local;
+mod members;
 mod multipart;
 mod open_error;
+mod owner;
 mod probe;
 mod read;
 mod spool;
@@ -106,16 +113,23 @@ struct Shared {
     driver: Driver<AnyRegister>,
     /// Whether the register survives a restart.
     durable: bool,
+    /// The register by the name that the store is marked with, where it is.
+    owner: Option<Owner>,
+    recollection: Recollection,
+    /// For work that goes on in the background.
+    me: Weak<Self>,
 }
 
 impl ObjectBlobs {
     /// Opens an object store, and tries out with an object of its own whether the store honours conditions.
     ///
-    /// The register says whose turn it is to write. One in memory suffices for one process. Processes that write to
-    /// the same objects of a store without conditions must share one.
+    /// The register says whose turn it is to write. One in memory suffices for one process: the store is marked as this
+    /// register's, and a process with another one that opens it later takes it over. From then on this one refuses all changes
+    /// that carry no condition.
     ///
     /// # Errors
-    /// [`OpenErrorKind::Unusable`] if the store cannot be reached or cannot be written to.
+    /// [`OpenErrorKind::Unusable`] if the store cannot be reached or cannot be written to, [`OpenErrorKind::Taken`] if it is
+    /// marked as that of another register that survives a restart.
     pub async fn open(backing: Backing, register: AnyRegister) -> Result<Self, OpenError> {
         Self::open_with(backing, register, false).await
     }
@@ -156,7 +170,8 @@ impl ObjectBlobs {
                 "the store does not honour conditions: writers who bypass this server can cause lost updates"
             );
         }
-        Ok(Self::with(backing, register, capability, durable))
+        let owner = Owner::claim(&backing, capability, &register, durable).await?;
+        Ok(Self::with(backing, register, capability, durable, Some(owner)))
     }
 
     /// The same as [`ObjectBlobs::open_durable`] for a store of which it is known what it does: nothing is tried out, and
@@ -175,12 +190,28 @@ impl ObjectBlobs {
     /// assert!(blobs.capability().is_native());
     /// ```
     pub fn trusting(backing: Backing, register: AnyRegister, capability: Capability) -> Self {
-        Self::with(backing, register, capability, true)
+        Self::with(backing, register, capability, true, None)
     }
 
-    fn with(backing: Backing, register: AnyRegister, capability: Capability, durable: bool) -> Self {
+    fn with(
+        backing: Backing,
+        register: AnyRegister,
+        capability: Capability,
+        durable: bool,
+        owner: Option<Owner>,
+    ) -> Self {
         let driver = Driver::new(register).with_patience(PATIENCE);
-        Self { shared: Arc::new(Shared { backing, capability, driver, durable }) }
+        let recollection = Recollection::new(backing.recollection);
+        let shared = |me: &Weak<Shared>| Shared {
+            backing,
+            capability,
+            driver,
+            durable,
+            owner,
+            recollection,
+            me: Weak::clone(me),
+        };
+        Self { shared: Arc::new_cyclic(shared) }
     }
 
     /// Forgets what a register that survives a restart knows of blobs that nobody has leased, and of containers that are
@@ -259,7 +290,7 @@ impl BlobStore for ObjectBlobs {
     }
 
     async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
-        self.shared.lease(blob, request).await
+        Shared::lease(&self.shared, blob, request).await
     }
 
     async fn create_container(
@@ -324,10 +355,16 @@ impl Shared {
         }
     }
 
-    /// What is known of an object now. None: there is none.
-    async fn look(&self, location: &Path) -> Result<Option<Current>, StoreError> {
+    /// What is known of an object now. None: there is none, or it is not among the members of its container.
+    async fn look(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
         let found = self.get(location, GetOptions::new().with_head(true)).await?;
-        Ok(found.map(|(_, current)| current))
+        Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))
+    }
+
+    /// What is known of a blob now. None: there is none.
+    async fn find_blob(&self, blob: &BlobPath, location: &Path) -> Result<Option<Current>, StoreError> {
+        let members = self.registered(&blob.container).await?.members();
+        self.look(location, members).await
     }
 
     /// Deletes an object.

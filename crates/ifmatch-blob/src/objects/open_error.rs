@@ -34,6 +34,8 @@ pub enum OpenErrorKind {
     Settings,
     /// The store cannot be reached, or refuses to be written to.
     Unusable,
+    /// The store belongs to a gateway with another register.
+    Taken,
 }
 
 impl OpenError {

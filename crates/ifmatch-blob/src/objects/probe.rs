@@ -1,5 +1,7 @@
 //! Tries out whether a store honours conditions. Some accept a condition and ignore it.
 
+use std::error::Error as StdError;
+
 use ifmatch_store::nonce;
 use object_store::path::Path;
 use object_store::{
@@ -8,18 +10,23 @@ use object_store::{
 
 use super::backing::Backing;
 use super::open_error::{OpenError, OpenErrorKind};
+use crate::store::BoxError;
 
-/// Where the object to try with is: no container's name begins so.
-const FOLDER: &str = "-ifmatch";
+/// Where objects are that are no blobs: no container's name begins so.
+pub(super) const FOLDER: &str = "-ifmatch";
 /// The name and the value of the metadata to try with.
 const MARK: &str = "ifmatchprobe";
+
+/// Where the machines of the clouds ask for credentials.
+const METADATA_SERVICES: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
 
 /// What a store was found to do.
 ///
 /// ```
 /// use ifmatch_blob::objects::{Capability, Support};
 ///
-/// let folder = Capability { create: Support::Native, update: Support::Unsupported, metadata: false };
+/// let folder =
+///     Capability { create: Support::Native, update: Support::Unsupported, metadata: false, unique_tags: false };
 /// assert!(!folder.is_native());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +37,8 @@ pub struct Capability {
     pub update: Support,
     /// Keeping header fields and metadata with an object.
     pub metadata: bool,
+    /// Giving each version a tag of its own, also where the bytes are the same. Tags that are hashes are not.
+    pub unique_tags: bool,
 }
 
 /// How a store deals with a condition.
@@ -44,8 +53,9 @@ pub enum Support {
 }
 
 impl Capability {
-    /// That of a store which honours all conditions and keeps metadata.
-    pub const FULL: Self = Self { create: Support::Native, update: Support::Native, metadata: true };
+    /// That of a store which honours all conditions and keeps metadata. Its tags may be hashes.
+    pub const FULL: Self =
+        Self { create: Support::Native, update: Support::Native, metadata: true, unique_tags: false };
 
     /// Whether the store protects updates from writers who bypass us.
     pub fn is_native(&self) -> bool {
@@ -55,19 +65,31 @@ impl Capability {
 
 /// Tries the store out with an object of its own, which is deleted afterwards.
 pub(super) async fn probe(backing: &Backing) -> Result<Capability, OpenError> {
-    let unusable = || {
-        let what =
-            format!("{} cannot be used: check that it exists, can be reached and may be written to", backing.objects);
-        OpenError::new(OpenErrorKind::Unusable, what)
-    };
-    let number = nonce().map_err(|error| unusable().because(error))?;
+    let number = nonce().map_err(|error| unusable(backing, error))?;
     let location = backing.prefix.clone().join(FOLDER).join(format!("probe-{number:016x}"));
     let trial = Trial { objects: &*backing.objects, location: &location };
     let result = trial.run().await;
     let cleared = backing.objects.delete(&location).await;
-    let capability = result.map_err(|error| unusable().because(error))?;
-    cleared.map_err(|error| unusable().because(error))?;
+    let capability = result.map_err(|error| unusable(backing, error))?;
+    cleared.map_err(|error| unusable(backing, error))?;
     Ok(capability)
+}
+
+fn unusable(backing: &Backing, source: impl Into<BoxError>) -> OpenError {
+    let source = source.into();
+    if let Some(advice) = backing.advice.filter(|_| asks_for_metadata(&*source)) {
+        tracing::debug!(error = %source, "the store cannot be used");
+        return OpenError::new(OpenErrorKind::Settings, format!("{} cannot be used: {advice}", backing.objects));
+    }
+    let hint = "check that it exists, can be reached and may be written to";
+    OpenError::new(OpenErrorKind::Unusable, format!("{} cannot be used: {hint}", backing.objects)).because(source)
+}
+
+/// Whether a machine's metadata service was asked, which hands out credentials: there were no others.
+fn asks_for_metadata(error: &(dyn StdError + 'static)) -> bool {
+    let text = error.to_string();
+    let is_named = METADATA_SERVICES.iter().any(|address| text.contains(address));
+    is_named || error.source().is_some_and(asks_for_metadata)
 }
 
 struct Trial<'a> {
@@ -80,7 +102,8 @@ impl Trial<'_> {
         let create = self.create().await?;
         let metadata = self.metadata().await?;
         let update = self.update().await?;
-        Ok(Capability { create, update, metadata })
+        let unique_tags = self.unique_tags().await?;
+        Ok(Capability { create, update, metadata, unique_tags })
     }
 
     /// Of two creations, the second must fail.
@@ -121,6 +144,13 @@ impl Trial<'_> {
         }
     }
 
+    /// Two versions of the same bytes must have different tags.
+    async fn unique_tags(&self) -> Result<bool, Error> {
+        let first = self.put("8", PutMode::Overwrite).await?.e_tag;
+        let second = self.put("8", PutMode::Overwrite).await?.e_tag;
+        Ok(first.is_some() && first != second)
+    }
+
     async fn put(&self, bytes: &'static str, mode: PutMode) -> Result<PutResult, Error> {
         let options = PutOptions { mode, ..PutOptions::default() };
         self.objects.put_opts(self.location, PutPayload::from_static(bytes.as_bytes()), options).await
@@ -141,4 +171,28 @@ fn refusal(result: Result<PutResult, Error>) -> Result<Support, Error> {
 
 fn is_unsupported(error: &Error) -> bool {
     matches!(error, Error::NotImplemented { .. } | Error::NotSupported { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[test]
+    fn missing_credentials_are_asked_for_by_their_names() {
+        let backing = Backing { advice: Some("set AWS_ACCESS_KEY_ID"), ..Backing::new(Arc::new(InMemory::new())) };
+        let asked =
+            |url: &str| Error::Generic { store: "S3", source: format!("error sending request for {url}").into() };
+        let error = unusable(&backing, asked("http://169.254.169.254/latest/api/token"));
+        assert_eq!(error.kind(), OpenErrorKind::Settings);
+        assert_eq!(error.to_string(), "InMemory cannot be used: set AWS_ACCESS_KEY_ID");
+        let error = unusable(&backing, asked("https://bucket.example/"));
+        assert_eq!(error.kind(), OpenErrorKind::Unusable);
+        assert!(error.to_string().contains("bucket.example"), "{error}");
+        let nested = OpenError::new(OpenErrorKind::Unusable, "x").because(asked("http://metadata.google.internal/"));
+        assert!(asks_for_metadata(&nested));
+    }
 }

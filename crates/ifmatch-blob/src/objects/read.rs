@@ -4,6 +4,7 @@ use std::future::ready;
 use std::ops::Range;
 use std::sync::Arc;
 
+use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt};
 use http_body::Frame;
 use http_body_util::StreamBody;
@@ -25,11 +26,12 @@ impl Shared {
         Ok(Some(opened))
     }
 
-    /// Opens an object, and asks the register for nothing. None: there is none.
+    /// Opens an object. None: there is none, or it is no blob.
     pub(super) async fn read_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let location = self.location(blob)?;
         let options = GetOptions::new().with_head(reading != Reading::Whole);
-        let Some((result, current)) = self.get(&location, options).await? else { return Ok(None) };
+        let (found, members) = join(self.get(&location, options), self.members(&blob.container)).await;
+        let Some((result, current)) = found?.filter(|(_, current)| members.contain(current)) else { return Ok(None) };
         let info = current.info.clone();
         let source: Box<dyn Source> = match reading {
             Reading::Head => Box::new(Nothing),

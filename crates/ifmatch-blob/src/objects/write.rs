@@ -15,15 +15,15 @@ use ifmatch_store::{Clock, nonce};
 use object_store::path::Path;
 use object_store::{Attributes, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
 
+use super::Shared;
 use super::attributes::{Current, Stamp, tag};
-use super::container::Found;
 use super::direct::{DirectUpload, Offer};
 use super::failure::{self, Failure, lost};
 use super::guard::{Ending, GRACE, check, content, key, of_driver, of_register};
+use super::home::{Found, Home, Members};
 use super::multipart::Multipart;
 use super::probe::Support;
 use super::spool::{Promise, Spool};
-use super::{Shared, guard};
 use crate::headers::BlobHeaders;
 use crate::name::BlobPath;
 use crate::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
@@ -42,8 +42,8 @@ struct Job {
     location: Path,
     preconditions: Preconditions,
     lease: LeaseUse,
-    /// What the write found of its container when it began, if that must be there.
-    container: Option<Found>,
+    /// Whether the write creates its container if need be.
+    missing: MissingContainer,
     /// The tag of the version that the write was made from, where it was made from one.
     based_on: Option<EntityTag>,
     headers: BlobHeaders,
@@ -58,6 +58,15 @@ enum Body {
     Whole(PutPayload),
     /// At the store already, in parts; yet to be put together.
     Parts(Multipart),
+}
+
+/// One attempt at a write.
+#[derive(Debug)]
+struct Goal {
+    stamp: Stamp,
+    mode: PutMode,
+    /// Whether it creates the blob.
+    created: bool,
 }
 
 impl Shared {
@@ -79,16 +88,19 @@ impl Shared {
         let this = self;
         let location = this.location(blob)?;
         let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
-        let container = match put.container {
-            MissingContainer::Refuse => Some(this.expect(&blob.container).await?),
-            MissingContainer::Create => None,
+        let (incarnation, members) = match put.container {
+            MissingContainer::Refuse => {
+                let home = this.expect(&blob.container).await?;
+                (Some(home.incarnation), home.members())
+            }
+            MissingContainer::Create => (None, this.registered(&blob.container).await?.members()),
         };
-        let before = this.look(&location).await?;
+        let before = this.look(&location, members).await?;
         let mut seen = None;
         if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
             let mut record = this.driver.load(&key(blob)?).await.map_err(of_driver)?;
             if before.is_none() {
-                record = this.end_lease_of_absent(blob, &location, record).await?;
+                record = this.end_lease_of_absent(blob, &location, members, record).await?;
             }
             let allowed = record.check_lease(put.lease, this.driver.now());
             allowed.map_err(StoreErrorKind::LeaseFailed)?;
@@ -97,13 +109,13 @@ impl Shared {
         }
         let promise = Promise::of(&put);
         let nonce = format!("{:016x}", nonce().map_err(of_register)?);
-        let mut stamp = Stamp { nonce, generation: None, hash: promise.digest(), request };
+        let mut stamp = Stamp { incarnation, ..Stamp::new(nonce, promise.digest(), request) };
         let mut headers = put.headers;
         let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
-        let (body, hash) = this.take_in(&location, body, &promise, &headers, &mut stamp).await?;
+        let (body, hash) = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
         md5.settle(&mut headers)?;
-        let (blob, preconditions, lease) = (blob.clone(), put.preconditions, put.lease);
-        let job = Job { blob, location, preconditions, lease, container, based_on, headers, stamp, hash };
+        let (blob, preconditions, lease, missing) = (blob.clone(), put.preconditions, put.lease, put.container);
+        let job = Job { blob, location, preconditions, lease, missing, based_on, headers, stamp, hash };
         let this = Arc::clone(this);
         in_a_task(async move {
             let mut body = body;
@@ -115,7 +127,7 @@ impl Shared {
     /// Takes in a body: a small one whole, a large one in parts that go to the store, or as it is if the store can.
     async fn take_in(
         &self,
-        location: &Path,
+        blob: &BlobPath,
         mut body: Upload,
         promise: &Promise,
         headers: &BlobHeaders,
@@ -125,7 +137,7 @@ impl Shared {
         let mut begun = None;
         if let Some(length) = promise.long().filter(|_| self.backing.takes_uploads) {
             let direct = DirectUpload::new(body, length);
-            let parts = self.begin_parts(location, headers, stamp, Some(direct.clone())).await?;
+            let parts = self.begin_parts(blob, headers, stamp, Some(direct.clone())).await?;
             match direct.end() {
                 Offer::Arrived(hash) => return Ok((Body::Parts(parts), promise.keep(length, hash)?)),
                 Offer::Left(left) => (body, begun) = (left, Some(parts)),
@@ -144,7 +156,7 @@ impl Shared {
         }
         let mut parts = match begun {
             Some(parts) => parts,
-            None => self.begin_parts(location, headers, stamp, None).await?,
+            None => self.begin_parts(blob, headers, stamp, None).await?,
         };
         loop {
             parts.send(part.payload).await?;
@@ -158,39 +170,48 @@ impl Shared {
         Ok((Body::Parts(parts), hash))
     }
 
+    /// Begins an upload in parts. Its end has no condition, so that the parts belong to the container that is there now: it is
+    /// created if need be.
     async fn begin_parts(
         &self,
-        location: &Path,
+        blob: &BlobPath,
         headers: &BlobHeaders,
         stamp: &mut Stamp,
         direct: Option<DirectUpload>,
     ) -> Result<Multipart, StoreError> {
         // Whether the request created the blob is not known yet: a retry of it cannot be answered.
         stamp.request = None;
+        if self.capability.metadata && stamp.incarnation.is_none() {
+            stamp.incarnation = Some(self.ensure(&blob.container).await?.incarnation);
+        }
         let attributes = self.attributes(headers, stamp, false);
         let mut options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
         if let Some(direct) = direct {
             options.extensions.insert(direct);
         }
-        Multipart::begin(&*self.backing.objects, location, options).await
+        Multipart::begin(&*self.backing.objects, &self.location(blob)?, options).await
     }
 
     /// Deletes an object. There is no condition for it to go with: it is compared right before, under the permit.
     pub(super) async fn delete(this: &Arc<Self>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
         let location = this.location(blob)?;
-        if this.look(&location).await?.is_none() {
+        let members = this.registered(&blob.container).await?.members();
+        let Some(current) = this.look(&location, members).await? else {
             return Err(this.absent(&blob.container).await);
-        }
+        };
+        let record = this.driver.load(&key(blob)?).await.map_err(of_driver)?;
+        record.check_lease(delete.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
+        check(&Method::DELETE, &delete.preconditions, Some(&current))?;
         let (this, blob) = (Arc::clone(this), blob.clone());
         let work = async move {
-            let work = this.delete_current(&location, &delete.preconditions);
-            this.guarded(&blob, &Method::DELETE, delete.lease, None, work).await
+            let work = this.delete_current(&blob, &location, &delete.preconditions);
+            this.guarded(&blob, &Method::DELETE, delete.lease, Some(record), work).await
         };
         in_a_task(work).await
     }
 
-    async fn delete_current(&self, location: &Path, preconditions: &Preconditions) -> Ending<()> {
-        let current = match self.look(location).await {
+    async fn delete_current(&self, blob: &BlobPath, location: &Path, preconditions: &Preconditions) -> Ending<()> {
+        let current = match self.find_blob(blob, location).await {
             Ok(Some(current)) => current,
             Ok(None) => return Ending::Refused(StoreErrorKind::NotFound.into()),
             Err(error) => return Ending::Refused(error),
@@ -199,6 +220,9 @@ impl Shared {
             return Ending::Refused(error);
         }
         self.outlast(Some(&current)).await;
+        if let Err(error) = self.check_owner().await {
+            return Ending::Refused(error);
+        }
         let mut removed = self.remove(location).await;
         for _ in 0..TRIES {
             if !removed.as_ref().is_err_and(failure::is_too_soon) {
@@ -223,71 +247,80 @@ impl Shared {
         let mut too_soon = None;
         for tries in 0..=TRIES {
             self.driver.clock().sleep(PAUSE * tries).await;
-            let current = match self.look(&job.location).await {
-                Ok(current) => current,
+            let (found, there) = match self.survey(job).await {
+                Ok(seen) => seen,
                 Err(error) if tries == 0 => return Ending::Refused(error),
-                Err(error) => return Ending::Unknown(lost(error), self.grace(body)),
+                Err(error) => return Ending::Unknown(lost(error), GRACE),
             };
-            if let Some(written) = current.as_ref().and_then(|current| job.answered_by(current, created)) {
+            let current = there.as_ref().filter(|there| found.members().contain(there));
+            if let Some(written) = current.and_then(|current| job.answered_by(current, created)) {
                 let content = content(&written);
                 return Ending::Done(written, content);
             }
-            if let Err(error) = job.check(current.as_ref()) {
+            if let Err(error) = job.check(current) {
                 return Ending::Refused(error);
             }
             if tries == TRIES {
                 let why = || if current.is_none() { taken() } else { contended() };
                 return Ending::Refused(too_soon.unwrap_or_else(why));
             }
-            if let Err(error) = self.enter(&job.blob.container, job.container).await {
-                return Ending::Refused(error);
-            }
-            self.outlast(current.as_ref()).await;
+            let home = match self.enter(&job.blob.container, found, job.missing, job.stamp.incarnation).await {
+                Ok(home) => home,
+                Err(error) => return Ending::Refused(error),
+            };
+            self.outlast(there.as_ref()).await;
             created = current.is_none();
-            let stamp = self.stamp(job, body, current.as_ref());
-            match self.send(job, &stamp, body, current.as_ref()).await {
-                Ok(result) => return self.done(job, &stamp, &result, created),
-                Err(error) => match failure::of_write(error) {
-                    Failure::Changed => too_soon = None,
-                    Failure::TooSoon(error) => {
-                        too_soon = Some(error);
-                        self.driver.clock().sleep(INTERVAL).await;
-                    }
-                    Failure::Definite(error) => return Ending::Refused(error),
-                    Failure::Unknown(error) => return self.find_out(job, self.grace(body), created, error).await,
-                },
+            let goal =
+                Goal { stamp: self.stamp(job, body, there.as_ref(), home), mode: self.mode(there.as_ref()), created };
+            match self.send(job, &goal, body).await {
+                Ok(result) => return self.done(job, &goal, &result),
+                Err(Failure::Changed) => too_soon = None,
+                Err(Failure::TooSoon(error)) => {
+                    too_soon = Some(error);
+                    self.driver.clock().sleep(INTERVAL).await;
+                }
+                Err(Failure::Definite(error)) => return Ending::Refused(error),
+                Err(Failure::Unknown(error)) => {
+                    let grace = self.grace(job, &goal, body);
+                    return self.find_out(job, &goal, grace, error).await;
+                }
             }
         }
         Ending::Refused(contended())
     }
 
+    /// Looks for the container, and for the object: one of an earlier container too, which is no blob.
+    async fn survey(&self, job: &Job) -> Result<(Found, Option<Current>), StoreError> {
+        let found = self.find(&job.blob.container).await?;
+        Ok((found, self.look(&job.location, Members::ALL).await?))
+    }
+
     /// Sends the write, with the condition that the object is still what was seen.
-    async fn send(
-        &self,
-        job: &Job,
-        stamp: &Stamp,
-        body: &mut Body,
-        current: Option<&Current>,
-    ) -> object_store::Result<PutResult> {
-        match body {
+    async fn send(&self, job: &Job, goal: &Goal, body: &mut Body) -> Result<PutResult, Failure> {
+        let has_condition = matches!(body, Body::Whole(_)) && goal.mode != PutMode::Overwrite;
+        if !has_condition {
+            self.check_owner().await.map_err(Failure::Definite)?;
+        }
+        let sent = match body {
             Body::Whole(payload) => {
-                let attributes = self.attributes(&job.headers, stamp, current.is_none());
-                let options = PutOptions { mode: self.mode(current), attributes, ..PutOptions::default() };
+                let attributes = self.attributes(&job.headers, &goal.stamp, goal.created);
+                let options = PutOptions { mode: goal.mode.clone(), attributes, ..PutOptions::default() };
                 self.backing.objects.put_opts(&job.location, payload.clone(), options).await
             }
             Body::Parts(parts) => parts.complete().await,
-        }
+        };
+        sent.map_err(failure::of_write)
     }
 
-    /// The stamp of a write that replaces this version. That of parts is at the store already.
-    fn stamp(&self, job: &Job, body: &Body, current: Option<&Current>) -> Stamp {
-        let before = current.and_then(|current| current.info.generation).unwrap_or(Revision::NONE);
+    /// The stamp of a write that replaces this object. That of parts is at the store already.
+    fn stamp(&self, job: &Job, body: &Body, there: Option<&Current>, home: Home) -> Stamp {
+        let before = there.and_then(|there| there.info.generation).unwrap_or(Revision::NONE);
         let generation = matches!(body, Body::Whole(_)).then(|| before.next(self.driver.now()));
-        Stamp { generation, ..job.stamp.clone() }
+        Stamp { generation, incarnation: Some(home.incarnation), ..job.stamp.clone() }
     }
 
-    fn mode(&self, current: Option<&Current>) -> PutMode {
-        match current {
+    fn mode(&self, there: Option<&Current>) -> PutMode {
+        match there {
             None if self.capability.create == Support::Native => PutMode::Create,
             Some(Current { version, .. }) if self.capability.update == Support::Native && version.e_tag.is_some() => {
                 PutMode::Update(version.clone())
@@ -304,24 +337,24 @@ impl Shared {
         }
     }
 
-    fn done(&self, job: &Job, stamp: &Stamp, result: &PutResult, created: bool) -> Ending<Written> {
-        let write = self.capability.metadata.then(|| stamp.write());
+    fn done(&self, job: &Job, goal: &Goal, result: &PutResult) -> Ending<Written> {
+        let write = self.capability.metadata.then(|| goal.stamp.write());
         let written = Written {
             tag: tag(result.e_tag.as_deref(), write.as_deref()),
             last_modified: self.driver.now().last_modified(),
             hash: Some(job.hash),
             md5: job.headers.content_md5,
-            generation: stamp.generation.filter(|_| self.capability.metadata),
-            created,
+            generation: goal.stamp.generation.filter(|_| self.capability.metadata),
+            created: goal.created,
         };
         let content = content(&written);
         Ending::Done(written, content)
     }
 
     /// Looks whether a write whose answer was lost took effect.
-    async fn find_out(&self, job: &Job, grace: Duration, created: bool, error: StoreError) -> Ending<Written> {
-        let found = self.look(&job.location).await.ok().flatten();
-        match found.and_then(|current| job.answered_by(&current, created)) {
+    async fn find_out(&self, job: &Job, goal: &Goal, grace: Duration, error: StoreError) -> Ending<Written> {
+        let found = self.look(&job.location, Members::ALL).await.ok().flatten();
+        match found.and_then(|current| job.answered_by(&current, goal.created)) {
             Some(written) => {
                 let content = content(&written);
                 Ending::Done(written, content)
@@ -330,13 +363,15 @@ impl Shared {
         }
     }
 
-    /// How long a write whose answer was lost may come true over later ones: not at all where it carries a condition. The
-    /// end of an upload in parts carries none.
-    fn grace(&self, body: &Body) -> Duration {
-        match body {
-            Body::Whole(_) if self.capability.is_native() => Duration::ZERO,
-            Body::Whole(_) | Body::Parts(_) => guard::GRACE,
-        }
+    /// How long nobody else may write after a write whose answer was lost.
+    ///
+    /// Not at all where the write carries a tag that no later version has: it fails once others have written. That a blob is
+    /// absent becomes true again with the next deletion, the end of an upload in parts carries no condition, and a lease keeps
+    /// off what earlier holders began.
+    fn grace(&self, job: &Job, goal: &Goal, body: &Body) -> Duration {
+        let is_update = matches!(body, Body::Whole(_)) && matches!(goal.mode, PutMode::Update(_));
+        let is_leased = matches!(job.lease, LeaseUse::Write(Some(_)) | LeaseUse::Read(Some(_)));
+        if is_update && !is_leased && self.capability.unique_tags { Duration::ZERO } else { GRACE }
     }
 }
 

@@ -9,6 +9,7 @@ mod collected;
 mod contract;
 mod interleavings;
 mod times;
+mod unreliable;
 
 use contract::Subject;
 use ifmatch_blob::{AnyStore, EmbeddedStore};

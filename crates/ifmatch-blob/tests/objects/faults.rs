@@ -40,6 +40,10 @@ pub(crate) enum Fault {
     Late,
     /// The answer to a deletion is lost before it is carried out, a while later.
     Delayed,
+    /// The answer is lost, and the write stays on its way with its condition, see [`Faulty::release`].
+    Held,
+    /// A deletion is refused for certain.
+    Refused,
 }
 
 /// What happens to the next writes, the next one last.
@@ -111,6 +115,7 @@ pub(crate) struct Faulty {
     faults: Faults,
     listing: Mutex<Option<Gate>>,
     suspended: Mutex<Option<mpsc::Receiver<()>>>,
+    held: Mutex<Option<(Path, PutPayload, PutOptions)>>,
     log: Mutex<Vec<&'static str>>,
 }
 
@@ -122,6 +127,7 @@ impl Faulty {
             faults: Faults::default(),
             listing: Mutex::default(),
             suspended: Mutex::default(),
+            held: Mutex::default(),
             log: Mutex::default(),
         }
     }
@@ -164,6 +170,12 @@ impl Faulty {
         (asked, open)
     }
 
+    /// Has the write that was held arrive.
+    pub(crate) async fn release(&self) -> Result<PutResult> {
+        let (location, payload, options) = self.held.lock().unwrap().take().expect("a write is held");
+        self.inner.put_opts(&location, payload, options).await
+    }
+
     fn next_fault(&self) -> Option<Fault> {
         self.faults.lock().unwrap().pop()
     }
@@ -180,6 +192,10 @@ impl Faulty {
         match fault {
             Some(Fault::LostRequest) => stream::once(async { Err(Self::lost()) }).boxed(),
             Some(Fault::TooSoon) => stream::once(async { Err(Self::too_soon()) }).boxed(),
+            Some(Fault::Refused) => {
+                let refused = Error::PermissionDenied { path: "c/b".into(), source: "it is read-only".into() };
+                stream::once(async { Err(refused) }).boxed()
+            }
             Some(Fault::Delayed) => {
                 drop(Self::after_a_while(deleted));
                 stream::once(async { Err(Self::lost()) }).boxed()
@@ -215,7 +231,8 @@ impl Faulty {
                 let _ = tokio::task::block_in_place(|| resumed.recv());
                 Ok(())
             }
-            Some(Fault::LostAnswer | Fault::Retried | Fault::Late | Fault::Delayed) | None => Ok(()),
+            Some(Fault::LostAnswer | Fault::Retried | Fault::Late | Fault::Delayed | Fault::Held | Fault::Refused)
+            | None => Ok(()),
         }
     }
 }
@@ -240,6 +257,10 @@ impl ObjectStore for Faulty {
         }
         let fault = self.next_fault();
         self.before(location, fault.as_ref()).await?;
+        if let Some(Fault::Held) = fault {
+            *self.held.lock().unwrap() = Some((location.clone(), payload, options));
+            return Err(Self::lost());
+        }
         if let Some(Fault::Late) = fault {
             let _given_up = Late { inner: Arc::clone(&self.inner), location: location.clone(), payload };
             return std::future::pending().await;

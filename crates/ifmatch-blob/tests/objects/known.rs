@@ -196,8 +196,12 @@ async fn a_deletion_of_a_container_that_fails_leaves_nothing_under_way() {
     store.schedule([Fault::Late, Fault::Delayed]);
     let failed = subject.store.delete_container(&blob("c", "a").container, Delete::default()).await;
     assert_eq!(kind(failed), StoreErrorKind::OutcomeUnknown);
+    // The first of these writes has the deletion finished.
     for name in ["a", "b"] {
-        subject.write(&blob("c", name), "after").await;
+        while let Err(error) = subject.store.put(&blob("c", name), put("after")).await {
+            assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
     for name in ["a", "b"] {

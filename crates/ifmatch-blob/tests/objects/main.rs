@@ -20,7 +20,10 @@ mod faults;
 mod foreign;
 mod forgotten;
 mod known;
+mod links;
+mod owners;
 mod races;
+mod strays;
 mod unclear;
 
 async fn durable(store: &Arc<Faulty>) -> contract::Subject {
@@ -81,7 +84,8 @@ async fn with_a_register_that_lasts_there_are_leases() {
 async fn a_folder_keeps_the_contract() {
     let root = tempfile::tempdir().unwrap();
     let blobs = open(folder(&root.path().join("new/folder"))).await;
-    let expected = Capability { create: Support::Native, update: Support::Unsupported, metadata: false };
+    let (create, update) = (Support::Native, Support::Unsupported);
+    let expected = Capability { create, update, metadata: false, unique_tags: true };
     assert_eq!(blobs.capability(), expected);
     let subject = subject(blobs);
     contract::check(&contract::Subject { keeps_headers: false, knows_retries: false, nests: false, ..subject }).await;
@@ -96,8 +100,13 @@ async fn names_are_those_of_the_files() {
     assert_eq!(subject.read(&contract::blob("photos", "2026/a b.txt")).await.unwrap().1, "before");
     subject.write(&contract::blob("photos", "2026/ü 100%.txt"), "after").await;
     assert_eq!(std::fs::read_to_string(root.path().join("photos/2026/ü 100%.txt")).unwrap(), "after");
-    let top: Vec<_> = std::fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(top, ["photos"], "the probe's object is gone");
+    let names = |folder: &str| {
+        let entries = std::fs::read_dir(root.path().join(folder)).unwrap();
+        let names: std::collections::BTreeSet<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(names(""), ["-ifmatch", "photos"]);
+    assert_eq!(names("-ifmatch"), ["owner"], "the probe's object is gone");
 }
 
 /// A file's tag is its inode, its time and its size. An inode is used again once it is free: the time must be another.

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::objects::{Backing, ObjectBlobs};
-use ifmatch_blob::store::StoreErrorKind;
+use ifmatch_blob::store::{Put, StoreErrorKind};
+use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_store::{AnyRegister, Clock, Key, Register, SystemClock};
 use object_store::ObjectStore;
 
+use crate::contract::leases::{acquire, id};
 use crate::contract::{Subject, blob, if_absent, if_match, pattern, put, refusal};
 use crate::faults::{Fault, Faulty};
 use crate::{open, register, subject};
@@ -57,12 +59,13 @@ async fn an_upload_in_parts_whose_answer_was_lost_has_succeeded() {
 async fn a_write_of_which_nobody_knows_is_not_called_a_success() {
     let (store, subject) = faulty(false).await;
     let blob = blob("c", "b");
+    let before = subject.write(&blob, "0").await.tag.unwrap();
     store.schedule([Fault::LostRequest]);
-    let error = subject.write_if(&blob, if_absent(), "1").await.unwrap_err();
+    let error = subject.write_if(&blob, if_match(&before), "1").await.unwrap_err();
     assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
     // Should it come true, its condition is false by then: nobody has to wait.
-    let tag = subject.write_if(&blob, if_absent(), "2").await.unwrap().tag.unwrap();
-    assert_eq!(refusal(subject.write_if(&blob, if_absent(), "3").await), (Precondition::IfNoneMatch, Some(tag)));
+    let tag = subject.write_if(&blob, if_match(&before), "2").await.unwrap().tag.unwrap();
+    assert_eq!(refusal(subject.write_if(&blob, if_match(&before), "3").await), (Precondition::IfMatch, Some(tag)));
 }
 
 /// Whether a permit to write the blob is out.
@@ -71,20 +74,49 @@ async fn is_held(register: &AnyRegister, key: &str) -> bool {
     record.permit(SystemClock.now()).is_some()
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Update,
+    LeasedUpdate,
+    Creation,
+}
+
+/// A write whose answer is lost.
+struct Lost {
+    what: &'static str,
+    is_ignored: bool,
+    kind: Kind,
+    bytes: bytes::Bytes,
+    waits: bool,
+}
+
 #[tokio::test]
 async fn others_wait_only_where_it_may_come_true_over_their_writes() {
-    for (ignores_conditions, bytes, waits) in
-        [(false, pattern(1), false), (true, pattern(1), true), (false, pattern(LONG), true)]
-    {
+    let update = || Lost { what: "an update", is_ignored: false, kind: Kind::Update, bytes: pattern(1), waits: false };
+    let lost = [
+        update(),
+        Lost { what: "an update where conditions are ignored", is_ignored: true, waits: true, ..update() },
+        Lost { what: "an update in parts", bytes: pattern(LONG), waits: true, ..update() },
+        Lost { what: "an update under a lease", kind: Kind::LeasedUpdate, waits: true, ..update() },
+        Lost { what: "a creation", kind: Kind::Creation, waits: true, ..update() },
+    ];
+    for Lost { what, is_ignored, kind, bytes, waits } in lost {
         let register = register();
-        let store = Faulty::in_memory(ignores_conditions);
+        let store = Faulty::in_memory(is_ignored);
         let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
-        let subject = subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
+        let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
+        let blob = blob("c", "b");
+        if kind != Kind::Creation {
+            subject.write(&blob, "before").await;
+        }
+        if kind == Kind::LeasedUpdate {
+            subject.store.lease(&blob, acquire(1)).await.unwrap();
+        }
         store.schedule([Fault::LostRequest]);
-        let error = subject.write_if(&blob("c", "b"), if_absent(), bytes).await.unwrap_err();
-        assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
-        assert_eq!(is_held(&register, "b/c/b").await, waits);
-        assert!(subject.read(&blob("c", "b")).await.is_none());
+        let lease = LeaseUse::Write((kind == Kind::LeasedUpdate).then(|| id(1)));
+        let error = subject.store.put(&blob, Put { lease, ..put(bytes) }).await.unwrap_err();
+        assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{what}: {error}");
+        assert_eq!(is_held(&register, "b/c/b").await, waits, "{what}");
     }
 }
 

@@ -34,6 +34,10 @@ use crate::tasks::allowance;
 const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT lets everybody do everything, and counts on this machine alone, by the name \
                            localhost or a loopback address: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`";
 
+/// How long a read relies on what a container's object said of it. Meanwhile a blob may be read that a write without an answer left
+/// behind in a container which another isolate has deleted.
+const CONTAINER_MEMORY: Duration = Duration::from_secs(5);
+
 thread_local! {
     /// What was opened.
     static APP: RefCell<Option<App>> = const { RefCell::new(None) };
@@ -115,6 +119,7 @@ impl App {
         let backing = Backing::new(objects.clone()).described_by(objects).with_allowance(allowance::left);
         let backing = backing.hashed_by(RuntimeHash::begin);
         let backing = backing.with_prefix(settings.prefix.as_str().into()).takes_uploads();
+        let backing = backing.with_container_memory(CONTAINER_MEMORY);
         let register = AnyRegister::new(RecordObjects::new(records).kept(kept));
         // Its documentation promises all of it.
         let blobs = AnyStore::new(ObjectBlobs::trusting(backing, register, Capability::FULL));

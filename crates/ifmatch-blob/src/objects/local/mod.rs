@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::ObjectStoreScheme;
-use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use url::Url;
@@ -15,6 +14,7 @@ use super::open_error::{OpenError, OpenErrorKind};
 
 #[cfg_attr(not(feature = "cloud"), path = "cloud_absent.rs")]
 mod cloud;
+mod inside;
 
 /// The kernel stamps files with a clock that advances at least every 10 ms. Two files that were written within one
 /// step can have the same tag, if the second gets the inode of the first.
@@ -57,26 +57,46 @@ impl Backing {
             ObjectStoreScheme::Memory => Ok(Self { prefix, ordered: true, ..Self::new(Arc::new(InMemory::new())) }),
             ObjectStoreScheme::AmazonS3 | ObjectStoreScheme::GoogleCloudStorage => {
                 let objects = cloud::connect(&scheme, &parsed, settings)?;
-                Ok(Self { prefix, ordered: !is_directory_bucket(&parsed), ..Self::new(objects) })
+                let advice = Some(credentials(&scheme));
+                Ok(Self { prefix, ordered: !is_directory_bucket(&parsed), advice, ..Self::new(objects) })
             }
             ObjectStoreScheme::MicrosoftAzure => {
                 let objects = cloud::connect(&scheme, &parsed, settings)?;
-                Ok(Self { prefix, ordered: true, naming: Naming::Identifiers, ..Self::new(objects) })
+                let advice = Some(credentials(&scheme));
+                Ok(Self { prefix, ordered: true, naming: Naming::Identifiers, advice, ..Self::new(objects) })
             }
             _ => Err(invalid()),
         }
     }
 }
 
+/// Returns which credentials a store needs, and how to give them.
+fn credentials(scheme: &ObjectStoreScheme) -> &'static str {
+    match scheme {
+        ObjectStoreScheme::MicrosoftAzure => {
+            "no credentials were given, and this machine has no managed identity: set AZURE_STORAGE_ACCOUNT_NAME and \
+             AZURE_STORAGE_ACCOUNT_KEY (or AZURE_STORAGE_SAS_TOKEN) in the environment"
+        }
+        ObjectStoreScheme::GoogleCloudStorage => {
+            "no credentials were given, and this machine has no service account: set GOOGLE_SERVICE_ACCOUNT to the path of \
+             a service account's key file in the environment"
+        }
+        _ => {
+            "no credentials were given, and this machine has no instance role: set AWS_ACCESS_KEY_ID and \
+             AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN for temporary ones) in the environment, or \
+             AWS_SKIP_SIGNATURE=true for a bucket that needs none"
+        }
+    }
+}
+
 /// The files in a folder, whose writes are synced.
-fn files(folder: &std::path::Path) -> Result<LocalFileSystem, OpenError> {
+fn files(folder: &std::path::Path) -> Result<inside::Inside, OpenError> {
     let unusable = |what: &str| {
         let what = format!("the folder {} cannot be {what}: check the path and its permissions", folder.display());
         OpenError::new(OpenErrorKind::Folder, what)
     };
     std::fs::create_dir_all(folder).map_err(|error| unusable("created").because(error))?;
-    let files = LocalFileSystem::new_with_prefix(folder).map_err(|error| unusable("used").because(error))?;
-    Ok(files.with_fsync(true).with_automatic_cleanup(true))
+    inside::Inside::new(folder).map_err(|error| unusable("used").because(error))
 }
 
 /// Whether a file has the name of one that is being written: digits are all that follows its first `#`.
