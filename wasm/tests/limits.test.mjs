@@ -218,3 +218,20 @@ test("a Worker that is open to all serves this machine only", async (t) => {
   }
   assert.equal((await fetch("/docs/a")).status, 404);
 });
+
+test("a container of more names than there may be requests is deleted", async (t) => {
+  const bindings = { IFMATCH_MAX_REQUESTS: String(ALLOWED) };
+  const { fetch } = await start(t, { ...interposed(t, BUDGET), bindings });
+  const create = () => fetch(...signed("PUT", "/docs?restype=container"));
+  assert.equal((await create()).status, 201);
+  const names = Array.from({ length: 2 * ALLOWED }, (_, at) => `b${at}`);
+  await Promise.all(names.map((name) => put(fetch, `/docs/${name}`)));
+  await set(fetch, "budget", ALLOWED);
+  assert.equal((await fetch(...signed("DELETE", "/docs?restype=container"))).status, 202);
+  assert.ok((await set(fetch, "budget", 100_000)) > ALLOWED / 2, "objects of R2 are deleted by the thousand");
+  for (const name of [names[0], names.at(-1)]) {
+    assert.equal((await fetch(`/docs/${name}`)).status, 404);
+  }
+  assert.equal((await create()).status, 201);
+  assert.equal((await put(fetch, "/docs/b1")).status, 201);
+});

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::future::join_all;
+use futures_util::stream::{StreamExt, iter};
 use http::Method;
 use ifmatch_core::command::{Command, Content, Outcome, Refusal, Write};
 use ifmatch_core::date::Timestamp;
@@ -17,7 +16,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::task::{detach, timeout};
 use ifmatch_store::{Clock, Key, Register, nonce};
-use object_store::ObjectMeta;
+use object_store::path::Path;
 
 use super::failure::{self, Failure, lost, refused};
 use super::guard::{GRACE, of_driver, of_register};
@@ -27,8 +26,8 @@ use super::{PATIENCE, Shared};
 use crate::name::ContainerName;
 use crate::store::{Delete, StoreError, StoreErrorKind};
 
-/// Maximum number of objects that are deleted at the same time.
-const DELETIONS: usize = 16;
+/// Maximum number of objects in one deletion: as many as stores delete in one request.
+const PAGE: usize = 1_000;
 /// Number of requests kept for the end of a turn, where the platform bounds them.
 const RESERVE: usize = 8;
 /// How long a deleter's turn lasts unless it is renewed, which happens when half of it is over.
@@ -171,28 +170,34 @@ impl Turn<'_> {
     async fn sweep(&mut self) -> Result<usize, StoreError> {
         self.shared.check_owner().await?;
         let folder = self.shared.folder(self.container);
-        let mut listed = self.shared.backing.objects.list(Some(&folder)).chunks(DELETIONS);
+        let mut listed = self.shared.backing.objects.list(Some(&folder)).chunks(PAGE);
         let mut deleted = 0;
         loop {
             self.keep().await?;
-            if (self.shared.backing.allowance)() < DELETIONS + RESERVE {
+            if (self.shared.backing.allowance)() < RESERVE {
                 return Err(StoreErrorKind::InFlight { retry_after: RETRY }.into());
             }
             let (clock, time) = (self.shared.driver.clock(), self.shared.time_to_work(self.until));
             let Some(objects) = timeout(clock, time, listed.next()).await.map_err(lost)? else { return Ok(deleted) };
-            let time = self.shared.time_to_work(self.until);
-            // All of them come to an end, also after a failure: none may meet a later blob.
-            let removals = objects.into_iter().map(|object| timeout(clock, time, self.shared.remove_listed(object)));
-            let removed = join_all(removals).await.into_iter().map(|removed| removed.map_err(lost).flatten());
-            let removed: Vec<_> = removed.collect();
-            if removed.iter().any(|removed| removed.as_ref().is_err_and(is_lost)) {
-                self.renew().await?;
-                clock.sleep(GRACE).await;
-            }
-            for removed in removed {
-                deleted += removed?;
-            }
+            let objects = objects.into_iter().filter(|object| !object.as_ref().is_err_and(failure::is_absence));
+            let locations = objects.map(|object| Ok(object?.location));
+            let locations = locations.collect::<object_store::Result<Vec<_>>>().map_err(failure::of_read)?;
+            deleted += self.remove(locations).await?;
         }
+    }
+
+    /// Deletes objects, and returns how many went.
+    async fn remove(&mut self, locations: Vec<Path>) -> Result<usize, StoreError> {
+        let (clock, time) = (self.shared.driver.clock(), self.shared.time_to_work(self.until));
+        let removed = self.shared.backing.objects.delete_stream(iter(locations).map(Ok).boxed());
+        // All of them come to an end, also after a failure: none may meet a later blob.
+        let removed = timeout(clock, time, removed.map(counted).collect::<Vec<_>>()).await;
+        let removed = removed.unwrap_or_else(|elapsed| vec![Err(lost(elapsed))]);
+        if removed.iter().any(|removed| removed.as_ref().is_err_and(is_lost)) {
+            self.renew().await?;
+            clock.sleep(GRACE).await;
+        }
+        removed.into_iter().sum()
     }
 
     /// Waits until no blob of the container is being written.
@@ -210,16 +215,15 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Forgets the blobs, but those that are being written.
+    /// Forgets the blobs, but those that are being written. Where the platform bounds the requests, they are forgotten in time.
     async fn forget_blobs(&mut self) -> Result<(), StoreError> {
+        if (self.shared.backing.allowance)() < usize::MAX {
+            return Ok(());
+        }
         let (prefix, mut after) = (self.prefix(), None);
         while let Some(records) = self.shared.records(&prefix, &mut after).await? {
             for (key, record) in records {
                 self.keep().await?;
-                if (self.shared.backing.allowance)() < RESERVE {
-                    // They are forgotten in time.
-                    return Ok(());
-                }
                 if record.permit(self.shared.driver.now()).is_none() {
                     let register = self.shared.driver.register();
                     register.compare_and_swap(&key, record.revision(), None).await.map_err(of_register)?;
@@ -277,22 +281,15 @@ impl Turn<'_> {
     }
 }
 
-impl Shared {
-    /// Deletes an object, and returns how many went.
-    async fn remove_listed(&self, object: object_store::Result<ObjectMeta>) -> Result<usize, StoreError> {
-        let object = match object {
-            Ok(object) => object,
-            Err(error) if failure::is_absence(&error) => return Ok(0),
-            Err(error) => return Err(failure::of_read(error)),
-        };
-        match self.remove(&object.location).await {
-            Ok(()) => Ok(1),
-            Err(error) if failure::is_absence(&error) => Ok(0),
-            Err(error) => match failure::of_write(error) {
-                Failure::Changed => Err(contended()),
-                Failure::TooSoon(error) | Failure::Definite(error) | Failure::Unknown(error) => Err(error),
-            },
-        }
+/// Returns how many objects one deletion deleted.
+fn counted(removed: object_store::Result<Path>) -> Result<usize, StoreError> {
+    match removed {
+        Ok(_) => Ok(1),
+        Err(error) if failure::is_absence(&error) => Ok(0),
+        Err(error) => match failure::of_write(error) {
+            Failure::Changed => Err(contended()),
+            Failure::TooSoon(error) | Failure::Definite(error) | Failure::Unknown(error) => Err(error),
+        },
     }
 }
 
