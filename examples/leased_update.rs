@@ -94,7 +94,7 @@ impl Clock for ManualClock {
 
 fn app(clock: ManualClock, tables: Tables, begun: Arc<Notify>) -> Router {
     let routes = Router::new().route(LEDGER, get(show).post(sell).put(hang)).layer(Extension(begun)).with_state(tables);
-    Router::new().fallback_service(ConditionalLayer::builder().clock(clock).leases().build().layer(routes))
+    Router::new().fallback_service(ConditionalLayer::builder().clock(clock).ephemeral_leases().build().layer(routes))
 }
 
 /// Somebody who wants to sell.

@@ -15,9 +15,6 @@ use crate::case::START;
 /// A case that takes longer than this cannot tell one second from the next.
 const MOST: Duration = Duration::from_millis(900);
 
-/// The gateway looks at the system's clock only so often.
-const LAG: Duration = Duration::from_millis(5);
-
 /// A clock.
 pub(crate) struct Clock {
     began: Timestamp,
@@ -50,7 +47,6 @@ impl Clock {
         if seconds > 0 {
             self.advanced += seconds;
             self.set();
-            std::thread::sleep(LAG);
         }
     }
 

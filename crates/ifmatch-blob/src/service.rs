@@ -157,8 +157,14 @@ impl<S: Clone, C: Clone> BlobService<S, C> {
 }
 
 impl<S, C: Clock> Shared<S, C> {
+    /// The time that leases end by.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The time of day, which dates and signatures are compared with.
+    pub(crate) fn wall(&self) -> Timestamp {
+        self.clock.wall()
     }
 }
 

@@ -41,8 +41,9 @@ impl<C: Clock> Shared<C> {
         }
     }
 
+    /// The time of day: origins speak of it.
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.clock.wall()
     }
 
     /// What comes within a time. None: nothing has.

@@ -22,6 +22,11 @@ use crate::policy::reuse::Terms;
 use crate::policy::vary::{Selection, Vary};
 use crate::policy::{fields, groups, update};
 
+/// How much later than now a response may have come without a step of the clock.
+const STEP: Duration = Duration::from_secs(1);
+/// The age of a response that came at a time by a clock that was wrong: nothing is fresh at that age (RFC 9111 §1.2.2).
+const UNKNOWN_AGE: Duration = Duration::from_secs(1 << 31);
+
 /// A response that requests can be answered with. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
@@ -180,8 +185,11 @@ impl Meta {
         self.used.0.load(Ordering::Relaxed).max(self.began)
     }
 
-    /// How old the response is (RFC 9111 §4.2.3).
+    /// How old the response is (RFC 9111 §4.2.3). One that came later than now came before the clock was set back.
     pub(crate) fn age(&self, now: Timestamp) -> Duration {
+        if now.until(self.received) > STEP {
+            return UNKNOWN_AGE;
+        }
         self.initial_age.saturating_add(self.received.until(now))
     }
 

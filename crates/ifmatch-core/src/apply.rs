@@ -44,7 +44,8 @@ impl Record {
         let state = self.seen(observed, revision, now);
         Known::of(&state, begin.authority, observed).check(begin.method, begin.preconditions)?;
         let token = Token { revision, nonce: begin.nonce };
-        let permit = Permit { token, deadline: self.deadline(begin, now) };
+        let deadline = self.deadline(begin, now);
+        let permit = Permit { token, deadline, ttl: now.until(deadline) };
         let lease = self.lease.filter(|_| matches!(begin.lease, LeaseUse::Write(Some(_))));
         let grant = Grant { token, deadline: permit.deadline, current: state.clone(), lease };
         let state = if observed.is_some() { unless_absent(state) } else { state };
@@ -151,7 +152,9 @@ impl Record {
                     let joined = version.joined_by(variant.clone(), tag.clone());
                     return State::Present(match seen.authority {
                         Authority::Register => joined,
-                        Authority::Resource => Version { generation: revision, dated: None, ..joined },
+                        Authority::Resource => {
+                            Version { generation: revision, dated: None, modified: self.next_date(now), ..joined }
+                        }
                     });
                 }
                 _ => {}
@@ -160,15 +163,16 @@ impl Record {
         // A date whose second is over can name no later state; any other might, and so might one that is not later than
         // every date given before.
         let over = |date: &HttpDate| date.unix() + 1 < now.last_modified().unix();
-        let later = |date: &HttpDate| self.latest_date(now).is_none_or(|latest| latest < *date);
-        let version = Version::new(revision, variant.clone(), tag.clone());
-        State::Present(Version { dated: last_modified.filter(over).filter(later), ..version })
+        let later = |date: &HttpDate| self.latest < *date;
+        let dated = last_modified.filter(over).filter(later);
+        let modified = dated.unwrap_or_else(|| self.next_date(now));
+        State::Present(Version { dated, modified, ..Version::new(revision, variant.clone(), tag.clone()) })
     }
 
-    /// The latest date that a client can hold: the version's, or, where that is not known any more, the last change's.
-    fn latest_date(&self, now: Timestamp) -> Option<HttpDate> {
-        let of_change = || (self.revision > Revision::NONE).then(|| self.revision.timestamp().last_modified());
-        self.state(now).version().map(Version::last_modified).or_else(of_change)
+    /// The date of a version that comes to be at `now`. A clock that is behind, was set back, or counts other seconds than
+    /// that of another process must not give two versions one date.
+    fn next_date(&self, now: Timestamp) -> HttpDate {
+        now.last_modified().max(self.latest.next())
     }
 
     /// A permit counts as long as it is in the record, even after its deadline: whoever relied on the
@@ -186,14 +190,15 @@ impl Record {
 
     fn become_content(&self, content: &Content, nonce: u64, lease: Option<Lease>, now: Timestamp) -> (Self, Receipt) {
         let revision = self.revision.next(now);
+        let modified = self.next_date(now);
         let state = match content {
             Content::Tagged { variant, tag } => {
-                State::Present(Version::new(revision, variant.clone(), Some(tag.clone())))
+                State::Present(Version { modified, ..Version::new(revision, variant.clone(), Some(tag.clone())) })
             }
             Content::Hashed { hash, payload } => {
                 let tag = hash.versioned_tag(revision.get());
                 let version = Version::new(revision, Variant::only(), Some(tag));
-                State::Present(Version { payload: payload.clone(), ..version })
+                State::Present(Version { payload: payload.clone(), modified, ..version })
             }
             Content::Unknown => State::Unknown,
             Content::Absent => State::Absent,
@@ -202,6 +207,7 @@ impl Record {
             generation: revision,
             tag: state.version().and_then(|version| version.tags.first().cloned()),
             created: *self.state(now) == State::Absent,
+            modified: state.version().map(Version::last_modified),
         };
         // With what is gone, its lease is.
         let lease = lease.filter(|_| state != State::Absent);
@@ -210,7 +216,8 @@ impl Record {
 
     fn with(&self, revision: Revision, nonce: u64, state: State, permit: Option<Permit>, now: Timestamp) -> Self {
         let lease = self.lease_at(now).copied();
-        Self { revision, nonce, state, permit, lease, replies: self.replies.clone() }
+        let latest = state.version().map_or(self.latest, |version| self.latest.max(version.modified));
+        Self { revision, nonce, state, permit, lease, replies: self.replies.clone(), latest }
     }
 
     /// The lease after a write: one that is over is cleared away.
@@ -305,7 +312,8 @@ impl Version {
     fn new(generation: Revision, variant: Variant, tag: Option<EntityTag>) -> Self {
         let variants = if tag.is_some() { vec![variant] } else { Vec::new() };
         let tags = tag.into_iter().collect();
-        Self { generation, tags, variants, dated: None, payload: bytes::Bytes::new() }
+        let modified = generation.timestamp().last_modified();
+        Self { generation, tags, variants, dated: None, modified, payload: bytes::Bytes::new() }
     }
 
     /// Whether a read without a tag tells that this version without tags is still the same. Where the resource may

@@ -115,6 +115,17 @@ impl HttpDate {
         Self::from_unix(self.0 - 1)
     }
 
+    /// The second after; [`MAX`](Self::MAX) has none.
+    ///
+    /// ```
+    /// # use ifmatch_core::date::HttpDate;
+    /// assert_eq!(HttpDate::from_unix(5).next(), HttpDate::from_unix(6));
+    /// ```
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self::from_unix(self.0.saturating_add(1))
+    }
+
     /// Whether this second has begun. A `Last-Modified` may be sent only from then on, see
     /// [`Timestamp::last_modified`].
     ///
@@ -234,10 +245,9 @@ impl Timestamp {
     /// The `Last-Modified` of a state that came to be at this moment: the next whole second, even if the
     /// moment is a whole second itself.
     ///
-    /// Send it only once that second [has come](HttpDate::has_come). Every later state is then written in that
-    /// second or after it, and has a later date: a date that a client holds names one state, and
-    /// `If-Unmodified-Since` loses no update though it counts in seconds. A date rounded down would stay the
-    /// same for all writes within its second.
+    /// Send it only once that second [has come](HttpDate::has_come): a response must not be older than what it shows.
+    /// A record gives each version a later date than the one before it, whatever the clock says; see
+    /// [`Version::last_modified`](crate::record::Version::last_modified).
     ///
     /// ```
     /// use ifmatch_core::date::{HttpDate, Timestamp};

@@ -60,6 +60,8 @@ impl LeaseDuration {
 pub struct BreakPeriod(u8);
 
 impl BreakPeriod {
+    const LONGEST: Duration = Duration::from_mins(1);
+
     /// The period from the number on the wire. None if it is not 0 to 60.
     ///
     /// ```
@@ -303,9 +305,28 @@ impl Lease {
         }
     }
 
-    /// How long it still locks, in whole seconds, rounded up; none if it has no end.
+    /// How long it still locks, in whole seconds, rounded up; none if it has no end. It is never longer than it was given
+    /// for, even if it was given by a clock that is ahead.
     pub fn remaining(&self, now: Timestamp) -> Option<u64> {
         let left = now.until(self.end()?);
+        let left = self.longest().map_or(left, |longest| left.min(longest));
         Some(left.as_secs() + u64::from(left.subsec_nanos() > 0))
+    }
+
+    /// The longest time that it can still have to go in this phase; none if it has no end.
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        match (self.phase, self.duration) {
+            (Phase::Held(_), LeaseDuration::Infinite) => None,
+            (Phase::Held(_), LeaseDuration::Seconds(seconds)) => Some(Duration::from_secs(seconds.into())),
+            (Phase::Breaking(_), _) => Some(BreakPeriod::LONGEST),
+        }
+    }
+
+    /// Moves its end.
+    pub(crate) fn end_at(&mut self, end: Timestamp) {
+        self.phase = match self.phase {
+            Phase::Held(_) => Phase::Held(Some(end)),
+            Phase::Breaking(_) => Phase::Breaking(end),
+        };
     }
 }

@@ -1,13 +1,17 @@
 //! What is remembered of one resource: its state, its lease, the write in flight, and a revision that only grows.
 
 mod encoding;
+mod encoding_v1;
+mod overlong;
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use encoding::{DecodeError, DecodeErrorKind};
+pub use overlong::Overlong;
 
 use crate::date::{HttpDate, Timestamp};
 use crate::digest::ContentHash;
@@ -82,6 +86,8 @@ pub struct Permit {
     pub token: Token,
     /// When the permit ends by itself: the state is [`State::Unknown`] from then on.
     pub deadline: Timestamp,
+    /// How long it was granted for.
+    pub ttl: Duration,
 }
 
 /// The request header fields that select one representation of a resource: empty where the response has no `Vary`.
@@ -107,6 +113,8 @@ pub struct Version {
     pub(crate) variants: Vec<Variant>,
     /// The date that the resource itself gave, where it was strong.
     pub(crate) dated: Option<HttpDate>,
+    /// The date that no other version of the resource has.
+    pub(crate) modified: HttpDate,
     pub(crate) payload: Bytes,
 }
 
@@ -135,11 +143,12 @@ impl Version {
     }
 
     /// The modification date: the time rounded up to the next second (see [`Timestamp::last_modified`]), or
-    /// the resource's own date where that one was already over when it was seen.
+    /// the resource's own date where that one was already over when it was seen; but at least a second later than the date
+    /// of every version before, so that a date names one version though it counts in seconds, and though clocks go back.
     ///
     /// Send it only once that second has come.
     pub fn last_modified(&self) -> HttpDate {
-        self.dated.unwrap_or_else(|| self.generation.timestamp().last_modified())
+        self.modified
     }
 
     /// What the application bound to this version: the blob service keeps its body's name and headers here.
@@ -218,6 +227,8 @@ pub struct Receipt {
     pub tag: Option<EntityTag>,
     /// Whether the resource was absent before.
     pub created: bool,
+    /// The modification date of the version, none for a deletion.
+    pub modified: Option<HttpDate>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -246,6 +257,8 @@ pub struct Record {
     pub(crate) permit: Option<Permit>,
     pub(crate) lease: Option<Lease>,
     pub(crate) replies: Vec<Reply>,
+    /// The latest date that a version has had.
+    pub(crate) latest: HttpDate,
 }
 
 /// The sign that a read began when no write was in flight: it entitles to record what the read saw, as long as
@@ -267,16 +280,30 @@ impl Record {
         Self::initial(State::Absent)
     }
 
-    /// The record of a resource whose real record a register has forgotten, no later than at `revision`.
+    /// The record of a resource whose real record a register has forgotten, no later than at `revision`, and of which no
+    /// version had a date after `latest` (see [`Record::latest_date`]).
     ///
     /// A register that forgets records which still mean something answers with this one, so that a read which
-    /// began before cannot be mistaken for one that began after.
-    pub fn forgotten(revision: Revision) -> Self {
-        Self { revision, ..Self::unknown() }
+    /// began before cannot be mistaken for one that began after, and no date comes again.
+    pub fn forgotten(revision: Revision, latest: HttpDate) -> Self {
+        Self { revision, latest, ..Self::unknown() }
     }
 
     const fn initial(state: State) -> Self {
-        Self { revision: Revision::NONE, nonce: 0, state, permit: None, lease: None, replies: Vec::new() }
+        Self {
+            revision: Revision::NONE,
+            nonce: 0,
+            state,
+            permit: None,
+            lease: None,
+            replies: Vec::new(),
+            latest: HttpDate::MIN,
+        }
+    }
+
+    /// The latest modification date that a version of the resource has had; [`HttpDate::MIN`] if there was none.
+    pub fn latest_date(&self) -> HttpDate {
+        self.latest
     }
 
     /// The revision: what a register compares.
@@ -292,9 +319,11 @@ impl Record {
         }
     }
 
-    /// The write in flight at `now`.
-    pub fn permit(&self, now: Timestamp) -> Option<&Permit> {
-        self.permit.as_ref().filter(|permit| permit.deadline > now)
+    /// The write in flight at `now`. It has never longer to go than it was granted for, even if it was granted by a clock
+    /// that is ahead.
+    pub fn permit(&self, now: Timestamp) -> Option<Permit> {
+        let permit = self.permit.filter(|permit| permit.deadline > now)?;
+        Some(Permit { deadline: permit.deadline.min(now.saturating_add(permit.ttl)), ..permit })
     }
 
     /// The version that a reader may rely on at `now`: none while a write is in flight, since that write may
@@ -335,13 +364,13 @@ impl Record {
     }
 
     /// Whether a register may forget this record once it is older than the retention for tombstones: nothing in
-    /// it says more than that the resource is absent or unknown.
+    /// it says more than that the resource is absent or unknown, and every date that it gave is past.
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
-        self.is_idle(now) && self.state(now).version().is_none()
+        self.is_idle(now) && self.state(now).version().is_none() && self.latest.has_come(now)
     }
 
     /// Whether a register that merely caches what a probe would find out again may forget this record: no write
-    /// is in flight, and no lease locks the resource.
+    /// is in flight, and no lease locks the resource. Such a register keeps the latest date, see [`Record::forgotten`].
     pub fn is_idle(&self, now: Timestamp) -> bool {
         self.permit(now).is_none() && !self.lease_state(now).is_locked()
     }

@@ -15,7 +15,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseUse};
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_core::record::DecodeErrorKind;
-use ifmatch_core::record::{Record, RequestId, State, Variant};
+use ifmatch_core::record::{Overlong, Record, RequestId, State, Variant};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -383,7 +383,7 @@ fn a_forgotten_record_is_no_fresh_start_for_an_old_read() {
     let (in_flight, granted) = grant(&Record::unknown(), at(0.1));
     let commit = Command::Commit(Commit { token: granted.token, content: Content::Unknown });
     let gone = in_flight.apply(&commit, at(0.2)).next.unwrap();
-    let forgotten = Record::forgotten(gone.revision());
+    let forgotten = Record::forgotten(gone.revision(), gone.latest_date());
     assert_eq!(refusal(&forgotten, &Command::Observe(read), at(0.3)), Refusal::Stale);
 }
 
@@ -425,10 +425,58 @@ fn the_encoding_does_not_change_by_accident() {
     let granted = record.apply(&Command::Begin(Begin { lease, ..begin(&none) }), at(1.0)).next.unwrap();
     let broken = operation(LeaseAction::Break(None));
     let broken = granted.apply(&Command::Lease(broken), at(2.0)).next.unwrap();
-    let stored: Vec<_> = include_str!("data/record-v1.hex").lines().collect();
-    for (record, stored) in [granted, broken].iter().zip(&stored) {
+    let stored: Vec<_> = include_str!("data/record-v2.hex").lines().collect();
+    for (record, stored) in [&granted, &broken].into_iter().zip(&stored) {
         assert_eq!(hex::encode(record.encode()), *stored);
         assert_eq!(Record::decode(&hex::decode(stored).unwrap()).as_ref(), Ok(record));
     }
     assert_eq!(stored.len(), 2);
+    // The release before wrote the same records without the dates, and without the time that the permit was granted for.
+    for (record, stored) in [granted, broken].iter().zip(include_str!("data/record-v1.hex").lines()) {
+        let old = Record::decode(&hex::decode(stored).unwrap()).unwrap();
+        let now = at(2.0);
+        assert_eq!((old.revision(), old.lease()), (record.revision(), record.lease()));
+        assert_eq!(old.permit(now).map(|permit| permit.deadline), record.permit(now).map(|permit| permit.deadline));
+        let date = |record: &Record| record.state(now).version().map(|version| version.last_modified());
+        assert_eq!(date(&old), date(record));
+        assert!(old.latest_date() >= record.latest_date());
+    }
+}
+
+/// A clock that is behind, was set back, or counts other seconds than another process's gives no date a second time: a
+/// client that holds it would write over a version that it has never seen.
+#[test]
+fn no_two_versions_share_a_date() {
+    let none = Preconditions::default();
+    let mut record = Record::absent();
+    let mut dates = Vec::new();
+    for now in [1000.1, 1000.2, 1000.9, 995.0, 3.0, 3.0, 1002.5] {
+        for body in [&b"a"[..], b"b"] {
+            record = record.apply(&Command::Write(put(&none, body)), at(now)).next.unwrap();
+            dates.push(record.settled(at(now)).unwrap().last_modified());
+        }
+        // Neither a deletion nor a restart in between brings a date back.
+        let deletion = Write { content: Content::Absent, ..put(&none, b"") };
+        record = record.apply(&Command::Write(deletion), at(now)).next.unwrap();
+        record = Record::decode(&record.encode()).unwrap();
+        assert!(!record.is_forgettable(at(now)), "a date that has not come is still to be told from later ones");
+    }
+    assert!(dates.is_sorted_by(|before, after| before < after), "{dates:?}");
+    let date = condition(header::IF_UNMODIFIED_SINCE, &dates[0].to_string());
+    let stale = put(&date, b"c");
+    record = record.apply(&Command::Write(put(&none, b"unseen")), at(1000.3)).next.unwrap();
+    assert!(matches!(refusal(&record, &Command::Write(stale), at(1003.0)), Refusal::PreconditionFailed { .. }));
+}
+
+/// The clock was a day ahead when the permit was granted.
+#[test]
+fn a_permit_has_never_longer_to_go_than_it_was_granted_for() {
+    let (record, granted) = grant(&Record::unknown(), at(86_400.0));
+    assert_eq!(record.permit(at(0.0)).unwrap().deadline, at(30.0));
+    let overlong: Vec<_> = record.overlong(at(0.0)).collect();
+    assert_eq!(overlong, [(Overlong::Permit(granted.token), TTL)]);
+    assert_eq!(record.overlong(at(86_400.0)).count(), 0);
+    let over = record.without_overlong(overlong[0].0, at(30.0));
+    assert_eq!(over.permit(at(30.0)), None);
+    assert_eq!(*over.state(at(30.0)), State::Unknown);
 }

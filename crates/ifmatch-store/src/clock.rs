@@ -1,51 +1,51 @@
 //! Time, as the driver sees it.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 
 use crate::platform;
 
-/// The time, and waiting for it.
+/// The time by two clocks, and waiting for it.
 ///
-/// `now` must not go back within a process: a date that a reader was sent would otherwise come again.
+/// The *interval clock* decides: when permits and leases end, and which number a change gets. Nothing may step it. The *wall
+/// clock* tells the date, and is compared with what others call the time: dates in header fields, signatures, the age of what
+/// came from elsewhere.
+///
+/// Processes that share a register compare each other's deadlines with their own interval clocks; docs/architecture.md says
+/// by how much those may differ. A register whose engine has a time can feed a clock of its own that implements this.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now.
+    /// Returns the time by the interval clock. It must not go back within a process, and must go on while the machine is
+    /// suspended.
     fn now(&self) -> Timestamp;
 
-    /// Waits.
+    /// Returns the time of day by the wall clock, which may be set, in both directions. By default it is the same clock.
+    fn wall(&self) -> Timestamp {
+        self.now()
+    }
+
+    /// Waits. A wait may take longer than it should, as when the machine is suspended meanwhile.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 }
 
-/// The system's clock; waits on the tokio runtime, or on the JavaScript event loop.
+/// The system's clocks; waits on the tokio runtime, or on the JavaScript event loop.
 ///
-/// It goes forward with the system's time, at most a millisecond later, and never back: when the system's time is set back,
-/// it goes on from where it is, at the pace of time.
+/// The interval clock begins with the time of day at the first call in a process, and goes on at the pace of time: on Linux
+/// by `CLOCK_BOOTTIME`, which counts while the machine is suspended. Setting the system's time changes nothing about it. The
+/// wall clock is the system's time as it is.
 ///
 /// In workerd time stands still while a request computes, and goes on with its input and output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-/// How long the system's time may have been set forward before [`SystemClock`] sees it.
-const LAG: Duration = Duration::from_millis(1);
-
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        /// By how much the system's time was ahead of the time that has elapsed, at the most, in microseconds.
-        static AHEAD: AtomicU64 = AtomicU64::new(0);
-        /// When to look again, in microseconds of the time that has elapsed.
-        static LOOK: AtomicU64 = AtomicU64::new(0);
+        Timestamp::from_micros(micros(platform::interval()))
+    }
 
-        let elapsed = micros(platform::elapsed());
-        if elapsed >= LOOK.load(Ordering::Acquire) {
-            let system = micros(platform::since_1970());
-            AHEAD.fetch_max(system.saturating_sub(elapsed), Ordering::AcqRel);
-            // Whoever sees this sees what is ahead, too.
-            LOOK.store(elapsed.saturating_add(micros(LAG)), Ordering::Release);
-        }
-        Timestamp::from_micros(AHEAD.load(Ordering::Acquire).saturating_add(elapsed))
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_micros(micros(platform::since_1970()))
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::select;
-use ifmatch_core::command::{Command, Outcome, Refusal};
+use ifmatch_core::command::{Begin, Command, Outcome, Refusal, Transition};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 
 use crate::clock::{Clock, SystemClock};
 use crate::key::Key;
+use crate::places::{Place, Places};
 use crate::platform::Turns;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
+use crate::watched::Watched;
 
 /// The most swaps tried for one command before it is given up as contended.
 const MAX_SWAPS: usize = 100;
@@ -25,7 +27,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_
 /// Runs commands on a register.
 ///
 /// Commands of one process on one key queue up when they wait for each other; nothing relies on that, since the
-/// register decides between all processes.
+/// register decides between all processes. Only where a permit has ended by the clock although its handler still runs in this
+/// process, the [`Place`] that came with it keeps others off.
 #[derive(Debug)]
 pub struct Driver<R, C = SystemClock> {
     register: R,
@@ -33,6 +36,8 @@ pub struct Driver<R, C = SystemClock> {
     initial: Record,
     patience: Duration,
     turns: Turns,
+    places: Places,
+    watched: Watched,
 }
 
 /// A command's effect on the register.
@@ -60,6 +65,13 @@ pub enum DriverError {
     Contention,
 }
 
+impl DriverError {
+    /// Returns whether the command may have been carried out, or may still be.
+    pub fn is_ambiguous(&self) -> bool {
+        matches!(self, Self::Register(error) if error.kind() == RegisterErrorKind::Ambiguous)
+    }
+}
+
 impl<R: Register> Driver<R> {
     /// A driver on the system's clock. A key without a record is an unknown resource.
     pub fn new(register: R) -> Self {
@@ -70,8 +82,9 @@ impl<R: Register> Driver<R> {
 impl<R: Register, C: Clock> Driver<R, C> {
     /// A driver on a clock of your own.
     pub fn with_clock(register: R, clock: C) -> Self {
-        let patience = Duration::from_secs(10);
-        Self { register, clock, initial: Record::unknown(), patience, turns: Turns::default() }
+        let (patience, initial) = (Duration::from_secs(10), Record::unknown());
+        let (turns, places, watched) = (Turns::default(), Places::default(), Watched::default());
+        Self { register, clock, initial, patience, turns, places, watched }
     }
 
     /// Declares that a key without a record is an absent resource, as in a store that keeps its index here.
@@ -109,7 +122,8 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// If the register fails.
     pub async fn load(&self, key: &Key) -> Result<Record, DriverError> {
         let record = self.register.load(key).await?;
-        Ok(record.unwrap_or_else(|| self.initial.clone()))
+        let record = record.unwrap_or_else(|| self.initial.clone());
+        Ok(self.watched.view(key, record, self.now()))
     }
 
     /// The revision of a resource's record, where the register can tell it without waiting.
@@ -165,11 +179,32 @@ impl<R: Register, C: Clock> Driver<R, C> {
         seen: Option<Record>,
         command: &Command<'_>,
     ) -> Result<Applied, DriverError> {
-        let applied = self.swap_in(key, seen, command).await;
-        if let Ok(Applied { outcome: Outcome::Written(_) | Outcome::Released, .. }) = applied {
-            self.turns.ended(key);
-        }
-        applied
+        self.apply_as(&mut Writer::Passing, key, seen, command).await
+    }
+
+    /// Carries out a command for the writer that has this place, at its key.
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn apply_at(&self, place: &Place<'_>, command: &Command<'_>) -> Result<Applied, DriverError> {
+        self.apply_as(&mut Writer::Placed, place.key(), None, command).await
+    }
+
+    /// Asks for a permit, and waits for its turn as [`Driver::apply_in_turn_to`] does. With the permit comes the writer's
+    /// place in this process: hold it until the handler has ended, and what came of it is in the register.
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn begin(
+        &self,
+        key: &Key,
+        seen: Option<Record>,
+        begin: Begin<'_>,
+    ) -> Result<(Applied, Option<Place<'_>>), DriverError> {
+        let mut place = None;
+        let applied = self.in_turn(&mut Writer::Beginning(&mut place), key, seen, &Command::Begin(begin)).await?;
+        let granted = matches!(applied.outcome, Outcome::Granted(_));
+        Ok((applied, place.filter(|_| granted)))
     }
 
     /// Carries out a command that needs that no write is in flight, and waits for its turn until then.
@@ -192,7 +227,17 @@ impl<R: Register, C: Clock> Driver<R, C> {
         seen: Option<Record>,
         command: &Command<'_>,
     ) -> Result<Applied, DriverError> {
-        let applied = self.apply_to(key, seen, command).await?;
+        self.in_turn(&mut Writer::Passing, key, seen, command).await
+    }
+
+    async fn in_turn<'a>(
+        &'a self,
+        writer: &mut Writer<'_, 'a>,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        let applied = self.apply_as(writer, key, seen, command).await?;
         if in_flight(&applied.outcome).is_none() {
             return Ok(applied);
         }
@@ -201,7 +246,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
         let give_up = self.now().saturating_add(self.patience);
         let mut pauses = pauses().with_max_delay(Turns::LONGEST_PAUSE).without_max_times().build();
         loop {
-            let applied = self.apply(key, command).await?;
+            let applied = self.apply_as(writer, key, None, command).await?;
             let Some(deadline) = in_flight(&applied.outcome) else {
                 if matches!(applied.outcome, Outcome::Granted(_)) {
                     turn.win();
@@ -218,7 +263,45 @@ impl<R: Register, C: Clock> Driver<R, C> {
         }
     }
 
-    async fn swap_in(&self, key: &Key, seen: Option<Record>, command: &Command<'_>) -> Result<Applied, DriverError> {
+    async fn apply_as<'a>(
+        &'a self,
+        writer: &mut Writer<'_, 'a>,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        let applied = self.swap_in(writer, key, seen, command).await;
+        if let Ok(Applied { outcome: Outcome::Written(_) | Outcome::Released, .. }) = applied
+            // The end of a writer with a place is the end of its place.
+            && !self.places.is_taken(key)
+        {
+            self.turns.ended(key);
+        }
+        applied
+    }
+
+    /// Returns whether another writer of this process, which still runs, stands in the way of what came of a command.
+    fn is_kept_off<'a>(&'a self, writer: &mut Writer<'_, 'a>, key: &Key, proposed: &Proposed<'_>) -> bool {
+        match (writer, proposed.command, proposed.outcome) {
+            (Writer::Placed, ..) | (_, _, Outcome::Refused(Refusal::Lease(_) | Refusal::InFlight { .. })) => false,
+            (Writer::Beginning(place), Command::Begin(_), _) => {
+                **place = place.take().or_else(|| self.places.take(key, &self.turns));
+                place.is_none()
+            }
+            (_, Command::Begin(_), _) => self.places.is_taken(key),
+            (_, Command::Lease(_), Outcome::Refused(Refusal::ProbeFirst)) => self.places.is_taken(key),
+            (_, Command::Lease(_), _) => proposed.begins_to_lock && self.places.is_taken(key),
+            _ => false,
+        }
+    }
+
+    async fn swap_in<'a>(
+        &'a self,
+        writer: &mut Writer<'_, 'a>,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
         let mut unanswered = Unanswered::default();
         let mut is_loaded = seen.is_none();
         let mut stored = match seen {
@@ -234,8 +317,14 @@ impl<R: Register, C: Clock> Driver<R, C> {
             if unanswered.overtaken(expected) || unanswered.swaps.len() >= MAX_UNANSWERED {
                 return Err(unanswered.or(DriverError::Contention));
             }
-            let before = stored.take().unwrap_or_else(|| self.initial.clone());
-            let transition = before.apply(command, self.clock.now());
+            let now = self.clock.now();
+            let before = self.watched.view(key, stored.take().unwrap_or_else(|| self.initial.clone()), now);
+            let mut transition = before.apply(command, now);
+            if self.is_kept_off(writer, key, &Proposed::of(command, &before, &transition, now)) {
+                let deadline = before.permit(now).map_or(now, |permit| permit.deadline);
+                let deadline = deadline.max(now.saturating_add(Turns::LONGEST_PAUSE));
+                transition = Transition { next: None, outcome: Outcome::Refused(Refusal::InFlight { deadline }) };
+            }
             let Some(next) = transition.next else {
                 if !is_loaded {
                     is_loaded = true;
@@ -264,6 +353,32 @@ impl<R: Register, C: Clock> Driver<R, C> {
             };
             self.clock.sleep(pause).await;
         }
+    }
+}
+
+/// The one for whom a command is carried out.
+enum Writer<'p, 'a> {
+    /// It has no place, and needs none beyond the command.
+    Passing,
+    /// It takes the place at the key with its permit.
+    Beginning(&'p mut Option<Place<'a>>),
+    /// It has the place at the key.
+    Placed,
+}
+
+/// What is about to be proposed to the register.
+struct Proposed<'t> {
+    command: &'t Command<'t>,
+    outcome: &'t Outcome,
+    /// Whether a lease locks the resource afterwards that did not before.
+    begins_to_lock: bool,
+}
+
+impl<'t> Proposed<'t> {
+    fn of(command: &'t Command<'t>, before: &Record, transition: &'t Transition, now: Timestamp) -> Self {
+        let is_locked = |record: &Record| record.lease_state(now).is_locked();
+        let begins_to_lock = transition.next.as_ref().is_some_and(is_locked) && !is_locked(before);
+        Self { command, outcome: &transition.outcome, begins_to_lock }
     }
 }
 

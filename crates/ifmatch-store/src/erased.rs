@@ -35,6 +35,7 @@ impl fmt::Debug for AnyRegister {
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegisterError>> + Send + 'a>>;
 
 trait Erased: Send + Sync + 'static {
+    fn forgets(&self) -> bool;
     fn load<'a>(&'a self, key: &'a Key) -> Answer<'a, Option<Record>>;
     fn revision_at_once(&self, key: &Key) -> Option<Revision>;
     fn compare_and_swap<'a>(&'a self, key: &'a Key, expected: Revision, next: Option<&'a Record>) -> Answer<'a, Swap>;
@@ -42,6 +43,10 @@ trait Erased: Send + Sync + 'static {
 }
 
 impl<R: Register> Erased for R {
+    fn forgets(&self) -> bool {
+        Register::forgets(self)
+    }
+
     fn load<'a>(&'a self, key: &'a Key) -> Answer<'a, Option<Record>> {
         Box::pin(Register::load(self, key))
     }
@@ -61,6 +66,10 @@ impl<R: Register> Erased for R {
 
 #[deny(clippy::missing_trait_methods)]
 impl Register for AnyRegister {
+    fn forgets(&self) -> bool {
+        Erased::forgets(&*self.0)
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         Erased::load(&*self.0, key).await
     }
@@ -85,6 +94,10 @@ impl Register for AnyRegister {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: Register> Register for Arc<R> {
+    fn forgets(&self) -> bool {
+        R::forgets(self)
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         R::load(self, key).await
     }

@@ -32,15 +32,18 @@ pub mod driver;
 mod erased;
 mod key;
 mod memory;
+mod places;
 mod platform;
 mod random;
 pub mod register;
 pub mod task;
+mod watched;
 
 pub use clock::{Clock, SystemClock};
 pub use driver::Driver;
 pub use erased::AnyRegister;
 pub use key::Key;
 pub use memory::MemoryRegister;
+pub use places::Place;
 pub use random::nonce;
 pub use register::Register;

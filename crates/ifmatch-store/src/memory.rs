@@ -5,6 +5,7 @@ use std::future::{Future, ready};
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ifmatch_core::date::HttpDate;
 use ifmatch_core::record::{Record, Revision};
 use indexmap::IndexMap;
 use indexmap::map::RawEntryApiV1;
@@ -33,9 +34,9 @@ pub struct MemoryRegister {
 #[derive(Debug)]
 struct Shard {
     records: IndexMap<Key, Record, RandomState>,
-    /// The highest revisions forgotten for want of room, by the hash of the key. A key without a record has this
-    /// revision: a read that began before cannot then record what it saw as if nothing had happened since.
-    forgotten: Box<[Revision; FORGOTTEN]>,
+    /// The highest revisions and the latest dates forgotten for want of room, by the hash of the key. A key without a
+    /// record has this revision: a read that began before cannot then record what it saw as if nothing had happened since.
+    forgotten: Box<[(Revision, HttpDate); FORGOTTEN]>,
 }
 
 impl MemoryRegister {
@@ -96,6 +97,10 @@ impl MemoryRegister {
 }
 
 impl Register for MemoryRegister {
+    fn forgets(&self) -> bool {
+        true
+    }
+
     fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send {
         let (shard, hash) = self.shard(key);
         ready(Ok(shard.find(key, hash)))
@@ -122,16 +127,20 @@ impl Register for MemoryRegister {
 
 impl Shard {
     fn new(hasher: RandomState) -> Self {
-        Self { records: IndexMap::with_hasher(hasher), forgotten: Box::new([Revision::NONE; FORGOTTEN]) }
+        Self {
+            records: IndexMap::with_hasher(hasher),
+            forgotten: Box::new([(Revision::NONE, HttpDate::MIN); FORGOTTEN]),
+        }
     }
 
     fn find(&self, key: &Key, hash: u64) -> Option<Record> {
-        let forgotten = || Some(self.forgotten[slot(hash)]).filter(|at| *at > Revision::NONE).map(Record::forgotten);
+        let (revision, latest) = self.forgotten[slot(hash)];
+        let forgotten = || (revision > Revision::NONE).then(|| Record::forgotten(revision, latest));
         self.record(key, hash).cloned().or_else(forgotten)
     }
 
     fn revision(&self, key: &Key, hash: u64) -> Revision {
-        self.record(key, hash).map_or_else(|| self.forgotten[slot(hash)], Record::revision)
+        self.record(key, hash).map_or_else(|| self.forgotten[slot(hash)].0, Record::revision)
     }
 
     fn record(&self, key: &Key, hash: u64) -> Option<&Record> {
@@ -147,8 +156,9 @@ impl Shard {
             found.is_some_and(|(_, record)| record.is_idle(newcomer.timestamp()))
         });
         let (key, record) = idle.and_then(|at| self.records.swap_remove_index(at)).ok_or(RegisterErrorKind::Full)?;
-        let slot = slot(self.records.hasher().hash_one(&key));
-        self.forgotten[slot] = self.forgotten[slot].max(record.revision());
+        let (revision, latest) = &mut self.forgotten[slot(self.records.hasher().hash_one(&key))];
+        *revision = record.revision().max(*revision);
+        *latest = record.latest_date().max(*latest);
         Ok(())
     }
 }

@@ -36,6 +36,12 @@ pub trait Register: Send + Sync + 'static {
     /// The current record, none if there is none.
     fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send;
 
+    /// Returns whether the records end with this process, or may be forgotten while they still mean something. Nothing that
+    /// has to outlast the process is then promised, such as a lease.
+    fn forgets(&self) -> bool {
+        false
+    }
+
     /// The revision of the current record, [`Revision::NONE`] if there is none, where the register can tell it without
     /// waiting for anything. None: it takes a [`load`](Self::load).
     ///

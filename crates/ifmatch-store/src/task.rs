@@ -1,14 +1,15 @@
 //! Work that goes on when the one who waits for it has left, and work that may take only so long. On every platform.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::OnceLock;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{Either, select};
+use ifmatch_core::date::Timestamp;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -82,6 +83,9 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
+/// The longest time for which a timer is trusted: one that does not count while the machine is suspended goes off too late.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Does work, and drops it when its time is over by this clock.
 ///
 /// # Errors
@@ -100,8 +104,51 @@ impl std::error::Error for Elapsed {}
 /// # });
 /// ```
 pub async fn timeout<T>(clock: &impl Clock, limit: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
-    match select(pin!(work), pin!(clock.sleep(limit))).await {
-        Either::Left((done, _)) => Ok(done),
-        Either::Right(_) => Err(Elapsed(limit)),
+    let deadline = clock.now().saturating_add(limit);
+    let mut work = pin!(work);
+    if let Some(done) = work.as_mut().now_or_never() {
+        return Ok(done);
+    }
+    until(clock, deadline, work).await.map_err(|_| Elapsed(limit))
+}
+
+/// Does work until a deadline by this clock, and drops it then.
+///
+/// The clock is asked before each step of the work: once the deadline has come, no step begins, even if the timer that was
+/// to announce it stood still, as it may while the machine is suspended.
+///
+/// # Errors
+/// [`Elapsed`] when the deadline has come.
+///
+/// ```
+/// use ifmatch_store::task::until;
+/// use ifmatch_store::{Clock, SystemClock};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// assert!(until(&SystemClock, SystemClock.now(), async { 3 }).await.is_err());
+/// # });
+/// ```
+pub async fn until<T>(clock: &impl Clock, deadline: Timestamp, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+    let limit = clock.now().until(deadline);
+    let (mut work, mut alarm) = (pin!(work), pin!(alarm(clock, deadline)));
+    poll_fn(|cx| {
+        if clock.now() >= deadline {
+            return Poll::Ready(Err(Elapsed(limit)));
+        }
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Ok(done));
+        }
+        alarm.as_mut().poll(cx).map(|()| Err(Elapsed(limit)))
+    })
+    .await
+}
+
+/// Waits until the deadline has come by the clock, or by the timers.
+async fn alarm(clock: &impl Clock, deadline: Timestamp) {
+    let mut left = clock.now().until(deadline);
+    while !left.is_zero() {
+        let step = left.min(LOOK);
+        clock.sleep(step).await;
+        left = clock.now().until(deadline).min(left - step);
     }
 }

@@ -169,16 +169,37 @@ impl<R: Register, C: Clock> Builder<R, C> {
     /// Gives resources leases, in the form of Azure Blob Storage: the layer itself answers `PUT …?comp=lease`, and checks
     /// `x-ms-lease-id` on reads and guarded writes. See [leases](crate#leases).
     ///
-    /// Whoever may send a PUT may also lease a resource, for ever, and break the leases of others. So put the layer behind
-    /// authentication, or say by [`lease_where`](Self::lease_where) which requests are entitled to it.
+    /// Everyone who may send a PUT may also lease a resource, for ever, and break the leases of others. So put the layer
+    /// behind authentication, or say by [`lease_where`](Self::lease_where) which requests are entitled to it.
+    ///
+    /// A holder relies on its lease until it ends, also over a restart. So lease operations are refused with 501 as long as
+    /// the register [forgets](Register::forgets), as the default one in memory does: set one that lasts with
+    /// [`register`](Self::register), or accept the loss with [`ephemeral_leases`](Self::ephemeral_leases).
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
-    /// let layer = ConditionalLayer::builder().leases().build();
+    /// # fn with(register: impl ifmatch_store::Register) {
+    /// let layer = ConditionalLayer::builder().register(register).leases().build();
+    /// # }
     /// ```
     #[must_use]
     pub fn leases(mut self) -> Self {
         self.config.leases = true;
+        self
+    }
+
+    /// Gives leases ([`leases`](Self::leases)) even if the register forgets them: all leases then end with the process, though
+    /// their holders were told otherwise, and after a restart another client may get one beside them. For one process in
+    /// which nothing outside relies on a lease, and for tests.
+    ///
+    /// ```
+    /// # use ifmatch::ConditionalLayer;
+    /// let layer = ConditionalLayer::builder().ephemeral_leases().build();
+    /// ```
+    #[must_use]
+    pub fn ephemeral_leases(mut self) -> Self {
+        self.config.leases = true;
+        self.config.ephemeral_leases = true;
         self
     }
 
@@ -199,8 +220,12 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Sets how long a write may take, 30 seconds by default. Its handler is cancelled a little earlier: by a tenth,
-    /// at the most a second. So long a process that crashed in a write can hold up the next one.
+    /// Sets how long a permit to write lasts, 30 seconds by default. The handler is cancelled earlier, by a tenth, at most
+    /// three seconds: by so much the clocks of processes that share a register may differ. A process that crashed in a
+    /// write holds up the next one for this time.
+    ///
+    /// # Panics
+    /// If the timeout is zero, which would refuse every write.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -209,6 +234,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
     /// ```
     #[must_use]
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
+        assert!(!timeout.is_zero(), "the write timeout must not be zero: no handler could ever run");
         self.config.write_timeout = timeout;
         self
     }

@@ -30,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) require_where: Option<Predicate>,
     pub(crate) guard_where: Option<Predicate>,
     pub(crate) leases: bool,
+    pub(crate) ephemeral_leases: bool,
     pub(crate) lease_where: Option<Predicate>,
     pub(crate) write_timeout: Duration,
     pub(crate) patience: Duration,
@@ -50,6 +51,7 @@ impl Default for Config {
             require_where: None,
             guard_where: None,
             leases: false,
+            ephemeral_leases: false,
             lease_where: None,
             write_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(10),
@@ -86,6 +88,7 @@ impl fmt::Debug for Config {
             .field("tag_format", &self.tag_format)
             .field("require", &self.require)
             .field("leases", &self.leases)
+            .field("ephemeral_leases", &self.ephemeral_leases)
             .field("write_timeout", &self.write_timeout)
             .field("patience", &self.patience)
             .field("grace", &self.grace)

@@ -79,6 +79,11 @@ where
 }
 
 impl<R: Register, C: Clock> Shared<R, C> {
+    /// Returns whether a lease lasts as long as its holder was told.
+    fn keeps_leases(&self) -> bool {
+        self.config.ephemeral_leases || !self.driver.register().forgets()
+    }
+
     async fn check_lease(&self, key: &Key, lease: LeaseUse) -> Result<(), Problem> {
         let Some(record) = self.answer(self.driver.load(key)).await else {
             return Err(Problem::unavailable(answer::LATER));
@@ -114,6 +119,9 @@ impl<R: Register, C: Clock> Operating<R, C> {
         B: Default,
     {
         let Self { shared, mut head } = self;
+        if !shared.keeps_leases() {
+            return Ok(answer::leases_not_kept());
+        }
         let wanted = match Wanted::of(&head.headers) {
             Ok(wanted) => wanted,
             Err(problem) => return Ok(answer::problem(&problem)),
@@ -128,8 +136,10 @@ impl<R: Register, C: Clock> Operating<R, C> {
         let writing = Writing { shared, key, head, conditions, lease: LeaseUse::default() };
         let mut observed = None;
         for probes in 0..MAX_PROBES {
-            let Ok(applied) = writing.operate(&wanted, observed.as_ref()).await else {
-                return Ok(answer::unavailable());
+            let applied = match writing.operate(&wanted, observed.as_ref()).await {
+                Ok(applied) => applied,
+                Err(error) if error.is_ambiguous() => return Ok(answer::interrupted()),
+                Err(_) => return Ok(answer::unavailable()),
             };
             match &applied.outcome {
                 Outcome::Leased(receipt) => {

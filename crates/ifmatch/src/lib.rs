@@ -32,8 +32,9 @@
 //! | 412 | a condition is false; the response has the current tag |
 //! | 409 with `Retry-After` | another write is in flight for longer than the [patience](Builder::patience) |
 //! | 428 | a condition is [required](Builder::require_preconditions) |
+//! | 501 `leases-not-kept` | the register [forgets](Builder::leases) leases |
 //! | 503 `unavailable` | the register, or the question for the current version, failed; nothing was changed |
-//! | 503 `outcome-unknown`, 500 `handler-failed` | the write may have taken effect: read before trying again |
+//! | 503 `outcome-unknown`, 500 `handler-failed` | the write, or the lease operation, may have taken effect: read before trying again |
 //! | any other 4xx | the question for the current version was answered so |
 //!
 //! # Leases
@@ -52,11 +53,12 @@
 //! What is not possible in the lease's state is 409; a missing or malformed field 400; a resource that is not there 404.
 //! Conditions are evaluated as for a write. As long as the lease lasts, a guarded write without its `x-ms-lease-id` is 412, a
 //! read needs none. Refusals have Azure's code in `x-ms-error-code`, so that a client can tell a lost lease from a stale tag.
-//! `x-ms-client-request-id` is the identity of a request: a retry with the same one hears of no false conflict, so two
-//! clients must not use the same.
+//! `x-ms-client-request-id` is the identity of a request: a retry with the same one hears of no false conflict, and does
+//! nothing to a lease that was acquired since. So two requests must not use the same.
 //!
 //! No two hold a lease, and no write takes effect beside one: it is not given while a write is in flight, and the handler of
-//! a write under a lease is cancelled before that ends. [`Permit::lease_token`] is the fencing token for what else the
+//! a write under a lease is cancelled before that ends. This holds as long as the register remembers the leases, so that
+//! one that forgets gives none, unless it is [told to](Builder::ephemeral_leases). [`Permit::lease_token`] is the fencing token for what else the
 //! lease protects. A handler that deletes the resource leaves its lease, until it is given back or ends.
 //!
 //! # Where to put the layer

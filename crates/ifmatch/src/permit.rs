@@ -33,13 +33,18 @@ impl Permit {
         Self { fencing_token: grant.token.revision.get(), deadline, current: grant.current.clone(), lease_token }
     }
 
-    /// A number larger than that of every earlier permit for this resource.
+    /// A number larger than that of every earlier permit for this resource that the register remembers.
+    ///
+    /// With a register that lasts, such as redb, it never goes back. One in memory knows of no permit from before a restart:
+    /// its numbers begin anew with the time of day, so that they go back where the clock has been set back meanwhile. Then a
+    /// store that refuses smaller tokens refuses every write until the clock has caught up.
     pub fn fencing_token(&self) -> u64 {
         self.fencing_token
     }
 
     /// The fencing token of the lease that the request came with, none if it came with none. It is the same for all writes
-    /// of one holder, and larger than that of every earlier one: where the lease protects other things than this
+    /// of one holder, and larger than that of every earlier one that the register remembers, see
+    /// [`fencing_token`](Self::fencing_token): where the lease protects other things than this
     /// resource, hand it to the store of those.
     ///
     /// ```

@@ -51,6 +51,8 @@ where
 pub(crate) struct Looked {
     /// When that was.
     pub(crate) at: Timestamp,
+    /// The time of day at the beginning.
+    pub(crate) wall: Timestamp,
     pub(crate) found: Found,
 }
 
@@ -149,7 +151,7 @@ impl<R: Register, C: Clock> Reading<R, C> {
     /// bytes may have.
     fn passed<T: Body>(&self, mut response: Response<T>) -> Response<ResponseBody<T>> {
         let date = HttpDate::from_headers(response.headers(), LAST_MODIFIED);
-        if response.status().is_success() && !date.is_some_and(|date| is_over(date, self.looked.at)) {
+        if response.status().is_success() && !date.is_some_and(|date| is_over(date, self.looked.wall)) {
             response.headers_mut().remove(LAST_MODIFIED);
         }
         if response.status().is_success()

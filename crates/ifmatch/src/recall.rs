@@ -32,6 +32,8 @@ pub(crate) struct Sought {
     /// Whether what is answered may be told to others.
     pub(crate) anonymous: bool,
     at: Timestamp,
+    /// The time of day at the beginning.
+    wall: Timestamp,
     remembered: Option<Remembered>,
 }
 
@@ -47,10 +49,10 @@ struct Remembered {
 
 impl Sought {
     pub(crate) fn new<R: Register, C: Clock>(shared: &Shared<R, C>, key: Key, head: &Parts) -> Self {
-        let at = shared.now();
+        let (at, wall) = (shared.now(), shared.wall());
         let anonymous = is_anonymous(&shared.config, head);
-        let remembered = if anonymous { shared.remembered(&key, head, at) } else { None };
-        Self { key, anonymous, at, remembered }
+        let remembered = if anonymous { shared.remembered(&key, head, at, wall) } else { None };
+        Self { key, anonymous, at, wall, remembered }
     }
 
     /// What is certain without waiting for anything: the 304, or that what is remembered is of the current version. None:
@@ -80,7 +82,7 @@ impl Sought {
             return Some(Ok(shared.not_modified(remembered, self.at)));
         }
         let confirmed = Confirmed { known: Arc::clone(known), revision };
-        Some(Err(Looked { at: self.at, found: Found::Confirmed(confirmed) }))
+        Some(Err(Looked { at: self.at, wall: self.wall, found: Found::Confirmed(confirmed) }))
     }
 
     /// The 304, where the register makes it certain.
@@ -107,6 +109,7 @@ impl Sought {
             }
             _ => Err(Looked {
                 at: self.at,
+                wall: self.wall,
                 found: record.map_or(Found::Nothing, |record| Found::Record(Box::new(record))),
             }),
         }
@@ -114,13 +117,13 @@ impl Sought {
 }
 
 impl<R: Register, C: Clock> Shared<R, C> {
-    fn remembered(&self, key: &Key, head: &Parts, at: Timestamp) -> Option<Remembered> {
+    fn remembered(&self, key: &Key, head: &Parts, at: Timestamp, wall: Timestamp) -> Option<Remembered> {
         let known = self.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
         let usable = self.is_authoritative() || (at < known.fresh_until && !wants_origin(&head.headers));
         let shown = self.config.behind_compression.then(|| coding::shown(&known.tag, &head.headers));
         let validators = Validators {
             tags: slice::from_ref(shown.as_ref().unwrap_or(&known.tag)),
-            last_modified: Some(known.last_modified).filter(|date| date.has_come(at)),
+            last_modified: Some(known.last_modified).filter(|date| date.has_come(wall)),
         };
         let verdict = precondition::evaluate(&head.headers, &Method::GET, Some(&validators));
         let suffices = usable && verdict == Verdict::NotModified;

@@ -40,7 +40,7 @@ impl<'a, T: Body> Selected<'a, T> {
         let behind_compression = reading.shared.config.behind_compression;
         let headers = &mut tagged.head.headers;
         // A date must have come when the read began: what changes from then on may have the same.
-        let now = reading.looked.at;
+        let now = reading.looked.wall;
         let own = |headers| HttpDate::from_headers(headers, LAST_MODIFIED).filter(|date| is_over(*date, now));
         // The dates of one resource must all be of one kind. Without a tag there is nothing in the record.
         let date = match tagged.tag {

@@ -28,6 +28,11 @@ impl<R: Register, C: Clock> Shared<R, C> {
         self.driver.now()
     }
 
+    /// The time of day, which the dates of responses are compared with.
+    pub(crate) fn wall(&self) -> Timestamp {
+        self.driver.clock().wall()
+    }
+
     /// What the register answers to a reader; none if it fails, or does not answer in time.
     pub(crate) async fn answer<T>(&self, asked: impl Future<Output = Result<T, DriverError>>) -> Option<T> {
         match select(pin!(asked), pin!(self.driver.clock().sleep(self.config.patience))).await {

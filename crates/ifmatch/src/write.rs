@@ -54,12 +54,12 @@ where
         conditions = coding::strip(conditions);
     }
     let writing = Writing { shared, key, head, conditions, lease };
-    let grant = match writing.begin(&mut inner).await {
-        Ok(grant) => grant,
+    let (grant, place) = match writing.begin(&mut inner).await {
+        Ok(begun) => begun,
         Err(answer) => return answer,
     };
     let end = writing.run(inner, &grant, body).await;
-    writing.settle(grant.token, grant.deadline, end).await
+    writing.settle(grant.token, grant.deadline, end, place).await
 }
 
 /// Carries out a write that needs no permit. What it changed, nobody knows, however it ends.
@@ -72,10 +72,10 @@ where
     let asked = head.clone();
     let ended = AssertUnwindSafe(inner.run(Request::from_parts(head, body))).catch_unwind().await;
     if let Ok(key) = shared.config.keys.key(&asked) {
-        shared.invalidate(&key).await;
+        shared.invalidate(&key, None).await;
         if let Ok(Ok(response)) = &ended {
             for key in changed(&*shared.config.keys, &key, &asked, response) {
-                shared.invalidate(&key).await;
+                shared.invalidate(&key, None).await;
             }
         }
     }

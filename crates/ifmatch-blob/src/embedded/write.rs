@@ -159,7 +159,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
 fn written(receipt: Receipt, hash: Option<ContentHash>, md5: Option<ContentMd5>) -> Written {
     Written {
         tag: receipt.tag,
-        last_modified: receipt.generation.timestamp().last_modified(),
+        last_modified: receipt.modified.unwrap_or_else(|| receipt.generation.timestamp().last_modified()),
         hash,
         md5,
         generation: Some(receipt.generation),

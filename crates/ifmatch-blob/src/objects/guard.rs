@@ -12,7 +12,7 @@ use ifmatch_core::record::{Record, Token, Variant};
 use ifmatch_store::driver::{Applied, DriverError};
 use ifmatch_store::register::{RegisterError, RegisterErrorKind};
 use ifmatch_store::task::timeout;
-use ifmatch_store::{Clock, Key, nonce};
+use ifmatch_store::{Clock, Key, Place, nonce};
 
 use super::Shared;
 use super::attributes::Current;
@@ -64,7 +64,7 @@ impl Shared {
         work: impl Future<Output = Ending<T>>,
     ) -> Result<T, StoreError> {
         let key = key(blob)?;
-        let (Grant { token, deadline, .. }, begun) = self.begin(&key, method, lease, seen).await?;
+        let (Grant { token, deadline, .. }, begun, _place) = self.begin(&key, method, lease, seen).await?;
         let (result, command) = match timeout(self.driver.clock(), self.time_to_work(deadline), work).await {
             Ok(Ending::Done(value, content)) => (Ok(value), commit(token, content)),
             Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
@@ -101,7 +101,7 @@ impl Shared {
         method: &Method,
         lease: LeaseUse,
         seen: Option<Record>,
-    ) -> Result<(Grant, Record), StoreError> {
+    ) -> Result<(Grant, Record, Place<'_>), StoreError> {
         let begin = Begin {
             method,
             preconditions: &Preconditions::default(),
@@ -111,10 +111,10 @@ impl Shared {
             nonce: nonce().map_err(of_register)?,
             ttl: TTL,
         };
-        let applied = self.driver.apply_in_turn_to(key, seen, &Command::Begin(begin)).await.map_err(unbegun)?;
-        match applied.outcome {
-            Outcome::Granted(grant) => Ok((grant, applied.after)),
-            outcome => Err(refused(outcome, self.driver.now())),
+        let (applied, place) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
+        match (applied.outcome, place) {
+            (Outcome::Granted(grant), Some(place)) => Ok((grant, applied.after, place)),
+            (outcome, _) => Err(refused(outcome, self.driver.now())),
         }
     }
 
@@ -124,7 +124,7 @@ impl Shared {
     pub(super) async fn outlast(&self, current: Option<&Current>) {
         let tick = self.backing.tick;
         let Some(current) = current.filter(|_| !tick.is_zero()) else { return };
-        let now = i64::try_from(self.driver.now().micros()).unwrap_or(i64::MAX);
+        let now = i64::try_from(self.driver.clock().wall().micros()).unwrap_or(i64::MAX);
         let age = u64::try_from(now.saturating_sub(current.written)).unwrap_or_default();
         self.driver.clock().sleep(tick.saturating_sub(Duration::from_micros(age))).await;
     }

@@ -341,7 +341,7 @@ impl Shared {
         let write = self.capability.metadata.then(|| goal.stamp.write());
         let written = Written {
             tag: tag(result.e_tag.as_deref(), write.as_deref()),
-            last_modified: self.driver.now().last_modified(),
+            last_modified: self.driver.clock().wall().last_modified(),
             hash: Some(job.hash),
             md5: job.headers.content_md5,
             generation: goal.stamp.generation.filter(|_| self.capability.metadata),

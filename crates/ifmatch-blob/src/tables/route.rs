@@ -54,7 +54,7 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    let account = shared_key::authorise_table(&shared.accounts, head, shared.clock.now())?;
+    let account = shared_key::authorise_table(&shared.accounts, head, shared.clock.wall())?;
     let address = Address::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = Options::parse(head.uri.query().unwrap_or_default())?;

@@ -1,13 +1,20 @@
 //! Who is let in, and to what.
 
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::Full;
+use ifmatch_blob::BlobService;
 use ifmatch_blob::accounts::Accounts;
+use ifmatch_core::date::Timestamp;
+use ifmatch_store::Clock;
+use tower::ServiceExt;
 
-use crate::support::{Client, OTHER_KEY, accounts, fixture, send, signature};
+use crate::support::{Client, ManualClock, OTHER_KEY, accounts, fixture, send, signature};
 
 #[tokio::test]
 async fn only_signed_requests_are_carried_out() {
@@ -125,6 +132,34 @@ async fn a_signature_holds_for_a_quarter_of_an_hour() {
     send(&client.service, now.clone()).await.is(200);
     fixture.clock.advance(Duration::from_mins(2));
     send(&client.service, now).await.refused(403, "AuthenticationFailed");
+}
+
+/// The system's time is an hour ahead for a while. Signed requests are let in again once it is right, without a restart.
+#[tokio::test]
+async fn a_passing_error_of_the_wall_clock_passes() {
+    #[derive(Clone)]
+    struct Ahead(ManualClock, Arc<AtomicU64>);
+    impl Clock for Ahead {
+        fn now(&self) -> Timestamp {
+            self.0.now()
+        }
+        fn wall(&self) -> Timestamp {
+            self.0.now().saturating_add(Duration::from_mins(self.1.load(Ordering::SeqCst)))
+        }
+        fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+            self.0.sleep(duration)
+        }
+    }
+    let fixture = fixture().await;
+    let minutes = Arc::new(AtomicU64::new(0));
+    let clock = Ahead(fixture.clock.clone(), Arc::clone(&minutes));
+    let service = BlobService::with_clock(fixture.store.clone(), clock).accounts(accounts());
+    let request = || fixture.client.signed(Method::GET, "?comp=list", &[], Bytes::new(), Duration::ZERO);
+    for (ahead, status) in [(0, 200), (60, 403), (0, 200)] {
+        minutes.store(ahead, Ordering::SeqCst);
+        let response = service.clone().oneshot(request()).await.expect("it does not fail");
+        assert_eq!(response.status().as_u16(), status, "{ahead} minutes ahead");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Leases whose time ends while something happens, on a clock that the test moves.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -135,4 +136,27 @@ async fn an_expired_lease_of_a_container_can_be_renewed_whatever_is_written() {
     assert_eq!(kind(delete().await), StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing));
     fixture.clock.advance(Duration::from_secs(15));
     delete().await.unwrap();
+}
+
+/// A client that holds a date which came again would write over a version that it has never seen.
+#[tokio::test]
+async fn no_date_comes_again_after_a_restart_with_a_clock_that_was_set_back() {
+    let (folder, register) = (tempfile::tempdir().unwrap(), Arc::new(MemoryRegister::unbounded()));
+    let (late, early) = (ManualClock::default(), ManualClock::default());
+    late.advance(Duration::from_secs(10));
+    let blob = blob("times", "dates");
+    let mut dates = Vec::new();
+    for clock in [late, early] {
+        let driver = Driver::with_clock(Arc::clone(&register), clock);
+        let store = EmbeddedStore::with_driver(folder.path(), driver).await.unwrap();
+        for text in ["one", "two"] {
+            let written = store.put(&blob, put(text)).await.unwrap();
+            let shown = store.open(&blob, ifmatch_blob::store::Reading::Head).await.unwrap().unwrap().info;
+            assert_eq!(written.last_modified, shown.last_modified);
+            dates.push(shown.last_modified);
+        }
+        store.delete(&blob, Delete::default()).await.unwrap();
+        drop(store);
+    }
+    assert!(dates.is_sorted_by(|before, after| before < after), "{dates:?}");
 }

@@ -5,7 +5,7 @@ use http::Method;
 use super::{Applied, Known, unless_absent};
 use crate::command::{LeaseOperation, Outcome, Refusal};
 use crate::date::Timestamp;
-use crate::lease::{self, LeaseAction, LeaseReceipt};
+use crate::lease::{self, Lease, LeaseAction, LeaseConflict, LeaseReceipt};
 use crate::record::{Answer, Record};
 
 impl Record {
@@ -15,6 +15,7 @@ impl Record {
         let action = match self.remembered(operation, now) {
             Some(Repeated::Done(receipt)) => return Ok((None, Outcome::Leased(LeaseReceipt { at: now, ..receipt }))),
             Some(Repeated::Again(action)) => action,
+            Some(Repeated::Superseded) => return Err(Refusal::LeaseConflict(LeaseConflict::IdMismatch)),
             None => operation.action,
         };
         let revision = self.revision.next(now);
@@ -31,7 +32,7 @@ impl Record {
         }
         known.check(&Method::PUT, operation.preconditions)?;
         let state = if observed.is_some() { unless_absent(state) } else { state };
-        let permit = self.permit(now).copied();
+        let permit = self.permit.filter(|permit| permit.deadline > now);
         let mut next = Self { lease: after, ..self.with(revision, operation.nonce, state, permit, now) };
         let receipt = LeaseReceipt { lease: after, at: now };
         if is_worth_remembering(action) {
@@ -40,20 +41,28 @@ impl Record {
         Ok((Some(next), Outcome::Leased(receipt)))
     }
 
-    /// What a repeated operation comes to. A holder is never told of a lease as it was: its time runs from the answer, so
-    /// that the operation is carried out once more on the lease that it left.
+    /// Returns what a repeated operation comes to. A holder is never told of a lease as it was: its time runs from the
+    /// answer, so that the operation is carried out once more on the lease that it left. A lease that was acquired since is
+    /// another holder's, and stays as it is.
     fn remembered(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Option<Repeated> {
         let Some(Answer::Leased(receipt)) = self.answer(operation.request) else { return None };
+        let is_another = |left: &Lease| self.lease.is_none_or(|held| held.token() != left.token());
         match (operation.action, receipt.lease, &self.lease) {
             (LeaseAction::Acquire { duration, .. }, Some(left), Some(held))
                 if held.token() == left.token() && held.id() == left.id() && held.state(now).is_locked() =>
             {
                 Some(Repeated::Again(LeaseAction::Acquire { id: left.id(), duration }))
             }
-            (LeaseAction::Release(id), None, held) if held.is_none_or(|held| held.id() != id) => {
-                Some(Repeated::Done(*receipt))
+            (LeaseAction::Release(_), None, _) => Some(Repeated::Done(*receipt)),
+            (LeaseAction::Break(_), Some(left), _) if is_another(&left) => {
+                Some(Repeated::Done(LeaseReceipt { lease: None, ..*receipt }))
             }
-            (LeaseAction::Break(_), Some(_), None) => Some(Repeated::Done(LeaseReceipt { lease: None, ..*receipt })),
+            // The id has changed again since: to carry this one out once more would undo that.
+            (LeaseAction::Change { proposed, .. }, Some(left), Some(held))
+                if is_another(&left) || held.id() != proposed =>
+            {
+                Some(Repeated::Superseded)
+            }
             _ => None,
         }
     }
@@ -65,10 +74,12 @@ enum Repeated {
     Done(LeaseReceipt),
     /// It is carried out once more, on the lease that it left.
     Again(LeaseAction),
+    /// Its effect has been replaced since, and is not to come back.
+    Superseded,
 }
 
-/// To renew or to change a lease twice is the same as once. The others would be refused the second time, or, without an
-/// id, give another one.
+/// To renew a lease twice is the same as once. The others would be refused the second time, act on the next holder's lease,
+/// or, without an id, give another one.
 fn is_worth_remembering(action: LeaseAction) -> bool {
-    !matches!(action, LeaseAction::Renew(_) | LeaseAction::Change { .. })
+    !matches!(action, LeaseAction::Renew(_))
 }

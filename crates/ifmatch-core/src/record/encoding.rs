@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use super::encoding_v1;
 use crate::record::Record;
 
 /// The encoding that this build writes.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The bytes that suffice for nearly all records, without the payload.
 const USUAL_SIZE: usize = 512;
@@ -74,9 +75,13 @@ impl Record {
         if *version > VERSION {
             return Err(DecodeError(DecodeErrorKind::Newer(*version)));
         }
-        match postcard::take_from_bytes::<Self>(rest) {
-            Ok((record, [])) if *version == VERSION && record.is_consistent() => Ok(record),
-            _ => Err(DecodeError(DecodeErrorKind::Corrupt)),
-        }
+        let record = match *version {
+            1 => encoding_v1::decode(rest),
+            VERSION => {
+                postcard::take_from_bytes(rest).ok().filter(|(_, left)| left.is_empty()).map(|(record, _)| record)
+            }
+            _ => None,
+        };
+        record.filter(Self::is_consistent).ok_or(DecodeError(DecodeErrorKind::Corrupt))
     }
 }

@@ -100,11 +100,11 @@ fn a_repeated_release_is_done() {
     world.acquire("B", 30).unwrap();
     assert_eq!(world.lease_by(release, Some("request")).unwrap().lease, None);
     assert_eq!(world.state(), "Leased(B)");
-    // The same id has it again, and gives it back again.
+    // So it is where the lease that was acquired since has the same id.
     world.lease(LeaseAction::Release(id("B"))).unwrap();
     world.acquire("A", 30).unwrap();
-    world.lease_by(release, Some("request")).unwrap();
-    assert_eq!(world.state(), "Available");
+    assert_eq!(world.lease_by(release, Some("request")).unwrap().lease, None);
+    assert_eq!(world.state(), "Leased(A)");
 }
 
 #[test]
@@ -117,6 +117,9 @@ fn a_repeated_change_is_done() {
     let refusal = world.lease_by(change, Some("request")).unwrap_err();
     assert_eq!(code(&refusal), "LeaseIdMismatchWithLeaseOperation", "it has changed since");
     assert_eq!(world.state(), "Leased(C)");
+    world.lease(LeaseAction::Change { id: id("C"), proposed: id("A") }).unwrap();
+    assert!(world.lease_by(change, Some("request")).is_err(), "the retry would bring back the id B");
+    assert_eq!(world.state(), "Leased(A)");
 }
 
 #[test]
@@ -131,9 +134,11 @@ fn a_repeated_break_is_done_and_lengthens_nothing() {
     assert_eq!(world.state(), "Available");
     assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(0));
     assert_eq!(code(&world.lease_by(action, Some("other")).unwrap_err()), "LeaseNotPresentWithLeaseOperation");
-    // A lease that was acquired since is another one: an old name does not protect it.
+    // A lease that was acquired since is another holder's: the retry does not break it.
     world.acquire("B", 30).unwrap();
-    assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(20));
+    assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(0));
+    assert_eq!(world.state(), "Leased(B)");
+    world.lease_by(action, Some("another request")).unwrap();
     assert_eq!(world.state(), "Breaking(B)");
 }
 

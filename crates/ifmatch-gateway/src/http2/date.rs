@@ -12,7 +12,7 @@ thread_local! {
 
 /// What it is now.
 pub(super) fn now() -> HeaderValue {
-    let now = HttpDate::from_unix((SystemClock.now().micros() / 1_000_000).cast_signed());
+    let now = HttpDate::from_unix((SystemClock.wall().micros() / 1_000_000).cast_signed());
     LAST.with_borrow_mut(|last| {
         if last.0 != now {
             *last = written(now);

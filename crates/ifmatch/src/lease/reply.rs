@@ -46,7 +46,7 @@ pub(super) fn carried_out<T: Body, R: Register, C: Clock>(
     {
         let shown = shared.config.behind_compression.then(|| coding::shown(tag, &writing.head.headers));
         headers.insert(ETAG, shown.as_ref().unwrap_or(tag).to_header());
-        if version.last_modified().has_come(now) {
+        if version.last_modified().has_come(shared.wall()) {
             headers.insert(LAST_MODIFIED, version.last_modified().to_header());
         }
     }

@@ -3,10 +3,10 @@
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use ifmatch_core::command::{Begin, Command, Grant, Observed, Outcome, Refusal};
+use ifmatch_core::command::{Begin, Grant, Observed, Outcome, Refusal};
 use ifmatch_core::problem::Problem;
 use ifmatch_store::driver::{Applied, DriverError};
-use ifmatch_store::{Clock, Register};
+use ifmatch_store::{Clock, Place, Register};
 
 use super::probe::Probed;
 use super::{Answer, Writing};
@@ -17,29 +17,29 @@ use crate::shared::Inner;
 pub(crate) const MAX_PROBES: u32 = 32;
 
 impl<R: Register, C: Clock> Writing<R, C> {
-    /// Waits for its turn and gets the permit.
+    /// Waits for its turn and gets the permit, and with it the place of this process's writer.
     ///
     /// # Errors
     /// The write is refused; this is the answer to it.
-    pub(crate) async fn begin<S, B>(&self, inner: &mut S) -> Result<Grant, Answer<S, B>>
+    pub(crate) async fn begin<S, B>(&self, inner: &mut S) -> Result<(Grant, Place<'_>), Answer<S, B>>
     where
         S: Inner<B>,
         B: Default,
     {
         let patience = self.shared.config.patience;
         let give_up = self.shared.now().saturating_add(patience);
-        let mut place = self.shared.gates.queue(&self.key);
+        let mut gate = self.shared.gates.queue(&self.key);
         let sleep = self.shared.driver.clock().sleep(patience);
-        if let Either::Right(_) = select(pin!(place.enter()), pin!(sleep)).await {
+        if let Either::Right(_) = select(pin!(gate.enter()), pin!(sleep)).await {
             return Err(Ok(answer::problem(&Problem::write_in_flight(patience))));
         }
         let mut observed = None;
         for probes in 0..MAX_PROBES {
-            let applied = self.ask(observed.take()).await.map_err(|_| Ok(answer::unavailable()))?;
-            match applied.outcome {
-                Outcome::Granted(grant) => return Ok(grant),
-                Outcome::Refused(Refusal::ProbeFirst) if probes == 0 || self.shared.now() < give_up => {}
-                Outcome::Refused(refusal) => return Err(Ok(answer::problem(&self.problem(&refusal)))),
+            let (applied, place) = self.ask(observed.take()).await.map_err(|_| Ok(answer::unavailable()))?;
+            match (applied.outcome, place) {
+                (Outcome::Granted(grant), Some(place)) => return Ok((grant, place)),
+                (Outcome::Refused(Refusal::ProbeFirst), _) if probes == 0 || self.shared.now() < give_up => {}
+                (Outcome::Refused(refusal), _) => return Err(Ok(answer::problem(&self.problem(&refusal)))),
                 _ => return Err(Ok(answer::unavailable())),
             }
             match self.probe(inner).await {
@@ -52,7 +52,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
         Err(Ok(answer::problem(&Problem::write_in_flight(patience))))
     }
 
-    async fn ask(&self, observed: Option<Observed>) -> Result<Applied, DriverError> {
+    async fn ask(&self, observed: Option<Observed>) -> Result<(Applied, Option<Place<'_>>), DriverError> {
         let begin = Begin {
             method: &self.head.method,
             preconditions: &self.conditions,
@@ -62,7 +62,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
             nonce: ifmatch_store::nonce()?,
             ttl: self.shared.config.write_timeout,
         };
-        self.shared.driver.apply_in_turn(&self.key, &Command::Begin(begin)).await
+        self.shared.driver.begin(&self.key, None, begin).await
     }
 
     pub(crate) fn problem(&self, refusal: &Refusal) -> Problem {

@@ -1,24 +1,23 @@
 //! Running the handler: with the permit, without the conditions, until shortly before the deadline.
 
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{Either, select};
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, Request, Response};
 use ifmatch_core::command::Grant;
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::{Clock, Register};
+use ifmatch_store::{Clock, Register, task};
 
 use super::Writing;
 use crate::asked;
 use crate::permit::Permit;
 use crate::shared::Inner;
 
-/// The longest time between the handler's end and that of its permit.
-const MARGIN: Duration = Duration::from_secs(1);
+/// The longest time between the handler's end and that of its permit, a tenth of the write timeout otherwise. The clocks of
+/// processes that share a register may differ by so much.
+const MARGIN: Duration = Duration::from_secs(3);
 
 /// How a handler ended.
 pub(crate) enum End<T, E> {
@@ -31,7 +30,8 @@ pub(crate) enum End<T, E> {
 }
 
 impl<R: Register, C: Clock> Writing<R, C> {
-    /// Runs the inner service, and drops its future when its time is over.
+    /// Runs the inner service, and drops its future when its time is over: no step of it begins after that by the clock
+    /// that ends the permit.
     pub(crate) async fn run<S, B>(&self, mut inner: S, grant: &Grant, body: B) -> End<S::Body, S::Error>
     where
         S: Inner<B>,
@@ -44,16 +44,16 @@ impl<R: Register, C: Clock> Writing<R, C> {
         strip_evaluated(&mut head.headers);
         head.extensions.insert(Permit::new(grant, deadline));
         let handler = AssertUnwindSafe(inner.run(Request::from_parts(head, body))).catch_unwind();
-        let limit = self.shared.driver.clock().sleep(self.shared.now().until(deadline));
-        match select(pin!(handler), pin!(limit)).await {
-            Either::Left((Ok(Ok(response)), _)) => End::Answered(response),
-            Either::Left((Ok(Err(error)), _)) => End::Failed(error),
-            Either::Left((Err(_), _)) => End::Panicked,
-            Either::Right(_) => End::Cancelled,
+        match task::until(self.shared.driver.clock(), deadline, handler).await {
+            Ok(Ok(Ok(response))) => End::Answered(response),
+            Ok(Ok(Err(error))) => End::Failed(error),
+            Ok(Err(_)) => End::Panicked,
+            Err(_) => End::Cancelled,
         }
     }
 
-    /// A tenth of its time earlier than the permit's end, so that the next writer meets no handler that still runs.
+    /// Returns the end of the handler's time, which comes before the permit's: a process with a clock that is ahead by less
+    /// than the difference gives no permit while the handler runs.
     fn handler_deadline(&self, end: Timestamp) -> Timestamp {
         let margin = (self.shared.config.write_timeout / 10).min(MARGIN);
         Timestamp::from_micros(end.micros().saturating_sub(u64::try_from(margin.as_micros()).unwrap_or_default()))

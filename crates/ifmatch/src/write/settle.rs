@@ -13,7 +13,7 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Token;
 use ifmatch_store::task::detach;
-use ifmatch_store::{Clock, Key, Register};
+use ifmatch_store::{Clock, Key, Place, Register};
 
 use super::Writing;
 use super::outcome::Verdict;
@@ -27,12 +27,14 @@ use crate::shared::Shared;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 impl<R: Register, C: Clock> Writing<R, C> {
-    /// Says what became of the write: first to the register, then to the client.
+    /// Says what became of the write: first to the register, then to the client. Until then the write keeps its place, so
+    /// that no other one of this process begins with what the register said before.
     pub(crate) async fn settle<T: Body, E>(
         &self,
         token: Token,
         deadline: Timestamp,
         end: End<T, E>,
+        place: Place<'_>,
     ) -> Result<Response<ResponseBody<T>>, E> {
         let (verdict, answer) = match end {
             End::Answered(response) => {
@@ -62,10 +64,10 @@ impl<R: Register, C: Clock> Writing<R, C> {
         };
         if lost {
             // Another writer went ahead, and this one's effect may have come after it.
-            self.shared.invalidate(&self.key).await;
+            self.shared.invalidate(&self.key, Some(place)).await;
         }
         for key in &changed {
-            self.shared.invalidate(key).await;
+            self.shared.invalidate(key, None).await;
         }
         match (verdict, answer) {
             (Verdict::Commit(_), Ok(_)) if lost => Ok(answer::interrupted()),
@@ -91,7 +93,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
             let give_back = || async { shared.driver.apply(&key, &verdict.command(token)).await.is_ok() };
             shared.repeat(deadline, give_back).await;
             for key in &changed {
-                shared.repeat(deadline, || shared.try_invalidate(key)).await;
+                shared.repeat(deadline, || shared.try_invalidate(key, None)).await;
             }
         }));
     }
@@ -106,18 +108,20 @@ fn without_validators<T: Body>(mut response: Response<ResponseBody<T>>) -> Respo
 impl<R: Register, C: Clock> Shared<R, C> {
     /// Makes the state of a resource unknown: the next one who needs it asks the resource. While the register is down
     /// this goes on in the background, for as long as a write may take.
-    pub(crate) async fn invalidate(self: &Arc<Self>, key: &Key) {
-        if !self.try_invalidate(key).await {
+    ///
+    /// The place is that of the write which has changed the resource, if it has one.
+    pub(crate) async fn invalidate(self: &Arc<Self>, key: &Key, place: Option<Place<'_>>) {
+        if !self.try_invalidate(key, place.as_ref()).await {
             let (shared, key) = (Arc::clone(self), key.clone());
             drop(detach(async move {
                 let deadline = shared.now().saturating_add(shared.config.write_timeout);
-                shared.repeat(deadline, || shared.try_invalidate(&key)).await;
+                shared.repeat(deadline, || shared.try_invalidate(&key, None)).await;
             }));
         }
     }
 
     /// Whether it is done.
-    async fn try_invalidate(&self, key: &Key) -> bool {
+    async fn try_invalidate(&self, key: &Key, place: Option<&Place<'_>>) -> bool {
         self.memory.forget(key);
         // Even what is unknown gets a new revision: a read that began before must not be recorded.
         let Ok(nonce) = ifmatch_store::nonce() else { return false };
@@ -131,7 +135,12 @@ impl<R: Register, C: Clock> Shared<R, C> {
             nonce,
             ttl: self.config.grace,
         };
-        let Ok(applied) = self.driver.apply(key, &Command::Begin(begin)).await else { return false };
+        let begin = Command::Begin(begin);
+        let begun = match place {
+            Some(place) => self.driver.apply_at(place, &begin).await,
+            None => self.driver.apply(key, &begin).await,
+        };
+        let Ok(applied) = begun else { return false };
         match applied.outcome {
             Outcome::Granted(grant) => {
                 let commit = Commit { token: grant.token, content: Content::Unknown };

@@ -1,13 +1,17 @@
 //! Leases behind the layer, in Azure's form: who gets one, what they keep others from, and how they end.
 
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use ifmatch::{Builder, ConditionalLayer, Permit, RequirePreconditions, ResponseBody};
-use ifmatch_store::Clock;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_store::{Clock, Key, MemoryRegister, Register};
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{Cuttable, ManualClock, Reply, World, ask, request, send};
@@ -84,10 +88,10 @@ async fn a_lease_goes_through_its_life() {
         let change = [("lease-action", "change"), ("lease-id", A), ("proposed-lease-id", B)];
         let changed = lease(&service, &change).await;
         assert_eq!((changed.status.as_u16(), changed.header("x-ms-lease-id").as_deref()), (200, Some(B)));
-        clock.advance(SECOND * 12);
+        clock.advance(SECOND * 11);
         assert_eq!(put(&service, Some(B), "two").await.status, 204);
         let broken = lease(&service, &[("lease-action", "break"), ("lease-break-period", "60")]).await;
-        assert_eq!((broken.status.as_u16(), broken.header("x-ms-lease-time").as_deref()), (202, Some("3")));
+        assert_eq!((broken.status.as_u16(), broken.header("x-ms-lease-time").as_deref()), (202, Some("4")));
         assert_eq!(broken.header("x-ms-lease-id"), None);
         let released = act(&service, "release", B).await;
         assert_eq!((released.status.as_u16(), released.header("x-ms-lease-id")), (200, None));
@@ -327,4 +331,86 @@ async fn two_layers_on_one_register_share_the_lease() {
     assert_eq!(put(&second, Some(A), "two").await.status, 204);
     let without_leases = layer().build().layer(world.clone());
     assert_eq!(refusal(&put(&without_leases, None, "x").await), refused(412, "LeaseIdMissing"));
+}
+
+/// A holder relies on its lease over a restart.
+#[tokio::test]
+async fn a_register_that_forgets_gives_no_leases_unless_it_is_told_to() {
+    let world = World::with(&[("/a", "one")]);
+    let service = ConditionalLayer::builder().leases().build().layer(world.clone());
+    let reply = acquire(&service, A, "15").await;
+    assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (501, "leases-not-kept"));
+    assert_eq!(put(&service, None, "two").await.status, 204, "writes need none");
+    let service = ConditionalLayer::builder().ephemeral_leases().build().layer(world);
+    assert_eq!(acquire(&service, A, "15").await.status, 201);
+    assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"));
+}
+
+/// A register whose next swap takes place and is not answered, and which cannot be asked afterwards.
+#[derive(Clone)]
+struct Silent {
+    register: Arc<MemoryRegister>,
+    armed: Arc<AtomicBool>,
+    silent: Arc<AtomicBool>,
+}
+
+impl Register for Silent {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        if self.silent.load(Ordering::SeqCst) {
+            return Err(RegisterErrorKind::Unavailable.into());
+        }
+        self.register.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        let swapped = self.register.compare_and_swap(key, expected, next).await;
+        if self.armed.swap(false, Ordering::SeqCst) {
+            self.silent.store(true, Ordering::SeqCst);
+            return Err(RegisterErrorKind::Ambiguous.into());
+        }
+        swapped
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.register.scan(scan).await
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_may_be_held_is_not_called_unchanged() {
+    let world = World::with(&[("/a", "one")]);
+    let register =
+        Silent { register: Arc::new(MemoryRegister::unbounded()), armed: Arc::default(), silent: Arc::default() };
+    let layer = ConditionalLayer::builder().register(register.clone()).authoritative().leases().build();
+    let service = layer.layer(world);
+    ask(&service, "GET /a", &[]).await;
+    register.armed.store(true, Ordering::SeqCst);
+    let lost = acquire(&service, A, "-1").await;
+    assert_eq!((lost.status.as_u16(), lost.problem().as_str()), (503, "outcome-unknown"));
+    let down = acquire(&service, B, "-1").await;
+    assert_eq!((down.status.as_u16(), down.problem().as_str()), (503, "unavailable"), "this one changed nothing");
+    register.silent.store(false, Ordering::SeqCst);
+    assert_eq!(refusal(&acquire(&service, B, "-1").await), refused(409, "LeaseAlreadyPresent"), "it is held");
+    assert_eq!(acquire(&service, A, "-1").await.status, 201);
+}
+
+/// The answer to the break was lost, and another client acquired the lease before it was sent again.
+#[tokio::test]
+async fn a_break_that_is_sent_again_leaves_the_next_holder_its_lease() {
+    for (builder, _) in both() {
+        let world = World::with(&[("/a", "one")]);
+        let service = builder.build().layer(world.clone());
+        acquire(&service, A, "-1").await;
+        let fields = [("lease-action", "break"), ("lease-break-period", "0"), ("client-request-id", "once")];
+        assert_eq!(lease(&service, &fields).await.status, 202);
+        assert_eq!(acquire(&service, B, "-1").await.status, 201);
+        let again = lease(&service, &fields).await;
+        assert_eq!((again.status.as_u16(), again.header("x-ms-lease-time").as_deref()), (202, Some("0")));
+        assert_eq!(put(&service, Some(B), "two").await.status, 204);
+    }
 }

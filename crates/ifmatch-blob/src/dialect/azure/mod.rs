@@ -76,7 +76,7 @@ async fn route<S: BlobStore, C: Clock>(
     head: Parts,
     upload: impl FnOnce() -> Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let account = shared_key::authorise_blob(&shared.accounts, &head, shared.now())?.clone();
+    let account = shared_key::authorise_blob(&shared.accounts, &head, shared.wall())?.clone();
     response::check(&head)?;
     let target = Target::parse(head.uri.path(), &account, &shared.accounts)?;
     let query = Query::parse(head.uri.query().unwrap_or_default())?;

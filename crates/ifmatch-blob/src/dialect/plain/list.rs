@@ -25,7 +25,7 @@ pub(super) async fn blobs<S: BlobStore, C: Clock>(
     let query = parse(head.uri.query().unwrap_or_default())?;
     let page = shared.store.list(container, &query).await?;
     let page = page.ok_or_else(|| Problem::not_found().detail("there is no such container"))?;
-    let now = shared.now();
+    let now = shared.wall();
     let blobs: Vec<Value> = page.items.iter().map(|entry| blob(entry, now)).collect();
     let listing = json!({ "container": container.as_str(), "blobs": blobs, "next": page.next });
     Ok(answer(head, &listing))
@@ -37,7 +37,7 @@ pub(super) async fn containers<S: BlobStore, C: Clock>(
 ) -> Result<Response<BlobBody>, Problem> {
     let query = parse(head.uri.query().unwrap_or_default())?;
     let page = shared.store.containers(&query).await?;
-    let now = shared.now();
+    let now = shared.wall();
     let containers: Vec<Value> = page.items.iter().map(|entry| self::container(entry, now)).collect();
     Ok(answer(head, &json!({ "containers": containers, "next": page.next })))
 }

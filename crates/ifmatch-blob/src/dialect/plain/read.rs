@@ -33,12 +33,12 @@ pub(super) async fn read<S: BlobStore, C: Clock>(
         let opened = open(shared, head, blob, Reading::Head).await?;
         let info = &opened.info;
         let verdict = preconditions.evaluate(&head.method, Some(&info.validators()));
-        if let Some(answer) = without_body(verdict, Described::New(info), shared.now()) {
+        if let Some(answer) = without_body(verdict, Described::New(info), shared.wall()) {
             return answer;
         }
     }
     let opened = open(shared, head, blob, wanted).await?;
-    let now = shared.now();
+    let now = shared.wall();
     let verdict = preconditions.evaluate(&head.method, Some(&opened.info.validators()));
     match without_body(verdict, Described::New(&opened.info), now) {
         Some(answer) => answer,
@@ -56,7 +56,7 @@ pub(super) fn at_once<S: BlobStore, C: Clock>(
         return None;
     }
     let AtHand { known, content } = shared.store.at_hand(blob)?;
-    let now = shared.now();
+    let now = shared.wall();
     let verdict = precondition::evaluate(&head.headers, &head.method, Some(&known.info().validators()));
     if let Some(answer) = without_body(verdict, Described::Known(&known), now) {
         return Some(answer);

@@ -37,7 +37,7 @@ pub(super) async fn put<S: BlobStore, C: Clock>(
     let length = promised.or_else(|| body.size_hint().exact());
     let put = Put { preconditions, lease, headers, length, digest, request, limit: shared.max_body, ..Put::new(body) };
     let written = shared.store.put(blob, put).await?;
-    Ok(stored(&written, shared.now()))
+    Ok(stored(&written, shared.wall()))
 }
 
 pub(super) async fn delete<S: BlobStore, C: Clock>(

@@ -1,17 +1,25 @@
 //! Time by the system's clocks, waits by the tokio runtime's timer.
 
 use std::sync::LazyLock;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-/// The time since some moment. It never goes back.
-#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system for the time")]
-pub(crate) fn elapsed() -> Duration {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    START.elapsed()
+use super::elapsed::elapsed;
+
+/// Returns the time since 1970 as the system had it at the first call, and the time that has elapsed since. It never goes
+/// back, and setting the system's time does not change it.
+pub(crate) fn interval() -> Duration {
+    /// The time of day, and the time that had elapsed, at the first call.
+    static START: LazyLock<(Duration, Duration)> = LazyLock::new(|| {
+        let elapsed = elapsed();
+        (since_1970(), elapsed)
+    });
+
+    let (since_1970, before) = *START;
+    since_1970 + elapsed().saturating_sub(before)
 }
 
-/// The time since 1970, as the system has it at the moment.
-#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system for the time")]
+/// Returns the time since 1970, as the system has it at the moment.
+#[expect(clippy::disallowed_methods, reason = "this is one of the places that ask the system for the time")]
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

@@ -15,18 +15,19 @@ use web_time::{Instant, SystemTime};
 /// The longest that `setTimeout` waits, in milliseconds.
 const LONGEST: u32 = i32::MAX.cast_unsigned();
 
-/// The time since some moment. It never goes back, though workerd's `performance.now` does when its system's time is set
-/// back: it then stands still.
-pub(crate) fn elapsed() -> Duration {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    /// The latest time that was given out, in microseconds.
+/// Returns the time since 1970 as the system had it at the first call, and the time that has elapsed since. It never goes
+/// back, though workerd's `performance.now` does when its system's time is set back: it then stands still.
+pub(crate) fn interval() -> Duration {
+    static START: LazyLock<(Duration, Instant)> = LazyLock::new(|| (since_1970(), Instant::now()));
+    /// The latest time that was given out, in microseconds since the start.
     static LATEST: AtomicU64 = AtomicU64::new(0);
 
-    let now = u64::try_from(START.elapsed().as_micros()).unwrap_or(u64::MAX);
-    Duration::from_micros(LATEST.fetch_max(now, Ordering::AcqRel).max(now))
+    let (since_1970, start) = &*START;
+    let now = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+    *since_1970 + Duration::from_micros(LATEST.fetch_max(now, Ordering::AcqRel).max(now))
 }
 
-/// The time since 1970, as the system has it at the moment.
+/// Returns the time since 1970, as the system has it at the moment.
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

@@ -50,7 +50,7 @@ async fn sweep<S: BlobStore, C: Clock>(
 }
 
 fn is_old<S, C: Clock>(shared: &Shared<S, C>, date: HttpDate) -> bool {
-    let age = shared.now().last_modified().unix().saturating_sub(date.unix());
+    let age = shared.wall().last_modified().unix().saturating_sub(date.unix());
     u64::try_from(age).is_ok_and(|age| age > MAX_AGE.as_secs())
 }
 

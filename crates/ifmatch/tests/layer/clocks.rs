@@ -1,0 +1,197 @@
+//! Clocks that are stepped, stand still, or differ: no two handlers run at once, and nothing stays locked for longer than it
+//! was granted for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ifmatch::ConditionalLayer;
+use ifmatch_core::date::Timestamp;
+use ifmatch_store::Clock;
+use tower::Layer;
+
+use crate::support::{Cuttable, ManualClock, World, ask, request, send};
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// The time that everything waits by, and one clock that is off by so many microseconds.
+#[derive(Clone, Debug, Default)]
+struct Skewed {
+    time: ManualClock,
+    ahead: Arc<AtomicU64>,
+}
+
+impl Skewed {
+    fn of(time: &ManualClock, ahead: Duration) -> Self {
+        let clock = Self { time: time.clone(), ahead: Arc::default() };
+        clock.step(ahead);
+        clock
+    }
+
+    /// Steps the clock. No timer goes off.
+    fn step(&self, by: Duration) {
+        self.ahead.fetch_add(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for Skewed {
+    fn now(&self) -> Timestamp {
+        self.time.now().saturating_add(Duration::from_micros(self.ahead.load(Ordering::SeqCst)))
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.time.sleep(duration).await;
+    }
+}
+
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Even a clock that breaks its word (a suspended machine whose timers stand still looks like that) ends the permit of a
+/// handler that still runs. The next writer of this process waits until the handler is gone.
+#[tokio::test]
+async fn a_permit_that_is_over_lets_no_second_handler_in_while_the_first_one_runs() {
+    for authoritative in [true, false] {
+        let (clock, world) = (Skewed::default(), World::with(&[("/a", "one")]));
+        let builder = ConditionalLayer::builder().register(Cuttable::default()).clock(clock.clone());
+        let builder = if authoritative { builder.authoritative() } else { builder };
+        let service = builder.build().layer(world.clone());
+        let tag = ask(&service, "GET /a", &[]).await.tag();
+        let put = |fields: &[(&'static str, &'static str)], text: &'static str| {
+            let (service, tag) = (service.clone(), tag.clone());
+            let fields: Vec<_> = fields.to_vec();
+            tokio::spawn(async move {
+                let fields: Vec<_> = fields.into_iter().chain([("if-match", tag.as_str())]).collect();
+                send(&service, request("PUT /a", &fields, text)).await
+            })
+        };
+        let first = put(&[("x-hold-before", "first")], "first");
+        world.reached("first").await;
+        clock.step(SECOND * 60);
+        let second = put(&[], "second");
+        settle().await;
+        assert!(!second.is_finished(), "it ran beside the first one: {:?}", second.await);
+        assert_eq!(world.runs(&http::Method::PUT), 1);
+        // The handler is to take its next step now, but its time is over.
+        world.release("first");
+        let first = first.await.unwrap();
+        assert_eq!((first.status.as_u16(), first.problem().as_str()), (503, "outcome-unknown"));
+        clock.time.advance(SECOND);
+        assert_eq!(second.await.unwrap().status, 204);
+        assert_eq!(world.get("/a").as_deref(), Some("second"), "the first one took effect later");
+    }
+}
+
+/// The same for a lease, which must not be given beside a handler that was granted without one.
+#[tokio::test]
+async fn a_permit_that_is_over_lets_no_lease_be_acquired_while_its_handler_runs() {
+    use crate::leases::{A, acquire};
+
+    let (clock, world) = (Skewed::default(), World::with(&[("/a", "one")]));
+    let builder = ConditionalLayer::builder().register(Cuttable::default()).clock(clock.clone()).leases();
+    let service = builder.build().layer(world.clone());
+    let write = tokio::spawn({
+        let service = service.clone();
+        async move { send(&service, request("PUT /a", &[("x-hold-before", "write")], "two")).await }
+    });
+    world.reached("write").await;
+    clock.step(SECOND * 60);
+    let acquired = tokio::spawn({
+        let service = service.clone();
+        async move { acquire(&service, A, "15").await }
+    });
+    settle().await;
+    assert!(!acquired.is_finished(), "{:?}", acquired.await);
+    world.release("write");
+    assert_eq!(write.await.unwrap().status, 503);
+    clock.time.advance(SECOND);
+    assert_eq!(acquired.await.unwrap().status, 201);
+    assert_eq!(world.get("/a").as_deref(), Some("one"));
+}
+
+/// Three seconds are a tenth of the default write timeout.
+#[tokio::test]
+async fn a_process_whose_clock_is_ahead_within_the_allowance_runs_no_handler_beside_another() {
+    let (time, register, world) = (ManualClock::default(), Cuttable::default(), World::with(&[("/a", "one")]));
+    let process = |ahead: Duration| {
+        let builder = ConditionalLayer::builder().register(register.clone()).clock(Skewed::of(&time, ahead));
+        builder.patience(SECOND * 60).build().layer(world.clone())
+    };
+    let (one, ahead) = (process(Duration::ZERO), process(Duration::from_millis(2_900)));
+    let tag = ask(&one, "GET /a", &[]).await.tag();
+    let first = tokio::spawn({
+        let tag = tag.clone();
+        async move {
+            let fields = [("if-match", tag.as_str()), ("x-hold-before", "first")];
+            send(&one, request("PUT /a", &fields, "first")).await
+        }
+    });
+    world.reached("first").await;
+    time.advance(Duration::from_millis(26_900));
+    let second = tokio::spawn(async move { send(&ahead, request("PUT /a", &[("if-match", &tag)], "second")).await });
+    settle().await;
+    assert!(!first.is_finished() && !second.is_finished());
+    time.advance(Duration::from_millis(150));
+    assert_eq!(first.await.unwrap().status, 503, "its time is over three seconds before its permit");
+    time.advance(SECOND * 3);
+    assert_eq!(second.await.unwrap().status, 204);
+    assert_eq!(world.get("/a").as_deref(), Some("second"));
+}
+
+/// What became of its handler is not known. A process with the right clock sees the permit.
+#[tokio::test]
+async fn a_permit_of_a_clock_that_was_a_day_ahead_lasts_no_longer_than_it_was_granted_for() {
+    let (time, register, world) = (ManualClock::default(), Cuttable::default(), World::with(&[("/a", "one")]));
+    let process = |ahead: Duration| {
+        let builder = ConditionalLayer::builder().register(register.clone()).clock(Skewed::of(&time, ahead));
+        builder.patience(SECOND * 60).build().layer(world.clone())
+    };
+    let (wrong, right) = (process(DAY), process(Duration::ZERO));
+    let lost = tokio::spawn(async move { send(&wrong, request("PUT /a", &[("x-hold-before", "x")], "lost")).await });
+    world.reached("x").await;
+    let next = tokio::spawn(async move { send(&right, request("PUT /a", &[], "next")).await });
+    settle().await;
+    time.advance(SECOND * 26);
+    settle().await;
+    assert!(!next.is_finished(), "the other handler may still run: {:?}", next.await);
+    lost.abort();
+    time.advance(SECOND * 4);
+    assert_eq!(next.await.unwrap().status, 204);
+}
+
+#[tokio::test]
+async fn dates_are_sent_by_the_wall_clock_and_moved_by_no_step() {
+    /// The time, and a wall clock that is behind it.
+    #[derive(Clone)]
+    struct Behind(ManualClock, Duration);
+    impl Clock for Behind {
+        fn now(&self) -> Timestamp {
+            self.0.now()
+        }
+        fn wall(&self) -> Timestamp {
+            Timestamp::from_micros(self.0.now().micros() - u64::try_from(self.1.as_micros()).unwrap())
+        }
+        async fn sleep(&self, duration: Duration) {
+            self.0.sleep(duration).await;
+        }
+    }
+    let time = ManualClock::default();
+    let world = World::with(&[("/a", "one")]);
+    let builder = ConditionalLayer::builder().clock(Behind(time.clone(), SECOND * 10));
+    let service = builder.authoritative().build().layer(world.clone());
+    ask(&service, "GET /a", &[]).await;
+    time.advance(SECOND * 9);
+    assert_eq!(ask(&service, "GET /a", &[]).await.header("last-modified"), None, "it would be later than Date");
+    time.advance(SECOND * 2);
+    assert!(ask(&service, "GET /a", &[]).await.header("last-modified").is_some());
+}
+
+#[test]
+#[should_panic(expected = "the write timeout must not be zero")]
+fn a_write_timeout_in_which_no_handler_can_run_is_refused_when_it_is_set() {
+    let _ = ConditionalLayer::builder().write_timeout(Duration::ZERO);
+}
