@@ -280,13 +280,20 @@ impl Record {
         Self::initial(State::Absent)
     }
 
-    /// The record of a resource whose real record a register has forgotten, no later than at `revision`, and of which no
-    /// version had a date after `latest` (see [`Record::latest_date`]).
+    /// The record of a resource whose real record a register has forgotten, no later than at `revision`. Say with
+    /// [`dated`](Self::dated) which dates its versions have had.
     ///
     /// A register that forgets records which still mean something answers with this one, so that a read which
     /// began before cannot be mistaken for one that began after, and no date comes again.
-    pub fn forgotten(revision: Revision, latest: HttpDate) -> Self {
-        Self { revision, latest, ..Self::unknown() }
+    pub fn forgotten(revision: Revision) -> Self {
+        Self { revision, ..Self::unknown() }
+    }
+
+    /// The same record of a resource whose versions have had dates up to this one (see [`Record::latest_date`]).
+    #[must_use]
+    pub fn dated(mut self, latest: HttpDate) -> Self {
+        self.latest = self.latest.max(latest);
+        self
     }
 
     const fn initial(state: State) -> Self {

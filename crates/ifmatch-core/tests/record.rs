@@ -383,7 +383,7 @@ fn a_forgotten_record_is_no_fresh_start_for_an_old_read() {
     let (in_flight, granted) = grant(&Record::unknown(), at(0.1));
     let commit = Command::Commit(Commit { token: granted.token, content: Content::Unknown });
     let gone = in_flight.apply(&commit, at(0.2)).next.unwrap();
-    let forgotten = Record::forgotten(gone.revision(), gone.latest_date());
+    let forgotten = Record::forgotten(gone.revision()).dated(gone.latest_date());
     assert_eq!(refusal(&forgotten, &Command::Observe(read), at(0.3)), Refusal::Stale);
 }
 

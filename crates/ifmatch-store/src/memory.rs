@@ -135,7 +135,7 @@ impl Shard {
 
     fn find(&self, key: &Key, hash: u64) -> Option<Record> {
         let (revision, latest) = self.forgotten[slot(hash)];
-        let forgotten = || (revision > Revision::NONE).then(|| Record::forgotten(revision, latest));
+        let forgotten = || (revision > Revision::NONE).then(|| Record::forgotten(revision).dated(latest));
         self.record(key, hash).cloned().or_else(forgotten)
     }
 
