@@ -22,8 +22,8 @@ use tokio::sync::oneshot;
 
 use crate::contract::leases::{acquire, id, request};
 use crate::contract::{Subject, blob, if_absent, if_match, kind, put};
-use crate::durable;
 use crate::faults::{Fault, Faulty};
+use crate::{durable, durable_on};
 
 /// A body that says when it is asked for, and comes when the test says so.
 fn gated() -> (Upload, oneshot::Receiver<()>, oneshot::Sender<()>) {
@@ -130,12 +130,17 @@ async fn with_a_blob_that_others_deleted_goes_its_lease() {
 /// A blob whose lease ends after so many seconds.
 async fn leased_for(seconds: i64, store: &Arc<Faulty>) -> (Subject, BlobPath) {
     let subject = durable(store).await;
+    let blob = lease_for(seconds, &subject).await;
+    (subject, blob)
+}
+
+async fn lease_for(seconds: i64, subject: &Subject) -> BlobPath {
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
     subject.store.lease(&blob, acquire(1)).await.unwrap();
     let slowly = request(LeaseAction::Break(BreakPeriod::from_seconds(seconds)));
     subject.store.lease(&blob, slowly).await.unwrap();
-    (subject, blob)
+    blob
 }
 
 /// Writes as soon as the lease of others lets it.
@@ -166,10 +171,12 @@ async fn a_write_that_its_lease_cuts_short_does_not_come_over_the_next() {
     assert_eq!(subject.read(&blob).await.unwrap().1, "next", "an acknowledged write was lost");
 }
 
+/// In one process the second one would wait until the first one runs again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_writers_the_one_who_lost_its_permit_is_told_no_success() {
-    let store = Faulty::in_memory(true);
-    let (subject, blob) = leased_for(3, &store).await;
+async fn of_writers_of_two_processes_the_one_who_lost_its_permit_is_told_no_success() {
+    let (store, register) = (Faulty::in_memory(true), crate::register());
+    let (subject, other) = (durable_on(&store, register.clone()).await, durable_on(&store, register).await);
+    let blob = lease_for(3, &subject).await;
     let current = if_match(&subject.tag(&blob).await);
     let resume = store.suspend();
     let lease = LeaseUse::Write(Some(id(1)));
@@ -179,7 +186,7 @@ async fn of_two_writers_the_one_who_lost_its_permit_is_told_no_success() {
         while store.is_scheduled() {
             tokio::task::yield_now().await;
         }
-        write_next(&subject, &blob, &current).await;
+        write_next(&other, &blob, &current).await;
         resume.send(()).expect("the thread stands still");
     };
     let (suspended, ()) = futures_util::join!(suspended, next);
