@@ -288,8 +288,9 @@ impl<R: Register, C: Clock> Driver<R, C> {
                 **place = place.take().or_else(|| self.places.take(key, &self.turns));
                 place.is_none()
             }
-            (_, Command::Begin(_), _) => self.places.is_taken(key),
-            (_, Command::Lease(_), Outcome::Refused(Refusal::ProbeFirst)) => self.places.is_taken(key),
+            (_, Command::Begin(_), _) | (_, Command::Lease(_), Outcome::Refused(Refusal::ProbeFirst)) => {
+                self.places.is_taken(key)
+            }
             (_, Command::Lease(_), _) => proposed.begins_to_lock && self.places.is_taken(key),
             _ => false,
         }

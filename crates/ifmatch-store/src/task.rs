@@ -149,6 +149,6 @@ async fn alarm(clock: &impl Clock, deadline: Timestamp) {
     while !left.is_zero() {
         let step = left.min(LOOK);
         clock.sleep(step).await;
-        left = clock.now().until(deadline).min(left - step);
+        left = clock.now().until(deadline).min(left.saturating_sub(step));
     }
 }
