@@ -136,11 +136,11 @@ impl<R: Register, C: Clock> Shared<R, C> {
             ttl: self.config.grace,
         };
         let begin = Command::Begin(begin);
-        let begun = match place {
+        let applied = match place {
             Some(place) => self.driver.apply_at(place, &begin).await,
             None => self.driver.apply(key, &begin).await,
         };
-        let Ok(applied) = begun else { return false };
+        let Ok(applied) = applied else { return false };
         match applied.outcome {
             Outcome::Granted(grant) => {
                 let commit = Commit { token: grant.token, content: Content::Unknown };
