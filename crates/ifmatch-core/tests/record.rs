@@ -15,7 +15,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseUse};
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_core::record::DecodeErrorKind;
-use ifmatch_core::record::{Overlong, Record, RequestId, State, Variant};
+use ifmatch_core::record::{Overlong, Record, RequestId, State, Variant, Version};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -437,7 +437,7 @@ fn the_encoding_does_not_change_by_accident() {
         let now = at(2.0);
         assert_eq!((old.revision(), old.lease()), (record.revision(), record.lease()));
         assert_eq!(old.permit(now).map(|permit| permit.deadline), record.permit(now).map(|permit| permit.deadline));
-        let date = |record: &Record| record.state(now).version().map(|version| version.last_modified());
+        let date = |record: &Record| record.state(now).version().map(Version::last_modified);
         assert_eq!(date(&old), date(record));
         assert!(old.latest_date() >= record.latest_date());
     }

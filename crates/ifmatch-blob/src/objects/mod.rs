@@ -290,7 +290,7 @@ impl BlobStore for ObjectBlobs {
     }
 
     async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
-        Shared::lease(&self.shared, blob, request).await
+        Box::pin(Shared::lease(&self.shared, blob, request)).await
     }
 
     async fn create_container(

@@ -15,7 +15,6 @@ use crate::switch::Switch;
 
 /// What `ifmatch proxy` runs with. Made by [`ProxyConfig::from_settings`] only, so it is always sound.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct ProxyConfig {
     /// How to listen, and what clients may ask for.
     pub server: ServerConfig,

@@ -21,7 +21,7 @@ use crate::support::{Cuttable, ask, request, send};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Numbers that a seed determines (SplitMix64). Clones draw from the same row.
+/// Numbers that a seed determines (`SplitMix64`). Clones draw from the same row.
 #[derive(Clone)]
 struct Dice(Arc<AtomicU64>);
 
@@ -135,9 +135,9 @@ async fn round(seed: u64, authoritative: bool) -> usize {
         tokio::spawn(async move {
             let mut acknowledged = 0;
             for number in 0..20 {
-                let seen = ask(&service, "GET /a", &[]).await.tag();
+                let current = ask(&service, "GET /a", &[]).await.tag();
                 dice.nap(TIMEOUT / 50).await;
-                let fields = [("if-match", seen.as_str()), ("x-expect", seen.as_str())];
+                let fields = [("if-match", current.as_str()), ("x-expect", current.as_str())];
                 let reply = send(&service, request("PUT /a", &fields, &format!("{writer}-{number}"))).await;
                 acknowledged += usize::from(reply.status.is_success());
             }
