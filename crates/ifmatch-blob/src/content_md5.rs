@@ -84,27 +84,28 @@ pub enum Md5Use {
 }
 
 impl Md5Use {
-    /// Begins to watch a body, if its MD5 is to be computed.
-    pub(crate) fn watch(self, body: Upload) -> (Upload, Watch) {
+    /// Watches a body if its MD5 is to be computed. For stores, which read the returned body and then call
+    /// [`Md5Watch::settle`].
+    pub fn watch(self, body: Upload) -> (Upload, Md5Watch) {
         if self == Self::AsGiven {
-            return (body, Watch(None));
+            return (body, Md5Watch(None));
         }
         let found = Arc::default();
         let watched = Watched { body, hasher: Md5::new(), found: Arc::clone(&found) };
-        (Upload::new(watched), Watch(Some(found)))
+        (Upload::new(watched), Md5Watch(Some(found)))
     }
 }
 
-/// What was found of a body.
+/// The MD5 of a body that is being read.
 #[derive(Debug)]
-pub(crate) struct Watch(Option<Arc<OnceLock<ContentMd5>>>);
+pub struct Md5Watch(Option<Arc<OnceLock<ContentMd5>>>);
 
-impl Watch {
+impl Md5Watch {
     /// Puts the MD5 of a body that has arrived whole into its headers.
     ///
     /// # Errors
-    /// The headers have another one.
-    pub(crate) fn settle(&self, headers: &mut BlobHeaders) -> Result<(), StoreError> {
+    /// [`StoreErrorKind::DigestMismatch`]: the headers have another one.
+    pub fn settle(&self, headers: &mut BlobHeaders) -> Result<(), StoreError> {
         let Some(found) = self.0.as_ref().and_then(|found| found.get()) else { return Ok(()) };
         if headers.content_md5.get_or_insert(*found) == found {
             return Ok(());

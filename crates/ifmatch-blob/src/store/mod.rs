@@ -16,7 +16,7 @@ use crate::body::{AnyBody, BlobBody};
 use crate::headers::{BlobHeaders, ContentMd5};
 use crate::name::{BlobName, BlobPath, ContainerName};
 
-pub use crate::content_md5::Md5Use;
+pub use crate::content_md5::{Md5Use, Md5Watch};
 pub use at_hand::{AtHand, Known};
 pub use change::{ContainerInfo, HeaderChange, LeaseRequest, Leased, SetHeaders};
 pub use error::{BoxError, StoreError, StoreErrorKind};

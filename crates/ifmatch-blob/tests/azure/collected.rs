@@ -92,5 +92,9 @@ async fn a_sweep_that_was_cut_short_is_continued_by_the_next() {
     assert_eq!(removed, [1], "the second invocation reaches the old block and completes the sweep");
     hook.listings.store(9, Ordering::SeqCst);
     assert_eq!(service.collect_blocks().await.expect("it works"), 0);
-    assert_eq!(hook.listings.load(Ordering::SeqCst), 5, "the next sweep begins anew: three pages of blocks, one of lists");
+    assert_eq!(
+        hook.listings.load(Ordering::SeqCst),
+        5,
+        "the next sweep begins anew: three pages of blocks, one of lists"
+    );
 }
