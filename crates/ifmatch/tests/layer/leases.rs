@@ -333,7 +333,7 @@ async fn two_layers_on_one_register_share_the_lease() {
     assert_eq!(refusal(&put(&without_leases, None, "x").await), refused(412, "LeaseIdMissing"));
 }
 
-/// A holder relies on its lease over a restart.
+/// A holder relies on its lease across a restart.
 #[tokio::test]
 async fn a_register_that_forgets_gives_no_leases_unless_it_is_told_to() {
     let world = World::with(&[("/a", "one")]);
@@ -346,7 +346,7 @@ async fn a_register_that_forgets_gives_no_leases_unless_it_is_told_to() {
     assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"));
 }
 
-/// A register whose next swap takes place and is not answered, and which cannot be asked afterwards.
+/// A register with one swap that takes place without an answer; later calls fail.
 #[derive(Clone)]
 struct Silent {
     register: Arc<MemoryRegister>,
@@ -399,7 +399,7 @@ async fn a_lease_that_may_be_held_is_not_called_unchanged() {
     assert_eq!(acquire(&service, A, "-1").await.status, 201);
 }
 
-/// The answer to the break was lost, and another client acquired the lease before it was sent again.
+/// The answer to the break was lost, and another client acquired the lease before the retry.
 #[tokio::test]
 async fn a_break_that_is_sent_again_leaves_the_next_holder_its_lease() {
     for (builder, _) in both() {
