@@ -197,7 +197,7 @@ mod tests {
         for trust_forwarded in [false, true] {
             let forwarding = Forwarding { rewrite_host: false, trust_forwarded };
             for name in names.into_iter().chain(["accept", "accept-encoding", "cookie", "x-real-ip"]) {
-                // Only fields that a client cannot know of the other request tell the two apart.
+                // The two requests differ only in the address and version of the client.
                 let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
                 let seen = |address: [u8; 4], version| {
                     let request = Request::get("/").version(version).header("host", "a").header(name, "b");
