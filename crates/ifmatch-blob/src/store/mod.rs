@@ -245,7 +245,7 @@ pub struct Put {
     pub container: MissingContainer,
     /// The header fields to keep.
     pub headers: BlobHeaders,
-    /// What becomes of the bytes' MD5.
+    /// Handling of the bytes' MD5.
     pub md5: Md5Use,
     /// The bytes.
     pub body: Upload,
@@ -340,7 +340,7 @@ pub struct Written {
     pub last_modified: HttpDate,
     /// The hash of the bytes, where the store knows it.
     pub hash: Option<ContentHash>,
-    /// The MD5 that is kept with the blob.
+    /// MD5 kept with the blob.
     pub md5: Option<ContentMd5>,
     /// The number of this write, where the store has one.
     pub generation: Option<Revision>,

@@ -1,7 +1,7 @@
-//! Collecting blocks that were not committed within a week, and block lists of blobs that are gone.
+//! Garbage collection of blocks left uncommitted for a week, and of block lists without a blob.
 //!
-//! A sweep keeps its place in the store after each page, so that one that was cut short is continued by the next: a platform
-//! may end it at any time.
+//! A sweep saves its position in the store after each page. If the platform ends it early, the next sweep continues
+//! there.
 
 use std::time::Duration;
 
@@ -18,24 +18,24 @@ use crate::store::{BlobEntry, BlobStore, Delete, ListQuery, Put, Reading, StoreE
 
 /// How long a staged block waits for its list.
 const MAX_AGE: Duration = Duration::from_hours(7 * 24);
-/// Maximum number of entries in a page. A page must fit into the requests that a platform allows for one invocation.
+/// Maximum number of entries per page. A page must fit into the requests that a platform allows per invocation.
 const STEP: usize = 50;
 
-/// The kinds of leftovers, in the order of the sweep.
+/// Kinds of garbage, in the order of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Blocks,
     Lists,
 }
 
-/// The place that a sweep has reached: all entries up to `after` have been looked at.
+/// Position of a sweep: all entries up to `after` have been processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cursor {
     kind: Kind,
     after: Option<String>,
 }
 
-/// Removes leftovers and returns their number. Continues where an earlier sweep was cut short.
+/// Removes garbage and returns the number of entries removed. Continues an interrupted sweep.
 pub(crate) async fn collect<S: BlobStore, C: Clock>(shared: &Shared<S, C>) -> Result<u64, StoreError> {
     let kept = Cursor::load(&shared.store).await?;
     let mut is_kept = kept.is_some();
@@ -45,7 +45,7 @@ pub(crate) async fn collect<S: BlobStore, C: Clock>(shared: &Shared<S, C>) -> Re
         let (count, next) = page(shared, &cursor).await?;
         removed += count;
         let Some(next) = next else { break };
-        // A sweep of two short pages needs no place to continue from.
+        // A sweep of two short pages needs no saved position.
         if is_kept || next.after.is_some() {
             next.save(&shared.store).await?;
             is_kept = true;
@@ -58,7 +58,8 @@ pub(crate) async fn collect<S: BlobStore, C: Clock>(shared: &Shared<S, C>) -> Re
     Ok(removed)
 }
 
-/// Looks at one page, and returns the number of entries removed and the next place. None: the sweep is complete.
+/// Processes one page. Returns the number of entries removed and the next position, or `None` once the sweep is
+/// complete.
 async fn page<S: BlobStore, C: Clock>(
     shared: &Shared<S, C>,
     cursor: &Cursor,
@@ -74,7 +75,7 @@ async fn page<S: BlobStore, C: Clock>(
                 continue;
             }
             let path = BlobPath { container: container.clone(), name: entry.name };
-            // An entry that was written again meanwhile stays.
+            // An entry rewritten meanwhile is kept.
             if remove(&shared.store, &path, entry.info.tag).await.is_ok() {
                 removed += 1;
             }
@@ -95,21 +96,21 @@ impl Kind {
     }
 }
 
-/// Kept as text: `blocks` or `lists`, and the name after which the sweep goes on behind a slash.
+/// Stored as text: `blocks` or `lists`, a slash, and the name to continue after.
 impl Cursor {
     fn path() -> Result<BlobPath, StoreError> {
         let container = ContainerName::internal("sweeps").map_err(broken)?;
         Ok(BlobPath { container, name: BlobName::new("blocks").map_err(broken)? })
     }
 
-    /// The place that was kept. One that cannot be read is none: the sweep begins anew.
+    /// Loads the saved position. If it cannot be read, the sweep starts over.
     async fn load<S: BlobStore>(store: &S) -> Result<Option<Self>, StoreError> {
         let Some(mut opened) = store.open(&Self::path()?, Reading::Whole).await? else { return Ok(None) };
         let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
         Ok(std::str::from_utf8(&bytes).ok().and_then(Self::parse))
     }
 
-    /// Keeps the place. Two sweeps at a time overwrite each other's, which costs looks and no correctness.
+    /// Saves the position. Concurrent sweeps overwrite each other's position, which costs extra work but is safe.
     async fn save<S: BlobStore>(&self, store: &S) -> Result<(), StoreError> {
         store.put(&Self::path()?, Put::new(Upload::new(Full::<Bytes>::from(self.text())))).await.map(drop)
     }
