@@ -62,8 +62,8 @@ export const get = (number, patience, bucket, key, options) =>
 export const look = (number, patience, bucket, key) =>
   answer(number, patience, async () => described(await bucket.head(key), false));
 
-// A page of a listing: where the next page begins, the names of the folders, and each object with its name; a line of a backslash
-// and a hyphen between two of them.
+// Serializes a page of a listing: the cursor of the next page, the names of the folders, and each object with its name, separated by
+// lines with a backslash and a hyphen.
 export const list = (number, patience, bucket, options) =>
   answer(number, patience, async () => {
     const { objects, delimitedPrefixes, truncated, cursor } = await bucket.list(JSON.parse(options));
@@ -100,7 +100,7 @@ export const put = (number, patience, bucket, key, bytes, options) =>
 
 const version = (object) => `${object.httpEtag}\n${object.version}`;
 
-// Deletes objects of R2, up to a thousand. Their names are JSON.
+// Deletes up to a thousand objects of R2. Their names are JSON.
 export const remove = (number, patience, bucket, keys) =>
   answer(number, patience, async () => [undefined, await bucket.delete(JSON.parse(keys))]);
 

@@ -42,10 +42,10 @@ extern "C" {
     /// Writes an object of R2. Tells its tag and its version, a line each; nothing, if the condition was false.
     pub(crate) fn put(number: u32, patience: u32, bucket: &JsValue, key: &str, bytes: &JsValue, options: &str);
 
-    /// Lists objects of R2, with the options of R2 as JSON. Tells a page of a listing: see glue.js.
+    /// Lists objects of R2, with R2's options as JSON. Returns a page of a listing: see glue.js.
     pub(crate) fn list(number: u32, patience: u32, bucket: &JsValue, options: &str);
 
-    /// Deletes up to a thousand objects of R2, with these names as JSON.
+    /// Deletes up to a thousand objects of R2, with their names as JSON.
     #[wasm_bindgen(js_name = remove)]
     pub(crate) fn delete(number: u32, patience: u32, bucket: &JsValue, keys: &str);
 

@@ -30,12 +30,12 @@ use crate::glue;
 use crate::records::{Kept, RecordObjects};
 use crate::tasks::allowance;
 
-/// Why a Worker that anybody can reach does not serve as on the machine of its author.
+/// Reason for refusing requests to a development Worker that other machines can reach.
 const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT lets everybody do everything, and counts on this machine alone, by the name \
                            localhost or a loopback address: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`";
 
-/// How long a read relies on what a container's object said of it. Meanwhile a blob may be read that a write without an answer left
-/// behind in a container which another isolate has deleted.
+/// Time for which reads may reuse the answer of a container's object. During it, a read may return a blob that an
+/// unanswered write left in a container deleted by another isolate.
 const CONTAINER_MEMORY: Duration = Duration::from_secs(5);
 
 thread_local! {
@@ -48,7 +48,7 @@ thread_local! {
 struct App {
     front: Arc<Front>,
     service: Serving,
-    /// Whether everybody may do everything, so that only this machine may ask.
+    /// `true` if all requests are authorized, so that only this machine may send them.
     is_development: bool,
 }
 
@@ -84,7 +84,8 @@ pub(crate) async fn collect(env: &Env) {
     }
 }
 
-/// What R2 says of a blob, too, is forgotten; the register alone knows of an empty container.
+/// Returns the retention of a record. Records of blobs expire since R2 has the same state; only the register knows
+/// about an empty container.
 fn kept(key: &str) -> Kept {
     if key.starts_with("b/") { Kept::WhileBusy } else { Kept::WhilePresent }
 }

@@ -50,7 +50,7 @@ pub(crate) fn unusable(path: &str, why: &str) -> Response<BlobBody> {
     sent(problem.detail(detail).to_response())
 }
 
-/// What is said where the bodies of other requests fill the memory.
+/// Error detail for requests refused because other bodies fill the memory.
 pub(crate) fn busy() -> Response<BlobBody> {
     let problem = Problem::unavailable(Duration::from_secs(1));
     sent(problem.detail("other requests fill this Worker's memory at the moment, try again later").to_response())

@@ -1,29 +1,29 @@
-//! How many bytes of bodies the isolate holds: its memory is 128 MB for all requests together, and what WebAssembly took it
-//! never gives back.
+//! Limit on the bytes of bodies held by the isolate: its memory is 128 MB for all requests together, and WebAssembly
+//! never returns the memory it has taken.
 
 use std::cell::Cell;
 
 use http::{HeaderMap, Method, header};
 
-/// Most bytes that are held at a time.
+/// Maximum number of bytes held at a time.
 const MOST: u64 = 32 << 20;
-/// A longer body goes to R2 as the runtime has it.
+/// Body length above which the runtime streams the body to R2.
 const WHOLE: u64 = 8 << 20;
-/// What is held of one that does.
+/// Bytes held for a streamed body.
 const PASSING: u64 = 256 << 10;
-/// What is held of a body without a length: a part that is sent, and the next one that is taken in.
+/// Bytes held for a body without a length: one part being sent, and the next one being received.
 const UNTOLD: u64 = 2 * WHOLE;
 
 thread_local! {
     static HELD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Room for the body of a request, until it is dropped.
+/// Memory reserved for a request's body, released on drop.
 #[derive(Debug)]
 pub(super) struct Room(u64);
 
 impl Room {
-    /// Takes the room that a request needs. None: others hold too much.
+    /// Reserves the memory that a request needs. Returns `None` if other requests hold too much.
     pub(super) fn take(method: &Method, fields: &HeaderMap) -> Option<Self> {
         let needed = needed(method, fields);
         let held = HELD.get() + needed;

@@ -1,8 +1,8 @@
-//! Whether a request comes by a name that only this machine has.
+//! Detection of requests to a local host name.
 
 use std::net::Ipv4Addr;
 
-/// Whether the host of a URL is this machine: `localhost`, a name below it, or a loopback address.
+/// Returns `true` if the host of a URL is this machine: `localhost`, a subdomain of it, or a loopback address.
 pub(super) fn is_loopback(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

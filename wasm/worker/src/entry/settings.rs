@@ -22,7 +22,7 @@ pub(crate) enum Serves {
 /// The longest that a version may be told without a look.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// The fewest requests that anything can be done with.
+/// Minimum number of requests needed to do any work.
 const FEWEST: usize = 50;
 
 /// All that can be set.
@@ -40,7 +40,7 @@ pub(crate) struct Settings {
     pub(crate) max_body: Option<u64>,
     /// `IFMATCH_MAX_STALENESS`: in seconds, for how long what was read may be told again without a look; 0 to look always.
     pub(crate) max_staleness: Duration,
-    /// `IFMATCH_MAX_REQUESTS`: how many requests to R2 and objects one request may make.
+    /// `IFMATCH_MAX_REQUESTS`: maximum number of requests to R2 and objects for one request.
     pub(crate) max_requests: usize,
     /// `IFMATCH_PREFIX`: what the names of the objects begin with.
     pub(crate) prefix: String,

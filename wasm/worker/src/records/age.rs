@@ -1,4 +1,4 @@
-//! How long an object keeps its record.
+//! Retention of an object's record.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use ifmatch_core::record::Record;
 
 use super::wire::Kept;
 
-/// How long a record is kept after its last change, at the least: it gives late retries of that change their answer.
+/// Minimum time to keep a record after its last change, so that late retries of that change get its answer.
 const RETENTION: Duration = Duration::from_hours(24);
-/// When an object looks at its record after a change. A little later than the record is old.
+/// Time from a change until the object checks its record, a little longer than the retention.
 pub(super) const LOOK: Duration = Duration::from_hours(25);
 
-/// What becomes of a record.
+/// Outcome of a retention check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is forgotten now.
+    /// Delete the record now.
     Forgotten,
-    /// It may be forgotten later, without being changed.
+    /// Check again later, since the record may expire without a change.
     LookAgain,
-    /// It stays until it is changed.
+    /// Keep the record until it changes.
     Stays,
 }
 
-/// What becomes of a record that is not changed.
+/// Decides the fate of an unchanged record.
 pub(super) fn fate(record: &Record, kept: Kept, now: Timestamp) -> Fate {
     let is_kept = match kept {
         Kept::Always => true,

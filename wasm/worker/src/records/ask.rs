@@ -18,15 +18,15 @@ const ATTEMPTS: usize = 3;
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Trouble {
-    /// The object was not asked.
-    #[error("the Durable Object was not asked: {0}")]
+    /// The request was not sent to the object.
+    #[error("the request was not sent to the Durable Object: {0}")]
     Unasked(String),
     /// The object may have done what it was told.
     #[error("the Durable Object did not answer: {why}")]
     Unanswered {
-        /// What the runtime says.
+        /// Message from the runtime.
         why: String,
-        /// Whether the object has more to do than it can: another question at once makes that worse.
+        /// `true` if the object is overloaded; an immediate retry makes that worse.
         is_overloaded: bool,
     },
 }
@@ -53,8 +53,8 @@ pub(super) async fn again(objects: &ObjectNamespace, name: &str, ask: &Ask) -> R
     asked
 }
 
-/// Only the word of an object is definite. An exception of any kind, that of an overloaded object included, may come after the
-/// object did what it was told.
+/// Only an answer from the object is definite. Any exception, including that of an overloaded object, may occur after
+/// the object carried out the request.
 fn failed(error: &JsValue) -> Trouble {
     let why = worker::Error::from(error.clone()).to_string();
     if why.contains(SPENT) {

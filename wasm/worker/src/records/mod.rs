@@ -17,9 +17,9 @@
 //!
 //! So each record has its name noted at all times.
 //!
-//! # Forgetting
-//! An object whose record says no more than the resource itself sets its [alarm](age), and then forgets the record, and the
-//! database with it.
+//! # Expiry
+//! An object sets an [alarm](age) if its record says no more than the resource itself. It then deletes the record along
+//! with the database.
 
 mod age;
 mod ask;

@@ -26,7 +26,7 @@ struct Object {
     names: Names,
     /// How often the record was forgotten since this object is in memory.
     forgotten: Cell<u64>,
-    /// Whether it is known that the alarm is set.
+    /// `true` if the alarm is known to be set.
     has_alarm: Cell<bool>,
 }
 
@@ -88,8 +88,8 @@ impl Object {
         }
     }
 
-    /// Puts a record in the place of the one that is there, and sees to it that it is looked at when it is old. What is kept
-    /// and the alarm are written together.
+    /// Replaces the record and ensures that an alarm checks it once it is old. The record and the alarm are written
+    /// atomically.
     async fn store(&self, key: &str, entry: Entry, kept: Kept) -> Result<Answer> {
         self.record.store(key, entry, kept)?;
         if kept != Kept::Always && !self.has_alarm.replace(true) && self.storage.get_alarm().await?.is_none() {
@@ -98,7 +98,7 @@ impl Object {
         Ok(Answer::Done)
     }
 
-    /// Forgets the record if it is old and says nothing that is needed.
+    /// Deletes the record if it is old and no longer needed.
     async fn look(&self) -> Result<()> {
         self.has_alarm.set(false);
         let (Some((key, kept)), Some(entry)) = (self.record.kept()?, self.record.load()?) else { return Ok(()) };
@@ -139,7 +139,7 @@ impl Object {
         Ok(Answer::Done)
     }
 
-    /// Has the name noted of a record that comes into being.
+    /// Registers the name of a new record.
     async fn list(&self, key: &str) -> std::result::Result<(), String> {
         let objects = bindings::records(&self.env).map_err(|error| error.to_string())?;
         let names = place::names(place::group(key));
@@ -155,7 +155,7 @@ impl Object {
         self.names.note(name, note).map(|()| Answer::Done)
     }
 
-    /// Removes a name, and with the last one the database.
+    /// Removes a name, and deletes the database along with the last name.
     async fn remove(&self, name: &str, note: Note) -> Result<Answer> {
         if self.names.remove(name, note)? {
             self.names.deleted();

@@ -27,7 +27,7 @@ impl RecordObjects {
         Self { objects: SendWrapper::new(objects), kept: |_| Kept::Always }
     }
 
-    /// The same, whose records are kept as long as `kept` says of their keys; always if this is not called.
+    /// Sets the retention of records by their keys. By default, all records are kept.
     #[must_use]
     pub fn kept(self, kept: fn(&str) -> Kept) -> Self {
         Self { kept, ..self }
@@ -55,7 +55,7 @@ impl Register for RecordObjects {
         }
     }
 
-    /// The objects forget idle records only (see [`RecordObjects::kept`]).
+    /// Returns `false`: the objects delete only idle records (see [`RecordObjects::kept`]).
     fn forgets(&self) -> bool {
         false
     }

@@ -38,7 +38,7 @@ impl Records {
         }
     }
 
-    /// The key of the record, and how long it is kept.
+    /// Returns the key of the record, and its retention.
     pub(super) fn kept(&self) -> Result<Option<(String, Kept)>> {
         if !exists(&self.sql, &self.exists, "record")? {
             return Ok(None);
@@ -65,7 +65,7 @@ impl Records {
         Ok(())
     }
 
-    /// Drops what is remembered of a database that is deleted.
+    /// Resets the cached state after the database was deleted.
     pub(super) fn deleted(&self) {
         self.exists.set(false);
     }
@@ -99,7 +99,7 @@ impl Names {
         }
     }
 
-    /// Removes a name that is noted so. Returns whether there is none any more.
+    /// Removes a name with this note. Returns `true` if no names are left.
     pub(super) fn remove(&self, name: &str, note: Note) -> Result<bool> {
         if !exists(&self.sql, &self.exists, "names")? {
             return Ok(false);
@@ -108,7 +108,7 @@ impl Names {
         Ok(row(&self.sql, "SELECT 1 FROM names LIMIT 1", Vec::new())?.is_none())
     }
 
-    /// Drops what is remembered of a database that is deleted.
+    /// Resets the cached state after the database was deleted.
     pub(super) fn deleted(&self) {
         self.exists.set(false);
     }

@@ -18,7 +18,7 @@ pub(super) struct Entry {
 /// What tells one noting of a name from another.
 pub(super) type Note = u64;
 
-/// When an object forgets its record by itself, a day after the last change.
+/// Retention of an object's record, which is deleted at the earliest a day after its last change.
 ///
 /// ```
 /// use ifmatch_worker::Kept;
@@ -29,16 +29,16 @@ pub(super) type Note = u64;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kept {
-    /// Never: nothing else knows what the record says.
+    /// Never deleted: the record is the only copy of its state.
     Always,
-    /// As soon as no write is in flight and no lease is held: the resource itself tells the rest.
+    /// Deleted once no write is in flight and no lease is held: the resource itself has the rest of the state.
     WhileBusy,
-    /// As soon as, besides, the record says that the resource is gone.
+    /// Like `WhileBusy`, and additionally kept while the resource exists.
     WhilePresent,
 }
 
 impl Kept {
-    /// The number that a table has for it.
+    /// Returns the number stored in a table.
     pub(super) fn number(self) -> i32 {
         match self {
             Self::Always => 0,
@@ -47,7 +47,7 @@ impl Kept {
         }
     }
 
-    /// What has this number. Nothing else ends by itself.
+    /// Converts a stored number. Unknown numbers count as `Always`.
     pub(super) fn of(number: i64) -> Self {
         match number {
             1 => Self::WhileBusy,
@@ -71,11 +71,11 @@ pub(super) enum Ask {
         expected: u64,
         /// What to put in its place.
         next: Option<Entry>,
-        /// How long that is kept.
+        /// Retention of the new record.
         kept: Kept,
     },
-    /// Notes a name in the group. Answered with [`Answer::Done`]. Each time that it is carried out the name is noted in another
-    /// way: a removal that is late, or comes twice, meets no later record.
+    /// Registers a name in the group. Answered with [`Answer::Done`]. Each execution uses a new note, so that a late or
+    /// repeated removal never removes a later record's name.
     Note {
         /// The key.
         name: String,

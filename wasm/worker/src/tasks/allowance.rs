@@ -1,46 +1,46 @@
-//! How many requests to R2 and objects one request may make: Cloudflare bounds them for each invocation, and fails those beyond.
-//! All work that a request began shares its allowance.
+//! Limit on the requests to R2 and objects that one request may make. Cloudflare limits them per invocation and fails
+//! further ones. All work started by a request shares its allowance.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What an answer says where the request was not made, since none is left.
+/// Error message for a request that was not sent because the allowance is used up.
 pub(crate) const SPENT: &str = "this request has made all the requests that it may make";
 
-/// How many are allowed if nothing else is set: those of Cloudflare's free plan.
+/// Default number of requests, the limit of Cloudflare's free plan.
 pub(crate) const USUAL: usize = 1_000;
-/// How many are kept for what ends a write: its permit is given back by them.
+/// Number of requests reserved for the end of a write, which releases its permit.
 const RESERVE: usize = 20;
 
 thread_local! {
     static MOST: Cell<usize> = const { Cell::new(USUAL) };
-    /// That of the work which is being done.
+    /// Allowance of the current work.
     static CURRENT: RefCell<Option<Allowance>> = const { RefCell::new(None) };
 }
 
-/// The requests that are left.
+/// Number of requests left.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowance(Rc<Cell<usize>>);
 
-/// What a request may be taken from.
+/// Part of the allowance that a request may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     /// All but the reserve.
     Work,
-    /// The reserve as well.
+    /// All, including the reserve.
     Reserve,
 }
 
-/// The work that is being done has this allowance until it is dropped.
+/// Makes an allowance current until dropped.
 pub(crate) struct Current(Option<Allowance>);
 
-/// Sets how many requests are allowed.
+/// Sets the number of requests allowed.
 #[cfg(feature = "entry")]
 pub(crate) fn allow(most: usize) {
     MOST.set(most);
 }
 
-/// How many requests the work that is being done may make.
+/// Returns the number of requests that the current work may still make.
 #[cfg(feature = "entry")]
 pub(crate) fn left() -> usize {
     CURRENT.with_borrow(|current| {
@@ -48,18 +48,18 @@ pub(crate) fn left() -> usize {
     })
 }
 
-/// Takes a request from a share of the allowance. Returns whether there was one.
+/// Takes a request from a share of the allowance. Returns `false` if none is left.
 pub(crate) fn take(share: Share) -> bool {
     CURRENT.with_borrow(|current| current.as_ref().is_none_or(|allowance| allowance.take(share)))
 }
 
 impl Allowance {
-    /// That of the work which is being done, or a whole one if nothing is.
+    /// Returns the allowance of the current work, or a full one if there is none.
     pub(crate) fn of_current() -> Self {
         CURRENT.with_borrow(Clone::clone).unwrap_or_else(|| Self(Rc::new(Cell::new(MOST.get()))))
     }
 
-    /// Has it taken from, until what this returns is dropped.
+    /// Makes this the current allowance until the returned guard is dropped.
     pub(crate) fn enter(&self) -> Current {
         Current(CURRENT.replace(Some(self.clone())))
     }

@@ -58,7 +58,7 @@ fn told(number: u32, said: Said) {
 }
 
 impl Answer {
-    /// Asks, under the number that it is given, if the share of the allowance has a request left.
+    /// Sends the request under its assigned number, if the share of the allowance has a request left.
     pub(crate) fn to(share: Share, ask: impl FnOnce(u32)) -> Self {
         if !LISTENS.replace(true) {
             listen();

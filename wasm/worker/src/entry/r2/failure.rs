@@ -21,7 +21,7 @@ pub(super) fn of(location: &Path, error: impl Into<worker::Error>) -> Error {
         // The metadata is too long; the name is too long, or holds what it may not; the object is too large.
         Some(10_012 | 10_020 | 100_100) => Error::NotSupported { source },
         Some(10_031) => Error::Precondition { path, source },
-        // One write a second of an object: this one was refused.
+        // R2 accepts one write per second of an object and refused this one.
         Some(10_058) => Error::Generic { store: "R2", source: Box::new(TooSoon) },
         None if text.contains(SPENT) => Error::PermissionDenied { path, source },
         _ => Error::Generic { store: "R2", source },

@@ -1,4 +1,4 @@
-//! The hash of a body, by the runtime: several times as fast as in WebAssembly, above some kilobytes.
+//! Body hashing by the runtime, several times as fast as in WebAssembly above a few kilobytes.
 
 use std::array;
 
@@ -14,15 +14,15 @@ use worker::send::{IntoSendFuture, SendWrapper};
 
 use crate::entry::edge::reader::{Said, call, promised};
 
-/// A hash under way.
+/// A hash in progress.
 pub(in crate::entry) struct RuntimeHash {
     stream: SendWrapper<DigestStream>,
-    /// Its writer; or why it took no more.
+    /// Writer of the stream, or the error that stopped it.
     writer: SendWrapper<Said<JsValue>>,
 }
 
 impl RuntimeHash {
-    /// Begins a hash.
+    /// Starts a hash.
     pub(in crate::entry) fn begin() -> Box<dyn RunningHash> {
         let stream = DigestStream::new(DigestStreamAlgorithm::Sha256);
         let writer = call(&stream.raw().into(), "getWriter", &[]);
@@ -39,7 +39,7 @@ impl RuntimeHash {
 impl RunningHash for RuntimeHash {
     fn update(&mut self, bytes: &Bytes) {
         let Ok(writer) = &self.writer.0 else { return };
-        // The stream takes all at once. What it does not take makes its end fail.
+        // The stream accepts writes without waiting. A failed write makes its end fail.
         if let Err(error) = call(writer, "write", &[Uint8Array::from(&bytes[..]).into()]) {
             self.writer = SendWrapper::new(Err(error));
         }

@@ -16,22 +16,22 @@ use crate::glue;
 use crate::tasks::allowance::Share;
 use crate::tasks::answer::Answer;
 
-/// What is between two parts of a page: no name or field is written so.
+/// Separator between two parts of a page. It cannot occur in a name or field.
 const BREAK: &str = "\n\\-\n";
 
-/// An object with what is known of it.
+/// An object with its known attributes.
 type Found = (ObjectMeta, Attributes);
 
 /// A listing under way.
 struct Listing {
     bucket: SendWrapper<Bucket>,
-    /// What is asked for the next page. None: there is none.
+    /// Options for the next page, or `None` after the last one.
     next: Option<Map<String, Value>>,
     /// What came and was not given out yet.
     page: VecDeque<Found>,
 }
 
-/// What came at once.
+/// One page of results.
 struct Page {
     objects: Vec<Found>,
     folders: Vec<String>,
@@ -91,7 +91,7 @@ impl Listing {
     }
 }
 
-/// What is asked for the objects below a folder.
+/// Returns the options for listing the objects below a folder.
 fn below(prefix: Option<&Path>) -> Map<String, Value> {
     let prefix = prefix.filter(|prefix| !prefix.as_ref().is_empty()).map(|prefix| format!("{prefix}/"));
     prefix.map(|prefix| ("prefix".to_owned(), prefix.into())).into_iter().collect()
@@ -106,7 +106,7 @@ async fn page(bucket: &Bucket, asked: &Map<String, Value>) -> Result<Page> {
 }
 
 impl Page {
-    /// Reads a page. Objects with names that no blob can have are left out.
+    /// Parses a page. Skips objects with names that are not valid for blobs.
     fn read(text: &str) -> Result<Self> {
         let mut parts = text.split(BREAK);
         let cursor = whole(parts.next().unwrap_or_default());

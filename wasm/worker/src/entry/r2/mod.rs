@@ -38,7 +38,7 @@ use crate::tasks::answer::Answer;
 /// How long R2 may take to answer, in milliseconds. A body that comes from a client as it is takes as long as the client.
 const PATIENCE: u32 = 25_000;
 
-/// The most objects that R2 deletes at a time.
+/// Maximum number of objects that R2 deletes at a time.
 const PAGE: usize = 1_000;
 
 /// A bucket. Cheap to clone.

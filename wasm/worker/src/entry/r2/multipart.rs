@@ -106,7 +106,7 @@ impl MultipartUpload for Parts {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        // They are needed once more if R2 refuses because of its rate.
+        // Kept for a retry in case R2 refuses because of its rate limit.
         let mut parts = self.arrived.lock().unwrap_or_else(PoisonError::into_inner).clone();
         parts.sort_unstable();
         let parts: Value =

@@ -46,7 +46,7 @@ pub(super) fn result(said: &str) -> PutResult {
     PutResult { e_tag: lines.next(), version: lines.next(), extensions: http::Extensions::default() }
 }
 
-/// The bytes in one piece of the runtime's memory, which is freed afterwards.
+/// Copies the bytes into one piece of the runtime's memory, which is freed afterwards.
 pub(super) fn bytes(payload: &PutPayload) -> Uint8Array {
     let length = |chunk: &[u8]| u32::try_from(chunk.len()).unwrap_or(u32::MAX);
     let bytes = Uint8Array::new_with_length(u32::try_from(payload.content_length()).unwrap_or(u32::MAX));
