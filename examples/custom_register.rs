@@ -20,7 +20,8 @@ use ifmatch_store::{Driver, Key};
 /// A register in a folder.
 ///
 /// All its processes take turns by a lock on one file. A record is written to a file of another name, synced, and
-/// renamed, so that a crash leaves the old record or the new one.
+/// renamed, so that a crash leaves the old record or the new one. After a sync of the folder that failed, a load shows what may be
+/// gone with the power: a register for production writes such a record anew before it shows it.
 #[derive(Debug)]
 pub struct FolderRegister {
     folder: PathBuf,

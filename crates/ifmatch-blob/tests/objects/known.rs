@@ -195,23 +195,26 @@ async fn of_writers_of_two_processes_the_one_who_lost_its_permit_is_told_no_succ
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_of_a_container_that_fails_leaves_nothing_under_way() {
-    let store = Faulty::in_memory(false);
-    let subject = durable(&store).await;
-    for name in ["a", "b"] {
-        subject.write(&blob("c", name), "before").await;
-    }
-    store.schedule([Fault::Late, Fault::Delayed]);
-    let failed = subject.store.delete_container(&blob("c", "a").container, Delete::default()).await;
-    assert_eq!(kind(failed), StoreErrorKind::OutcomeUnknown);
-    // The first of these writes has the deletion finished.
-    for name in ["a", "b"] {
-        while let Err(error) = subject.store.put(&blob("c", name), put("after")).await {
-            assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+    // The first object of the two holds the deletion up until the second one is gone, or does not.
+    for faults in [[Fault::Late, Fault::Delayed], [Fault::Delayed, Fault::Delayed]] {
+        let store = Faulty::in_memory(false);
+        let subject = durable(&store).await;
+        for name in ["a", "b"] {
+            subject.write(&blob("c", name), "before").await;
         }
-    }
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    for name in ["a", "b"] {
-        assert_eq!(subject.read(&blob("c", name)).await.expect("an acknowledged write").1, "after");
+        store.schedule(faults);
+        let failed = subject.store.delete_container(&blob("c", "a").container, Delete::default()).await;
+        assert_eq!(kind(failed), StoreErrorKind::OutcomeUnknown);
+        // The first of these writes has the deletion finished.
+        for name in ["a", "b"] {
+            while let Err(error) = subject.store.put(&blob("c", name), put("after")).await {
+                assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for name in ["a", "b"] {
+            assert_eq!(subject.read(&blob("c", name)).await.expect("an acknowledged write").1, "after");
+        }
     }
 }

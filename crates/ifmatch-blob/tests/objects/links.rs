@@ -95,6 +95,26 @@ async fn what_a_link_leads_to_is_not_written_or_removed() {
     assert!(!place.root.path().join("store/docs/real").exists());
 }
 
+/// What is removed was looked at before, by others; the folder may have become a link since.
+#[tokio::test]
+async fn the_store_itself_removes_nothing_through_a_link() {
+    let place = Place::new().await;
+    let mut objects = None;
+    let _ = folder(&place.root.path().join("store")).map(|inner| {
+        objects = Some(std::sync::Arc::clone(&inner));
+        inner
+    });
+    let (objects, before) = (objects.unwrap(), place.outside());
+    for (container, name) in LEADS_OUT {
+        let location = Location::from(format!("{container}/{name}"));
+        let refused = objects.delete(&location).await.expect_err("there is no such object");
+        assert!(matches!(refused, object_store::Error::NotFound { .. }), "{location}: {refused}");
+    }
+    assert_eq!(place.outside(), before);
+    assert!(place.root.path().join("store/docs/real").exists());
+    assert!(place.root.path().join("store/docs/link").is_symlink());
+}
+
 /// The folder becomes a link while the body is on its way.
 #[tokio::test]
 async fn an_upload_does_not_end_where_a_link_leads_by_then() {

@@ -107,6 +107,24 @@ async fn strays_go_before_their_container_is_forgotten() {
     objects.head(&"c/new".into()).await.expect("it belongs to no container that was deleted");
 }
 
+/// The operator gave the store to another gateway, and did not stop this one.
+#[tokio::test]
+async fn a_gateway_whose_store_was_taken_over_removes_no_strays() {
+    let register = register();
+    let objects = Arc::new(InMemory::new());
+    let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
+    let blobs = ObjectBlobs::open_durable(backing.clone(), register.clone()).await.unwrap();
+    crate::forgotten::deleted_long_ago(&register, "c/c").await;
+    let deleted = register.load(&Key::new("c/c").unwrap()).await.unwrap().unwrap().revision().get();
+    plant(&objects, "c/old", deleted - 1).await;
+    objects.delete(&"-ifmatch/owner".into()).await.unwrap();
+    drop(ObjectBlobs::open_durable(backing, crate::register()).await.expect("it was given away"));
+
+    blobs.forget_idle().await.unwrap();
+    objects.head(&"c/old".into()).await.expect("it may be a blob of the other gateway");
+    assert!(register.load(&Key::new("c/c").unwrap()).await.unwrap().is_some(), "the record that tells of it is kept");
+}
+
 /// The blob is leased, and its holder's write stays on its way; the holder then gives the lease back.
 #[tokio::test]
 async fn a_late_write_does_not_come_true_under_the_next_lease() {
@@ -149,13 +167,15 @@ async fn a_deletion_that_was_left_half_way_is_finished_by_the_next_request() {
     let store = Faulty::in_memory(false);
     let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
     let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
-    let blob = blob("c", "b");
+    let (theirs, blob) = (blob("c", "theirs"), blob("c", "b"));
     subject.write(&blob, "before").await;
     store.schedule([Fault::Refused]);
     let failed = kind(subject.store.delete_container(&blob.container, Delete::default()).await);
     assert_eq!(failed, StoreErrorKind::OutcomeUnknown, "the deletion goes on");
     store.head(&"c/b".into()).await.expect("the object is still there");
     assert!(subject.read(&blob).await.is_none(), "the container is as good as deleted");
+    store.put(&"c/theirs".into(), "theirs".into()).await.unwrap();
+    assert!(subject.read(&theirs).await.is_none(), "and so are the objects of other programs");
     assert_eq!(subject.store.list(&blob.container, &all()).await.unwrap(), None);
 
     while let Err(error) = subject.store.put(&blob, put("after")).await {

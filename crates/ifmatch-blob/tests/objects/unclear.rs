@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_blob::BlobStore;
-use ifmatch_blob::objects::{Backing, ObjectBlobs};
+use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_blob::store::{Put, StoreErrorKind};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Precondition, Preconditions};
@@ -85,6 +85,8 @@ enum Kind {
 struct Lost {
     what: &'static str,
     is_ignored: bool,
+    /// Whether the store's tags are hashes of the bytes.
+    tags_repeat: bool,
     kind: Kind,
     bytes: bytes::Bytes,
     waits: bool,
@@ -92,20 +94,32 @@ struct Lost {
 
 #[tokio::test]
 async fn others_wait_only_where_it_may_come_true_over_their_writes() {
-    let update = || Lost { what: "an update", is_ignored: false, kind: Kind::Update, bytes: pattern(1), waits: false };
+    let update = || Lost {
+        what: "an update",
+        is_ignored: false,
+        tags_repeat: false,
+        kind: Kind::Update,
+        bytes: pattern(1),
+        waits: false,
+    };
     let lost = [
         update(),
         Lost { what: "an update where conditions are ignored", is_ignored: true, waits: true, ..update() },
+        Lost { what: "an update where tags come again", tags_repeat: true, waits: true, ..update() },
         Lost { what: "an update in parts", bytes: pattern(LONG), waits: true, ..update() },
         Lost { what: "an update under a lease", kind: Kind::LeasedUpdate, waits: true, ..update() },
         Lost { what: "a creation", kind: Kind::Creation, waits: true, ..update() },
     ];
-    for Lost { what, is_ignored, kind, bytes, waits } in lost {
+    for Lost { what, is_ignored, tags_repeat, kind, bytes, waits } in lost {
         let register = register();
         let store = Faulty::in_memory(is_ignored);
         let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
-        let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
-        let blob = blob("c", "b");
+        let blobs = if tags_repeat {
+            ObjectBlobs::trusting(backing, register.clone(), Capability { unique_tags: false, ..Capability::FULL })
+        } else {
+            ObjectBlobs::open_durable(backing, register.clone()).await.unwrap()
+        };
+        let (subject, blob) = (subject(blobs), blob("c", "b"));
         if kind != Kind::Creation {
             subject.write(&blob, "before").await;
         }

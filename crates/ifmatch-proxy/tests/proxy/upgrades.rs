@@ -6,14 +6,15 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// An upstream that agrees to anything, and then sends back what it gets, in upper case.
+/// An upstream that agrees to anything, as if with content, and then sends back what it gets, in upper case.
 async fn shouter() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         read_head(&mut stream).await;
-        let agreed = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: shout\r\n\r\n";
+        let agreed =
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: shout\r\ncontent-length: 5\r\n\r\n";
         stream.write_all(agreed.as_bytes()).await.unwrap();
         let mut buffer = [0; 64];
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {
@@ -47,6 +48,7 @@ async fn both_ends_talk_to_each_other_after_an_upgrade() {
     client.write_all(ask.as_bytes()).await.unwrap();
     let head = read_head(&mut client).await.to_ascii_lowercase();
     assert!(head.starts_with("http/1.1 101") && head.contains("upgrade: shout\r\n"), "{head}");
+    assert!(!head.contains("content-length"), "it has no content (RFC 9110 §8.6): {head}");
     client.write_all(b"hello").await.unwrap();
     let mut reply = [0; 5];
     client.read_exact(&mut reply).await.unwrap();

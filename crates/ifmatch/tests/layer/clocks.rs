@@ -86,6 +86,34 @@ async fn a_permit_that_is_over_lets_no_second_handler_in_while_the_first_one_run
     }
 }
 
+/// The handler has ended, and the register takes its time to hear of it. A write that went ahead would leave the first one's
+/// client without an answer.
+#[tokio::test]
+async fn a_permit_that_is_over_lets_no_write_go_ahead_of_an_outcome_on_its_way() {
+    let (clock, world, register) = (Skewed::default(), World::with(&[("/a", "one")]), Cuttable::default());
+    let builder = ConditionalLayer::builder().register(register.clone()).clock(clock.clone());
+    let service = builder.build().layer(world.clone());
+    let put = |hold: Option<&'static str>, text: &'static str| {
+        let service = service.clone();
+        let fields: Vec<_> = hold.map(|hold| ("x-hold-before", hold)).into_iter().collect();
+        tokio::spawn(async move { send(&service, request("PUT /a", &fields, text)).await })
+    };
+    let first = put(Some("first"), "first");
+    world.reached("first").await;
+    let (begun, go_on) = register.hold_swap();
+    world.release("first");
+    begun.await.expect("the outcome is on its way");
+    clock.step(SECOND * 60);
+    let second = put(None, "second");
+    settle().await;
+    assert_eq!(world.runs(&http::Method::PUT), 1);
+    go_on.send(()).expect("the register is waited for");
+    assert_eq!(first.await.unwrap().status, 204);
+    clock.time.advance(SECOND);
+    assert_eq!(second.await.unwrap().status, 204);
+    assert_eq!(world.get("/a").as_deref(), Some("second"));
+}
+
 /// A lease must not be granted beside a handler that started without one, either.
 #[tokio::test]
 async fn a_permit_that_is_over_lets_no_lease_be_acquired_while_its_handler_runs() {
@@ -146,13 +174,16 @@ async fn a_process_whose_clock_is_ahead_within_the_allowance_runs_no_handler_bes
 #[tokio::test]
 async fn a_permit_of_a_clock_that_was_a_day_ahead_lasts_no_longer_than_it_was_granted_for() {
     let (time, register, world) = (ManualClock::default(), Cuttable::default(), World::with(&[("/a", "one")]));
-    let process = |ahead: Duration| {
-        let builder = ConditionalLayer::builder().register(register.clone()).clock(Skewed::of(&time, ahead));
+    let process = |register: Cuttable, ahead: Duration| {
+        let builder = ConditionalLayer::builder().register(register).clock(Skewed::of(&time, ahead));
         builder.patience(SECOND * 60).build().layer(world.clone())
     };
-    let (wrong, right) = (process(DAY), process(Duration::ZERO));
+    let lost_register = register.of_another_process();
+    let (wrong, right) = (process(lost_register.clone(), DAY), process(register, Duration::ZERO));
     let lost = tokio::spawn(async move { send(&wrong, request("PUT /a", &[("x-hold-before", "x")], "lost")).await });
     world.reached("x").await;
+    // It will not give the permit back.
+    lost_register.cut(true);
     let next = tokio::spawn(async move { send(&right, request("PUT /a", &[], "next")).await });
     settle().await;
     time.advance(SECOND * 26);

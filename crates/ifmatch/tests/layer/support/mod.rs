@@ -1,8 +1,8 @@
 //! What the tests of the layer share: a clock that moves by hand, a register that fails on demand, and an inner service
 //! that stops, fails and changes when told.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_store::{Clock, Key, MemoryRegister, Register};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tower::{Service, ServiceExt};
 
 mod world;
@@ -54,17 +54,33 @@ impl Clock for ManualClock {
 pub(crate) struct Cuttable {
     register: Arc<MemoryRegister>,
     cut: Arc<AtomicBool>,
+    gate: Arc<Mutex<Option<Gate>>>,
 }
+
+/// What a held swap says, and what it waits for.
+type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
 impl Default for Cuttable {
     fn default() -> Self {
-        Self { register: Arc::new(MemoryRegister::unbounded()), cut: Arc::default() }
+        Self { register: Arc::new(MemoryRegister::unbounded()), cut: Arc::default(), gate: Arc::default() }
     }
 }
 
 impl Cuttable {
     pub(crate) fn cut(&self, cut: bool) {
         self.cut.store(cut, Ordering::SeqCst);
+    }
+
+    /// The same register as another process reaches it, which can be cut off by itself.
+    pub(crate) fn of_another_process(&self) -> Self {
+        Self { register: Arc::clone(&self.register), ..Self::default() }
+    }
+
+    /// Holds up the next swap: the first channel says that it was asked for, the second has it carried out.
+    pub(crate) fn hold_swap(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
+        let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
+        *self.gate.lock().unwrap() = Some((ask, opened));
+        (asked, open)
     }
 
     fn check(&self) -> Result<(), RegisterError> {
@@ -85,6 +101,11 @@ impl Register for Cuttable {
         next: Option<&Record>,
     ) -> Result<Swap, RegisterError> {
         self.check()?;
+        let gate = self.gate.lock().unwrap().take();
+        if let Some((ask, opened)) = gate {
+            let _ = ask.send(());
+            let _ = opened.await;
+        }
         self.register.compare_and_swap(key, expected, next).await
     }
 
