@@ -84,6 +84,14 @@ mod tests {
     }
 
     #[test]
+    fn a_request_without_one_host_is_refused() {
+        for (uri, host) in [("http://a/", "b"), ("http://u@a/", "a"), ("/", "a/b")] {
+            let mut request = Request::get(uri).version(Version::HTTP_2).header("host", host).body(()).unwrap();
+            assert_eq!(refuse(&mut request).unwrap().status(), StatusCode::BAD_REQUEST, "{uri} {host}");
+        }
+    }
+
+    #[test]
     fn a_length_is_written_in_one_way_or_refused() {
         for (lines, length) in [
             (&[][..], Some(&[][..])),

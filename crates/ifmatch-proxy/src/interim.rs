@@ -47,3 +47,29 @@ impl fmt::Debug for Interim {
         f.write_str("Interim")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use http::HeaderValue;
+    use http::header::{CONNECTION, LINK};
+
+    use super::*;
+
+    #[test]
+    fn an_interim_response_tells_of_no_content_and_no_connection() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let interim = Interim::new({
+            let told = Arc::clone(&told);
+            move |status, headers| told.lock().unwrap().push((status, headers))
+        });
+        let link = (LINK, HeaderValue::from_static("</a.css>; rel=preload"));
+        let value = HeaderValue::from_static("100");
+        let others = [CONTENT_LENGTH, TRAILER, CONNECTION].map(|name| (name, value.clone()));
+        let headers = HeaderMap::from_iter(others.into_iter().chain([link.clone()]));
+        interim.tell(StatusCode::CONTINUE, &headers);
+        interim.tell(StatusCode::EARLY_HINTS, &headers);
+        assert_eq!(*told.lock().unwrap(), [(StatusCode::EARLY_HINTS, HeaderMap::from_iter([link]))]);
+    }
+}

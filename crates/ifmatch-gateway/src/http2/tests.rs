@@ -374,6 +374,28 @@ async fn a_client_that_reads_nothing_is_sent_little_and_holds_up_nobody() {
     assert_eq!(length, PIECES * PIECE);
 }
 
+/// The clock of the test goes on by itself when nothing else can.
+#[tokio::test(start_paused = true)]
+async fn content_that_is_not_taken_ends_with_its_stream() {
+    let (pieces, body) = mpsc::channel(1);
+    let mut body = Some(body);
+    let mut builder = client::Builder::new();
+    builder.initial_window_size(64 << 10).initial_connection_window_size(1 << 20);
+    let answer = move |_, _| ready(Ok(Response::new(Pieces(body.take().unwrap()))));
+    let (mut client, _end, _goodbye) = connect(&builder, answer).await;
+    let mut unread = ask(&mut client, Method::GET).0.await.unwrap().into_body();
+    tokio::spawn(async move { while pieces.send(Ok(Frame::data(Bytes::from(vec![0; 16 << 10])))).await.is_ok() {} });
+    let reset = async {
+        loop {
+            if let Err(error) = unread.data().await.unwrap() {
+                return error;
+            }
+        }
+    };
+    let reset = tokio::time::timeout(limits().body_timeout * 2, reset).await.expect("its time is over");
+    assert_eq!(reset.reason(), Some(Reason::CANCEL));
+}
+
 #[tokio::test]
 async fn after_a_goodbye_no_request_is_taken_and_those_that_came_are_answered() {
     let (release, released) = oneshot::channel::<()>();
