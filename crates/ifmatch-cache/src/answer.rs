@@ -58,7 +58,7 @@ pub(crate) fn answer<T>(
     }
 }
 
-/// Answers a request by the 304 of the origin to another one with the same conditions.
+/// Answers a request with the origin's 304 to another request with the same conditions.
 pub(crate) fn confirmed<T>(
     recent: &RecentHeads,
     asked: &Asked,

@@ -94,7 +94,8 @@ impl Asked {
         !(forced || self.signs.have(Sign::Authorization) || self.is_head())
     }
 
-    /// What it says of conditions and ranges: the origin answers two requests alike only if they say the same.
+    /// Returns the request's conditions and ranges, normalized. Requests can share an origin response only if these are
+    /// equal.
     pub(crate) fn condition(&self) -> Box<[u8]> {
         if !self.is_conditional() && !self.has_range() {
             return Box::default();

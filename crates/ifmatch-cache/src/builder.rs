@@ -105,8 +105,8 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Stores every response that sets a cookie and states a lifetime, as RFC 9111 §7.3 allows. By default such a response
-    /// must also be `public`: the cookie is mostly the session of one client.
+    /// Stores every response that sets a cookie and states a lifetime, as RFC 9111 §7.3 allows. By default such a
+    /// response must also be `public`, since a cookie usually identifies one client's session.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -118,9 +118,9 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Names the request fields that the inner service overwrites, or drops, before the origin sees them, as a proxy does with
-    /// `X-Forwarded-For`. A response that varies by such a field is not stored: the cache does not know what it would
-    /// have to compare. What a client says in them selects nothing.
+    /// Names the request fields that the inner service overwrites or drops before the origin sees them, as a proxy does
+    /// with `X-Forwarded-For`. A response that varies by such a field is not stored: the cache cannot know the value to
+    /// compare. The client's own values of these fields select nothing.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -132,8 +132,9 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Names the errors of the inner service by which a write has changed nothing, because the origin never got it in full.
-    /// After any other error the outcome is unknown, and the cache no longer uses what is stored for the URI.
+    /// Names the errors of the inner service after which a write has changed nothing, because the origin never received
+    /// it in full. After any other error the outcome is unknown, and the cache no longer uses the stored responses for
+    /// the URI.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;

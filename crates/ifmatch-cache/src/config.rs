@@ -22,7 +22,7 @@ pub(crate) struct Config {
     pub(crate) heuristic: Option<Heuristic>,
     pub(crate) obey_requests: bool,
     pub(crate) rules: Rules,
-    /// Whether such an error of the inner service says that a write has changed nothing.
+    /// Returns `true` if an error of the inner service means that a write has changed nothing.
     pub(crate) unchanged: fn(&dyn Any) -> bool,
     pub(crate) unstored: Vec<HeaderName>,
     pub(crate) always_validate: bool,

@@ -34,7 +34,7 @@ use crate::table::Course;
 /// How long nobody waits for another's response after one that could not be stored.
 const UNSHARED: Duration = Duration::from_secs(30);
 
-/// How long an origin that has failed is not asked again for what may be answered by a stale response.
+/// Time for which a failed origin is not asked again while a stale response can be used.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// A response with more header fields is not stored.
@@ -157,8 +157,8 @@ impl<C: Clock> Fetch<C> {
         self.client.headers.contains_key(IF_NONE_MATCH) || self.client.headers.contains_key(IF_MODIFIED_SINCE)
     }
 
-    /// Notes whether the origin fails for what is stored: until it answers again, a stale response that may be used then is
-    /// used at once.
+    /// Records if the origin fails for a stored response: until it answers again, a usable stale response is served
+    /// immediately.
     fn note_failure(&self, unreachable: Option<bool>) {
         if self.stored.is_some() && (self.failing || unreachable.is_some()) {
             let until = self.shared.now().saturating_add(PAUSE);
@@ -167,7 +167,7 @@ impl<C: Clock> Fetch<C> {
         }
     }
 
-    /// Lets those who wait with the same condition have the same 304, if what it confirms is for all.
+    /// Shares a 304 with requests that wait with the same condition, if the confirmed response is shareable.
     fn share_unmodified(&self, head: &response::Parts, moment: Moment) {
         let refusal = self.refusal(StatusCode::OK, &head.headers, &Governing::of(&head.headers));
         let meta = Meta::new(StatusCode::OK, &head.headers, &self.came(moment));

@@ -16,7 +16,7 @@ pub(crate) enum Outcome {
     Pending,
     /// The response can be stored; its body may still be coming.
     Ready(Stored),
-    /// The condition of all who wait is false, so that each gets this 304.
+    /// The condition shared by all waiting requests is false, so each gets this 304.
     Unmodified(Stored),
     /// The origin failed, by this status or without any answer.
     Failed(Option<StatusCode>),
@@ -33,7 +33,7 @@ impl Flight {
         Arc::new(Self(watch::channel(Outcome::Pending).0))
     }
 
-    /// Whether there is no answer yet.
+    /// Returns `true` if there is no answer yet.
     pub(crate) fn is_pending(&self) -> bool {
         matches!(*self.0.borrow(), Outcome::Pending)
     }

@@ -39,8 +39,8 @@ pub enum Purge {
 pub struct CacheHandle<C = SystemClock>(pub(crate) Arc<Shared<C>>);
 
 impl<C: Clock> CacheHandle<C> {
-    /// Removes stored responses. What is on its way from the origin is not stored either. Returns how many URLs had
-    /// such responses stored.
+    /// Removes stored responses, and prevents pending ones from being stored. Returns the number of URLs that had
+    /// stored responses.
     pub fn purge(&self, what: &Purge) -> usize {
         let table = &self.0.table;
         let purged = match what {

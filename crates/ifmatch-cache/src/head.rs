@@ -51,7 +51,7 @@ pub(crate) fn learn<C: Clock, T>(
         let (method, governing, rules) = (&Method::GET, &Governing::of(response), shared.config.rules);
         Exchange { method, request, status, response, governing, rules }.refusal()
     };
-    // It is about this client's own response.
+    // The response concerns only this client.
     if refusal(head.headers()).is_some_and(|refusal| refusal.is_personal(request)) {
         return;
     }

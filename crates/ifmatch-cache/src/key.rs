@@ -60,8 +60,8 @@ impl Key {
         Some(Self { text: text.into(), path })
     }
 
-    /// Writes the host of a request as the key has it, so that all who share a response have asked the origin for the
-    /// same one.
+    /// Sets the host of a request to its spelling in the key, so that all requests that share a response present the
+    /// same host to the origin.
     pub(crate) fn put_host(&self, head: &mut Parts) {
         let host = self.origin().split_once("://").map_or("", |(_, host)| host);
         if head.headers.get(HOST).is_some_and(|line| line != host)

@@ -15,25 +15,25 @@
 //! | 502 | the inner service answers 304 to a request without a condition, or panics |
 //! | a stale response | it said `max-stale`; the response said `stale-while-revalidate` or `stale-if-error`; or the inner service failed with an error, [within bounds](Builder::stale_if_unreachable). Never against `must-revalidate`, `proxy-revalidate`, `no-cache` |
 //!
-//! **Requests for the same response** are one request to the inner service. It runs in a task of its own, so that it goes on
-//! when the client that came first leaves. The others get the body while it comes, also if the response is no longer fresh
-//! when it comes. Requests with the same conditions, or the same ranges, wait for each other too. If the origin fails,
-//! one of those who wait asks again for all of them; when that fails as well, all get the failure. If it takes too long, or
-//! its response is for one client only, the others ask at the same time, each for itself; and for half a minute nobody
-//! waits for such a response again.
+//! **Concurrent requests for the same response** collapse into one request to the inner service. It runs in a task of
+//! its own, so it continues when the first client leaves. The other clients get the body as it arrives, even if the
+//! response is stale on arrival. Requests with the same conditions, or the same ranges, also wait for each other. If
+//! the origin fails, one of the waiting requests asks again for all of them; if that fails as well, all get the
+//! failure. If the origin takes too long, or its response is private, the other requests go to the origin concurrently.
+//! For half a minute after that, requests do not wait for such a response.
 //!
-//! **An origin that has failed** for a stored response that may be used stale then is not waited for again: each request gets the
-//! stale response at once, and every few seconds one in the background asks the origin whether it has recovered.
+//! **A failed origin** is not waited for if a stored response may be used stale: each request gets the stale response
+//! immediately, and every few seconds a background request checks if the origin has recovered.
 //!
-//! **Every other method** is passed on, in a task of its own, so that its outcome is learned also when the client leaves. If it
-//! is unsafe, and the answer no error, what is stored for the URI is invalid, and for those in `Location` and
-//! `Content-Location`, and for the groups in `Cache-Group-Invalidation`. So it is if the inner service fails with an error, unless
-//! [the error says](Builder::unchanged_by) that nothing has changed. A response to a request that began before that is not
-//! stored, nor given to anyone who asks after it.
+//! **Every other method** is forwarded in a task of its own, so that its outcome is known even if the client leaves. If
+//! it is unsafe and the response is not an error, it invalidates the stored responses for the URI, for the URIs in
+//! `Location` and `Content-Location`, and for the groups in `Cache-Group-Invalidation`. An error of the inner service
+//! has the same effect, unless [the error means](Builder::unchanged_by) that nothing has changed. A response to a
+//! request that began earlier is not stored, and not given to later requests.
 //!
-//! **In doubt nothing is stored.** What is malformed in `Cache-Control` restricts, and permits nothing. A response that sets
-//! a cookie must be `public`. No lifetime is guessed where the request has a [credential](policy::credential), and a
-//! response that states none is not stored then.
+//! **When in doubt, the cache does not store.** Malformed parts of `Cache-Control` only ever restrict. A response that
+//! sets a cookie must be `public`. If the request has a [credential](policy::credential), no lifetime is guessed, and a
+//! response without a lifetime is not stored.
 //!
 //! **Passed on, and never stored:** requests with `If-Match`, `If-Unmodified-Since`, `Upgrade` or content; with no
 //! host, two, or another one than in the URI.
@@ -50,12 +50,12 @@
 //!
 //! # What the inner service sees, and owes
 //!
-//! The request as the client sent it, with the host in lower case and without the default port, and requests of the cache's
-//! own. It must be the cache that decides what is shared: an inner service that changes fields of requests on the way to the
-//! origin [says which](Builder::overwritten). Fields that concern one connection are kept out of the
-//! store, and select nothing; removing them is the [proxy's business](ifmatch_core::fields::hop_by_hop). An error of the inner service
-//! counts as an origin that cannot be reached: make it a 502 outside of the cache, not inside. A body that ends
-//! early must end with an error, or have a `Content-Length`.
+//! The request as the client sent it, with the host in lower case and without the default port, and the cache's own
+//! requests. The cache must decide what is shared: an inner service that changes request fields on the way to the
+//! origin [declares them](Builder::overwritten). Fields that concern one connection are not stored and select nothing;
+//! removing them is the [proxy's responsibility](ifmatch_core::fields::hop_by_hop). An error of the inner service
+//! counts as an unreachable origin: convert it to a 502 outside of the cache, not inside. A body that ends early must
+//! end with an error, or have a `Content-Length`.
 //!
 //! # Memory
 //!

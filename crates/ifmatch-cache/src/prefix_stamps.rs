@@ -1,5 +1,4 @@
-//! When the URIs with a common beginning were last invalidated, for as long as a response that was asked for before may still
-//! come.
+//! Times of the last invalidations by URI prefix, kept while a response requested earlier may still arrive.
 
 use std::collections::VecDeque;
 use std::sync::{PoisonError, RwLock};
@@ -10,17 +9,18 @@ pub(crate) struct PrefixStamps(RwLock<Stamps>);
 
 #[derive(Debug, Default)]
 struct Stamps {
-    /// Prefixes and ordinals, the oldest first.
+    /// Prefixes and ordinals, oldest first.
     last: VecDeque<(Box<str>, u64)>,
-    /// Counts for all URIs: so late something was invalidated that is not remembered any more.
+    /// Ordinal of the latest dropped invalidation, which applies to all URIs.
     floor: u64,
 }
 
 impl PrefixStamps {
-    /// How many are told apart: a request is mistaken for invalidated only if so many come while it is under way.
+    /// Number of invalidations remembered. A request counts as invalidated by mistake only if more than these occur
+    /// while it is in flight.
     const REMEMBERED: usize = 64;
 
-    /// Invalidates a prefix. The ordinal is drawn when nobody can look.
+    /// Invalidates a prefix. The ordinal is drawn under the lock.
     pub(crate) fn invalidate(&self, prefix: &str, ordinal: impl FnOnce() -> u64) {
         let mut stamps = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let ordinal = ordinal();
@@ -33,7 +33,7 @@ impl PrefixStamps {
         stamps.last.push_back((prefix.into(), ordinal));
     }
 
-    /// The ordinal of the last invalidation that may have been of this URI.
+    /// Returns the ordinal of the last invalidation that may have included this URI.
     pub(crate) fn last(&self, uri: &str) -> u64 {
         let stamps = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let newest = stamps.last.iter().rev().find(|(prefix, _)| uri.starts_with(&**prefix));

@@ -1,10 +1,10 @@
-//! Files of one user, on a system whose own rules say who may read them.
+//! Private files on systems that control access by rules of their own.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Creates a file, or empties the one that is there.
+/// Creates a file, truncating an existing one.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     File::create(path)
 }

@@ -33,7 +33,7 @@ impl Question {
         }
     }
 
-    /// Whether the origin evaluates the client's own conditions and ranges.
+    /// Returns `true` if the origin evaluates the client's own conditions and ranges.
     pub(crate) fn is_of_client(&self) -> bool {
         matches!(self, Self::Client)
     }

@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     /// What is stored for the request.
     pub(crate) stored: Option<Stored>,
     unshared: bool,
-    /// The origin has failed for the URI before.
+    /// The origin has failed for this URI before.
     pub(crate) failing: bool,
     pub(crate) course: Course,
 }
@@ -186,7 +186,7 @@ impl<C: Clock> Forwarding<C> {
                 Some(Outcome::Ready(stored)) if self.selects(&stored) => match self.collapsed(&stored, waited) {
                     Some(response) => return Turn::Answered(response),
                     None if waited => return Turn::Ask(None),
-                    // It has become stale while its body comes: the next request to the origin is for all who come now.
+                    // It has become stale while its body arrives: later requests share the next request to the origin.
                     None => {
                         self.shared.table.land(&self.asked.key, &flight);
                         course
@@ -218,16 +218,16 @@ impl<C: Clock> Forwarding<C> {
         Turn::Ask(None)
     }
 
-    /// Whether a response to another request is for this one.
+    /// Returns `true` if a response to another request also answers this one.
     fn selects(&self, stored: &Stored) -> bool {
         stored.is_selected(&self.asked.head.headers, &self.asked.implicit)
     }
 
-    /// What follows from the origin's failure, after so many for others. None: this request waits for another one, or asks for
-    /// those who still wait.
+    /// Handles a failure of the origin after `failures` attempts for other requests. Returns `None` if this request is
+    /// to wait for another one, or to ask on behalf of the waiting ones.
     ///
-    /// A failure may be owed to what the first request said. When a second one has failed as well, it is the origin's, and
-    /// those who wait get it without each asking for itself. Its content may be for one client, and is not shared.
+    /// The first request may have caused a failure itself. A second failure is attributed to the origin, and all
+    /// waiting requests get it without asking for themselves. Its content may be private, so it is not shared.
     fn failed<T>(&self, status: Option<StatusCode>, failures: usize) -> Option<Turn<T>> {
         if let Some(response) = self.stale(status) {
             return Some(Turn::Answered(response));
@@ -246,7 +246,7 @@ impl<C: Clock> Forwarding<C> {
         })
     }
 
-    /// Answers by the origin's 304 to another request with the same conditions.
+    /// Answers with the origin's 304 to another request with the same conditions.
     fn confirmed<T>(&self, stored: &Stored) -> Response<ResponseBody<T>> {
         self.shared.counters.coalesced.add(1);
         let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
@@ -264,8 +264,8 @@ impl<C: Clock> Forwarding<C> {
         }
     }
 
-    /// Answers by the response to another request, if it may be used for this one. Who has `waited` for it may use it though
-    /// it is stale by now: so would be the answer to a request of its own.
+    /// Answers with the response to another request, if that also answers this one. A request that has `waited` may use
+    /// it even if it is stale by now, since the response to its own request would be, too.
     fn collapsed<T>(&self, stored: &Stored, waited: bool) -> Option<Response<ResponseBody<T>>> {
         let now = self.shared.now();
         let terms = &stored.meta.terms;
@@ -348,7 +348,7 @@ impl<C: Clock> Forwarding<C> {
     }
 }
 
-/// 502: the origin's answer is none to what was asked.
+/// 502: the origin's response does not answer the request.
 pub(crate) fn broken<T>(why: Forward) -> Response<ResponseBody<T>> {
     let detail = "the origin's answer does not fit the request: try again later";
     let problem = Problem::new(StatusCode::BAD_GATEWAY, "unusable-response").detail(detail);

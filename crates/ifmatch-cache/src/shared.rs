@@ -41,7 +41,7 @@ impl<C: Clock> Shared<C> {
         }
     }
 
-    /// The time of day: origins speak of it.
+    /// Returns the time of day, which origins use.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.wall()
     }

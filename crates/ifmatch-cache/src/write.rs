@@ -24,8 +24,8 @@ use crate::signs::Signs;
 use crate::spelling;
 use crate::table::Invalidated;
 
-/// Passes a write on, in a task of its own: the origin may carry it out also when the client has left, and its answer tells
-/// whether what is stored is still to be used.
+/// Forwards a write in a task of its own: the origin may carry it out even if the client has left, and its response
+/// decides if the stored responses remain valid.
 pub(crate) async fn write<C, B, S>(
     shared: Arc<Shared<C>>,
     inner: S,
@@ -131,7 +131,7 @@ impl Posted {
     }
 }
 
-/// A write whose outcome nobody knows yet. If the inner service fails, or panics, it may have taken effect.
+/// A write with an unknown outcome. If the inner service fails or panics, the write may have taken effect.
 struct Doubt<'a, C: Clock> {
     shared: &'a Shared<C>,
     key: &'a Key,

@@ -46,7 +46,7 @@ fn is_for_the_service(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with("x-ms-"))
 }
 
-/// Takes the token from requests that were let in: what they get is not for its bearer alone.
+/// Removes the token from admitted requests, since their cached responses are not limited to its bearer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admitted;
 

@@ -17,29 +17,29 @@ pub(crate) struct Entry {
     pub(crate) variants: Vec<Stored>,
     /// Until then the origin's responses are expected not to be storable, so that nobody should wait for another's.
     pub(crate) unshared_until: Timestamp,
-    /// The same of responses to requests with credentials.
+    /// Like `unshared_until`, for responses to requests with credentials.
     pub(crate) personal_until: Timestamp,
-    /// The origin has failed, and nothing else came of it since.
+    /// Latest failure of the origin, if it has not recovered since.
     pub(crate) failing: Option<Failing>,
-    /// The bytes of memory that it takes, about.
+    /// Approximate size in memory, in bytes.
     pub(crate) size: u64,
 }
 
 /// A failure of the origin for a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failing {
-    /// Until then it is not asked again.
+    /// Time until which the origin is not asked again.
     pub(crate) until: Timestamp,
-    /// It was not reached, or gave no answer.
+    /// `true` if the origin was unreachable or gave no answer.
     pub(crate) unreachable: bool,
 }
 
 impl Entry {
-    /// The most responses stored for one URI; the one that nobody has asked for the longest goes first.
+    /// Maximum number of responses stored per URI. The least recently requested is evicted first.
     const MAX_VARIANTS: usize = 256;
 
-    /// The entry with one more response, in the place of the one for the same requests, within so many bytes if others
-    /// than it can go. None: that one is newer.
+    /// Returns the entry with a response added, replacing the one for the same requests. Evicts others to stay within
+    /// `most` bytes. Returns `None` if the existing response is newer.
     pub(crate) fn with(&self, new: Stored, most: u64) -> Option<Arc<Self>> {
         let same = |old: &Stored| old.is_for_the_same(&new);
         if self.variants.iter().any(|old| same(old) && old.meta.began > new.meta.began) {
@@ -66,7 +66,7 @@ impl Entry {
         Some(Arc::new(Self { unshared_until, personal_until, ..Self::of(variants) }))
     }
 
-    /// An entry of these responses, the newest first.
+    /// Creates an entry of these responses, newest first.
     pub(crate) fn of(variants: Vec<Stored>) -> Self {
         let size = size_of::<Self>() as u64 + variants.iter().map(Stored::size).sum::<u64>();
         Self { variants, size, ..Self::default() }

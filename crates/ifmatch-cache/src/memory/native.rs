@@ -1,4 +1,5 @@
-//! The memory: `quick_cache`, whose policy (a CLOCK-Pro with ghosts) keeps what is asked for again beside what is asked for once.
+//! The memory: `quick_cache`, with a CLOCK-Pro policy that keeps repeatedly requested entries when others are requested
+//! once.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +13,16 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use super::Entry;
 use crate::key::Key;
 
-/// What the library, the allocator and other bookkeeping take for each entry, at the most.
+/// Upper bound of the overhead per entry in the library, the allocator and other bookkeeping.
 const PER_ENTRY: u64 = 1_024;
 
-/// The least that an entry takes, about: for the number of those that are remembered after they went.
+/// Approximate minimum size of an entry, used to size the history of evicted entries.
 const LEAST: u64 = 2_048;
 
-/// The most parts of the memory that are locked separately.
+/// Maximum number of shards, which are locked separately.
 const MOST_SHARDS: u64 = 16;
 
-/// The least bytes of such a part: each must have room for several of the largest bodies.
+/// Minimum size of a shard: each must have room for several of the largest bodies.
 const LEAST_SHARD: u64 = 64 * 1024 * 1024;
 
 /// The memory.
@@ -31,17 +32,17 @@ pub(crate) struct Memory {
     evictions: Arc<AtomicU64>,
 }
 
-/// Entries that are no longer in the memory. Their end may remove files: let it come after all locks.
+/// Entries removed from the memory. Dropping them may delete files, so drop this after releasing all locks.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Gone(Vec<Arc<Entry>>);
 
 impl Memory {
-    /// A memory of so many bytes, for bodies of up to `longest`.
+    /// Creates a memory of this capacity, for bodies of up to `longest` bytes.
     #[expect(clippy::expect_used, reason = "the library asks for two capacities, and both are set")]
     pub(crate) fn with_capacity(bytes: u64, longest: u64) -> Self {
         let least = LEAST_SHARD.max(longest.saturating_mul(4)).max(1);
-        // Half of the next power of two: the library rounds up.
+        // Half of the next power of two, since the library rounds up.
         let shards = (bytes / least).clamp(1, MOST_SHARDS);
         let shards = 1 << shards.ilog2();
         let items = usize::try_from(bytes / LEAST).unwrap_or(usize::MAX / 2).max(1);
@@ -53,22 +54,22 @@ impl Memory {
         Self { entries, evictions }
     }
 
-    /// The bytes that an entry may take.
+    /// Returns the maximum size of an entry.
     pub(crate) fn largest(&self) -> u64 {
         self.entries.shard_capacity() / 2
     }
 
-    /// What is kept of a URI that a client asks for.
+    /// Returns the entry of a requested URI, and marks it as used.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
         self.entries.get(key)
     }
 
-    /// The same for the cache's own business, which does not keep it longer.
+    /// Returns an entry for internal use, without marking it as used.
     pub(crate) fn peek(&self, key: &Key) -> Option<Arc<Entry>> {
         self.entries.peek(key)
     }
 
-    /// Keeps an entry. One that takes the place of another is kept for as long as that would have been.
+    /// Inserts an entry. A replacement inherits the position of the entry it replaces in the eviction order.
     pub(crate) fn insert(&self, key: &Key, entry: Arc<Entry>) -> Gone {
         let mut gone = Gone::default();
         let replaced = self.entries.replace_with_lifecycle(key.clone(), entry, true, &mut gone);
@@ -107,7 +108,7 @@ impl Weighter<Key, Arc<Entry>> for Weights {
     }
 }
 
-/// Counts what goes because the memory is full, and hands it out.
+/// Counts and collects evicted entries.
 #[derive(Clone, Debug)]
 struct Evictions(Arc<AtomicU64>);
 
@@ -198,14 +199,14 @@ mod tests {
         }
         let handed: usize = held.iter().map(|gone| gone.0.len()).sum();
         assert_eq!(handed, 10 - memory.keys("").len());
-        // What takes the place of another is no eviction.
+        // Replacing an entry is not an eviction.
         let before = memory.evictions();
         let last = memory.keys("").remove(0);
         assert_eq!(memory.insert(&last, entry(10)).0.len(), 1);
         assert_eq!(memory.evictions(), before);
     }
 
-    /// Hits of a trace in this memory, which has room for so many objects of one size.
+    /// Returns the hits of a trace in this memory, with room for the given number of equal-sized objects.
     fn hits(trace: &[usize], room: u64) -> usize {
         let one = entry(1_000);
         let memory = Memory::with_capacity(room * (PER_ENTRY + 20 + one.size), 1_000);
@@ -220,7 +221,7 @@ mod tests {
         trace.iter().filter(asked).count()
     }
 
-    /// Hits of a trace in a cache that evicts what was used least recently.
+    /// Returns the hits of a trace in an LRU cache.
     fn hits_of_lru(trace: &[usize], room: usize) -> usize {
         let (mut used, mut order, mut hits) = (HashMap::new(), VecDeque::new(), 0);
         for (now, object) in trace.iter().enumerate() {
@@ -236,7 +237,7 @@ mod tests {
         hits
     }
 
-    /// Numbers that look random, and are the same each time.
+    /// Returns pseudo-random numbers, the same in each run.
     fn dice() -> impl FnMut(usize) -> usize {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         move |sides| {

@@ -8,11 +8,11 @@ use ifmatch_core::fields::has;
 
 use super::fields::{is_quoted, is_token, is_token_byte, members, seconds, split, unquote};
 
-/// What a response's directives say.
+/// Directives of a response.
 ///
-/// Names are read in any case, values as tokens or quoted strings. Of a repeated directive the stricter one counts. A
-/// number of seconds that is none counts as zero (§4.2.1). In a member that is no directive (`private; max-age=60`), each word
-/// that restricts the cache counts, a lifetime counts as zero, and no word grants a permission.
+/// Names are case-insensitive, and values may be tokens or quoted strings. For a repeated directive, the stricter value
+/// applies. An invalid number of seconds counts as zero (§4.2.1). In a member that is not a directive (`private;
+/// max-age=60`), each restricting word applies, a lifetime counts as zero, and no word grants a permission.
 ///
 /// ```
 /// use std::time::Duration;
@@ -133,8 +133,8 @@ impl ResponseDirectives {
         self.flags & flag as u8 != 0
     }
 
-    /// Whether a well-formed directive allows a shared cache to store the response to a request with credentials (§3.5):
-    /// `public`, `must-revalidate` or `s-maxage`.
+    /// Returns `true` if a well-formed directive allows a shared cache to store the response to a request with
+    /// credentials (§3.5): `public`, `must-revalidate` or `s-maxage`.
     ///
     /// ```
     /// # use ifmatch_cache::policy::cache_control::ResponseDirectives;
@@ -161,7 +161,7 @@ impl ResponseDirectives {
         self.no_cache.fields().iter().chain(self.private.fields())
     }
 
-    /// Adds a directive; the value is still quoted, if it was. A flag that permits something has no value.
+    /// Adds a directive with its value, which may still be quoted. A flag that grants a permission has no value.
     fn hear(&mut self, name: &[u8], value: Option<&[u8]>) {
         match name {
             b"max-age" => shorten(&mut self.max_age, delta(value)),
@@ -191,12 +191,12 @@ impl ResponseDirectives {
         }
     }
 
-    /// Notes a well-formed directive that allows sharing.
+    /// Records a well-formed directive that allows sharing.
     pub(crate) fn allow_sharing(&mut self) {
         self.flags |= SHARING;
     }
 
-    /// Adds the restrictions that a malformed field mentions.
+    /// Adds the restrictions mentioned in a malformed field.
     pub(crate) fn restrict(&mut self, field: &[u8]) {
         for word in words(field) {
             match &word[..] {
@@ -212,7 +212,7 @@ impl ResponseDirectives {
     }
 }
 
-/// The bit beside the [flags](Flag) that says that a well-formed directive allows sharing.
+/// Bit next to the [flags](Flag), set if a well-formed directive allows sharing.
 const SHARING: u8 = 64;
 
 impl Flag {
@@ -228,7 +228,7 @@ impl Flag {
         })
     }
 
-    /// Whether the flag forbids something, so that it counts even in a malformed member.
+    /// Returns `true` if the flag is a restriction, which applies even in a malformed member.
     fn restricts(self) -> bool {
         matches!(self, Self::NoStore | Self::MustRevalidate | Self::ProxyRevalidate)
     }
@@ -288,7 +288,7 @@ impl RequestDirectives {
                 self.min_fresh = Some(self.min_fresh.unwrap_or_default().max(wanted));
             }
             b"max-stale" if value.is_none() => shorten(&mut self.max_stale, Duration::MAX),
-            // It is a permission: one that cannot be read is none.
+            // A permission that cannot be parsed is not granted.
             b"max-stale" => {
                 if let Some(time) = value.and_then(number) {
                     shorten(&mut self.max_stale, time);
@@ -300,13 +300,14 @@ impl RequestDirectives {
     }
 }
 
-/// Whether `Pragma` mentions `no-cache`, however well it is formed.
+/// Returns `true` if `Pragma` mentions `no-cache`, even in malformed form.
 pub(crate) fn pragma_is_no_cache(headers: &HeaderMap) -> bool {
     has(headers, &PRAGMA)
         && headers.get_all(PRAGMA).iter().any(|line| words(line.as_bytes()).any(|word| word == b"no-cache"))
 }
 
-/// Names in lower case, and values as they are. Each word of a member that is no directive is a name with an empty value.
+/// Returns names in lower case with their raw values. Each word of a malformed member becomes a name with an empty
+/// value.
 fn directives(headers: &HeaderMap) -> impl Iterator<Item = (Vec<u8>, Option<&[u8]>)> {
     members(headers.get_all(CACHE_CONTROL)).flat_map(|member| {
         let sound = directive(member);
@@ -315,7 +316,7 @@ fn directives(headers: &HeaderMap) -> impl Iterator<Item = (Vec<u8>, Option<&[u8
     })
 }
 
-/// `token`, or `token=` and a token or a quoted string (RFC 9111 §5.2).
+/// Parses `token`, or `token=` and a token or a quoted string (RFC 9111 §5.2).
 fn directive(member: &[u8]) -> Option<(Vec<u8>, Option<&[u8]>)> {
     let (name, value) = match member.iter().position(|byte| *byte == b'=') {
         Some(at) => (&member[..at], Some(&member[at + 1..])),
@@ -325,7 +326,7 @@ fn directive(member: &[u8]) -> Option<(Vec<u8>, Option<&[u8]>)> {
     sound.then(|| (name.to_ascii_lowercase(), value))
 }
 
-/// What is a token in a text, in lower case.
+/// Returns the tokens in a text, in lower case.
 fn words(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     text.split(|byte| !is_token_byte(*byte)).filter(|word| !word.is_empty()).map(<[u8]>::to_ascii_lowercase)
 }

@@ -39,7 +39,7 @@ impl Governing {
             return Self { directives, targeted: true };
         }
         let mut directives = ResponseDirectives::from_headers(headers);
-        // What a malformed field was to permit is unknown: the restrictions that it mentions hold.
+        // The permissions in a malformed field are unknown; its restrictions apply.
         headers.get_all(CDN_CACHE_CONTROL).iter().for_each(|line| directives.restrict(line.as_bytes()));
         Self { directives, targeted: false }
     }

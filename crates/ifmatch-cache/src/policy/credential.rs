@@ -1,17 +1,18 @@
-//! Requests that say who asks: nothing may be guessed about sharing the response.
+//! Requests with credentials, which rule out guesses about sharing the response.
 
 use http::HeaderMap;
 
-/// Parts of names of fields by which clients prove who they are, or carry on a session.
+/// Substrings in names of fields that carry a client's credentials or session.
 const PARTS: [&str; 10] =
     ["apikey", "auth", "cert", "cookie", "credential", "jwt", "passw", "secret", "session", "token"];
 
-/// Whole words of such names, between hyphens or underscores.
+/// Whole words in such names, between hyphens or underscores.
 const WORDS: [&str; 10] =
     ["account", "dpop", "email", "identity", "key", "login", "principal", "sid", "signature", "user"];
 
-/// Whether a request has a field that tells its client from others: `Authorization`, `Cookie`, `X-Api-Key`,
-/// `X-Auth-Token` and their kin, by their names. The response may then be for this client, though the origin does not say so.
+/// Returns `true` if a request has a field that identifies its client: `Authorization`, `Cookie`, `X-Api-Key`,
+/// `X-Auth-Token` and similar names. The response may then be private to this client even if the origin does not say
+/// so.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderName, HeaderValue};
@@ -26,7 +27,7 @@ pub fn has_credential(request: &HeaderMap) -> bool {
 }
 
 fn is_credential(name: &str) -> bool {
-    // Browsers set the fields that begin so; none of them names a user.
+    // Set by browsers; no field with this prefix identifies a user.
     if name == "user-agent" || name.starts_with("sec-") {
         return false;
     }

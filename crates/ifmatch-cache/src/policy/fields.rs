@@ -21,7 +21,7 @@ pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     split_all(line).filter(|member| !member.is_empty())
 }
 
-/// The members of one line, empty ones too.
+/// Returns the members of one line, including empty ones.
 pub(crate) fn split_all(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let closed = !line.contains(&b'"') || quotes(line) == Quotes::Outside;
     let mut quotes = Quotes::Outside;
@@ -55,7 +55,7 @@ fn quotes(line: &[u8]) -> Quotes {
     line.iter().fold(Quotes::Outside, |quotes, byte| quotes.after(*byte))
 }
 
-/// Whether it is a token (RFC 9110 §5.6.2).
+/// Returns `true` for a token (RFC 9110 §5.6.2).
 pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().copied().all(is_token_byte)
 }
@@ -64,7 +64,7 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Whether it is one quoted string (RFC 9110 §5.6.4), and nothing after it.
+/// Returns `true` for a single quoted string (RFC 9110 §5.6.4) without trailing text.
 pub(crate) fn is_quoted(value: &[u8]) -> bool {
     let Some((last, before)) = value.split_last() else { return false };
     let opened = before.first() == Some(&b'"');

@@ -34,12 +34,12 @@ impl Default for Heuristic {
     }
 }
 
-/// The lifetime of a response that came at `received`, as an answer to a request with these header fields.
+/// Returns the lifetime of a response that came at `received` in answer to a request with these header fields.
 ///
-/// In this order: `s-maxage`, `max-age`, `Expires` minus `Date`, a guess. An `Expires` that is no date, or repeated, means
-/// that the response is stale. Nothing is guessed for a status that the RFCs do not allow it for unless the response is
-/// `public`, nor where the request has a [credential](super::credential) or the response sets a cookie: nobody has said that
-/// such a response is for all; nor for one with `Pragma: no-cache`.
+/// In this order: `s-maxage`, `max-age`, `Expires` minus `Date`, a guess. An invalid or repeated `Expires` means that
+/// the response is stale. A lifetime is guessed only for statuses that the RFCs allow, or for a `public` response. It
+/// is never guessed if the request has a [credential](super::credential) or the response sets a cookie, since such a
+/// response may be private, nor with `Pragma: no-cache`.
 ///
 /// ```
 /// use std::time::Duration;

@@ -54,8 +54,8 @@ impl Terms {
         Self { lifetime: Duration::ZERO, always_validate: true, never_stale: true, ..Self::default() }
     }
 
-    /// Whether those who waited for the response while it was on its way may use it, even if it is stale when it comes: the
-    /// origin has said that it is not for one use only.
+    /// Returns `true` if requests that waited for the response may use it even if it is stale on arrival: the origin
+    /// has not limited it to a single use.
     pub fn is_for_others(&self) -> bool {
         !self.always_validate && !self.lifetime.is_zero()
     }

@@ -38,11 +38,11 @@ pub struct Exchange<'a> {
     pub response: &'a HeaderMap,
     /// What the response says about caching.
     pub governing: &'a Governing,
-    /// What the operator has said.
+    /// Rules set by the operator.
     pub rules: Rules,
 }
 
-/// What an operator decides about storing.
+/// An operator's rules for storing.
 ///
 /// ```
 /// use ifmatch_cache::policy::storable::Rules;
@@ -50,9 +50,9 @@ pub struct Exchange<'a> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Store responses that set a cookie and state a lifetime, also those that are not `public`.
+    /// Store responses that set a cookie and state a lifetime even if they are not `public`.
     pub share_cookies: bool,
-    /// Whether the origin sees something else in this field of a request than the client has sent: a response that
+    /// Returns `true` if the origin sees another value of this request field than the client sent. A response that
     /// varies by it cannot be selected.
     pub overwritten: fn(&HeaderName) -> bool,
 }
@@ -76,19 +76,19 @@ pub enum Refusal {
     Private,
     /// The request has `Authorization`, and the response does not say that it may be shared (§3.5).
     Authorization,
-    /// The request has another [credential](super::credential), and the response does not say that it may be shared.
+    /// The request has another [credential](super::credential), and the response does not permit sharing.
     Credential,
-    /// It sets a cookie, and is not `public`.
+    /// The response sets a cookie and is not `public`.
     Cookie,
-    /// `Vary` has `*`, is malformed, or names what the cache does not see: no request could ever match.
+    /// `Vary` has `*`, is malformed, or names a field that the cache does not see: no request could ever match.
     Vary,
     /// Nothing allows it: neither the status nor a directive nor `Expires`.
     NotAllowed,
 }
 
 impl Refusal {
-    /// Whether it is owed to what a request with these header fields says of its client: it then says nothing about what is
-    /// stored for others.
+    /// Returns `true` if the refusal results from client-specific fields of the request. It then has no bearing on
+    /// responses stored for other clients.
     ///
     /// ```
     /// use http::HeaderMap;
@@ -143,7 +143,8 @@ impl Exchange<'_> {
         (!allowed && !is_heuristic_status(self.status)).then_some(Refusal::NotAllowed)
     }
 
-    /// Whether it sets no cookie, or one that is for everybody. A response whose `Set-Cookie` is not stored sets none.
+    /// Returns `true` if the response sets no cookie, or a public one. A response with an excluded `Set-Cookie` sets
+    /// none.
     fn may_share_cookie(&self) -> bool {
         let told = &self.governing.directives;
         let public = told.has(Flag::Public) || self.rules.share_cookies;

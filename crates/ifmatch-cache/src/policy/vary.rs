@@ -43,11 +43,11 @@ impl Vary {
         &self.0
     }
 
-    /// What these fields of a request say, in a form that is the same for requests that mean the same.
+    /// Returns the values of these fields in a request, normalized so that equivalent requests compare equal.
     ///
-    /// Several lines are one list; white space around commas does not count. Of `Accept-Encoding`, `Accept-Language` and
-    /// `Accept-Charset` neither do the case and the white space around semicolons. All else counts, since many origins compare
-    /// texts: the order of members, empty ones, and the spelling of weights.
+    /// Several lines form one list; white space around commas is ignored. In `Accept-Encoding`, `Accept-Language` and
+    /// `Accept-Charset`, case and white space around semicolons are ignored too. All other differences matter, since
+    /// many origins compare text: the order of members, empty members, and the spelling of weights.
     ///
     /// ```
     /// use http::{header, HeaderMap, HeaderValue};
@@ -63,8 +63,9 @@ impl Vary {
         Selection(self.0.iter().map(|name| normal(name, request)).collect())
     }
 
-    /// Whether a request that [says](Self::select) `said` selects a response with these header fields: the response's own
-    /// request said the same; or the response is in the one language, or coding, that the request likes best.
+    /// Returns `true` if a request with the [selection](Self::select) `said` selects a response with these header
+    /// fields: the selection of the response's own request is equal, or the response is in the single language or
+    /// coding that the request prefers most.
     ///
     /// ```
     /// use http::{HeaderMap, HeaderValue};

@@ -7,12 +7,12 @@ use http::{HeaderName, HeaderValue};
 
 use crate::policy::fields::{is_token, members};
 
-/// Whether the field is a list of preferences whose case does not count.
+/// Returns `true` if the field is a list of preferences compared case-insensitively.
 pub(super) fn is_in_any_case(name: &HeaderName) -> bool {
     [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE].contains(name)
 }
 
-/// A member in lower case, without the white space around semicolons.
+/// Returns a member in lower case, without white space around semicolons.
 pub(super) fn normal(member: &[u8]) -> Vec<u8> {
     let parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
     parts.collect::<Vec<_>>().join(&b";"[..]).to_ascii_lowercase()
