@@ -113,7 +113,7 @@ async fn accounts_open_a_gateway_to_other_machines_for_signed_requests_only() {
     client.get("/-/leases", &[]).await.expect(401);
 }
 
-/// A key that everybody knows is no credential for other machines, wherever it stands, nor is one that can be guessed.
+/// On addresses that other machines reach, a well-known or guessable key is rejected, wherever it is set.
 #[test]
 fn credentials_that_everybody_knows_or_guesses_stay_on_this_machine() {
     const LONG: &str = "0123456789abcdef";

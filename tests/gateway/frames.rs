@@ -1,6 +1,6 @@
-//! Frames of HTTP/2, written and read by hand.
+//! Hand-written HTTP/2 frames.
 
-/// How a client begins, before its first frame.
+/// Connection preface, sent before the client's first frame.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) const HEADERS: u8 = 1;
@@ -10,29 +10,29 @@ pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const WINDOW_UPDATE: u8 = 8;
 
-/// Settings.
+/// Identifiers of settings.
 pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
 pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// One frame: length, type, flags, stream, payload (RFC 9113 §4.1).
+/// Encodes a frame: length, type, flags, stream, payload (RFC 9113 §4.1).
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A setting, as part of a SETTINGS frame.
+/// Encodes a setting for a SETTINGS frame.
 pub(crate) fn setting(name: u16, value: u32) -> Vec<u8> {
     [&name.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
 
-/// A whole GET of `http://localhost`, without compression (RFC 7541, appendix A has the names).
+/// Encodes a complete GET of `http://localhost` without compression (RFC 7541, appendix A lists the names).
 pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
     let length = [u8::try_from(path.len()).unwrap()];
     let fields = [&[0x82, 0x86, 0x04], &length[..], path.as_bytes(), &[0x01, 9], b"localhost"].concat();
     frame(HEADERS, 0x5, stream, &fields)
 }
 
-/// The frames in `bytes`, each as its type and payload.
+/// Splits `bytes` into frames, each with its type and payload.
 pub(crate) fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut frames = Vec::new();
     while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {

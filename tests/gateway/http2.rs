@@ -146,7 +146,7 @@ async fn a_head_over_the_limit_gets_431_and_the_connection_stays() {
     assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
 }
 
-/// The client reads all frames that come: it is the windows of the streams that stay closed.
+/// The client reads all frames; only the stream windows stay closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_whose_answer_is_not_taken_is_reset_and_others_go_on() {
     let gateway = memory(&["--body-timeout", "400ms"]);

@@ -1,4 +1,5 @@
-//! The real binary over real sockets: starting, access, accounts, leases, limits, shares, TLS, HTTP/2, stopping, metrics, the proxy, and input that is wrong.
+//! The real binary over real sockets: startup, access, accounts, leases, limits, shares, TLS, HTTP/2, shutdown,
+//! metrics, the proxy, and invalid input.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
 
 mod access;

@@ -1,4 +1,4 @@
-//! What one client may hold while others wait: connections and requests.
+//! Connections and requests that one client may hold while others wait.
 
 use std::net::Ipv4Addr;
 
@@ -19,7 +19,7 @@ fn open(gateway: &Gateway, from: Ipv4Addr) -> Connection {
     Connection::open_from(from.into(), gateway.address())
 }
 
-/// Writes that the gateway works on, and that go on for as long as their connections are held.
+/// Writes in progress at the gateway, which continue while their connections are open.
 fn half_puts(gateway: &Gateway, count: usize) -> Vec<Connection> {
     let puts = (0..count).map(|number| {
         let mut put = open(gateway, ONE);
@@ -27,7 +27,7 @@ fn half_puts(gateway: &Gateway, count: usize) -> Vec<Connection> {
         put
     });
     let puts = puts.collect();
-    // They, and the question for the metrics.
+    // These writes, and the request for the metrics.
     wait_for(gateway, &format!("ifmatch_requests_in_flight {}", count + 1));
     puts
 }
@@ -48,13 +48,13 @@ fn one_client_cannot_have_all_requests() {
     wait_for(&gateway, r#"ifmatch_turned_away_total{what="request"} 1"#);
 }
 
-/// Answers of the gateway's own and refusals take no place among the requests, and they are not taken here.
+/// The gateway's own responses and refusals do not occupy request slots, and are not read here.
 #[test]
 fn one_client_cannot_pile_up_answers_that_it_does_not_take() {
     let gateway = memory(&["--max-requests-per-client", "1", "--max-streams", "3"]);
     let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
     let mut piles: Vec<_> = (0..3).map(|_| open(&gateway, ONE)).collect();
-    // 2 × 1 + 3 are let in, of 9.
+    // 2 × 1 + 3 of 9 are admitted.
     let seen =
         ["requests_in_flight 4", "turned_away_total{what=\"request\"} 1", "turned_away_total{what=\"request\"} 4"];
     for (pile, seen) in piles.iter_mut().zip(seen) {
@@ -103,7 +103,7 @@ fn silent_connections_make_room_for_others() {
     assert!(silent.rest().is_empty());
 }
 
-/// A client that is told how far its requests were worked on can send the others elsewhere.
+/// A client that is told which requests were processed can send the others elsewhere.
 #[test]
 fn an_idle_connection_of_http2_is_told_to_go() {
     let gateway = memory(&["--max-connections", "1"]);
@@ -144,7 +144,7 @@ fn a_client_with_its_share_of_connections_gets_no_other() {
     assert!(!third.is_answered(), "closed");
     put.send("34");
     put.answer().expect(201);
-    // Idle from now on: it makes room for the next one.
+    // Idle from now on, so it makes room for the next connection.
     eventually("another connection", || {
         let mut another = open(&gateway, ONE);
         another.try_send(get("/")).ok()?;

@@ -76,7 +76,7 @@ fn a_folder_that_is_in_use_is_left_alone() {
     assert_eq!(first.stop().status.code(), Some(0));
 }
 
-/// The tests may run as root, whom no permission stops; a path to a file, or below one, stops everybody.
+/// The tests may run as root, which ignores permissions; a path that is a file, or below one, fails for every user.
 #[test]
 fn a_file_in_the_place_of_a_folder_is_a_wrong_argument() {
     let folder = tempfile::tempdir().unwrap();

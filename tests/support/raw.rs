@@ -36,7 +36,7 @@ impl Connection {
         Self::over(TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}")))
     }
 
-    /// Connects as another client: from this address of the machine.
+    /// Connects as another client, from this address of the machine.
     pub fn open_from(source: IpAddr, address: SocketAddr) -> Self {
         let connect = async {
             let socket = if source.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;

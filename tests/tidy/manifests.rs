@@ -23,7 +23,7 @@ pub(crate) fn published(metadata: &Value) -> Vec<String> {
     packages.iter().flat_map(|package| wrong(package)).collect()
 }
 
-/// What the texts of the licences say, by their file.
+/// Required parts of the licences, by file.
 const LICENCES: [(&str, &[&str]); 2] = [
     (
         "LICENSE-MIT",
@@ -45,7 +45,7 @@ const LICENCES: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// The repository and each published crate have the full text of both licences.
+/// The repository and each published crate contain the full text of both licences.
 pub(crate) fn licences(metadata: &Value) -> Vec<String> {
     let root = metadata["workspace_root"].as_str().unwrap();
     let packages = metadata["packages"].as_array().unwrap().iter().filter(|package| package["publish"].is_null());
@@ -62,7 +62,7 @@ pub(crate) fn licences(metadata: &Value) -> Vec<String> {
     folders.flat_map(lacking).collect()
 }
 
-/// The first of the parts that a text lacks.
+/// Returns the first part missing from a text.
 fn incomplete<'a>(text: &str, parts: &[&'a str]) -> Option<&'a str> {
     parts.iter().copied().find(|part| !text.contains(part))
 }

@@ -42,7 +42,7 @@ enum What {
     Growth,
     /// The shared cache beside nginx, Varnish, Traffic Server and Pingora.
     Cache,
-    /// Hit ratios of the shared cache over traces, beside LRU and the optimum.
+    /// Hit ratios of the shared cache over traces, compared with LRU and the optimum.
     Hits,
     /// Leases and conditional writes beside Azurite, and durable swaps by the number of clients.
     Leases,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// How long a server may take to listen, on a machine that is busy with all else.
+/// Maximum time for a server to start listening on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// An address that nobody listens on.

@@ -53,7 +53,7 @@ fn unpack(context: &Context<'_>, packages: &[&Package], unpacked: &Path) -> Resu
 fn compile(context: &Context<'_>, unpacked: &Path, package: &str, features: &str) -> Result {
     // Not --locked: the lock file is the workspace's, and cargo takes out what the published crates do not use.
     Run::cargo(&format!("check --quiet --package {package} {features}"), unpacked)
-        // What clippy compiled of other packages serves here too.
+        // Reuses clippy's build of the other packages.
         .env("CARGO_TARGET_DIR", context.workspace.target())
         .passes(context.deadline)
 }

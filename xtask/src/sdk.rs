@@ -1,5 +1,5 @@
-//! The suite in tests/sdk: the official Azure clients for Python and JavaScript, against the gateway, the Worker and Azurite;
-//! and backup programs against the gateway.
+//! Runs the suite in tests/sdk: the official Azure clients for Python and JavaScript against the gateway, the Worker
+//! and Azurite, and backup programs against the gateway.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -31,8 +31,8 @@ struct Server {
     _running: Vec<Running>,
 }
 
-/// Runs both suites, first against Azurite, to show that they are right, then against the gateway; and the backup programs
-/// against the gateway on its two sorts of stores.
+/// Runs both suites against Azurite, to validate them, then against the gateway. Runs the backup programs against the
+/// gateway on both kinds of stores.
 pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
@@ -83,7 +83,7 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
     Server { name: "gateway", blobs, tables, known_errors, keep_alive: true, _running: vec![running] }.listening()
 }
 
-/// A gateway without tables whose blobs are objects of another store.
+/// A gateway without tables that stores blobs as objects of another store.
 fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
     let blobs = listening::free_address()?;
     let running =

@@ -40,7 +40,7 @@ pub struct Client {
 pub(crate) struct Forwarding {
     /// Sends the upstream's own name as `Host`, instead of what the client sent.
     pub(crate) rewrite_host: bool,
-    /// Keeps what is said about the client already: another proxy of ours stands in front.
+    /// Keeps the client information in the request, set by another proxy of ours in front.
     pub(crate) trust_forwarded: bool,
 }
 

@@ -183,7 +183,7 @@ fn shortened(site: &Site) {
     for (period, most) in [("59", 59_u64), ("60", 59), ("50", 50), ("60", 50)] {
         let reply = http.lease(&path, "break", &[("x-ms-lease-break-period", period)]).is(202);
         let seconds: u64 = reply.header("x-ms-lease-time").parse().expect("seconds");
-        // All the time since the first break may be gone, and a part of a second.
+        // The time since the first break may have been used up, plus a fraction of a second.
         let least = most.saturating_sub(begun.elapsed().as_secs() + 2);
         assert!((least..=most.min(left)).contains(&seconds), "{seconds} s after a break in {period} s");
         left = seconds;

@@ -49,7 +49,7 @@ fn a_client_of_http_1_0_gets_no_interim_response() {
     assert_eq!(client.answer().expect(200).text(), "hello");
 }
 
-/// The version of an answer is that of the connection it is sent on (RFC 9110 §6.2).
+/// A response has the version of the connection it is sent on (RFC 9110 §6.2).
 #[test]
 fn a_client_of_http_1_1_gets_that_version_whatever_the_origin_speaks() {
     let origin = Origin::start(|_| "HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello");

@@ -1,4 +1,4 @@
-//! Requests of HTTP/2, as an origin of HTTP/1.1 gets them.
+//! HTTP/2 requests as forwarded to an HTTP/1.1 origin.
 
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
@@ -16,7 +16,7 @@ async fn connect(gateway: &Gateway) -> SendRequest<Bytes> {
     client.ready().await.unwrap()
 }
 
-/// The status of the answer to a request with these fields; `None` for a stream that was reset.
+/// Returns the response status for a request with these fields, or `None` if the stream was reset.
 async fn ask(
     client: &mut SendRequest<Bytes>,
     uri: &str,

@@ -1,4 +1,4 @@
-//! What the proxy's cache gives to other clients than the one that asked first, and which requests can empty it.
+//! Responses that the proxy's cache shares with other clients, and requests that can empty it.
 
 use support::Gateway;
 use support::raw::exchange;
@@ -7,18 +7,18 @@ use super::origin::{Origin, ok};
 use super::{before, get, is_hit};
 use crate::eventually;
 
-/// An origin with these fields in each response.
+/// An origin that sends these fields in each response.
 fn origin(fields: &'static str) -> Origin {
     Origin::start(move |_| ok(fields, "hello"))
 }
 
-/// Asks until it is stored.
+/// Sends requests until the response is stored.
 #[track_caller]
 fn store(gateway: &Gateway, path: &str) {
     eventually("a hit", || is_hit(&get(gateway, path, "").expect(200)).then_some(()));
 }
 
-/// Asks several times: each request reaches the origin.
+/// Sends several requests, each of which reaches the origin.
 #[track_caller]
 fn assert_is_not_shared(origin: &Origin, gateway: &Gateway) {
     for count in 1..=5 {

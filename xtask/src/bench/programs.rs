@@ -39,7 +39,7 @@ pub(crate) fn hashing(workspace: &Workspace, deadline: Instant) -> Result {
     Run::new(program, workspace.root()).passes(deadline)
 }
 
-/// Builds and runs the hit ratios of ifmatch-cache.
+/// Builds and runs the hit ratio benchmark of ifmatch-cache.
 pub(crate) fn hits(workspace: &Workspace, deadline: Instant) -> Result {
     let program = build(workspace, "--package ifmatch-cache --bench hit_ratio")?;
     Run::new(program, workspace.root()).passes(deadline)

@@ -1,5 +1,4 @@
-//! Programs that people keep their files with, as Debian has them: restic and rclone. What they bring back is what was there,
-//! byte by byte.
+//! Backup programs from Debian: restic and rclone. Restored files must match the originals byte by byte.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,10 +11,10 @@ use crate::Result;
 use crate::command::Run;
 use crate::step::Context;
 
-/// Where restic looks for the storage emulator. It cannot be told another address.
+/// The storage emulator's address in restic, which cannot be configured.
 const EMULATOR: &[u8] = b"127.0.0.1:10000";
 
-/// A folder for all that the programs read and write, and the server that they use.
+/// A folder for all files read and written by the programs, and their server.
 struct Backup<'a> {
     context: &'a Context<'a>,
     server: &'a Server,
@@ -50,7 +49,7 @@ impl Backup<'_> {
         let kept = self.files("restic-files")?;
         let restored = |name: &str| -> Result {
             restic(&["restore", "latest", "--target", name])?;
-            // It restores absolute paths below the target.
+            // Absolute paths are restored below the target.
             let inside = kept.strip_prefix("/")?;
             files::compare(&kept, &self.folder.join(name).join(inside))
         };
@@ -76,14 +75,14 @@ impl Backup<'_> {
                 .env("RCLONE_CONFIG_HERE_TYPE", "azureblob")
                 .env("RCLONE_CONFIG_HERE_USE_EMULATOR", "true")
                 .env("RCLONE_CONFIG_HERE_ENDPOINT", &endpoint)
-                // A refusal is not hidden by a second try.
+                // A retry must not hide a refusal.
                 .env("RCLONE_RETRIES", "1")
         };
         let passes = |args: &[&str]| rclone(args).passes(self.context.deadline);
         let kept = self.files("rclone-files")?;
         let (all, there) = (kept.to_string_lossy(), "here:rclone");
         let complete = || -> Result {
-            // By the MD5 that the service tells, and by the bytes.
+            // Compares the MD5 reported by the service, then the bytes.
             passes(&["check", &all, there])?;
             passes(&["check", "--download", &all, there])?;
             let listed = |remote: &str| -> Result<Vec<String>> {
@@ -109,7 +108,7 @@ impl Backup<'_> {
         passes(&["purge", there])
     }
 
-    /// A new folder with the files to keep.
+    /// Creates a folder with the files to back up.
     fn files(&self, name: &str) -> Result<PathBuf> {
         let folder = self.folder.join(name);
         files::create(&folder)?;
@@ -117,7 +116,7 @@ impl Backup<'_> {
     }
 }
 
-/// A copy of the installed restic for which the storage emulator is at this address.
+/// Copies the installed restic, with the storage emulator's address replaced by this one.
 fn restic_at(address: SocketAddr, folder: &Path) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|place| place.join("restic"));
@@ -134,7 +133,8 @@ fn restic_at(address: SocketAddr, folder: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// The bytes with each occurrence of some replaced by as many others. None: there is no occurrence, or the lengths differ.
+/// Replaces each occurrence of some bytes with as many others. Returns `None` if there is no occurrence, or if the
+/// lengths differ.
 fn replaced(mut bytes: Vec<u8>, from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
     let found: Vec<usize> =
         bytes.windows(from.len()).enumerate().filter(|(_, part)| *part == from).map(|(at, _)| at).collect();

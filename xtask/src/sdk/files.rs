@@ -1,4 +1,4 @@
-//! A folder of files that a backup must bring back: large and empty ones, many small ones, names of all kinds.
+//! A folder of files for backups: large and empty ones, many small ones, and names of all kinds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::Result;
 
 const MIB: usize = 1 << 20;
-/// Lengths on both sides of the sizes in which the clients and the service cut files.
+/// Lengths on both sides of the sizes at which the clients and the service split files.
 const LENGTHS: [(&str, usize); 8] = [
     ("large.bin", 24 * MIB + 12_345),
     ("blocks/one.bin", 4 * MIB),
@@ -18,7 +18,7 @@ const LENGTHS: [(&str, usize); 8] = [
     ("one byte", 1),
     ("inline.bin", 4096),
 ];
-/// Names that a client may write in several ways.
+/// Names that a client may encode in several ways.
 const NAMES: [&str; 10] = [
     "with spaces  in it.txt",
     " leading and trailing ",
@@ -31,10 +31,10 @@ const NAMES: [&str; 10] = [
     "UPPER/lower",
     "UPPER/LOWER",
 ];
-/// How many small files there are.
+/// Number of small files.
 const SMALL: usize = 200;
 
-/// Bytes that look random and are the same in each run.
+/// Returns pseudo-random bytes, the same in each run.
 fn bytes(seed: usize, length: usize) -> Vec<u8> {
     let mut state = (seed as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut bytes = Vec::with_capacity(length + 8);
@@ -84,7 +84,7 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result {
     Ok(fs::write(path, bytes)?)
 }
 
-/// The files of a folder with their bytes, by their names in it.
+/// Returns the files of a folder with their bytes, by name.
 pub(super) fn read(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_path_buf()]);
     while let Some(next) = folders.pop() {
@@ -100,7 +100,7 @@ pub(super) fn read(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
-/// Compares two folders byte by byte; the error names a file that differs.
+/// Compares two folders byte by byte, and fails with the name of a file that differs.
 pub(super) fn compare(expected: &Path, found: &Path) -> Result {
     let (expected, found) = (read(expected)?, read(found)?);
     if let Some(name) = expected.keys().find(|name| expected.get(*name) != found.get(*name)) {

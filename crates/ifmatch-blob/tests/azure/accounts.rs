@@ -134,7 +134,8 @@ async fn a_signature_holds_for_a_quarter_of_an_hour() {
     send(&client.service, now).await.refused(403, "AuthenticationFailed");
 }
 
-/// The system's time is an hour ahead for a while. Signed requests are let in again once it is right, without a restart.
+/// The system time is an hour ahead for a while. Signed requests are accepted again once it is right, without a
+/// restart.
 #[tokio::test]
 async fn a_passing_error_of_the_wall_clock_passes() {
     #[derive(Clone)]

@@ -52,7 +52,7 @@ async fn lists_are_collected_with_their_blobs() {
     assert_eq!(blocks.all("Name"), ["AA=="]);
 }
 
-/// An invocation that the platform ends after so many listings.
+/// An invocation that the platform ends after a given number of listings.
 #[derive(Clone, Default)]
 struct Invocation {
     listings: Arc<AtomicUsize>,
@@ -73,7 +73,7 @@ async fn a_sweep_that_was_cut_short_is_continued_by_the_next() {
     let fixture = fixture().await;
     stage(&fixture, "old").await;
     fixture.clock.advance(WEEK * 2);
-    // More young blocks than two pages hold, listed before the old one.
+    // More than two pages of recent blocks, listed before the old one.
     fixture.client.put("/aaa?restype=container", &[], "").await.is(201);
     for number in 0..120 {
         let id = STANDARD.encode(format!("{number:03}"));

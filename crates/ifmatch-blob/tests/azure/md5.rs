@@ -1,16 +1,16 @@
-//! The MD5 of a blob: computed or given, kept, and told.
+//! The MD5 of a blob: computed or supplied, stored, and returned.
 
 use http::Method;
 
 use crate::support::{Answer, Client, fixture};
 
-/// Of `hello`.
+/// MD5 of `hello`.
 const HELLO: &str = "XUFAKrxLKna5cZ2REBfFkg==";
-/// Of `hallo`.
+/// MD5 of `hallo`.
 const HALLO: &str = "WY1MIARhuBUiozKFZcJffA==";
 const GIVEN: &str = "x-ms-blob-content-md5";
 
-/// The MD5 as HEAD, GET, a range and a listing tell it, which must be the same.
+/// Returns the MD5 reported by HEAD, GET, a range and a listing, which must agree.
 async fn told(client: &Client, path: &str) -> String {
     let fields = |answer: &Answer| {
         let field = |name| answer.headers.get(name).map_or("", |value| value.to_str().expect("ASCII")).to_owned();
@@ -56,7 +56,7 @@ async fn a_block_list_keeps_what_the_client_gives_and_computes_nothing() {
         told(&client, "/box/a").await
     };
     assert_eq!(commit(&[(GIVEN, HELLO)]).await, HELLO);
-    // It is not checked, as in the real service.
+    // The MD5 is not checked, as in the real service.
     assert_eq!(commit(&[(GIVEN, HALLO)]).await, HALLO);
     assert_eq!(commit(&[]).await, "");
 }

@@ -99,7 +99,7 @@ async fn an_md5_is_kept(subject: &Subject, name: &str, length: usize) {
     subject.store.set_headers(&blob, set(metadata("me"))).await.unwrap();
     assert_eq!(kept().await, Some(right));
 
-    // A store that sends a long body in parts has named its headers by the time it knows the MD5.
+    // A store that sends a long body in parts has sent its headers before the MD5 is known.
     let computed = write(Md5Use::Computed, None).await.unwrap().md5;
     assert!(computed == Some(right) || (computed.is_none() && length > 8 << 20), "{computed:?}");
     assert_eq!(kept().await, computed);

@@ -241,7 +241,7 @@ async fn a_write_that_a_deletion_overtakes_shows_up_in_no_later_container() {
     }
 }
 
-/// The start of a store collects bodies without a record, and this one has no record yet.
+/// Opening a store collects bodies without a record; this body has no record yet.
 #[tokio::test]
 async fn a_second_store_on_the_folder_does_not_start_between_a_body_and_its_record() {
     let fixture = fixture().await;

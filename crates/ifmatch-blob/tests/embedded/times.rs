@@ -138,7 +138,7 @@ async fn an_expired_lease_of_a_container_can_be_renewed_whatever_is_written() {
     delete().await.unwrap();
 }
 
-/// A client that holds a date which came again would write over a version that it has never seen.
+/// A client with a recurring date would overwrite a version that it has never seen.
 #[tokio::test]
 async fn no_date_comes_again_after_a_restart_with_a_clock_that_was_set_back() {
     let (folder, register) = (tempfile::tempdir().unwrap(), Arc::new(MemoryRegister::unbounded()));

@@ -1,5 +1,5 @@
-//! Random clients over a register that is late, loses answers and fails: no acknowledged write is lost, none that was refused
-//! is seen, and bytes come with their own tag. `ROUNDS` sets how many seeds are tried.
+//! Random clients over a register that delays, fails and loses answers: no acknowledged write is lost, no refused write
+//! is visible, and bytes come with their own tag. `ROUNDS` sets the number of seeds to try.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ const CLIENTS: u64 = 6;
 const OPERATIONS: u64 = 60;
 const BLOBS: u64 = 3;
 
-/// Numbers that a seed determines (`SplitMix64`).
+/// Pseudo-random numbers from a seed (`SplitMix64`).
 struct Dice(AtomicU64);
 
 impl Dice {
@@ -54,7 +54,7 @@ impl Dice {
 struct Unreliable {
     records: Arc<MemoryRegister>,
     dice: Arc<Dice>,
-    /// The swaps that are still on their way.
+    /// Swaps still in flight.
     late: Arc<Mutex<JoinSet<()>>>,
 }
 
@@ -107,11 +107,11 @@ impl Register for Unreliable {
 
 #[derive(Default)]
 struct History {
-    /// The acknowledged successor of each version, by tag.
+    /// Acknowledged successor of each version, by tag.
     replaced: BTreeMap<String, String>,
-    /// The latest acknowledged generation of each blob.
+    /// Latest acknowledged generation of each blob.
     latest: BTreeMap<BlobPath, Revision>,
-    /// The writes of bytes that were read, and of those that were refused for certain.
+    /// Writes of observed bytes, and of definitely refused ones.
     seen: BTreeSet<String>,
     refused: BTreeSet<String>,
     acknowledged: usize,
@@ -175,7 +175,7 @@ impl Client {
         Put { preconditions, ..put(format!("{text:.<length$}")) }
     }
 
-    /// Writes, sets fields or deletes, on the condition that the blob is what was read; perhaps again, as a retry.
+    /// Writes, sets fields or deletes, conditional on the version read; sometimes repeats the request as a retry.
     async fn change(&self, blob: &BlobPath, write: &str, before: &str, preconditions: Preconditions) {
         let request = (self.dice.roll(3) == 0).then(|| RequestKey::of(&[write.as_bytes()]));
         let kind = self.dice.roll(10);
@@ -186,7 +186,7 @@ impl Client {
                     let put = Self::put(write, preconditions.clone());
                     let work = self.store.put(blob, Put { request: request.clone(), ..put });
                     if self.dice.roll(10) == 0 {
-                        // The client leaves.
+                        // The client disconnects.
                         let _ = tokio::time::timeout(Duration::from_micros(self.dice.roll(300)), work).await;
                         return;
                     }
@@ -264,7 +264,7 @@ async fn round(seed: u64) {
     }
 }
 
-/// The same records, and no fault any more.
+/// The same records without any more faults.
 fn records_of(records: Arc<MemoryRegister>) -> ifmatch_store::AnyRegister {
     ifmatch_store::AnyRegister::new(Steady(records))
 }

@@ -1,4 +1,4 @@
-//! A platform that bounds how many requests may be made on behalf of one.
+//! A platform that limits the number of requests per invocation.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::faults::Faulty;
 use crate::{register, subject};
 
 thread_local! {
-    /// How many requests are left of those that the platform allows.
+    /// Number of requests that the platform still allows.
     static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// A container with so many blobs.
+/// Creates a container with the given number of blobs.
 async fn filled(names: usize) -> Subject {
     let backing = Backing::new(Faulty::in_memory(false)).listed_in_order().with_allowance(|| LEFT.get());
     let subject = subject(ObjectBlobs::open_durable(backing, register()).await.unwrap());
@@ -54,7 +54,7 @@ async fn a_page_has_no_more_names_than_may_be_asked_about() {
     assert_eq!(names, expected);
 }
 
-/// A store that would fail each look at an object, and lists them with all that a look would tell.
+/// A store that fails every request for a single object, but lists objects with all their attributes.
 #[derive(Debug)]
 struct Described(Arc<Faulty>);
 
@@ -73,7 +73,7 @@ impl DescribedListing for Described {
             let store = Arc::clone(&store);
             async move {
                 let found = store.get_opts(&meta.location, GetOptions::new().with_head(true)).await?;
-                // As a store's clock and not as this look has it.
+                // According to the store's clock, not the time of this listing.
                 Ok((meta, found.attributes))
             }
         };

@@ -30,7 +30,7 @@ pub(crate) enum Fault {
     Retried,
     /// The write is not carried out, and nobody can tell.
     LostRequest,
-    /// The write is refused since it follows another one too soon.
+    /// The write is refused because it follows another one too soon.
     TooSoon,
     /// The write is not carried out, and never ends.
     Stuck,
@@ -40,18 +40,18 @@ pub(crate) enum Fault {
     Late,
     /// The answer to a deletion is lost before it is carried out, a while later.
     Delayed,
-    /// The answer is lost, and the write stays on its way with its condition, see [`Faulty::release`].
+    /// The answer is lost, and the write stays in flight with its condition, see [`Faulty::release`].
     Held,
-    /// A deletion is refused for certain.
+    /// A deletion is definitely refused.
     Refused,
-    /// The write waits at the store's door, see [`Faulty::hold_write`].
+    /// The write waits before reaching the store, see [`Faulty::hold_write`].
     Waits,
 }
 
 /// What happens to the next writes, the next one last.
 type Faults = Arc<Mutex<Vec<Fault>>>;
 
-/// What a held listing or write says, and what it waits for.
+/// Signals of a held listing or write: the one it sends, and the one it waits for.
 type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
 /// A write that takes effect after it was given up.
@@ -174,7 +174,7 @@ impl Faulty {
         (asked, open)
     }
 
-    /// Holds up the next write: the first channel says that it has come to the store, the second has it carried out.
+    /// Holds the next write: the first channel signals its arrival, the second one releases it.
     pub(crate) fn hold_write(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
         *self.waiting.lock().unwrap() = Some((ask, opened));
@@ -182,7 +182,7 @@ impl Faulty {
         (asked, open)
     }
 
-    /// Has the write that was held arrive.
+    /// Delivers the held write.
     pub(crate) async fn release(&self) -> Result<PutResult> {
         let (location, payload, options) = self.held.lock().unwrap().take().expect("a write is held");
         self.inner.put_opts(&location, payload, options).await
@@ -199,7 +199,7 @@ impl Faulty {
         })
     }
 
-    /// One deletion.
+    /// Performs one deletion.
     fn delete(deleted: BoxStream<'static, Result<Path>>, fault: Option<&Fault>) -> BoxStream<'static, Result<Path>> {
         match fault {
             Some(Fault::LostRequest) => stream::once(async { Err(Self::lost()) }).boxed(),
@@ -213,7 +213,7 @@ impl Faulty {
                 stream::once(async { Err(Self::lost()) }).boxed()
             }
             Some(Fault::Late) => {
-                // As a folder does it: on a thread that goes on whether anybody waits for it or not.
+                // As in a folder: on a thread that continues even if its caller has left.
                 Self::after_a_while(deleted).map(|deleted| stream::iter(deleted.unwrap())).flatten_stream().boxed()
             }
             _ => deleted,

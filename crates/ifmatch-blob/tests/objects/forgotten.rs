@@ -48,7 +48,7 @@ async fn known(register: &AnyRegister, key: &str, content: Content, is_leased: b
     register.compare_and_swap(&Key::new(key).unwrap(), before, Some(&record)).await.unwrap();
 }
 
-/// A container that was deleted then.
+/// A container deleted at the given time.
 pub(crate) async fn deleted_long_ago(register: &AnyRegister, key: &str) {
     known(register, key, Content::Absent, false).await;
 }

@@ -171,7 +171,7 @@ async fn a_write_that_its_lease_cuts_short_does_not_come_over_the_next() {
     assert_eq!(subject.read(&blob).await.unwrap().1, "next", "an acknowledged write was lost");
 }
 
-/// In one process the second one would wait until the first one runs again.
+/// Within one process, the second one would wait until the first one runs again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_writers_of_two_processes_the_one_who_lost_its_permit_is_told_no_success() {
     let (store, register) = (Faulty::in_memory(true), crate::register());
@@ -205,7 +205,7 @@ async fn a_deletion_of_a_container_that_fails_leaves_nothing_under_way() {
         store.schedule(faults);
         let failed = subject.store.delete_container(&blob("c", "a").container, Delete::default()).await;
         assert_eq!(kind(failed), StoreErrorKind::OutcomeUnknown);
-        // The first of these writes has the deletion finished.
+        // The first of these writes completes the deletion.
         for name in ["a", "b"] {
             while let Err(error) = subject.store.put(&blob("c", name), put("after")).await {
                 assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");

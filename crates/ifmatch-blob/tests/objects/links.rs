@@ -1,4 +1,4 @@
-//! Symbolic links in a folder: none of them is followed, so that nothing outside of it is read, listed, written or removed.
+//! Symbolic links in a folder: none is followed, so nothing outside of the folder is read, listed, written or removed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use crate::contract::{Subject, blob, kind, pattern, put};
 use crate::{folder, open, subject};
 
-/// More than is sent in one request.
+/// More than fits into one request.
 const LONG: usize = 8 * 1024 * 1024 + 1;
 
 struct Place {
@@ -32,13 +32,13 @@ impl Place {
         symlink(root.path().join("outside/secret"), root.path().join("store/docs/link")).unwrap();
         symlink(root.path().join("outside"), root.path().join("store/docs/dir")).unwrap();
         symlink(root.path().join("outside"), root.path().join("store/outer")).unwrap();
-        // Whoever follows this one never comes to an end.
+        // Following this link never ends.
         symlink(root.path().join("store"), root.path().join("store/docs/round")).unwrap();
         let subject = subject(open(folder(&root.path().join("store"))).await);
         Self { root, subject }
     }
 
-    /// All files outside of the store, with their bytes.
+    /// Returns all files outside of the store, with their bytes.
     fn outside(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut found = Vec::new();
         let mut open = vec![self.root.path().join("outside")];
@@ -115,7 +115,7 @@ async fn the_store_itself_removes_nothing_through_a_link() {
     assert!(place.root.path().join("store/docs/link").is_symlink());
 }
 
-/// The folder becomes a link while the body is on its way.
+/// The folder becomes a link while the body is being uploaded.
 #[tokio::test]
 async fn an_upload_does_not_end_where_a_link_leads_by_then() {
     let place = Place::new().await;

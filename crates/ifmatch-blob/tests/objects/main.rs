@@ -31,7 +31,7 @@ async fn durable(store: &Arc<Faulty>) -> contract::Subject {
     durable_on(store, register()).await
 }
 
-/// The blobs as another process sees them that shares the register.
+/// The blobs as seen by another process that shares the register.
 async fn durable_on(store: &Arc<Faulty>, register: AnyRegister) -> contract::Subject {
     let backing = Backing::new(Arc::clone(store) as Arc<dyn ObjectStore>);
     subject(ObjectBlobs::open_durable(backing, register).await.expect("the store can be used"))

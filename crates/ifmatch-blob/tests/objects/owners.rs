@@ -1,4 +1,4 @@
-//! Gateways with registers of their own on one store: what carries no condition is left to the one that owns it.
+//! Gateways with registers of their own on one store: only the owner makes unconditional changes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use object_store::memory::InMemory;
 use crate::contract::{blob, kind, pattern, put};
 use crate::{open, register, subject};
 
-/// The length of a body that is sent in parts.
+/// Length of a body that is sent in parts.
 const LONG: usize = 8 * 1024 * 1024 + 1;
 
 fn store() -> (Arc<InMemory>, Backing) {

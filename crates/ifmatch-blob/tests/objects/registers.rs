@@ -1,4 +1,5 @@
-//! Registers that lose an answer, or list late: no change is denied that took place, and no write outlives its container.
+//! Registers that lose an answer or list late: no completed change is reported as failed, and no write outlives its
+//! container.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,15 +20,15 @@ use crate::contract::{Subject, blob, kind, put};
 use crate::durable_on;
 use crate::faults::Faulty;
 
-/// A register that fails as a test tells it to.
+/// A register with faults injected by a test.
 #[derive(Clone)]
 struct Failing {
     inner: Arc<MemoryRegister>,
-    /// The failure of the next swap.
+    /// Failure of the next swap.
     next: Arc<Mutex<Option<RegisterErrorKind>>>,
-    /// Whether loads fail, since the connection broke.
+    /// `true` if loads fail because the connection broke.
     is_down: Arc<AtomicBool>,
-    /// Whether scans show no records.
+    /// `true` if scans show no records.
     is_blind: Arc<AtomicBool>,
 }
 
@@ -37,12 +38,12 @@ impl Failing {
         Self { inner, next: Arc::default(), is_down: Arc::default(), is_blind: Arc::default() }
     }
 
-    /// Has the next swap fail. An ambiguous one takes place, and the register cannot be asked about it.
+    /// Makes the next swap fail. An ambiguous one takes place, and the register is unavailable afterwards.
     fn fail(&self, kind: RegisterErrorKind) {
         *self.next.lock().unwrap() = Some(kind);
     }
 
-    /// Lets the register answer again.
+    /// Makes the register answer again.
     fn recover(&self) {
         assert_eq!(*self.next.lock().unwrap(), None, "a swap was to fail");
         self.is_down.store(false, Ordering::SeqCst);
@@ -75,7 +76,7 @@ impl Register for Failing {
     }
 }
 
-/// A change that one swap of the register decides.
+/// A change decided by a single swap of the register.
 type Change = (&'static str, fn(&Subject) -> BoxFuture<'_, Result<(), StoreError>>);
 
 const CHANGES: [Change; 10] = [
@@ -115,7 +116,7 @@ async fn lease_container(subject: &Subject, action: LeaseAction) -> Result<(), S
     subject.store.lease_container(&blob("held", "x").container, request(action)).await.map(drop)
 }
 
-/// All that the changes change.
+/// All state affected by the changes.
 async fn seen(subject: &Subject) -> String {
     let mut seen = Vec::new();
     for name in ["free", "held"] {
@@ -153,7 +154,7 @@ async fn a_change_whose_answer_was_lost_is_not_called_undone() {
     }
 }
 
-/// A write that has its permit, and is on its way to the store, while the container is deleted without a look at it.
+/// A write with a permit is on its way to the store when the container is deleted without noticing it.
 async fn overtaken(is_update: bool, comes_again: bool) {
     let (store, register) = (Faulty::in_memory(false), Failing::new());
     let subject = durable_on(&store, AnyRegister::new(register.clone())).await;
@@ -175,7 +176,7 @@ async fn overtaken(is_update: bool, comes_again: bool) {
         go_on.send(()).expect("the write is held");
     };
     let (written, ()) = futures_util::join!(late, deletion);
-    // A creation took place before the deletion, an update finds nothing to replace.
+    // A creation took place before the deletion; an update finds nothing to replace.
     assert_eq!(written.is_ok(), !is_update, "{what}: {written:?}");
     assert!(subject.read(&blob).await.is_none(), "{what}: the blob outlived its container");
     let container = subject.store.container(&blob.container).await.unwrap();
@@ -197,7 +198,7 @@ async fn a_late_scan_lets_no_write_through_a_deletion() {
     }
 }
 
-/// The deletion does not find the record of the blob that has the lease.
+/// The deletion does not find the record of the leased blob.
 #[tokio::test]
 async fn a_late_scan_leaves_no_lease_in_the_next_container() {
     let register = Failing::new();

@@ -1,4 +1,4 @@
-//! Writes that come true late: under another holder's lease, or in a container that was deleted meanwhile.
+//! Writes that take effect late: under another holder's lease, or in a container deleted meanwhile.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn all() -> ListQuery {
     ListQuery { prefix: String::new(), after: None, limit: 100 }
 }
 
-/// Creates the container, and begins a blob there whose creation stays on its way.
+/// Creates the container, and starts a blob there with its creation still in flight.
 async fn delayed_creation(subject: &Subject, store: &Faulty, blob: &BlobPath) {
     subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
     store.schedule([Fault::Held]);
@@ -63,7 +63,7 @@ async fn a_late_creation_is_no_blob_of_the_next_container() {
     let listed = subject.store.list(&blob.container, &all()).await.unwrap().expect("the container");
     assert_eq!(listed.items.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["other"]);
     assert_eq!(kind(subject.store.delete(&blob, Delete::default()).await), StoreErrorKind::NotFound);
-    // The late one still holds the permit for a while.
+    // The late write still holds the permit for a while.
     let written = subject.write_if(&blob, if_absent(), "2").await.expect("it is absent");
     assert!(written.created);
     assert_eq!(subject.read(&blob).await.unwrap().1, "2");
@@ -81,7 +81,7 @@ async fn objects_of_other_programs_are_blobs_of_any_container() {
     assert!(subject.store.container(&blob.container).await.unwrap().is_some());
 }
 
-/// An object that was written to an incarnation of its container.
+/// An object written to an incarnation of its container.
 async fn plant(objects: &InMemory, location: &str, incarnation: u64) {
     let mut attributes = Attributes::new();
     let stamp = format!("{incarnation:016x}");
@@ -125,7 +125,7 @@ async fn a_gateway_whose_store_was_taken_over_removes_no_strays() {
     assert!(register.load(&Key::new("c/c").unwrap()).await.unwrap().is_some(), "the record that tells of it is kept");
 }
 
-/// The blob is leased, and its holder's write stays on its way; the holder then gives the lease back.
+/// The blob is leased, and its holder's write stays in flight; the holder then releases the lease.
 #[tokio::test]
 async fn a_late_write_does_not_come_true_under_the_next_lease() {
     let store = Faulty::in_memory(false);
@@ -146,7 +146,7 @@ async fn a_late_write_does_not_come_true_under_the_next_lease() {
     assert_eq!(subject.tag(&blob).await, tag);
 }
 
-/// A write without a lease, which gives its permit back at once.
+/// A write without a lease, which releases its permit immediately.
 #[tokio::test]
 async fn a_late_write_without_a_lease_does_not_come_true_under_one() {
     let store = Faulty::in_memory(false);
@@ -160,7 +160,7 @@ async fn a_late_write_without_a_lease_does_not_come_true_under_one() {
     assert_eq!(subject.read(&blob).await.unwrap().1, "before");
 }
 
-/// A deleter that is gone: its turn is over, and its mark is there.
+/// A deleter that has disappeared: its turn has ended, and its mark remains.
 #[tokio::test]
 async fn a_deletion_that_was_left_half_way_is_finished_by_the_next_request() {
     let register = register();
@@ -199,7 +199,7 @@ async fn a_deletion_can_be_repeated_until_it_is_done() {
     store.head(&"c/b".into()).await.unwrap_err();
 }
 
-/// How long the turn of the deleter lasts that the register knows of, in seconds.
+/// Returns the duration of the current deleter's turn according to the register, in seconds.
 async fn seconds_left(register: &AnyRegister) -> u64 {
     let record = register.load(&Key::new("c/c").unwrap()).await.unwrap().expect("the container's record");
     let version = record.state(SystemClock.now()).version().expect("the mark").clone();

@@ -81,7 +81,7 @@ enum Kind {
     Creation,
 }
 
-/// A write whose answer is lost.
+/// A write with a lost answer.
 struct Lost {
     what: &'static str,
     is_ignored: bool,
@@ -144,7 +144,7 @@ async fn a_write_that_came_too_soon_is_written_a_little_later() {
         store.schedule([Fault::TooSoon, Fault::TooSoon]);
         let written = subject.write_if(&blob, if_absent(), bytes.clone()).await.expect("it is written in the end");
         assert!(written.created && !store.is_scheduled());
-        // A store that goes on refusing: nothing was written, which is certain, and the next writer need not wait.
+        // A store that keeps refusing: it is certain that nothing was written, so the next writer need not wait.
         store.schedule(std::iter::repeat_n(Fault::TooSoon, 8));
         let error = subject.write_if(&blob, Preconditions::default(), bytes).await.unwrap_err();
         assert_eq!(error.kind(), &StoreErrorKind::Unavailable, "{error}");

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::support::{Fixture, ManualClock, Service, bytes, fixture, reopen, request, send};
 
-/// What a store leaves when its process has ended.
+/// State left in a store by a process that has ended.
 struct Closed {
     folder: TempDir,
     register: Arc<MemoryRegister>,

@@ -1,4 +1,4 @@
-//! Origins that fail while something stale may be used.
+//! Origins that fail while a stale response may be used.
 
 use crate::support::{FRESH, World, response, settle};
 
@@ -20,7 +20,7 @@ async fn an_origin_that_failed_is_not_waited_for_again() {
             assert!(world.get("/").await.is_hit());
         }
         assert_eq!(world.origin.count(), 2);
-        // Later somebody asks in the background, and nobody waits for that.
+        // A background request is made later, and no client waits for it.
         world.clock.advance(5);
         let held = world.origin.will_wait();
         for _ in 0..10 {

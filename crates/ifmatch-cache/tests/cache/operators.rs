@@ -186,7 +186,7 @@ async fn what_varies_by_an_overwritten_field_is_not_stored() {
         world.get("/").await;
         world.origin.will(200, &[FRESH[0], ("vary", "accept"), ("etag", "\"1\"")], "another's");
         assert_eq!(world.get("/").await.text(), "another's", "{vary}");
-        // A confirmation that adds the field ends the storing.
+        // A revalidation that adds the field ends the storing.
         world.clock.advance(61);
         world.origin.will(304, &[("vary", vary)], "");
         world.get("/").await;

@@ -1,4 +1,4 @@
-//! Requests with credentials: what they get is theirs, and they take nothing from others.
+//! Requests with credentials: their responses are private, and they do not affect other clients.
 
 use futures_util::future::join_all;
 
@@ -20,7 +20,7 @@ async fn who_has_a_credential_does_not_wait_twice_for_what_is_not_shared() {
     world.origin.reached(2).await;
     other.send(response(200, &[("etag", "\"1\"")], "another's")).unwrap();
     assert_eq!(second.await.unwrap().text(), "another's");
-    // From now on all are at the origin at the same time.
+    // From now on, all requests reach the origin concurrently.
     let held: Vec<_> = (0..3).map(|_| world.origin.will_wait()).collect();
     let clients: Vec<_> = (0..3).map(|_| spawn(&world, "/", &COOKIE)).collect();
     world.origin.reached(5).await;
@@ -28,7 +28,7 @@ async fn who_has_a_credential_does_not_wait_twice_for_what_is_not_shared() {
         held.send(response(200, &[], "x")).unwrap();
     }
     join_all(clients).await;
-    // Those without a credential still wait for each other.
+    // Requests without a credential still wait for each other.
     let held = world.origin.will_wait();
     let clients: Vec<_> = (0..10).map(|_| spawn(&world, "/", &[])).collect();
     world.origin.reached(6).await;

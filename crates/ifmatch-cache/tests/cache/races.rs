@@ -148,7 +148,7 @@ async fn a_confirmation_asked_for_before_a_write_does_not_count_after_it() {
     assert_eq!(world.get("/").await.text(), "new");
 }
 
-/// Sends a PUT to an origin that holds its answer back, and leaves.
+/// Sends a PUT to an origin that delays its response, then disconnects.
 async fn leave(world: &World) -> crate::support::Held {
     world.origin.will(200, &FRESH, "old");
     world.get("/").await;

@@ -313,7 +313,7 @@ async fn waiters_share_a_failure_where_stale_is_allowed() {
     assert_eq!(world.origin.count(), 2);
 }
 
-/// Asks many times while the origin holds the answer to the first request back.
+/// Sends many requests while the origin delays the response to the first one.
 async fn many(world: &World, fields: &[(&str, &str)], answer: http::Response<TestBody>) -> Vec<Answer> {
     let before = world.origin.count();
     let held = world.origin.will_wait();
@@ -337,7 +337,7 @@ async fn who_waited_may_use_what_is_stale_when_it_comes() {
             assert_eq!(answer.text(), "hello");
         }
         assert_eq!(world.origin.count(), 1, "{fields:?}");
-        // Who comes later has not waited for it.
+        // Later requests have not waited for it.
         world.origin.will(200, &FRESH, "new");
         assert_eq!(world.get("/").await.text(), "new", "{fields:?}");
     }

@@ -22,7 +22,7 @@ use crate::interim::Interjections;
 use crate::response_body::BoxError;
 
 pin_project! {
-    /// Waits for an answer and sends it. A client that resets the stream, or goes away, ends the work on it.
+    /// A future that waits for a response and sends it. A client that resets the stream or disconnects ends the work on it.
     pub(super) struct Stream<F, B> {
         reply: SendResponse<Bytes>,
         is_head: bool,

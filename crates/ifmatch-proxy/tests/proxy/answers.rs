@@ -94,7 +94,7 @@ async fn trailers_are_passed_on() {
     assert!(origin.requests()[0].contains("te: trailers\r\n"));
 }
 
-/// Content whose trailers have these fields.
+/// Content with these trailer fields.
 struct Trailing(Vec<Frame<Bytes>>);
 
 impl Body for Trailing {

@@ -166,7 +166,7 @@ async fn a_server_that_hangs_takes_its_own_places_only() {
     while hanging.requests().len() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // Two are being asked for, and one is in the queue as soon as it has run: then one more is refused.
+    // Two requests are at the server, and one is queued as soon as it has run; the next one is refused.
     let error = loop {
         let mut next = hang();
         tokio::select! {
@@ -177,7 +177,7 @@ async fn a_server_that_hangs_takes_its_own_places_only() {
     assert_eq!((error.kind(), error.problem().status().as_u16()), (ProxyErrorKind::Overloaded, 503));
     assert_eq!(error.problem().to_response().headers()["retry-after"], "1");
     ask(&proxy, get("/")).await.unwrap();
-    // A place that becomes free goes to the one that waits for it.
+    // A freed slot goes to the waiting request.
     waiting.swap_remove(0).abort();
     while hanging.requests().len() < 3 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -219,7 +219,7 @@ async fn a_sick_server_is_left_alone_while_another_one_hangs() {
         .build()
         .unwrap();
     let checks = tokio::spawn(proxy.clone().watch_health());
-    // The second check of a server comes after the verdict of the first.
+    // The second check of a server follows the verdict of the first.
     while hanging.requests().is_empty() || [&sick, &well].iter().any(|origin| origin.requests().len() < 2) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
