@@ -1,6 +1,7 @@
-//! Hit ratios of the cache over traces, beside a cache that evicts what was used least recently, and the optimum.
+//! Hit ratios of the cache over traces, compared with an LRU cache and the optimum.
 //!
-//! Objects have one size, so that the optimum is known (Belady: evict what is wanted last). The traces are the same each time.
+//! All objects have the same size, so that the optimum is known (Belady: evict the object used furthest in the future).
+//! The traces are the same in each run.
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "a program that prints a table")]
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,10 +13,10 @@ use http_body_util::{BodyExt, Full};
 use ifmatch_cache::CacheLayer;
 use tower::{Layer, ServiceExt};
 
-/// The bytes of an object.
+/// Size of an object, in bytes.
 const SIZE: usize = 1_000;
 
-/// How many requests a trace has.
+/// Number of requests in a trace.
 const REQUESTS: usize = 100_000;
 
 fn main() {
@@ -33,12 +34,12 @@ fn main() {
     }
 }
 
-/// The traces, by name.
+/// Returns the traces, by name.
 fn traces() -> [(&'static str, Vec<usize>); 4] {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let zipf = Zipf::new(20_000, 0.9);
     let mut mixed = Vec::new();
-    // Popular objects that change over time, with now and then a scan of what is wanted once or in a loop.
+    // Popular objects that change over time, with occasional scans and loops.
     while mixed.len() < REQUESTS {
         let drift = mixed.len() / 20_000 * 300;
         for _ in 0..4_000 {
@@ -58,7 +59,7 @@ fn traces() -> [(&'static str, Vec<usize>); 4] {
     ]
 }
 
-/// Hits of the cache.
+/// Returns the hits of the cache.
 async fn hits(trace: &[usize], room: usize) -> usize {
     let one = layer(1 << 20);
     ask(&one, 1_000_000).await;
@@ -84,7 +85,7 @@ async fn ask(layer: &CacheLayer, object: usize) {
     response.into_body().collect().await.unwrap();
 }
 
-/// Hits of a cache that evicts what was used least recently.
+/// Returns the hits of an LRU cache.
 fn lru(trace: &[usize], room: usize) -> usize {
     let (mut used, mut order) = (HashMap::new(), BTreeSet::new());
     let asked = |(now, object): &(usize, &usize)| {
@@ -101,7 +102,7 @@ fn lru(trace: &[usize], room: usize) -> usize {
     trace.iter().enumerate().filter(asked).count()
 }
 
-/// Hits of a cache that knows the future: of all objects that are wanted, it keeps those that are wanted first.
+/// Returns the hits of a cache that knows the future: it keeps the objects with the earliest next use.
 fn optimum(trace: &[usize], room: usize) -> usize {
     let mut following = vec![usize::MAX; trace.len()];
     let mut seen = HashMap::new();
@@ -124,7 +125,7 @@ fn optimum(trace: &[usize], room: usize) -> usize {
     hits
 }
 
-/// Numbers that look random.
+/// Returns pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! The system's clocks in a process in which the time of day is set, by libfaketime. The process is this very program.
+//! The system clocks in a process with a time of day set by libfaketime. The process is this program itself.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
 
@@ -10,9 +10,9 @@ use std::{env, fs};
 use ifmatch_core::date::Timestamp;
 use ifmatch_store::{Clock, SystemClock};
 
-/// Names the file with the step of the clock. Only the process that lives by it has the variable.
+/// Environment variable with the path of the clock step file, set only in the child process.
 const STEP: &str = "FAKETIME_TIMESTAMP_FILE";
-/// More than the test takes.
+/// Longer than the test takes.
 const HOUR: Duration = Duration::from_hours(1);
 
 fn main() {
@@ -22,7 +22,7 @@ fn main() {
     }
 }
 
-/// Runs this program once more, with a time of day that it sets itself.
+/// Runs this program again, with a time of day under its own control.
 fn begin() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("step-{}", std::process::id()));
     fs::write(&file, "+0").unwrap();
@@ -57,7 +57,7 @@ fn is_later(before: Timestamp, after: Timestamp) -> bool {
     before.until(after) > HOUR
 }
 
-/// Where libfaketime is: `IFMATCH_FAKETIME`, or where Linux distributions put it.
+/// Returns the path of libfaketime: `IFMATCH_FAKETIME`, or the location used by Linux distributions.
 fn library() -> PathBuf {
     if let Some(path) = env::var_os("IFMATCH_FAKETIME") {
         return path.into();

@@ -195,7 +195,7 @@ async fn of_writers_of_two_processes_the_one_who_lost_its_permit_is_told_no_succ
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_of_a_container_that_fails_leaves_nothing_under_way() {
-    // The first object of the two holds the deletion up until the second one is gone, or does not.
+    // Deletion of the first object may or may not wait until the second one is gone.
     for faults in [[Fault::Late, Fault::Delayed], [Fault::Delayed, Fault::Delayed]] {
         let store = Faulty::in_memory(false);
         let subject = durable(&store).await;

@@ -95,7 +95,7 @@ async fn what_a_link_leads_to_is_not_written_or_removed() {
     assert!(!place.root.path().join("store/docs/real").exists());
 }
 
-/// What is removed was looked at before, by others; the folder may have become a link since.
+/// Removed objects were checked earlier by the caller; the folder may have been replaced with a link since.
 #[tokio::test]
 async fn the_store_itself_removes_nothing_through_a_link() {
     let place = Place::new().await;

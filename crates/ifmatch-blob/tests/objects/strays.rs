@@ -107,7 +107,7 @@ async fn strays_go_before_their_container_is_forgotten() {
     objects.head(&"c/new".into()).await.expect("it belongs to no container that was deleted");
 }
 
-/// The operator gave the store to another gateway, and did not stop this one.
+/// The operator moved the store to another gateway without stopping this one.
 #[tokio::test]
 async fn a_gateway_whose_store_was_taken_over_removes_no_strays() {
     let register = register();

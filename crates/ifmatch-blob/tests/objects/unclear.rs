@@ -85,7 +85,7 @@ enum Kind {
 struct Lost {
     what: &'static str,
     is_ignored: bool,
-    /// Whether the store's tags are hashes of the bytes.
+    /// `true` if the store's tags are hashes of the bytes.
     tags_repeat: bool,
     kind: Kind,
     bytes: bytes::Bytes,

@@ -374,7 +374,7 @@ async fn a_client_that_reads_nothing_is_sent_little_and_holds_up_nobody() {
     assert_eq!(length, PIECES * PIECE);
 }
 
-/// The clock of the test goes on by itself when nothing else can.
+/// The test's clock advances automatically when all tasks are idle.
 #[tokio::test(start_paused = true)]
 async fn content_that_is_not_taken_ends_with_its_stream() {
     let (pieces, body) = mpsc::channel(1);

@@ -6,7 +6,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// An upstream that agrees to anything, as if with content, and then sends back what it gets, in upper case.
+/// An upstream that accepts any upgrade, with framing fields, and then echoes its input in upper case.
 async fn shouter() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

@@ -86,8 +86,8 @@ async fn a_permit_that_is_over_lets_no_second_handler_in_while_the_first_one_run
     }
 }
 
-/// The handler has ended, and the register takes its time to hear of it. A write that went ahead would leave the first one's
-/// client without an answer.
+/// The handler has ended, and its result is slow to reach the register. If another write went ahead, the first client
+/// would get no answer.
 #[tokio::test]
 async fn a_permit_that_is_over_lets_no_write_go_ahead_of_an_outcome_on_its_way() {
     let (clock, world, register) = (Skewed::default(), World::with(&[("/a", "one")]), Cuttable::default());
@@ -182,7 +182,7 @@ async fn a_permit_of_a_clock_that_was_a_day_ahead_lasts_no_longer_than_it_was_gr
     let (wrong, right) = (process(lost_register.clone(), DAY), process(register, Duration::ZERO));
     let lost = tokio::spawn(async move { send(&wrong, request("PUT /a", &[("x-hold-before", "x")], "lost")).await });
     world.reached("x").await;
-    // It will not give the permit back.
+    // It will not release the permit.
     lost_register.cut(true);
     let next = tokio::spawn(async move { send(&right, request("PUT /a", &[], "next")).await });
     settle().await;

@@ -57,7 +57,7 @@ pub(crate) struct Cuttable {
     gate: Arc<Mutex<Option<Gate>>>,
 }
 
-/// What a held swap says, and what it waits for.
+/// Signals of a held swap: the one it sends, and the one it waits for.
 type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
 impl Default for Cuttable {
@@ -71,12 +71,12 @@ impl Cuttable {
         self.cut.store(cut, Ordering::SeqCst);
     }
 
-    /// The same register as another process reaches it, which can be cut off by itself.
+    /// The same register as seen by another process, with a connection that can be cut separately.
     pub(crate) fn of_another_process(&self) -> Self {
         Self { register: Arc::clone(&self.register), ..Self::default() }
     }
 
-    /// Holds up the next swap: the first channel says that it was asked for, the second has it carried out.
+    /// Holds the next swap: the first channel signals its arrival, the second one releases it.
     pub(crate) fn hold_swap(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
         *self.gate.lock().unwrap() = Some((ask, opened));
