@@ -19,9 +19,9 @@ use ifmatch_store::{Driver, Key};
 
 /// A register in a folder.
 ///
-/// Processes take turns by locking one file. A record is written to a temporary file, synced, and renamed, so that a crash
-/// leaves the old record or the new one. After a failed sync of the folder, a load may return a record that is lost with
-/// the power; a register for production rewrites such a record before it returns it.
+/// Processes take turns by locking one file. A record is written to a temporary file, synced, and renamed, so that a
+/// crash leaves the old record or the new one. After a failed sync of the folder, a load may return a record that is
+/// lost with the power; a register for production rewrites such a record before it returns it.
 #[derive(Debug)]
 pub struct FolderRegister {
     folder: PathBuf,

@@ -226,7 +226,7 @@ fn describe() {
     describe_counter!(TIMEOUTS, "What a client was too slow for: to send a head or a body, or to take an answer.");
     describe_counter!(
         TURNED_AWAY,
-        "What was refused for lack of a place: a request (503), a connection of a client that has its share; or an idle connection that was closed to make room."
+        "Requests refused with 503, connections refused because their client has reached its limit, and idle connections closed to make room."
     );
     describe_gauge!(BUILD_INFO, "1, with the version as a label.");
 }

@@ -22,7 +22,7 @@ use crate::interim::Interjections;
 use crate::response_body::BoxError;
 
 pin_project! {
-    /// A future that waits for a response and sends it. A client that resets the stream or disconnects ends the work on it.
+    /// Waits for a response and sends it. The work ends when the client resets the stream or disconnects.
     pub(super) struct Stream<F, B> {
         reply: SendResponse<Bytes>,
         is_head: bool,

@@ -31,8 +31,8 @@ use crate::records::{Kept, RecordObjects};
 use crate::tasks::allowance;
 
 /// Reason for refusing requests to a development Worker that other machines can reach.
-const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT authorizes every request, and applies only to requests to localhost or a \
-                           loopback address: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`";
+const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT authorizes every request, and applies only to requests to localhost or \
+                           a loopback address: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`";
 
 /// Time for which reads may reuse the answer of a container's object. During it, a read may return a blob that an
 /// unanswered write left in a container deleted by another isolate.
