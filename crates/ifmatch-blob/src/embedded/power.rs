@@ -99,6 +99,7 @@ impl State {
             if self.draw(2) == 0 {
                 self.names.entry(folder.to_owned()).or_default().insert(name, number);
             } else {
+                self.pinned.push(File::open(folder.join(&name)).unwrap());
                 self.lost.insert((folder.to_owned(), name, number));
             }
         }
