@@ -16,13 +16,14 @@ async function worker(t, bindings) {
   const { fetch } = await start(t, { ...interposed(t, { wrap: COUNTING.wrap, intercept }), bindings });
   return {
     fetch,
-    // What a request came to, and how many bindings it called.
+    // The response to a request, and the number of calls to the bucket and in all. The isolate remembers for five seconds that
+    // a container is there, so that a read may also call the container's object.
     asked: async (target, init) => {
       await (await fetch("/-/count")).json();
       const response = await fetch(target, init);
       const text = await response.text();
       const { a, b, objects } = await (await fetch("/-/count")).json();
-      return { status: response.status, etag: response.headers.get("etag"), text, calls: a + b + objects };
+      return { status: response.status, etag: response.headers.get("etag"), text, bucket: a + b, calls: a + b + objects };
     },
     around: (key, text) => fetch("/-/around", { method: "POST", body: JSON.stringify({ key, text }) }),
   };
@@ -35,8 +36,9 @@ test("without a bound, every reader is told what is there", async (t) => {
   const { asked, around } = await worker(t, {});
   const { etag } = await asked("/docs/a", put("first"));
   for (let turn = 0; turn < 3; turn += 1) {
-    const { status, calls } = await asked("/docs/a", unless(etag));
-    assert.deepEqual([status, calls], [304, 1]);
+    const { status, bucket, calls } = await asked("/docs/a", unless(etag));
+    assert.deepEqual([status, bucket], [304, 1]);
+    assert.ok(calls <= 2, `${calls} calls`);
   }
   await around("docs/a", "other");
   const { status, text } = await asked("/docs/a", unless(etag));
@@ -46,7 +48,7 @@ test("without a bound, every reader is told what is there", async (t) => {
 test("within the bound, a reader who has the version is told so, and nothing is asked", async (t) => {
   const { asked, around } = await worker(t, { IFMATCH_MAX_STALENESS: "600" });
   const { etag } = await asked("/docs/a", put("first"));
-  assert.equal((await asked("/docs/a")).calls, 1);
+  assert.equal((await asked("/docs/a")).bucket, 1);
   for (let turn = 0; turn < 3; turn += 1) {
     const { status, calls, etag: told } = await asked("/docs/a", unless(etag));
     assert.deepEqual([status, calls, told], [304, 0, etag]);
