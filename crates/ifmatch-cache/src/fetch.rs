@@ -216,8 +216,9 @@ impl<C: Clock> Fetch<C> {
         if !same || came.total != part.total {
             return None;
         }
-        let content = collect(body, self.shared.budget.reserve(self.shared.config.entry_limit), range.len()).await?;
-        let whole = part.join(&Part::new(came, content))?.whole()?;
+        let limit = self.shared.config.entry_limit;
+        let content = collect(body, self.shared.budget.reserve(limit), range.len()).await?;
+        let whole = part.join(&Part::new(came, content, limit))?.whole()?;
         let stored = Stored { meta: Arc::new(meta), body: Body::Whole(whole) };
         self.update(&stored);
         Some(Fetched::Stored(stored, StatusCode::PARTIAL_CONTENT))

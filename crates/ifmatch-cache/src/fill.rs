@@ -13,6 +13,7 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use ifmatch_store::Clock;
 
+use crate::blocks::Blocks;
 use crate::body::{BodyError, as_bytes};
 use crate::budget::Reserved;
 use crate::content::{Content, Part};
@@ -160,7 +161,7 @@ impl<C: Clock> Fill<C> {
         let content = Content::compact(&chunks, trailers);
         let body = match self.range {
             None => stored::Body::Whole(Arc::new(content)),
-            Some(range) => part(Part::new(range, content)),
+            Some(range) => part(Part::new(range, content, self.shared.config.entry_limit)),
         };
         let new = Stored { meta: Arc::clone(&self.meta), body };
         if self.shared.table.store(&self.key, new, merged) {
@@ -204,18 +205,16 @@ where
     T: Body<Error: Into<BodyError>>,
 {
     let mut body = pin!(body);
-    let mut chunks = VecDeque::new();
-    let mut read = 0;
+    let mut blocks = Blocks::default();
     while let Some(frame) = as_bytes(body.frame().await) {
         if let Ok(chunk) = frame.ok()?.into_data() {
-            read += chunk.len() as u64;
-            if read > len || !reserved.grow(chunk.len() as u64) {
+            if blocks.end() + chunk.len() as u64 > len || !reserved.grow(chunk.len() as u64) {
                 return None;
             }
-            chunks.push_back(chunk);
+            blocks.push(chunk);
         }
     }
-    (read == len).then(|| Content::compact(&chunks, None))
+    (blocks.end() == len).then(|| Content::compact(&blocks.all(), None))
 }
 
 fn broken(why: &'static str) -> Broken {

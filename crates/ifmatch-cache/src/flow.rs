@@ -10,10 +10,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 
+use crate::blocks::Blocks;
 use crate::budget::Reserved;
 
 /// How many bytes a body that is not kept may be ahead of its slowest reader.
-const WINDOW: usize = 256 * 1024;
+const WINDOW: u64 = 256 * 1024;
 
 /// The body. While it is kept, all of it stays for readers who come late; once it [grows](Flow::push) too long for that,
 /// chunks go as soon as all readers have them.
@@ -24,11 +25,7 @@ pub(crate) struct Flow {
 }
 
 struct State {
-    chunks: VecDeque<Bytes>,
-    /// How many chunks were there before these.
-    gone: usize,
-    /// The bytes in `chunks`.
-    buffered: usize,
+    blocks: Blocks,
     reserved: Reserved,
     kept: bool,
     end: Option<End>,
@@ -44,7 +41,7 @@ enum End {
 
 /// Where a reader is.
 struct Place {
-    next: usize,
+    next: u64,
     waker: Option<Waker>,
     lost: bool,
 }
@@ -73,23 +70,15 @@ impl From<Box<dyn Error + Send + Sync>> for Broken {
 
 impl Flow {
     pub(crate) fn new(declared: Option<u64>, reserved: Reserved) -> Self {
-        let state = State {
-            chunks: VecDeque::new(),
-            gone: 0,
-            buffered: 0,
-            reserved,
-            kept: true,
-            end: None,
-            readers: Vec::new(),
-            writer: None,
-        };
+        let state =
+            State { blocks: Blocks::default(), reserved, kept: true, end: None, readers: Vec::new(), writer: None };
         Self { declared, state: Mutex::new(state) }
     }
 
     /// A reader from the beginning. None: the beginning is gone.
     pub(crate) fn join(self: &Arc<Self>) -> Option<Reader> {
         let mut state = self.lock();
-        if state.gone > 0 || !state.kept && state.end.is_none() {
+        if state.blocks.start() > 0 || !state.kept && state.end.is_none() {
             return None;
         }
         let place = Place { next: 0, waker: None, lost: false };
@@ -108,9 +97,8 @@ impl Flow {
         let mut state = self.lock();
         let before = state.kept;
         state.kept = before && state.reserved.grow(chunk.len() as u64);
-        state.buffered += chunk.len();
-        state.chunks.push_back(chunk);
-        let overflow = if before && !state.kept { Some(state.chunks.clone()) } else { None };
+        state.blocks.push(chunk);
+        let overflow = if before && !state.kept { Some(state.blocks.all()) } else { None };
         state.trim();
         state.wake_readers();
         match overflow {
@@ -121,7 +109,7 @@ impl Flow {
 
     /// What is there of the body.
     pub(crate) fn chunks(&self) -> VecDeque<Bytes> {
-        self.lock().chunks.clone()
+        self.lock().blocks.all()
     }
 
     pub(crate) fn complete(&self, trailers: Option<HeaderMap>) {
@@ -148,7 +136,7 @@ impl Flow {
     /// Ready once the slowest reader has caught up, or nobody reads.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        if state.kept || state.buffered <= WINDOW {
+        if state.kept || state.buffered() <= WINDOW {
             return Poll::Ready(());
         }
         state.writer = Some(cx.waker().clone());
@@ -158,13 +146,13 @@ impl Flow {
     /// Gives up the slowest readers, if they hold up others.
     pub(crate) fn lose_slowest(&self) {
         let mut state = self.lock();
-        let (slowest, end) = (state.slowest(), state.gone + state.chunks.len());
+        let (slowest, end) = (state.slowest(), state.blocks.end());
         if !state.readers.iter().flatten().any(|place| place.next == end) {
             return;
         }
         for place in state.readers.iter_mut().flatten().filter(|place| place.next == slowest) {
             place.lost = true;
-            place.next = usize::MAX;
+            place.next = u64::MAX;
         }
         state.trim();
         state.wake_readers();
@@ -188,8 +176,12 @@ impl fmt::Debug for Flow {
 }
 
 impl State {
-    fn slowest(&self) -> usize {
-        let end = self.gone + self.chunks.len();
+    fn buffered(&self) -> u64 {
+        self.blocks.end() - self.blocks.start()
+    }
+
+    fn slowest(&self) -> u64 {
+        let end = self.blocks.end();
         self.readers.iter().flatten().map(|place| place.next).min().unwrap_or(end).min(end)
     }
 
@@ -198,11 +190,8 @@ impl State {
         if self.kept {
             return;
         }
-        for chunk in self.chunks.drain(..self.slowest() - self.gone) {
-            self.gone += 1;
-            self.buffered -= chunk.len();
-        }
-        if self.buffered <= WINDOW
+        self.blocks.release(self.slowest());
+        if self.buffered() <= WINDOW
             && let Some(writer) = self.writer.take()
         {
             writer.wake();
@@ -219,9 +208,8 @@ impl State {
             let why: Box<dyn Error + Send + Sync> = "the reader was too slow".into();
             return Poll::Ready(Some(Err(why.into())));
         }
-        if let Some(chunk) = self.chunks.get(place.next - self.gone) {
-            let chunk = chunk.clone();
-            place.next += 1;
+        if let Some(chunk) = self.blocks.from(place.next) {
+            place.next += chunk.len() as u64;
             self.trim();
             return Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
@@ -266,7 +254,7 @@ impl Reader {
     pub(crate) fn is_at_end(&self) -> bool {
         let state = self.flow.lock();
         let place = state.readers.get(self.at).and_then(Option::as_ref);
-        let read = place.is_some_and(|place| place.next == state.gone + state.chunks.len());
+        let read = place.is_some_and(|place| place.next == state.blocks.end());
         self.done || read && matches!(state.end, Some(End::Complete(None)))
     }
 

@@ -84,6 +84,7 @@ pub mod policy;
 mod answer;
 mod asked;
 mod block;
+mod blocks;
 mod body;
 mod budget;
 mod builder;

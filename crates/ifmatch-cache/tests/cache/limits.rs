@@ -93,6 +93,22 @@ async fn variants_count_and_those_that_nobody_wants_go() {
 }
 
 #[tokio::test]
+async fn parts_of_one_object_take_no_more_than_a_whole_body() {
+    let world = World::with(|builder| builder.entry_limit(10_000));
+    let ask = |at: usize| [("range", format!("bytes={}-{}", at * 1_000, at * 1_000 + 999))];
+    for at in 0..40 {
+        let range = format!("bytes {}-{}/100000", at * 1_000, at * 1_000 + 999);
+        let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("content-range", &*range)];
+        world.origin.will(206, &fields, &"x".repeat(1_000));
+        let [(name, value)] = ask(at);
+        assert_eq!(world.get_with("/", &[(name, &*value)]).await.text().len(), 1_000);
+        assert!(world.get_with("/", &[(name, &*value)]).await.is_hit(), "{at}");
+    }
+    let stored = world.handle.metrics().stored_bytes;
+    assert!(stored < 30_000, "{stored}");
+}
+
+#[tokio::test]
 async fn a_long_body_is_passed_on_and_not_stored() {
     let world = World::with(|builder| builder.entry_limit(1_000));
     let body = "x".repeat(1_001);
