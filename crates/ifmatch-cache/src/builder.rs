@@ -32,8 +32,8 @@ impl<C: Clock> Builder<C> {
         Builder { clock, config: self.config, entry_limit: self.entry_limit }
     }
 
-    /// Sets how many bytes stored responses may take, 256 MiB by default. Bodies on their way may take a quarter as much
-    /// besides.
+    /// Sets how many bytes stored responses may take, 256 MiB by default. Bodies on their way may take five sixteenths
+    /// as much besides.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;

@@ -250,7 +250,8 @@ impl<C: Clock> Fetch<C> {
         };
         let range = ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
         let reserved = self.shared.budget.reserve(self.shared.config.entry_limit);
-        let flow = Arc::new(Flow::new(length, reserved));
+        let to_file = range.is_none() && self.shared.config.disk.is_some();
+        let flow = Arc::new(Flow::new(length, reserved, to_file));
         let stored = Stored { meta: Arc::new(meta), body: Body::Flow(Arc::clone(&flow)) };
         let Some(reader) = flow.join() else { return Kept::Passed(Response::from_parts(head, body)) };
         if range.is_none() {

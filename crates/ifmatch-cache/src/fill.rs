@@ -48,7 +48,7 @@ impl<C: Clock> Fill<C> {
         T: Body<Error: Into<BodyError>>,
     {
         let mut body = pin!(body);
-        let (mut len, mut kept, mut stored) = (0_u64, true, false);
+        let (mut len, mut kept, mut stored) = (0_u64, true, None);
         let mut trailers = None;
         loop {
             let frame = match self.frame(body.as_mut()).await {
@@ -60,7 +60,9 @@ impl<C: Clock> Fill<C> {
                 Ok(chunk) => {
                     len += chunk.len() as u64;
                     // The one who gets the last bytes may ask again at once, and then finds the response stored.
-                    stored = kept && body.is_end_stream() && self.is_sound(len) && self.store(Some(&chunk), len, None);
+                    if kept && body.is_end_stream() && self.is_sound(len) && self.flow.covers(len) {
+                        stored = Some(self.store(Some(&chunk), len, None));
+                    }
                     self.spool(&chunk).await;
                     if body.is_end_stream()
                         && self.is_sound(len)
@@ -69,6 +71,9 @@ impl<C: Clock> Fill<C> {
                         self.keep(spool, None).await;
                     }
                     kept &= self.deliver(chunk).await;
+                    if stored.is_none() {
+                        self.keep_pace().await;
+                    }
                     if !kept && self.spool.is_none() && !self.flow.has_readers() {
                         return;
                     }
@@ -79,13 +84,13 @@ impl<C: Clock> Fill<C> {
         if !self.is_sound(len) {
             return self.flow.fail(broken("the body is not as long as was promised"));
         }
-        if kept && !stored {
-            self.store(None, len, trailers.clone());
+        if kept && stored.is_none() {
+            stored = Some(self.store(None, len, trailers.clone()));
         }
         if let Some(spool) = self.spool.take() {
             self.keep(spool, trailers.clone()).await;
         }
-        self.flow.complete(trailers);
+        self.flow.complete(trailers, stored.flatten().as_ref());
     }
 
     /// The next frame.
@@ -103,7 +108,7 @@ impl<C: Clock> Fill<C> {
         }
     }
 
-    /// Passes bytes on. False: they are too many to be kept; then they go at the pace of the readers.
+    /// Passes bytes on. False: they are too many to be kept.
     async fn deliver(&mut self, chunk: Bytes) -> bool {
         let pushed = self.flow.push(chunk);
         let kept = pushed.is_ok();
@@ -111,12 +116,15 @@ impl<C: Clock> Fill<C> {
             // Who comes now asks for itself.
             self.pilot = None;
             self.overflow(so_far).await;
-            while self.shared.within(self.shared.config.patience, poll_fn(|cx| self.flow.poll_room(cx))).await.is_none()
-            {
-                self.flow.lose_slowest();
-            }
         }
         kept
+    }
+
+    /// Waits for readers, where the body may be too long to be kept.
+    async fn keep_pace(&self) {
+        while self.shared.within(self.shared.config.patience, poll_fn(|cx| self.flow.poll_room(cx))).await.is_none() {
+            self.flow.lose_slowest();
+        }
     }
 
     /// Begins a file with what was kept until now, if there is a folder for it.
@@ -151,23 +159,23 @@ impl<C: Clock> Fill<C> {
         promised.is_none_or(|promised| promised == len)
     }
 
-    /// Stores the response.
-    fn store(&self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> bool {
+    /// Stores the response, and returns its content if it was stored.
+    fn store(&self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> Option<Content> {
+        let limit = self.shared.config.entry_limit;
+        if len > limit {
+            return None;
+        }
         let mut chunks = self.flow.chunks();
         chunks.extend(last.cloned());
-        if len > self.shared.config.entry_limit {
-            return false;
-        }
         let content = Content::compact(&chunks, trailers);
         let body = match self.range {
-            None => stored::Body::Whole(Arc::new(content)),
-            Some(range) => part(Part::new(range, content, self.shared.config.entry_limit)),
+            None => stored::Body::Whole(Arc::new(content.clone())),
+            Some(range) => part(Part::new(range, content.clone(), limit)),
         };
         let new = Stored { meta: Arc::clone(&self.meta), body };
-        if self.shared.table.store(&self.key, new, merged) {
-            self.shared.counters.stored.add(1);
-        }
-        true
+        let stored = self.shared.table.store(&self.key, new, merged);
+        self.shared.counters.stored.add(stored.into());
+        stored.then_some(content)
     }
 }
 
@@ -208,7 +216,8 @@ where
     let mut blocks = Blocks::default();
     while let Some(frame) = as_bytes(body.frame().await) {
         if let Ok(chunk) = frame.ok()?.into_data() {
-            if blocks.end() + chunk.len() as u64 > len || !reserved.grow(chunk.len() as u64) {
+            let come = blocks.end() + chunk.len() as u64;
+            if come > len || !reserved.cover(come) {
                 return None;
             }
             blocks.push(chunk);

@@ -12,6 +12,7 @@ use http_body::Frame;
 
 use crate::blocks::Blocks;
 use crate::budget::Reserved;
+use crate::content::Content;
 
 /// How many bytes a body that is not kept may be ahead of its slowest reader.
 const WINDOW: u64 = 256 * 1024;
@@ -21,6 +22,10 @@ const WINDOW: u64 = 256 * 1024;
 pub(crate) struct Flow {
     /// The length that the origin promised.
     pub(crate) declared: Option<u64>,
+    /// Whether there is room for the body in the store, as far as is known when it begins.
+    pub(crate) has_room: bool,
+    /// Whether it need not wait for readers while it is kept: it will fit, or go to a file.
+    runs_ahead: bool,
     state: Mutex<State>,
 }
 
@@ -69,10 +74,17 @@ impl From<Box<dyn Error + Send + Sync>> for Broken {
 }
 
 impl Flow {
-    pub(crate) fn new(declared: Option<u64>, reserved: Reserved) -> Self {
+    /// A body for which this memory is reserved. A longer one goes `to_file`, if there are files.
+    pub(crate) fn new(declared: Option<u64>, mut reserved: Reserved, to_file: bool) -> Self {
+        let fits = match declared {
+            Some(declared) => reserved.cover(declared),
+            None => reserved.has_room(),
+        };
+        let has_room = fits || to_file;
+        let runs_ahead = to_file || declared.is_some();
         let state =
             State { blocks: Blocks::default(), reserved, kept: true, end: None, readers: Vec::new(), writer: None };
-        Self { declared, state: Mutex::new(state) }
+        Self { declared, has_room, runs_ahead, state: Mutex::new(state) }
     }
 
     /// A reader from the beginning. None: the beginning is gone.
@@ -96,7 +108,8 @@ impl Flow {
     pub(crate) fn push(&self, chunk: Bytes) -> Result<(), VecDeque<Bytes>> {
         let mut state = self.lock();
         let before = state.kept;
-        state.kept = before && state.reserved.grow(chunk.len() as u64);
+        let len = state.blocks.end() + chunk.len() as u64;
+        state.kept = before && state.reserved.cover(len);
         state.blocks.push(chunk);
         let overflow = if before && !state.kept { Some(state.blocks.all()) } else { None };
         state.trim();
@@ -107,12 +120,24 @@ impl Flow {
         }
     }
 
+    /// Reserves memory for so many bytes in all. False: there is none.
+    pub(crate) fn covers(&self, len: u64) -> bool {
+        self.lock().reserved.cover(len)
+    }
+
     /// What is there of the body.
     pub(crate) fn chunks(&self) -> VecDeque<Bytes> {
         self.lock().blocks.all()
     }
 
-    pub(crate) fn complete(&self, trailers: Option<HeaderMap>) {
+    /// The body is complete. Readers go on with what is stored of it, if it is: they need no memory of their own.
+    pub(crate) fn complete(&self, trailers: Option<HeaderMap>, stored: Option<&Content>) {
+        if let Some(content) = stored {
+            let mut state = self.lock();
+            state.blocks = Blocks::default();
+            content.chunks.iter().cloned().for_each(|chunk| state.blocks.push(chunk));
+            state.reserved.shrink(0);
+        }
         self.finish(End::Complete(trailers));
     }
 
@@ -133,10 +158,10 @@ impl Flow {
         self.lock().readers.iter().any(Option::is_some)
     }
 
-    /// Ready once the slowest reader has caught up, or nobody reads.
+    /// Ready once readers have caught up, or there are none: the fastest while the body is kept, and then the slowest.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        if state.kept || state.buffered() <= WINDOW {
+        if self.runs_ahead && state.kept || state.has_room() {
             return Poll::Ready(());
         }
         state.writer = Some(cx.waker().clone());
@@ -147,7 +172,7 @@ impl Flow {
     pub(crate) fn lose_slowest(&self) {
         let mut state = self.lock();
         let (slowest, end) = (state.slowest(), state.blocks.end());
-        if !state.readers.iter().flatten().any(|place| place.next == end) {
+        if state.kept || !state.readers.iter().flatten().any(|place| place.next == end) {
             return;
         }
         for place in state.readers.iter_mut().flatten().filter(|place| place.next == slowest) {
@@ -176,8 +201,15 @@ impl fmt::Debug for Flow {
 }
 
 impl State {
-    fn buffered(&self) -> u64 {
-        self.blocks.end() - self.blocks.start()
+    /// Whether the writer may go on.
+    fn has_room(&self) -> bool {
+        let leader = if self.kept { self.fastest() } else { self.slowest() };
+        self.blocks.end() - leader <= WINDOW
+    }
+
+    fn fastest(&self) -> u64 {
+        let end = self.blocks.end();
+        self.readers.iter().flatten().map(|place| place.next).max().unwrap_or(end).min(end)
     }
 
     fn slowest(&self) -> u64 {
@@ -185,13 +217,14 @@ impl State {
         self.readers.iter().flatten().map(|place| place.next).min().unwrap_or(end).min(end)
     }
 
-    /// Drops what nobody will read.
+    /// Drops what nobody will read, and lets the writer go on.
     fn trim(&mut self) {
-        if self.kept {
-            return;
+        if !self.kept {
+            self.blocks.release(self.slowest());
+            let buffered = self.blocks.end() - self.blocks.start();
+            self.reserved.shrink(buffered.saturating_sub(WINDOW));
         }
-        self.blocks.release(self.slowest());
-        if self.buffered() <= WINDOW
+        if self.has_room()
             && let Some(writer) = self.writer.take()
         {
             writer.wake();
@@ -256,6 +289,11 @@ impl Reader {
         let place = state.readers.get(self.at).and_then(Option::as_ref);
         let read = place.is_some_and(|place| place.next == state.blocks.end());
         self.done || read && matches!(state.end, Some(End::Complete(None)))
+    }
+
+    /// Whether there is room for the body in the store.
+    pub(crate) fn has_room(&self) -> bool {
+        self.flow.has_room
     }
 
     /// How many bytes are to come, if the origin has said so.

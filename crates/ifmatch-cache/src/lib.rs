@@ -59,8 +59,8 @@
 //!
 //! # Memory
 //!
-//! The [capacity](Builder::capacity) bounds what is stored, header fields included. Bodies on their way may take a quarter
-//! as much besides; those that find no room are passed on without being kept; or kept in files, where there is a
+//! The [capacity](Builder::capacity) bounds what is stored, header fields included. Bodies on their way may take five
+//! sixteenths as much besides; those that find no room are passed on without being kept; or kept in files, where there is a
 //! [folder](Builder::disk) for them.
 //!
 //! # A customised cache

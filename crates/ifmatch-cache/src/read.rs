@@ -294,8 +294,8 @@ impl<C: Clock> Forwarding<C> {
                     .map_or_else(|| broken(self.plan.why), |answer| answer.response))
             }
             Ok(Fetched::Kept(Kept::Fresh(mut head, stored, reader))) => {
-                let status =
-                    CacheStatus { stored: true, ..status }.with_ttl(stored.meta.terms.lifetime, stored.meta.age(now));
+                let status = CacheStatus { stored: reader.has_room(), ..status }
+                    .with_ttl(stored.meta.terms.lifetime, stored.meta.age(now));
                 status.append_to(&mut head.headers);
                 if self.plan.stored.is_some() && answer::is_unmodified(&self.asked, &stored.meta) {
                     return Ok(answer::not_modified(head.headers));
