@@ -90,7 +90,9 @@ mod tests {
         let budget = Budget::of(1_000);
         let mut long: Vec<Reserved> = (0..20).map(|_| budget.reserve(1_000)).collect();
         for len in (100..=1_000).step_by(100) {
-            long.iter_mut().for_each(|reserved| drop(reserved.cover(len)));
+            for reserved in &mut long {
+                reserved.cover(len);
+            }
         }
         assert_eq!(long.iter().map(|reserved| reserved.taken).sum::<u64>(), 1_000);
         assert!(budget.reserve(1_000).cover(15) && !budget.reserve(1_000).cover(16));

@@ -205,7 +205,7 @@ impl<C: Clock> Builder<C> {
     }
 
     /// Sets how long a request waits for the response to another one before it asks the origin itself, 10 seconds by
-    /// default. So long, too, a reader may hold up others of a body that is too long to be stored.
+    /// default. So long, too, a reader that cannot ask for the rest may hold up others of a body that is too long to be stored.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -13,10 +13,10 @@ use ifmatch_store::task::detach;
 
 use crate::asked::Asked;
 use crate::body::BodyError;
+use crate::broadcast::{Broadcast, Reader};
 use crate::content::Part;
 use crate::fill::{Fill, collect};
 use crate::flight::{Outcome, Pilot};
-use crate::flow::{Flow, Reader};
 use crate::key::Key;
 use crate::length::{Length, declared};
 use crate::memory::Failing;
@@ -251,9 +251,9 @@ impl<C: Clock> Fetch<C> {
         let range = ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
         let reserved = self.shared.budget.reserve(self.shared.config.entry_limit);
         let to_file = range.is_none() && self.shared.config.disk.is_some();
-        let flow = Arc::new(Flow::new(length, reserved, to_file));
-        let stored = Stored { meta: Arc::new(meta), body: Body::Flow(Arc::clone(&flow)) };
-        let Some(reader) = flow.join() else { return Kept::Passed(Response::from_parts(head, body)) };
+        let broadcast = Arc::new(Broadcast::new(length, reserved, to_file));
+        let stored = Stored { meta: Arc::new(meta), body: Body::Broadcast(Arc::clone(&broadcast)) };
+        let Some(reader) = broadcast.join() else { return Kept::Passed(Response::from_parts(head, body)) };
         if range.is_none() {
             self.share(&stored);
         }
@@ -261,7 +261,7 @@ impl<C: Clock> Fetch<C> {
             shared: Arc::clone(&self.shared),
             key: self.key.clone(),
             meta: Arc::clone(&stored.meta),
-            flow,
+            broadcast,
             range,
             pilot: self.pilot.take(),
             spool: None,

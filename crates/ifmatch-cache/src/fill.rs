@@ -1,6 +1,5 @@
 //! Moving a body from the origin to those who wait for it, and into the store once it is complete.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -15,11 +14,11 @@ use ifmatch_store::Clock;
 
 use crate::blocks::Blocks;
 use crate::body::{BodyError, as_bytes};
+use crate::broadcast::{Broadcast, Broken};
 use crate::budget::Reserved;
 use crate::content::{Content, Part};
 use crate::file::Spool;
 use crate::flight::Pilot;
-use crate::flow::{Broken, Flow};
 use crate::key::Key;
 use crate::policy::content_range::ContentRange;
 use crate::shared::Shared;
@@ -33,7 +32,7 @@ pub(crate) struct Fill<C> {
     pub(crate) shared: Arc<Shared<C>>,
     pub(crate) key: Key,
     pub(crate) meta: Arc<Meta>,
-    pub(crate) flow: Arc<Flow>,
+    pub(crate) broadcast: Arc<Broadcast>,
     /// Which part the body is, if it is not the whole.
     pub(crate) range: Option<ContentRange>,
     pub(crate) pilot: Option<Pilot>,
@@ -54,13 +53,13 @@ impl<C: Clock> Fill<C> {
             let frame = match self.frame(body.as_mut()).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
-                Err(why) => return self.flow.fail(why),
+                Err(why) => return self.broadcast.fail(why),
             };
             match frame.into_data() {
                 Ok(chunk) => {
                     len += chunk.len() as u64;
                     // The one who gets the last bytes may ask again at once, and then finds the response stored.
-                    if kept && body.is_end_stream() && self.is_sound(len) && self.flow.covers(len) {
+                    if kept && body.is_end_stream() && self.is_sound(len) && self.broadcast.covers(len) {
                         stored = Some(self.store(Some(&chunk), len, None));
                     }
                     self.spool(&chunk).await;
@@ -74,7 +73,8 @@ impl<C: Clock> Fill<C> {
                     if stored.is_none() {
                         self.keep_pace().await;
                     }
-                    if !kept && self.spool.is_none() && !self.flow.has_readers() {
+                    let is_kept = kept || self.spool.is_some() || body.is_end_stream();
+                    if !is_kept && !self.broadcast.has_readers() {
                         return;
                     }
                 }
@@ -82,7 +82,7 @@ impl<C: Clock> Fill<C> {
             }
         }
         if !self.is_sound(len) {
-            return self.flow.fail(broken("the body is not as long as was promised"));
+            return self.broadcast.fail(broken("the body is not as long as was promised"));
         }
         if kept && stored.is_none() {
             stored = Some(self.store(None, len, trailers.clone()));
@@ -90,7 +90,7 @@ impl<C: Clock> Fill<C> {
         if let Some(spool) = self.spool.take() {
             self.keep(spool, trailers.clone()).await;
         }
-        self.flow.complete(trailers, stored.flatten().as_ref());
+        self.broadcast.complete(trailers, stored.flatten().as_ref());
     }
 
     /// The next frame.
@@ -102,37 +102,50 @@ impl<C: Clock> Fill<C> {
             let next = poll_fn(|cx| body.as_mut().poll_frame(cx));
             match self.shared.within(IDLE, next).await {
                 Some(frame) => return as_bytes(frame).transpose().map_err(Broken::from),
-                None if self.flow.has_readers() => {}
+                None if self.broadcast.has_readers() => {}
                 None => return Err(broken("nobody reads the body, and the origin pauses")),
             }
         }
     }
 
-    /// Passes bytes on. False: they are too many to be kept.
+    /// Passes bytes on. False: they are too many to be kept in memory.
     async fn deliver(&mut self, chunk: Bytes) -> bool {
-        let pushed = self.flow.push(chunk);
-        let kept = pushed.is_ok();
-        if let Err(so_far) = pushed {
-            // Who comes now asks for itself.
-            self.pilot = None;
-            self.overflow(so_far).await;
+        let fits = self.broadcast.push(chunk);
+        if !fits {
+            self.overflow().await;
         }
-        kept
+        fits
     }
 
     /// Waits for readers, where the body may be too long to be kept.
     async fn keep_pace(&self) {
-        while self.shared.within(self.shared.config.patience, poll_fn(|cx| self.flow.poll_room(cx))).await.is_none() {
-            self.flow.lose_slowest();
+        while self
+            .shared
+            .within(self.shared.config.patience, poll_fn(|cx| self.broadcast.poll_room(cx)))
+            .await
+            .is_none()
+        {
+            self.broadcast.lose_slowest();
         }
     }
 
-    /// Begins a file with what was kept until now, if there is a folder for it.
-    async fn overflow(&mut self, so_far: VecDeque<Bytes>) {
-        let folder = self.shared.config.disk.as_ref().filter(|_| self.range.is_none() && !so_far.is_empty());
-        if let Some(folder) = folder {
-            self.spool = Spool::begin(folder, so_far).await.ok();
+    /// Begins a file with what has come until now, if there is a folder for it.
+    async fn overflow(&mut self) {
+        let folder = self.shared.config.disk.as_ref().filter(|_| self.range.is_none());
+        let Some(folder) = folder else { return self.pass_on() };
+        match Spool::begin(folder, self.broadcast.chunks()).await {
+            Ok((spool, body, open)) => {
+                self.spool = Some(spool);
+                self.broadcast.keep_in(body, open);
+            }
+            Err(_) => self.pass_on(),
         }
+    }
+
+    /// Keeps nothing of the body from now on. Who comes now asks for itself.
+    fn pass_on(&mut self) {
+        (self.pilot, self.spool) = (None, None);
+        self.broadcast.keep_nowhere();
     }
 
     /// Adds to the file, if there is one. What cannot be written is not kept.
@@ -140,7 +153,7 @@ impl<C: Clock> Fill<C> {
         if let Some(spool) = &mut self.spool
             && spool.write(chunk).await.is_err()
         {
-            self.spool = None;
+            self.pass_on();
         }
     }
 
@@ -155,7 +168,7 @@ impl<C: Clock> Fill<C> {
 
     /// Whether the body is as long as was promised.
     fn is_sound(&self, len: u64) -> bool {
-        let promised = self.flow.declared.or(self.range.map(|range| range.bytes.len()));
+        let promised = self.broadcast.declared.or(self.range.map(|range| range.bytes.len()));
         promised.is_none_or(|promised| promised == len)
     }
 
@@ -165,7 +178,7 @@ impl<C: Clock> Fill<C> {
         if len > limit {
             return None;
         }
-        let mut chunks = self.flow.chunks();
+        let mut chunks = self.broadcast.chunks();
         chunks.extend(last.cloned());
         let content = Content::compact(&chunks, trailers);
         let body = match self.range {
@@ -182,7 +195,7 @@ impl<C: Clock> Fill<C> {
 /// Whatever happens, nobody waits for a body that does not come.
 impl<C> Drop for Fill<C> {
     fn drop(&mut self) {
-        self.flow.abandon();
+        self.broadcast.abandon();
     }
 }
 
@@ -195,7 +208,7 @@ fn merged(old: &Stored, new: Stored) -> Stored {
         (stored::Body::Whole(whole), stored::Body::Part(new)) if same && whole.len == new.total => {
             Some(old.body.clone())
         }
-        (stored::Body::File(file), stored::Body::Part(new)) if same && file.len == new.total && file.is_there() => {
+        (stored::Body::File(file), stored::Body::Part(new)) if same && file.len() == new.total && file.is_there() => {
             Some(old.body.clone())
         }
         _ => None,

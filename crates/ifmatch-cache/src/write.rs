@@ -72,7 +72,7 @@ where
     let (mut head, body, status) = match fetched {
         Kept::Fresh(head, _, reader) => {
             let status = CacheStatus { stored: reader.has_room(), ..status };
-            (head, ResponseBody::flow(reader), status)
+            (head, ResponseBody::broadcast(reader), status)
         }
         Kept::Passed(response) => {
             let (head, body) = response.into_parts();
