@@ -6,10 +6,10 @@ use bytes::{Bytes, BytesMut};
 
 /// Chunks shorter than this are copied together.
 const SMALL: usize = 4 * 1024;
-/// Maximum length of what small chunks become.
+/// Maximum length of a block of small chunks.
 const BLOCK: usize = 4 * SMALL;
 
-/// The bytes from one position of a body to the end of what has come.
+/// The bytes of a body from one position to the last byte that has come.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     /// Full blocks, each with its position.

@@ -56,7 +56,7 @@ impl<B> ResponseBody<B> {
         Self { kind: Kind::Broadcast { reader, resume: None } }
     }
 
-    /// The body, which asks so for the rest if it falls behind what is kept of it.
+    /// Lets the body ask for its rest by this function, if its reader falls behind.
     pub(crate) fn resumed_by(mut self, ask: impl FnOnce(u64, Option<u64>) -> Asking<B> + Send + 'static) -> Self {
         if let Kind::Broadcast { reader, resume } = &mut self.kind {
             reader.can_resume();
@@ -65,7 +65,7 @@ impl<B> ResponseBody<B> {
         self
     }
 
-    /// Whether the body is still coming from the origin, for all who want it.
+    /// Returns whether the body is shared while it comes from the origin.
     pub(crate) fn is_on_its_way(&self) -> bool {
         matches!(self.kind, Kind::Broadcast { .. })
     }
@@ -135,7 +135,7 @@ where
                 };
                 let Some(resume) = resume.take() else {
                     return Poll::Ready(Some(Err(
-                        "what the reader wants next is no longer kept, and cannot be asked for".into(),
+                        "the next bytes are no longer kept, and the rest cannot be asked for".into(),
                     )));
                 };
                 let resume = resume.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A body on its way from the origin to those who wait for it: one writes, many read, each at its own pace.
+//! A body on its way from the origin to its clients: one task writes, many readers read, each at its own pace.
 //!
 //! A reader takes bytes from the memory where they are there, then from the file that the body goes to. If they are in neither, it
 //! asks for the rest by a request of its own. So the writer waits for the fastest reader at most; for a slower one only if
@@ -21,7 +21,7 @@ use crate::content::Content;
 use crate::file::FileBody;
 use crate::file_reader::FileReader;
 
-/// How many bytes of a body that is not kept in memory are there for readers, and how many the writer is ahead of them.
+/// Number of bytes that stay in memory for readers of a body that is not kept there, and maximum lead of the writer.
 const WINDOW: u64 = 256 * 1024;
 
 /// The body.
@@ -46,11 +46,11 @@ struct State {
     writer: Option<Waker>,
 }
 
-/// Where all of the body is, as far as it has come.
+/// The place of all bytes that have come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Memory,
-    /// But what is not written yet, which is in memory.
+    /// The bytes that are not written yet are in memory.
     File,
     Nowhere,
 }
@@ -61,7 +61,7 @@ enum End {
     Broken(Broken),
 }
 
-/// Where a reader is.
+/// The position of a reader.
 struct Place {
     next: u64,
     waker: Option<Waker>,
@@ -75,7 +75,7 @@ struct Place {
 pub(crate) enum Stop {
     /// The body ended early.
     Broken(Broken),
-    /// What the reader wants next, from this position on, is gone.
+    /// The next bytes, from this position on, are gone.
     Behind(u64),
 }
 
@@ -154,24 +154,24 @@ impl Broadcast {
         self.lock().reserved.cover(len)
     }
 
-    /// What is in memory of the body.
+    /// Returns the bytes of the body that are in memory.
     pub(crate) fn chunks(&self) -> VecDeque<Bytes> {
         self.lock().blocks.all()
     }
 
-    /// From now on the body is kept in a file, which has all that has come but for what waits for being written.
+    /// Keeps the body in a file from now on. The file has all bytes but those that are still to be written.
     pub(crate) fn keep_in(&self, body: Arc<FileBody>, open: Arc<File>) {
         let mut state = self.lock();
         state.file = Some((body, open));
         state.turn_to(Kept::File);
     }
 
-    /// From now on the body is kept nowhere. What the file has is there for those who read it.
+    /// Keeps the body nowhere from now on. Readers can still read what the file has.
     pub(crate) fn keep_nowhere(&self) {
         self.lock().turn_to(Kept::Nowhere);
     }
 
-    /// The body is complete. Readers go on with what is stored of it, if it is: they need no memory of their own.
+    /// Ends the body. Readers go on with the stored content, if there is one, and need no memory of their own.
     pub(crate) fn complete(&self, trailers: Option<HeaderMap>, stored: Option<&Content>) {
         if let Some(content) = stored {
             let mut state = self.lock();
@@ -241,7 +241,7 @@ impl fmt::Debug for Broadcast {
     }
 }
 
-/// What a reader finds.
+/// The next step of a reader.
 enum Step {
     Frame(Frame<Bytes>),
     /// The bytes to a position are in the file.
@@ -280,12 +280,12 @@ impl State {
         self.present().filter(|place| !place.can_resume).map(|place| place.next).min()
     }
 
-    /// The end of what is in the file.
+    /// Returns the number of bytes in the file.
     fn written(&self) -> u64 {
         self.file.as_ref().map_or(0, |(body, _)| body.len())
     }
 
-    /// Drops what readers need not find in memory, and lets the writer go on.
+    /// Drops the bytes that readers need not find in memory, and wakes the writer.
     fn trim(&mut self) {
         let end = self.blocks.end();
         match self.kept {
@@ -352,13 +352,13 @@ impl State {
     }
 }
 
-/// One who reads the body from its beginning.
+/// A reader that began at the beginning of the body.
 pub(crate) struct Reader {
     broadcast: Arc<Broadcast>,
     at: usize,
-    /// How many bytes were read.
+    /// Number of bytes that were read.
     read: u64,
-    /// What is read of the file.
+    /// The bytes of the file that are read now.
     file: Option<Box<FileReader>>,
     done: bool,
 }
@@ -376,7 +376,7 @@ impl Reader {
                         self.broadcast.lock().advance(self.at, read);
                         break Some(Ok(frame));
                     }
-                    // What the disk does not give is what a request may.
+                    // A request may give what the disk does not.
                     Some(Err(_)) => break Some(Err(Stop::Behind(self.read))),
                     None => self.file = None,
                 }
@@ -401,7 +401,7 @@ impl Reader {
         Poll::Ready(next)
     }
 
-    /// The reader can ask for the rest itself: nobody needs to wait for it.
+    /// Notes that the reader can ask for the rest itself, so that the writer need not wait for it.
     pub(crate) fn can_resume(&self) {
         let mut state = self.broadcast.lock();
         if let Some(Some(place)) = state.readers.get_mut(self.at) {
@@ -410,7 +410,7 @@ impl Reader {
         state.trim();
     }
 
-    /// Whether nothing is to come.
+    /// Returns whether the reader has come to the end.
     pub(crate) fn is_at_end(&self) -> bool {
         let state = self.broadcast.lock();
         self.done || self.read == state.blocks.end() && matches!(state.end, Some(End::Complete(None)))
@@ -426,7 +426,7 @@ impl Reader {
         self.broadcast.declared
     }
 
-    /// How many bytes are to come, if the origin has said so.
+    /// Returns the number of bytes that are to come, if the origin has said so.
     pub(crate) fn left(&self) -> Option<u64> {
         self.broadcast.declared.map(|declared| declared.saturating_sub(self.read))
     }

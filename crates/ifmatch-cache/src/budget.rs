@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     left: Arc<AtomicU64>,
-    /// What longer bodies must leave.
+    /// Number of bytes that longer bodies must leave.
     spare: u64,
     /// Maximum length of a short body.
     short: u64,
@@ -23,7 +23,7 @@ impl Budget {
         Self { left: Arc::new(AtomicU64::new(bytes.saturating_add(spare))), spare, short }
     }
 
-    /// Nothing yet, for a body of up to `limit` bytes.
+    /// Returns an empty share for a body of up to `limit` bytes.
     pub(crate) fn reserve(&self, limit: u64) -> Reserved {
         Reserved { budget: self.clone(), taken: 0, limit }
     }
@@ -38,7 +38,7 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Takes what is missing to so many bytes in all. False: there is not so much left.
+    /// Takes the rest of `len` bytes. Returns false if not enough is left.
     pub(crate) fn cover(&mut self, len: u64) -> bool {
         let Some(missing) = len.checked_sub(self.taken) else { return true };
         let must_stay = if len <= self.budget.short { 0 } else { self.budget.spare };
@@ -54,7 +54,7 @@ impl Reserved {
         self.limit > 0 && self.budget.left.load(Ordering::Acquire) > self.budget.spare
     }
 
-    /// Gives back what goes beyond so many bytes.
+    /// Gives back all but `len` bytes.
     pub(crate) fn shrink(&mut self, len: u64) {
         let freed = self.taken.saturating_sub(len);
         self.taken -= freed;

@@ -113,7 +113,7 @@ impl Part {
         }
     }
 
-    /// Both together; `newer` is one piece of the same representation. What is too much goes, the farthest from the new piece
+    /// Both together; `newer` is one piece of the same representation. Pieces that are too many go, the farthest from the new one
     /// first. None: their totals differ.
     pub(crate) fn join(&self, newer: &Self) -> Option<Self> {
         let [(new, _)] = &newer.pieces[..] else { return None };

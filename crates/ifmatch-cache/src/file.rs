@@ -23,7 +23,7 @@ pub(crate) struct FileBody {
     folder: Arc<Folder>,
     path: PathBuf,
     written: Mutex<Written>,
-    /// The file, while somebody reads it: it can be read though it is no longer in the folder.
+    /// The open file while it is read: it stays readable when it is no longer in the folder.
     open: Mutex<Weak<File>>,
     used: AtomicBool,
     gone: AtomicBool,
@@ -38,7 +38,7 @@ struct Written {
 }
 
 impl FileBody {
-    /// How many bytes were written. No more come once it is complete.
+    /// Returns the number of bytes that were written. It is final once the body is complete.
     pub(crate) fn len(&self) -> u64 {
         lock(&self.written).len
     }
@@ -72,7 +72,7 @@ impl FileBody {
         self.shared()
     }
 
-    /// The file, to be read by all who do so now. None: it is gone.
+    /// Returns the file, shared by all its readers. None: it is gone.
     fn shared(&self) -> Option<Arc<File>> {
         let mut open = lock(&self.open);
         if let Some(file) = open.upgrade() {
@@ -167,7 +167,7 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// Begins a file with what has come so far. Returns it also as it can be read.
+    /// Begins a file with the bytes that have come. Returns the file for its readers as well.
     pub(crate) async fn begin(
         folder: &Arc<Folder>,
         so_far: impl IntoIterator<Item = Bytes>,

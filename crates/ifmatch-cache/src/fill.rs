@@ -108,7 +108,7 @@ impl<C: Clock> Fill<C> {
         }
     }
 
-    /// Passes bytes on. False: they are too many to be kept in memory.
+    /// Passes bytes on. Returns false if they are too many to be kept in memory.
     async fn deliver(&mut self, chunk: Bytes) -> bool {
         let fits = self.broadcast.push(chunk);
         if !fits {
@@ -129,7 +129,7 @@ impl<C: Clock> Fill<C> {
         }
     }
 
-    /// Begins a file with what has come until now, if there is a folder for it.
+    /// Begins a file with the bytes that have come, if there is a folder for it.
     async fn overflow(&mut self) {
         let folder = self.shared.config.disk.as_ref().filter(|_| self.range.is_none());
         let Some(folder) = folder else { return self.pass_on() };
@@ -142,7 +142,7 @@ impl<C: Clock> Fill<C> {
         }
     }
 
-    /// Keeps nothing of the body from now on. Who comes now asks for itself.
+    /// Keeps nothing of the body from now on. Later requests go to the origin.
     fn pass_on(&mut self) {
         (self.pilot, self.spool) = (None, None);
         self.broadcast.keep_nowhere();

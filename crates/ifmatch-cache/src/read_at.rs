@@ -1,4 +1,4 @@
-//! Reading at a position, on a system where that moves the cursor that all who share a file have.
+//! Reading at a position, on a system where that moves the cursor of the open file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

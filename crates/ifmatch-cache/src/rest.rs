@@ -1,4 +1,4 @@
-//! The rest of a body, for a client that is too slow for what is kept of it: asked for by a request of its own.
+//! The rest of a body, for a client that fell behind the bytes that are kept: a request of its own asks for it.
 
 use http::header::{ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
 use http::request::Parts;

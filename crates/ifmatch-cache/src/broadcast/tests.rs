@@ -18,7 +18,7 @@ fn is_ready(broadcast: &Broadcast) -> bool {
 }
 
 #[test]
-fn who_comes_after_the_end_gets_all_or_is_turned_away() {
+fn a_reader_that_joins_after_the_end_gets_all_or_is_turned_away() {
     let [complete, broken] = [broadcast(), broadcast()];
     complete.push(Bytes::from_static(b"all"));
     complete.complete(None, None);
@@ -40,14 +40,14 @@ fn the_writer_waits_for_the_fastest_and_for_those_that_cannot_resume() {
     assert!(!is_ready(&broadcast), "too far ahead of both");
     assert!(next(&mut fast).is_ready() && is_ready(&broadcast), "near enough to one, and all is kept");
     broadcast.keep_nowhere();
-    assert!(next(&mut fast).is_ready() && !is_ready(&broadcast), "nothing is kept for the slow one");
+    assert!(next(&mut fast).is_ready() && !is_ready(&broadcast), "the bytes of the slow one are not kept");
     fast.can_resume();
     slow.can_resume();
     assert!(is_ready(&broadcast));
     drop(fast);
     assert!(!is_ready(&broadcast), "now the slow one is the fastest");
     drop(slow);
-    assert!(is_ready(&broadcast), "nobody reads");
+    assert!(is_ready(&broadcast), "there are no readers");
 }
 
 #[test]
@@ -81,7 +81,7 @@ impl std::task::Wake for Woken {
 }
 
 #[test]
-fn who_waits_is_woken_by_what_it_waits_for() {
+fn a_waiting_reader_or_writer_is_woken() {
     let events: [Event; 4] = [
         |broadcast| assert!(broadcast.push(Bytes::from_static(b"more"))),
         |broadcast| broadcast.complete(None, None),

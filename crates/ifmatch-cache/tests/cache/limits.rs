@@ -233,7 +233,7 @@ async fn bodies_on_their_way_share_a_budget() {
 }
 
 #[tokio::test]
-async fn long_bodies_that_nobody_reads_leave_room_for_others() {
+async fn long_bodies_without_a_reader_leave_room_for_others() {
     let world = World::with(|builder| builder.capacity(64 << 20).entry_limit(4 << 20));
     let mut slow = Vec::new();
     for at in 0..20 {
@@ -251,7 +251,7 @@ async fn long_bodies_that_nobody_reads_leave_room_for_others() {
         assert!(world.get(&path).await.cache_status().contains("; stored"));
         assert!(world.get(&path).await.is_hit(), "{len}");
     }
-    assert!(slow.iter().all(|(_, feed)| feed.waiting() >= 40), "the origin waits for those who read slowly");
+    assert!(slow.iter().all(|(_, feed)| feed.waiting() >= 40), "the origin waits for slow clients");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Clients at different paces of one body that is too long for the memory: none waits for another, and none is cut off.
+//! Clients that read one long body at different paces: none waits for another, and none is cut off.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::support::{Answer, FRESH, Feed, Streaming, TestBody, World, get, response, settle};
 
 const TAGGED: [(&str, &str); 2] = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
-/// The length of a chunk, which is no divisor of what is read or written at once.
+/// The length of a chunk, which divides no unit of reading or writing.
 const CHUNK: usize = 50_000;
 const LEN: usize = 40 * CHUNK;
 
@@ -64,7 +64,7 @@ async fn two_clients(world: &World, fields: &[(&str, &str)]) -> (Feed, Stalled, 
     (feed, Stalled(stalled, first), fast)
 }
 
-/// What the origin answers to a request for the rest.
+/// The origin's answer to a request for the rest.
 fn rest(start: usize, total: usize, tag: &str) -> http::Response<TestBody> {
     let range = format!("bytes {start}-{}/{total}", total - 1);
     response(206, &[FRESH[0], ("etag", tag), ("content-range", &range)], &text(start, total))
@@ -84,7 +84,7 @@ async fn with_files_each_reads_at_its_own_pace() {
     send(&feed, CHUNK, LEN);
     drop(feed);
     assert!(fast.await.unwrap().text() == text(0, LEN));
-    assert!(world.get("/").await.is_hit(), "it is stored, whoever reads it still");
+    assert!(world.get("/").await.is_hit(), "it is stored though one client still reads it");
     assert!(stalled.rest().await.text() == text(0, LEN));
     assert_eq!(world.origin.count(), 1);
 }
@@ -103,7 +103,7 @@ async fn with_files_the_origin_waits_for_no_reader() {
 }
 
 #[tokio::test]
-async fn who_comes_while_a_file_is_written_reads_it_from_the_beginning() {
+async fn a_client_that_comes_while_a_file_is_written_reads_it_from_the_beginning() {
     let (_folder, world) = with_files(10 * LEN);
     let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
     send(&feed, CHUNK, LEN / 2);
@@ -161,7 +161,7 @@ async fn a_body_that_proves_too_long_for_the_disk_goes_on_from_the_origin() {
     let (feed, stalled, fast) = two_clients(&world, &TAGGED).await;
     send(&feed, CHUNK, LEN);
     drop(feed);
-    assert!(fast.await.unwrap().text() == text(0, LEN), "it has waited for nobody");
+    assert!(fast.await.unwrap().text() == text(0, LEN), "it has not waited for the other client");
     world.origin.will_each(rest_as_asked);
     assert!(stalled.rest().await.text() == text(0, LEN));
     let asked = world.origin.seen()[1].headers["range"].to_str().unwrap().to_owned();
@@ -182,12 +182,12 @@ async fn a_single_client_without_a_tag_gets_all_that_the_disk_has_no_room_for() 
 }
 
 #[tokio::test]
-async fn without_files_who_falls_behind_asks_for_the_rest() {
+async fn without_files_a_client_that_falls_behind_asks_for_the_rest() {
     let world = without_files();
     let (feed, stalled, fast) = two_clients(&world, &TAGGED).await;
     send(&feed, CHUNK, LEN);
     drop(feed);
-    assert!(fast.await.unwrap().text() == text(0, LEN), "it has waited for nobody");
+    assert!(fast.await.unwrap().text() == text(0, LEN), "it has not waited for the other client");
     world.origin.will_answer(rest(CHUNK, LEN, "\"1\""));
     let answer = stalled.rest().await;
     assert!(answer.text() == text(0, LEN));
@@ -199,7 +199,7 @@ async fn without_files_who_falls_behind_asks_for_the_rest() {
 }
 
 #[tokio::test]
-async fn the_rest_of_another_version_is_given_to_nobody() {
+async fn the_rest_of_another_version_reaches_no_client() {
     for answer in [
         Some(response(200, &TAGGED, &text(0, LEN))),
         Some(response(412, &TAGGED, "")),

@@ -26,7 +26,7 @@ struct Inner {
     script: Mutex<VecDeque<Act>>,
     seen: Mutex<Vec<Parts>>,
     arrived: tokio::sync::Notify,
-    /// What answers once the script is over.
+    /// Answers requests once the script is over.
     each: Mutex<Option<Each>>,
 }
 
