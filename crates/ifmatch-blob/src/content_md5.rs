@@ -1,4 +1,4 @@
-//! The MD5 of a blob's bytes: as a value, and computed while a body goes by.
+//! MD5 digests of blob content: values, and computation while a body streams.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use thiserror::Error;
 use crate::headers::BlobHeaders;
 use crate::store::{BoxError, StoreError, StoreErrorKind, Upload};
 
-/// The MD5 of bytes, as in `Content-MD5`. It finds accidental damage; it proves nothing to an adversary.
+/// MD5 digest of a blob's bytes, as in `Content-MD5`. It detects accidental damage, not tampering.
 ///
 /// ```
 /// use ifmatch_blob::headers::ContentMd5;
@@ -34,30 +34,30 @@ impl ContentMd5 {
         Self(Md5::digest(bytes).into())
     }
 
-    /// The MD5 that has these bytes.
+    /// Creates a digest from its raw bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the raw bytes.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// The value for a header field, in base64.
+    /// Returns the value for a header field, in base64.
     pub fn to_header(self) -> HeaderValue {
         HeaderValue::try_from(self.to_string()).unwrap_or(HeaderValue::from_static(""))
     }
 }
 
-/// Writes base64.
+/// Formats the digest as base64.
 impl fmt::Display for ContentMd5 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&STANDARD.encode(self.0))
     }
 }
 
-/// Reads base64.
+/// Parses base64.
 impl std::str::FromStr for ContentMd5 {
     type Err = InvalidMd5;
 
@@ -67,44 +67,45 @@ impl std::str::FromStr for ContentMd5 {
     }
 }
 
-/// The text is no MD5.
+/// Error returned for an invalid MD5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("an MD5 is the base64 of 16 bytes")]
+#[error("an MD5 must be the base64 encoding of 16 bytes")]
 pub struct InvalidMd5;
 
-/// What a store does about the MD5 of the bytes that it writes.
+/// The handling of the MD5 of written bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Md5Use {
-    /// Keeps the one of the headers, if there is one, without looking at the bytes.
+    /// Keep the MD5 in the headers, if any, without checking it.
     #[default]
     AsGiven,
-    /// Computes it. Refuses bytes with another MD5 than that of the headers ([`StoreErrorKind::DigestMismatch`]), and keeps it
-    /// with the blob. A store that must name the headers before it has the bytes keeps none unless the headers have it.
+    /// Compute the MD5 and keep it with the blob. Bytes that do not match the MD5 in the headers are refused with
+    /// [`StoreErrorKind::DigestMismatch`]. A store that must send the headers before the bytes keeps only an MD5 given
+    /// in the headers.
     Computed,
 }
 
 impl Md5Use {
-    /// Begins to watch a body, if its MD5 is to be computed.
-    pub(crate) fn watch(self, body: Upload) -> (Upload, Watch) {
+    /// Wraps a body if its MD5 is to be computed. Stores read the returned body, then call [`Md5Watch::settle`].
+    pub fn watch(self, body: Upload) -> (Upload, Md5Watch) {
         if self == Self::AsGiven {
-            return (body, Watch(None));
+            return (body, Md5Watch(None));
         }
         let found = Arc::default();
         let watched = Watched { body, hasher: Md5::new(), found: Arc::clone(&found) };
-        (Upload::new(watched), Watch(Some(found)))
+        (Upload::new(watched), Md5Watch(Some(found)))
     }
 }
 
-/// What was found of a body.
+/// The MD5 of a body being read.
 #[derive(Debug)]
-pub(crate) struct Watch(Option<Arc<OnceLock<ContentMd5>>>);
+pub struct Md5Watch(Option<Arc<OnceLock<ContentMd5>>>);
 
-impl Watch {
-    /// Puts the MD5 of a body that has arrived whole into its headers.
+impl Md5Watch {
+    /// Stores the MD5 of a completely received body in its headers.
     ///
     /// # Errors
-    /// The headers have another one.
-    pub(crate) fn settle(&self, headers: &mut BlobHeaders) -> Result<(), StoreError> {
+    /// [`StoreErrorKind::DigestMismatch`] if the headers contain a different MD5.
+    pub fn settle(&self, headers: &mut BlobHeaders) -> Result<(), StoreError> {
         let Some(found) = self.0.as_ref().and_then(|found| found.get()) else { return Ok(()) };
         if headers.content_md5.get_or_insert(*found) == found {
             return Ok(());
@@ -113,7 +114,7 @@ impl Watch {
     }
 }
 
-/// A body whose MD5 is computed while it is read.
+/// A body that computes its MD5 as it is read.
 struct Watched {
     body: Upload,
     hasher: Md5,
@@ -157,7 +158,7 @@ mod tests {
         BlobHeaders { content_md5: md5.map(ContentMd5::of), ..BlobHeaders::default() }
     }
 
-    /// The headers to keep with "hello" that came with these.
+    /// Returns the headers kept with the body "hello" and these headers.
     fn kept(r#use: Md5Use, mut headers: BlobHeaders) -> Result<Option<ContentMd5>, StoreErrorKind> {
         let (body, watch) = r#use.watch(Upload::new(Full::<Bytes>::from("hello")));
         assert_eq!(body.collect().now_or_never().unwrap().unwrap().to_bytes(), "hello");

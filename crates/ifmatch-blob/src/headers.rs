@@ -32,7 +32,7 @@ pub struct BlobHeaders {
     pub content_disposition: Option<FieldText>,
     /// `Cache-Control`
     pub cache_control: Option<FieldText>,
-    /// The MD5 of the bytes, as it was computed or as a client gave it.
+    /// MD5 of the bytes, either computed or supplied by a client.
     pub content_md5: Option<ContentMd5>,
     /// The user's own fields, by their names in lower case, without any prefix that a dialect puts before them.
     pub metadata: BTreeMap<Box<str>, FieldText>,

@@ -157,12 +157,12 @@ impl<S: Clone, C: Clone> BlobService<S, C> {
 }
 
 impl<S, C: Clock> Shared<S, C> {
-    /// The time that leases end by.
+    /// Returns the time that determines when leases end.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// The time of day, which dates and signatures are compared with.
+    /// Returns the time of day, to which dates and signatures are compared.
     pub(crate) fn wall(&self) -> Timestamp {
         self.clock.wall()
     }

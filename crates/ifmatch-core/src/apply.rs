@@ -169,8 +169,8 @@ impl Record {
         State::Present(Version { dated, modified, ..Version::new(revision, variant.clone(), tag.clone()) })
     }
 
-    /// The date of a version that comes to be at `now`. A clock that is behind, was set back, or counts other seconds than
-    /// that of another process must not give two versions one date.
+    /// Returns the date of a version created at `now`. Dates never repeat, even if the clock is behind, was set back,
+    /// or differs from the clock of another process.
     fn next_date(&self, now: Timestamp) -> HttpDate {
         now.last_modified().max(self.latest.next())
     }

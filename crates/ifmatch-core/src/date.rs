@@ -115,7 +115,7 @@ impl HttpDate {
         Self::from_unix(self.0 - 1)
     }
 
-    /// The second after; [`MAX`](Self::MAX) has none.
+    /// Returns the following second, or [`MAX`](Self::MAX) for the last one.
     ///
     /// ```
     /// # use ifmatch_core::date::HttpDate;

@@ -305,15 +305,15 @@ impl Lease {
         }
     }
 
-    /// How long it still locks, in whole seconds, rounded up; none if it has no end. It is never longer than it was given
-    /// for, even if it was given by a clock that is ahead.
+    /// Returns the remaining time in whole seconds, rounded up, or `None` if the lease has no end. It never exceeds the
+    /// granted duration, even if a clock that is ahead granted the lease.
     pub fn remaining(&self, now: Timestamp) -> Option<u64> {
         let left = now.until(self.end()?);
         let left = self.longest().map_or(left, |longest| left.min(longest));
         Some(left.as_secs() + u64::from(left.subsec_nanos() > 0))
     }
 
-    /// The longest time that it can still have to go in this phase; none if it has no end.
+    /// Returns the longest time that may remain in this phase, or `None` if the lease has no end.
     pub(crate) fn longest(&self) -> Option<Duration> {
         match (self.phase, self.duration) {
             (Phase::Held(_), LeaseDuration::Infinite) => None,
@@ -322,7 +322,7 @@ impl Lease {
         }
     }
 
-    /// Moves its end.
+    /// Sets the end of the current phase.
     pub(crate) fn end_at(&mut self, end: Timestamp) {
         self.phase = match self.phase {
             Phase::Held(_) => Phase::Held(Some(end)),

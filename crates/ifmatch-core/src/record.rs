@@ -86,7 +86,7 @@ pub struct Permit {
     pub token: Token,
     /// When the permit ends by itself: the state is [`State::Unknown`] from then on.
     pub deadline: Timestamp,
-    /// How long it was granted for.
+    /// Duration of the grant.
     pub ttl: Duration,
 }
 
@@ -113,7 +113,7 @@ pub struct Version {
     pub(crate) variants: Vec<Variant>,
     /// The date that the resource itself gave, where it was strong.
     pub(crate) dated: Option<HttpDate>,
-    /// The date that no other version of the resource has.
+    /// Modification date, unique among the versions of the resource.
     pub(crate) modified: HttpDate,
     pub(crate) payload: Bytes,
 }
@@ -142,9 +142,10 @@ impl Version {
         self.tags.iter().position(|known| known == tag).map(|at| &self.variants[at])
     }
 
-    /// The modification date: the time rounded up to the next second (see [`Timestamp::last_modified`]), or
-    /// the resource's own date where that one was already over when it was seen; but at least a second later than the date
-    /// of every version before, so that a date names one version though it counts in seconds, and though clocks go back.
+    /// The modification date: the time rounded up to the next second (see [`Timestamp::last_modified`]), or the
+    /// resource's own date if that was already past when it was observed. It is at least a second later than the date
+    /// of every earlier version. A date therefore identifies one version despite its one-second resolution, even if
+    /// clocks go back.
     ///
     /// Send it only once that second has come.
     pub fn last_modified(&self) -> HttpDate {
@@ -227,7 +228,7 @@ pub struct Receipt {
     pub tag: Option<EntityTag>,
     /// Whether the resource was absent before.
     pub created: bool,
-    /// The modification date of the version, none for a deletion.
+    /// Modification date of the version, `None` for a deletion.
     pub modified: Option<HttpDate>,
 }
 
@@ -257,7 +258,7 @@ pub struct Record {
     pub(crate) permit: Option<Permit>,
     pub(crate) lease: Option<Lease>,
     pub(crate) replies: Vec<Reply>,
-    /// The latest date that a version has had.
+    /// Latest date of any version.
     pub(crate) latest: HttpDate,
 }
 
@@ -280,16 +281,16 @@ impl Record {
         Self::initial(State::Absent)
     }
 
-    /// The record of a resource whose real record a register has forgotten, no later than at `revision`. Say with
-    /// [`dated`](Self::dated) which dates its versions have had.
+    /// Creates the record of a resource that a register evicted at `revision` or earlier. Use [`dated`](Self::dated) to
+    /// set the latest date of its versions.
     ///
-    /// A register that forgets records which still mean something answers with this one, so that a read which
-    /// began before cannot be mistaken for one that began after, and no date comes again.
+    /// A register that evicts records which still matter returns this one. A read that began before the eviction then
+    /// cannot pass for a later one, and dates never repeat.
     pub fn forgotten(revision: Revision) -> Self {
         Self { revision, ..Self::unknown() }
     }
 
-    /// The same record of a resource whose versions have had dates up to this one (see [`Record::latest_date`]).
+    /// Sets the latest date of the resource's versions (see [`Record::latest_date`]) unless it is later already.
     #[must_use]
     pub fn dated(mut self, latest: HttpDate) -> Self {
         self.latest = self.latest.max(latest);
@@ -308,7 +309,7 @@ impl Record {
         }
     }
 
-    /// The latest modification date that a version of the resource has had; [`HttpDate::MIN`] if there was none.
+    /// The latest modification date of any version, or [`HttpDate::MIN`] if there was none.
     pub fn latest_date(&self) -> HttpDate {
         self.latest
     }
@@ -326,8 +327,8 @@ impl Record {
         }
     }
 
-    /// The write in flight at `now`. It has never longer to go than it was granted for, even if it was granted by a clock
-    /// that is ahead.
+    /// The write in flight at `now`. Its remaining time never exceeds the granted duration, even if a clock that is
+    /// ahead granted it.
     pub fn permit(&self, now: Timestamp) -> Option<Permit> {
         let permit = self.permit.filter(|permit| permit.deadline > now)?;
         Some(Permit { deadline: permit.deadline.min(now.saturating_add(permit.ttl)), ..permit })
@@ -370,14 +371,14 @@ impl Record {
         crate::lease::check(self.lease_at(now), r#use, now)
     }
 
-    /// Whether a register may forget this record once it is older than the retention for tombstones: nothing in
-    /// it says more than that the resource is absent or unknown, and every date that it gave is past.
+    /// Returns `true` if a register may evict this record once it is older than the retention for tombstones: it
+    /// records only that the resource is absent or unknown, and all its dates are past.
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
         self.is_idle(now) && self.state(now).version().is_none() && self.latest.has_come(now)
     }
 
-    /// Whether a register that merely caches what a probe would find out again may forget this record: no write
-    /// is in flight, and no lease locks the resource. Such a register keeps the latest date, see [`Record::forgotten`].
+    /// Returns `true` if a register that merely caches what a probe would find again may evict this record: no write is
+    /// in flight, and no lease locks the resource. Such a register keeps the latest date, see [`Record::forgotten`].
     pub fn is_idle(&self, now: Timestamp) -> bool {
         self.permit(now).is_none() && !self.lease_state(now).is_locked()
     }

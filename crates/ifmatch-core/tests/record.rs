@@ -15,7 +15,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseUse};
 use ifmatch_core::precondition::{Precondition, Preconditions};
 use ifmatch_core::record::DecodeErrorKind;
-use ifmatch_core::record::{Overlong, Record, RequestId, State, Variant};
+use ifmatch_core::record::{Overlong, Record, RequestId, State, Variant, Version};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -431,20 +431,20 @@ fn the_encoding_does_not_change_by_accident() {
         assert_eq!(Record::decode(&hex::decode(stored).unwrap()).as_ref(), Ok(record));
     }
     assert_eq!(stored.len(), 2);
-    // The release before wrote the same records without the dates, and without the time that the permit was granted for.
+    // The previous release wrote the same records without dates and without the duration of permits.
     for (record, stored) in [granted, broken].iter().zip(include_str!("data/record-v1.hex").lines()) {
         let old = Record::decode(&hex::decode(stored).unwrap()).unwrap();
         let now = at(2.0);
         assert_eq!((old.revision(), old.lease()), (record.revision(), record.lease()));
         assert_eq!(old.permit(now).map(|permit| permit.deadline), record.permit(now).map(|permit| permit.deadline));
-        let date = |record: &Record| record.state(now).version().map(|version| version.last_modified());
+        let date = |record: &Record| record.state(now).version().map(Version::last_modified);
         assert_eq!(date(&old), date(record));
         assert!(old.latest_date() >= record.latest_date());
     }
 }
 
-/// A clock that is behind, was set back, or counts other seconds than another process's gives no date a second time: a
-/// client that holds it would write over a version that it has never seen.
+/// A date never repeats, even if the clock is behind, was set back, or differs from another process's clock. Otherwise
+/// a client with the old date could overwrite a version that it has never seen.
 #[test]
 fn no_two_versions_share_a_date() {
     let none = Preconditions::default();
@@ -455,7 +455,7 @@ fn no_two_versions_share_a_date() {
             record = record.apply(&Command::Write(put(&none, body)), at(now)).next.unwrap();
             dates.push(record.settled(at(now)).unwrap().last_modified());
         }
-        // Neither a deletion nor a restart in between brings a date back.
+        // Dates stay unique across deletions and restarts.
         let deletion = Write { content: Content::Absent, ..put(&none, b"") };
         record = record.apply(&Command::Write(deletion), at(now)).next.unwrap();
         record = Record::decode(&record.encode()).unwrap();

@@ -8,13 +8,13 @@ use crate::accounts::Reach;
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// Fewest characters of a token that others can try: 16 random hexadecimal digits have 64 bits.
+/// Minimum length of a token that others can try: 16 random hexadecimal digits have 64 bits.
 const LEAST_LENGTH: usize = 16;
 
 /// Access by the tokens in `settings` and in the files it names.
 ///
 /// # Errors
-/// A file cannot be read or holds no token, or a token is malformed, or so short that others could guess it.
+/// Fails if a file cannot be read or holds no token, or if a token is malformed or short enough to guess.
 pub(crate) fn from_settings(settings: &Settings, reach: Reach) -> Result<Access, Error> {
     let mut read = settings.read_token.clone();
     let mut write = settings.write_token.clone();

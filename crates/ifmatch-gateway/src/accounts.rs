@@ -98,10 +98,10 @@ pub(crate) fn have_secrets(set: &[AccountSetting]) -> bool {
     !set.iter().all(AccountSetting::is_published)
 }
 
-/// Fewest bytes of a key that others can try.
+/// Minimum number of bytes in a key that others can try.
 const LEAST_BYTES: usize = 16;
 
-/// Bytes that a key in base64 stands for.
+/// Returns the number of bytes encoded by a base64 key.
 fn bytes(key: &str) -> usize {
     key.trim().trim_end_matches('=').len() * 3 / 4
 }
@@ -112,7 +112,7 @@ impl AccountSetting {
         self.has_published_key() || self.keys().any(|key| key.trim() == DEVELOPMENT_KEY)
     }
 
-    /// Whether its first key is the one that everybody knows.
+    /// Returns `true` if the first key is the well-known one.
     pub(crate) fn has_published_key(&self) -> bool {
         match &self.key {
             Some(key) => key.trim() == DEVELOPMENT_KEY,

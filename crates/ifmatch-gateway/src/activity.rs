@@ -17,7 +17,7 @@ use crate::peer::Peer;
 /// Counters of one connection. They guide timeouts only, so relaxed loads and stores are enough.
 #[derive(Debug)]
 pub(crate) struct Activity {
-    /// The client at the other end.
+    /// The connected client.
     pub(crate) peer: Arc<Peer>,
     opened: Instant,
     /// Requests being worked on, answers still being sent included.
@@ -26,7 +26,7 @@ pub(crate) struct Activity {
     turns: AtomicU64,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
-    /// The stream takes no more bytes until the client does.
+    /// `true` while the stream accepts no more bytes until the client reads.
     blocked: AtomicBool,
     /// End of the last request, in microseconds since the connection was opened.
     rested: AtomicU64,
@@ -47,7 +47,7 @@ pub(crate) struct Moment {
 pub(crate) struct InFlight(Arc<Activity>);
 
 impl Activity {
-    /// A connection that this client has just opened.
+    /// Tracks a connection that this client has just opened.
     pub(crate) fn new(peer: Arc<Peer>) -> Self {
         Self {
             peer,
@@ -79,8 +79,8 @@ impl Activity {
         }
     }
 
-    /// Time without a request, since the last one or since the connection was opened; `None` while there is one, or the end
-    /// of its answer is still on its way.
+    /// Returns the time since the last request ended, or since the connection was opened. Returns `None` while a
+    /// request is in progress or the end of its response is still being sent.
     pub(crate) fn idle(&self) -> Option<Duration> {
         let is_busy = self.in_flight.load(Relaxed) > 0 || self.blocked.load(Relaxed);
         let rested = Duration::from_micros(self.rested.load(Relaxed));
@@ -94,7 +94,7 @@ impl Activity {
         }
     }
 
-    /// Notes whether the stream could take what was written.
+    /// Records if the stream was blocked on a write.
     fn tried(&self, is_blocked: bool) {
         if self.blocked.load(Relaxed) != is_blocked {
             self.blocked.store(is_blocked, Relaxed);
@@ -108,7 +108,7 @@ fn add(counter: &AtomicU64, bytes: usize) {
 }
 
 impl InFlight {
-    /// The client that has sent the request.
+    /// The client that sent the request.
     pub(crate) fn peer(&self) -> &Arc<Peer> {
         &self.0.peer
     }
@@ -141,7 +141,7 @@ pin_project! {
 const JOINED: usize = 4 * 1024;
 
 impl<T> Counted<T> {
-    /// Counts what goes through `stream` in `activity`, and keeps its `place` as long as it is there.
+    /// Counts the traffic of `stream` in `activity`, and holds its `place` for the lifetime of the stream.
     pub(crate) fn new(stream: T, activity: Arc<Activity>, place: Place) -> Self {
         Self { stream, activity, joined: Vec::new(), place }
     }

@@ -1,4 +1,4 @@
-//! An address to listen on, as it is set.
+//! Parsing of listen addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// An address to listen on: `IP:PORT`, or `localhost:PORT` for this machine only. A port alone, with or without a colon before
-/// it, is one of `localhost`. Port 0 takes a free one.
+/// A listen address: `IP:PORT`, or `localhost:PORT` for this machine only. A port alone, with or without a leading
+/// colon, is a port of `localhost`. Port 0 selects a free port.
 ///
 /// ```
 /// use ifmatch_gateway::address::ListenAddress;
@@ -20,19 +20,19 @@ use serde::{Deserialize, Deserializer, de};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// One address.
+    /// A single address.
     One(SocketAddr),
-    /// This port of `127.0.0.1`, and of `::1` where there is IPv6.
+    /// This port of `127.0.0.1`, and of `::1` if IPv6 is available.
     Localhost(u16),
 }
 
-/// The text is no address to listen on.
+/// Error returned for an invalid listen address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address to listen on: write IP:PORT, such as 0.0.0.0:8080, or a PORT of this machine only")]
+#[error("{0:?} is not a listen address: write IP:PORT, such as 0.0.0.0:8080, or a PORT on this machine only")]
 pub struct InvalidListenAddress(String);
 
 impl ListenAddress {
-    /// The addresses to listen on. All but the first can do without the machine having them.
+    /// Returns the addresses to listen on. All but the first are optional if the machine lacks them.
     pub fn addresses(self) -> impl Iterator<Item = SocketAddr> {
         let (first, second) = match self {
             Self::One(address) => (address, None),
@@ -44,12 +44,12 @@ impl ListenAddress {
         [Some(first), second].into_iter().flatten()
     }
 
-    /// Whether other machines cannot reach it.
+    /// Returns `true` if other machines cannot reach the address.
     pub fn is_loopback(self) -> bool {
         self.addresses().all(|address| address.ip().is_loopback())
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(self) -> u16 {
         match self {
             Self::One(address) => address.port(),

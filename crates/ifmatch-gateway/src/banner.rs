@@ -25,7 +25,7 @@ pub(crate) struct Style {
     pub(crate) bold: &'static str,
     /// Begins what is not.
     pub(crate) dim: &'static str,
-    /// Ends either.
+    /// Ends either style.
     pub(crate) plain: &'static str,
 }
 
@@ -80,7 +80,7 @@ fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Address
     writeln!(out, "{dim}try{plain}  {}", example(config, addresses.blobs, scheme))
 }
 
-/// The connection string for the default account. The key in it is the one that everybody knows, or left out.
+/// Returns the connection string for the default account, with its well-known key or without a key.
 fn connection(name: &str, config: &Config, addresses: &Addresses) -> String {
     let scheme = config.server.scheme();
     let usual = Settings::defaults();

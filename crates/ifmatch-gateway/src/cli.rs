@@ -65,10 +65,10 @@ Examples:
   A shared cache in front of a server on this machine:
     ifmatch proxy --upstream http://127.0.0.1:8000
 
-  Who holds leases at a gateway that runs:
+  List the leases of a running gateway:
     ifmatch lease list
 
-  All that can be set, with examples:
+  Show all settings, with examples:
     ifmatch help serve";
 
 const SERVE_EXAMPLES: &str = "\

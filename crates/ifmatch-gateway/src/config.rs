@@ -35,7 +35,7 @@ pub struct Config {
     pub listen_tables: Option<ListenAddress>,
     /// Who may sign requests; without any, signed requests are refused.
     pub accounts: Accounts,
-    /// Whether everybody knows the key of the first account.
+    /// `true` if the first account uses the well-known key.
     pub has_published_key: bool,
 }
 

@@ -69,7 +69,7 @@ where
 
     /// Serves one connection until it ends, is ended, or `stopping` becomes true and its requests are done.
     ///
-    /// Its `place` is free again when nobody has the stream: not before the end of what a connection was upgraded to.
+    /// Its `place` is released when the stream is dropped, which includes the end of an upgraded connection.
     pub(crate) async fn serve(&self, stream: TcpStream, address: SocketAddr, place: Place, stopping: Receiver<bool>) {
         let client = Client { address, secure: self.tls.is_some(), interim: None };
         let activity = Arc::new(Activity::new(Arc::clone(&place.peer)));
@@ -170,7 +170,7 @@ where
                     if open.activity.idle().is_some() {
                         break Sentence::Dismissed;
                     }
-                    // A request has come meanwhile: it is the last one.
+                    // A request has arrived meanwhile: it is the last one.
                     say(connection.as_mut(), Goodbye::Finish);
                     told_to_leave = true;
                 }
@@ -181,7 +181,7 @@ where
             Sentence::SlowReader => {}
             Sentence::Dismissed => {
                 say(connection.as_mut(), Goodbye::Leave);
-                // Others wait for the place: as much is said as can be said at once.
+                // Another client waits for the place: send only what can be sent immediately.
                 poll_fn(|cx| {
                     let _ = connection.as_mut().poll(cx);
                     Poll::Ready(())
@@ -190,7 +190,7 @@ where
             }
             Sentence::Fine | Sentence::SlowHead | Sentence::Idle => {
                 say(connection.as_mut(), Goodbye::Finish);
-                // However the goodbye goes, the connection ends here.
+                // The connection ends here even if the shutdown fails.
                 drop(timeout(FAREWELL, connection).await);
             }
         }
@@ -207,7 +207,7 @@ where
     }
 }
 
-/// What goes with a connection that is open.
+/// State that accompanies an open connection.
 struct Open {
     activity: Arc<Activity>,
     guest: Guest,

@@ -1,4 +1,4 @@
-//! The way to one of the places for requests that are worked on, for those who take it later than at the desk.
+//! A deferred request slot, for requests that take theirs after the front desk.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use crate::gateway::Desk;
 use crate::peer::Peer;
 
-/// The way to a place.
+/// Access to a request slot.
 #[derive(Clone)]
 pub(crate) struct Entrance {
     desk: Arc<Desk>,
     peer: Arc<Peer>,
 }
 
-/// A place, given back when dropped.
+/// A request slot, released on drop.
 #[derive(Debug)]
 pub(crate) struct Entered(Entrance);
 
 impl Entrance {
-    /// The way of this client to the places at this desk.
+    /// Returns this client's access to the slots of this desk.
     pub(crate) fn new(desk: Arc<Desk>, peer: Arc<Peer>) -> Self {
         Self { desk, peer }
     }
 
-    /// Takes a place; `None` if there is none for this client.
+    /// Takes a slot. Returns `None` if there is none for this client.
     pub(crate) fn enter(&self) -> Option<Entered> {
         self.desk.enter(&self.peer).then(|| Entered(self.clone()))
     }

@@ -1,13 +1,13 @@
-//! Folders that flags name.
+//! Checks of folders named by flags.
 
 use std::path::Path;
 
 use crate::error::Error;
 
-/// Refuses a path that leads to a file, or through one: no right to write would help.
+/// Rejects a path that is a file or passes through one, since no permission would help.
 ///
 /// # Errors
-/// Names the flag and the file, and says what to give instead.
+/// Names the flag and the file, and suggests a fix.
 pub(crate) fn check(flag: &str, path: &Path) -> Result<(), Error> {
     let found = path.ancestors().find(|above| above.exists());
     let Some(file) = found.filter(|found| !found.is_dir()) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Heads that the libraries let through and RFC 9110, RFC 9112 or RFC 9113 do not.
+//! Rejection of heads that the libraries accept and RFC 9110, RFC 9112 or RFC 9113 forbid.
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -8,8 +8,8 @@ use ifmatch_core::problem::Problem;
 
 use crate::host;
 
-/// The answer to a request whose length, transfer coding or host cannot be relied on; writes the length of others in one way. A
-/// connection of HTTP/1 ends with the answer.
+/// Returns the error response for a request with an unreliable length, transfer coding or host. Normalizes the length
+/// of other requests. An HTTP/1 connection closes after the response.
 pub(crate) fn refuse<B>(request: &mut Request<B>) -> Option<Response<Bytes>> {
     let is_http1 = request.version() < Version::HTTP_2;
     let coding = if is_http1 { coding(request.headers()) } else { None };
@@ -39,7 +39,7 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
     })
 }
 
-/// A length is a number. Whoever gets the request next may read `010` as eight, and two lengths as two requests.
+/// Rejects a length that is not a plain number. The next hop may read `010` as eight, and two lengths as two requests.
 fn length(headers: &mut HeaderMap) -> Option<Problem> {
     let mut lengths = fields::lines(headers, CONTENT_LENGTH);
     let (first, second) = (lengths.next()?, lengths.next());

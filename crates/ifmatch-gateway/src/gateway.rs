@@ -46,7 +46,7 @@ pub(crate) struct Desk {
     pub(crate) blobs: Option<Observed<AnyStore>>,
     /// The cache, for the operator's questions, if there is one.
     pub(crate) cache: Option<CacheHandle>,
-    /// What proxies in front say of their clients is to be believed.
+    /// `true` if client information from proxies in front is trusted.
     pub(crate) trusts_forwarded: bool,
     ids: RequestIds,
     requests: AtomicU32,
@@ -101,7 +101,7 @@ impl Desk {
         Self { cache: Some(cache), ..self }
     }
 
-    /// Believes what proxies in front say of their clients, or not.
+    /// Sets if client information from proxies in front is trusted.
     pub(crate) fn trusting_forwarded(self, trusts_forwarded: bool) -> Self {
         Self { trusts_forwarded, ..self }
     }
@@ -116,8 +116,9 @@ impl Desk {
         self.stopping.load(Relaxed)
     }
 
-    /// Whether another request of this client may begin, be it to be refused: a client may not take refusals either, or answers of
-    /// the gateway's own. There is room for as many of those as of requests that are worked on, and for one connection's.
+    /// Returns `true` if this client may begin another request, including one that gets refused. This also limits
+    /// refusals and the gateway's own responses. The limit allows as many of those as there are request slots, plus one
+    /// connection's streams.
     pub(crate) fn admits(&self, peer: &Peer) -> bool {
         let Share { all, per_client } = self.limits.requests;
         let room = |places: u32| places.saturating_mul(2).saturating_add(self.limits.streams);
@@ -129,19 +130,19 @@ impl Desk {
         admits
     }
 
-    /// Notes that a request has begun.
+    /// Records the start of a request.
     pub(crate) fn began(&self, peer: &Peer) {
         self.open.fetch_add(1, Relaxed);
         peer.open.fetch_add(1, Relaxed);
     }
 
-    /// Notes that a request has ended.
+    /// Records the end of a request.
     pub(crate) fn ended(&self, peer: &Peer) {
         self.open.fetch_sub(1, Relaxed);
         peer.open.fetch_sub(1, Relaxed);
     }
 
-    /// Takes one of the places for requests, to be given back with [`Desk::leave`]; `false` if there is none for this client.
+    /// Takes a request slot, to be released with [`Desk::leave`]. Returns `false` if there is none for this client.
     pub(crate) fn enter(&self, peer: &Peer) -> bool {
         let taken = self.requests.fetch_add(1, Relaxed);
         let own = peer.requests.fetch_add(1, Relaxed);
@@ -266,7 +267,7 @@ where
         if let Err(why) = self.check(request) {
             return Some(why.to_problem().to_response());
         }
-        // What is forwarded takes its place behind the cache: stored responses are served whatever upstreams do.
+        // Forwarded requests take their slot behind the cache: stored responses are served regardless of the upstreams.
         (!self.forwards() && !ticket.enter()).then(overloaded)
     }
 

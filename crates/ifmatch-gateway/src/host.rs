@@ -1,4 +1,4 @@
-//! The host that a request is for: one, and nothing but a name or an address and perhaps a port.
+//! Validation of a request's host: exactly one, consisting of a name or an address and an optional port.
 
 use http::header::HOST;
 use http::uri::Scheme;
@@ -6,10 +6,10 @@ use http::{Request, Version};
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 
-/// The problem with a request's host, whether a field or the target names it (RFC 9112 §3.2, RFC 9113 §8.3.1).
+/// Returns the problem with a request's host, in the field or in the target (RFC 9112 §3.2, RFC 9113 §8.3.1).
 ///
-/// Whoever forwards the request, keeps the answer or checks the host relies on this: user information, a second host, or a
-/// path in it would be read by the next one in another way.
+/// Forwarding, caching and host checks rely on this: the next hop could interpret user information, a second host or a
+/// path in the host differently.
 pub(crate) fn check<B>(request: &Request<B>) -> Option<Problem> {
     let mut hosts = fields::lines(request.headers(), HOST).map(http::HeaderValue::as_bytes);
     let (host, second) = (hosts.next(), hosts.next());
@@ -20,7 +20,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Option<Problem> {
         (Some(host), None) => !host.is_empty() && Host::parse(host).is_none(),
         (None, Some(authority)) => Host::parse(authority).is_none(),
         (Some(host), Some(authority)) if request.version() < Version::HTTP_2 => {
-            // The target counts (RFC 9112 §3.2.2).
+            // The target takes precedence (RFC 9112 §3.2.2).
             Host::parse(authority).is_none() || (!host.is_empty() && Host::parse(host).is_none())
         }
         (Some(host), Some(authority)) => !are_same(host, authority, request.uri().scheme()),
@@ -75,7 +75,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Letters, digits, dots, hyphens, and the underscores that some networks have in their names.
+/// Letters, digits, dots, hyphens, and the underscores used on some networks.
 const IN_NAME: [bool; 256] = {
     let mut in_name = [false; 256];
     let mut byte = 0_u8;

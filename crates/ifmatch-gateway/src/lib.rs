@@ -4,9 +4,9 @@
 //! checked against each other they are a [`config::Config`], with which the gateway runs.
 //!
 //! A request passes, in this order: the limits on its head (by hyper and h2), its request id, its host and framing, the
-//! gateway's own endpoints (`/-/health`, `/-/metrics`, `/-/leases`, `/-/cache`), its token, and then the limit on requests at a
-//! time and the blob service, or the cache, that limit, and the upstreams. Its body is watched for progress on the way in, and the answer on
-//! the way out.
+//! gateway's own endpoints (`/-/health`, `/-/metrics`, `/-/leases`, `/-/cache`), and its token. The blob service then
+//! limits concurrent requests before it answers; a proxy limits them between its cache and the upstreams. The request
+//! body is monitored for progress on the way in, and the response on the way out.
 
 pub mod access;
 pub mod accounts;

@@ -16,10 +16,10 @@ pub(crate) const BLOBS: &str = "--listen";
 /// The flag that sets where tables are served, and can switch them off.
 pub(crate) const TABLES: &str = "--listen-tables";
 
-/// Free ports that are tried until one is free at every address of this machine.
+/// Number of free ports to try until one is free on every address of this machine.
 const ATTEMPTS: usize = 16;
 
-/// Addresses that are ours, on which nobody can connect yet.
+/// Bound addresses that do not accept connections yet.
 ///
 /// Taken before the store is opened, so that a taken port is found first; clients are let in when it is.
 pub(crate) struct Reserved {
@@ -45,7 +45,7 @@ impl Reserved {
         }
     }
 
-    /// Lets clients connect, and says where: the first address, with the port that it got if any was wanted.
+    /// Starts to accept connections and returns the first address, with its actual port.
     ///
     /// # Errors
     /// Another process that had reserved the same address was first.
@@ -55,7 +55,7 @@ impl Reserved {
     }
 }
 
-/// Sockets at all addresses, and the first of these as it is. The error says at which address it happened.
+/// Binds sockets at all addresses and returns them with the actual first address. An error names the failing address.
 fn reserve(address: ListenAddress) -> Result<(Vec<TcpSocket>, SocketAddr), (SocketAddr, io::Error)> {
     let mut sockets: Vec<TcpSocket> = Vec::new();
     let mut first = None;

@@ -1,4 +1,4 @@
-//! Places for connections: who gets one, and who gives one up for a newcomer.
+//! Connection slots: admission, and eviction of idle connections for new ones.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,13 +15,13 @@ use crate::metrics::Metrics;
 use crate::peer::{Peer, Peers};
 use crate::share::Share;
 
-/// A connection that was idle for less than this may be about to send a request.
+/// Minimum idle time before eviction. A connection idle for less may be about to send a request.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How often a newcomer looks for a connection that has become idle.
+/// Interval at which a waiting client looks for a connection that has become idle.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The connections of a server, on all of its listeners.
+/// A server's connections, on all of its listeners.
 #[derive(Debug)]
 pub(crate) struct Lobby {
     share: Share,
@@ -31,21 +31,21 @@ pub(crate) struct Lobby {
     guests: Mutex<Guests>,
 }
 
-/// The connections that can be asked to leave.
+/// Connections that can be asked to close.
 #[derive(Debug, Default)]
 struct Guests {
     next: u64,
     present: HashMap<u64, (Arc<Activity>, Arc<Notify>)>,
 }
 
-/// A place for a connection, free again when dropped.
+/// A connection slot, released on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) peer: Arc<Peer>,
     slot: Option<OwnedSemaphorePermit>,
 }
 
-/// A connection that can be asked to leave, until this is dropped.
+/// A connection that can be asked to close, registered until dropped.
 #[derive(Debug)]
 pub(crate) struct Guest {
     lobby: Arc<Lobby>,
@@ -54,14 +54,15 @@ pub(crate) struct Guest {
 }
 
 impl Lobby {
-    /// A lobby with all places free.
+    /// Creates a lobby with all slots free.
     pub(crate) fn new(share: Share) -> Self {
         let slots = Arc::new(Semaphore::new(share.all as usize));
         Self { share, grace: GRACE, slots, peers: Arc::default(), guests: Mutex::default() }
     }
 
-    /// A place for a connection from this address. Waits while all places are taken and in use; the connection that was idle for
-    /// longest has to leave. A client that has its share gets another place only for an idle connection of its own, else `None`.
+    /// Returns a slot for a connection from this address. If all slots are taken, evicts the connection that was idle
+    /// for longest, and waits while none is idle. A client at its limit gets another slot only in exchange for an idle
+    /// connection of its own, and `None` otherwise.
     pub(crate) async fn place(&self, address: IpAddr, metrics: &Metrics) -> Option<Place> {
         let peer = self.peers.of(address);
         if !self.share.grants(self.taken().min(self.share.all - 1), peer.connections()) {
@@ -71,7 +72,7 @@ impl Lobby {
             }
             metrics.turned_away.idle.increment(1);
         }
-        // Counted before it is waited for: on another listener, the next one of this client is not to wait as well.
+        // Counted before waiting, so that this client's next connection on another listener does not wait as well.
         peer.connections.fetch_add(1, Relaxed);
         let mut place = Place { peer, slot: None };
         place.slot = self.slot(metrics).await;
@@ -92,7 +93,7 @@ impl Lobby {
         }
     }
 
-    /// Lists a connection among those that can be asked to leave.
+    /// Registers a connection that can be asked to close.
     pub(crate) fn welcome(self: &Arc<Self>, activity: &Arc<Activity>) -> Guest {
         let dismissed = Arc::<Notify>::default();
         let mut guests = self.guests();
@@ -102,18 +103,19 @@ impl Lobby {
         Guest { lobby: Arc::clone(self), number, dismissed }
     }
 
-    /// Number of connections.
+    /// Returns the number of connections.
     pub(crate) fn taken(&self) -> u32 {
         let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX);
         self.share.all.saturating_sub(free)
     }
 
-    /// Waits until there is no connection.
+    /// Waits until all connections have closed.
     pub(crate) async fn empty(&self) {
         drop(self.slots.acquire_many(self.share.all).await);
     }
 
-    /// Asks the connection to leave that was idle for longest, of those that `may_go`; `false` if none is idle.
+    /// Asks the connection that was idle for longest to close, among those that `may_go`. Returns `false` if none is
+    /// idle.
     fn dismiss(&self, may_go: impl Fn(&Activity) -> bool) -> bool {
         let mut guests = self.guests();
         let idle = guests.present.iter().filter(|(_, (activity, _))| may_go(activity));
@@ -131,7 +133,7 @@ impl Lobby {
 }
 
 impl Guest {
-    /// Waits until the connection is asked to leave.
+    /// Waits until the connection is asked to close.
     pub(crate) async fn dismissed(&self) {
         self.dismissed.notified().await;
     }
@@ -157,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection that is open.
+    /// An open connection.
     struct Open {
         activity: Arc<Activity>,
         guest: Guest,

@@ -15,7 +15,7 @@ use crate::ticket::ACCESS;
 /// What is logged when nobody says otherwise.
 const DEFAULT_FILTER: &str = "info";
 
-/// The variable that says that no colours are wanted.
+/// Environment variable that disables colours.
 const NO_COLOR: &str = "NO_COLOR";
 
 /// Sends what the program reports to stderr.
@@ -34,7 +34,7 @@ pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
     started.map_err(|error| Error::runtime(format!("the log cannot be started: {error}")))
 }
 
-/// Colours are for terminals, and for those who want them (<https://no-color.org>).
+/// Returns `true` if colours are enabled: on terminals, unless the user disabled them (<https://no-color.org>).
 fn is_coloured() -> bool {
     stderr().is_terminal() && std::env::var_os(NO_COLOR).is_none_or(|value| value.is_empty())
 }
@@ -60,8 +60,8 @@ fn filter(options: &LogOptions) -> Result<EnvFilter, Error> {
     Ok(filter.add_directive(directive))
 }
 
-/// Whether some directive says how much is to be logged. The library takes a word that is no level for the name of a part of
-/// the program, of which it then logs everything, and of all others nothing.
+/// Returns `true` if a directive sets a log level. The library reads an unknown level as the name of a module, which it
+/// then logs completely while silencing all others.
 fn names_a_level(filter: &str) -> bool {
     let levels =
         filter.split(',').map(|directive| directive.rsplit_once('=').map_or(directive, |(_, level)| level).trim());

@@ -53,18 +53,18 @@ pub(crate) struct Metrics {
     pub(crate) slow_bodies: Counter,
     /// Connections closed because the client did not take its answer.
     pub(crate) slow_readers: Counter,
-    /// Clients that were sent away because there is no place for them.
+    /// Clients turned away for lack of a slot.
     pub(crate) turned_away: TurnedAway,
     handle: PrometheusHandle,
 }
 
-/// Counters of what was refused or ended because places are limited.
+/// Counters of requests and connections rejected or closed because slots are limited.
 pub(crate) struct TurnedAway {
-    /// Requests that were refused with 503.
+    /// Requests refused with 503.
     pub(crate) requests: Counter,
-    /// Connections that were closed as soon as they were made: their client has its share.
+    /// New connections closed immediately because their client has reached its limit.
     pub(crate) connections: Counter,
-    /// Idle connections that were closed to make room.
+    /// Idle connections closed to make room.
     pub(crate) idle: Counter,
 }
 

@@ -23,7 +23,8 @@ pub(crate) fn refuse<B>(request: &Request<B>) -> Option<Response<Bytes>> {
 }
 
 /// Whether this host, perhaps with a port, is one that nobody can register: an address, a name without a dot, or one below
-/// `localhost` (RFC 6761 §6.3). The dots at its end say that it is absolute; a resolver may overlook any number of them.
+/// Returns `true` for `localhost` (RFC 6761 §6.3). Trailing dots mark the name as absolute, and a resolver may ignore
+/// any number of them.
 fn is_local(host: &[u8]) -> bool {
     if host.starts_with(b"[") {
         return true;

@@ -1,4 +1,4 @@
-//! How long to wait for a client that sends or takes content too slowly.
+//! Timeouts for clients that send or read content too slowly.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -6,46 +6,47 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Bytes that a client must send, or take, within the timeout. A slower client holds a connection instead of using it.
+/// Bytes that a client must send or read within the timeout. A slower client occupies a connection without using it.
 pub(crate) const LEAST_PROGRESS: u64 = 1024;
 
-/// A timeout that is longer than this never ends.
+/// Timeout beyond which waits are unlimited.
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
-/// Waits for a client, and starts again with each [`LEAST_PROGRESS`] bytes that move.
+/// A timeout for a client, restarted after each [`LEAST_PROGRESS`] bytes.
 #[derive(Debug)]
 pub(crate) struct Patience {
     allowance: Allowance,
-    /// Made by the first wait: most content never waits. It may ring early, as resetting it for each wait would be dear.
+    /// Created by the first wait, since most content never waits. It may fire early because resetting it for each wait
+    /// is expensive.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// The time that a client has left.
+/// A client's remaining time.
 ///
-/// Only time that is spent on waiting for the client counts: it is not to blame for a slow disk or upstream.
+/// Only time spent waiting for the client counts; slow disks and upstreams do not.
 #[derive(Debug)]
 struct Allowance {
     timeout: Duration,
-    /// Time that is left at the beginning of the next wait.
+    /// Time left at the start of the next wait.
     left: Duration,
     /// End of the current wait.
     deadline: Option<Instant>,
-    /// Bytes since the timeout was last started.
+    /// Bytes since the timeout was last restarted.
     progress: u64,
 }
 
 impl Patience {
-    /// Waits for so long at most, in total, for each [`LEAST_PROGRESS`] bytes.
+    /// Allows `timeout` in total for each [`LEAST_PROGRESS`] bytes.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self { allowance: Allowance::new(timeout), timer: None }
     }
 
-    /// Ends a wait: so many bytes have moved.
+    /// Ends a wait after this number of bytes has moved.
     pub(crate) fn moved(&mut self, bytes: u64) {
         self.allowance.moved(bytes, Instant::now);
     }
 
-    /// Waits on; ready when the client has had its time.
+    /// Continues a wait. Ready when the client's time is up.
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = self.allowance.deadline(Instant::now);
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
@@ -76,7 +77,7 @@ impl Allowance {
         }
     }
 
-    /// The end of the wait that goes on, or begins now.
+    /// Returns the end of the current wait, starting one if necessary.
     fn deadline(&mut self, now: impl FnOnce() -> Instant) -> Instant {
         *self.deadline.get_or_insert_with(|| now() + self.left)
     }
@@ -88,7 +89,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Seconds that a client may take, of 10, when so many bytes come every second, and between them so much time passes on our side.
+    /// Returns how many of 10 seconds a client may take at this rate, with the given delay on our side in between.
     fn seconds(bytes: u64, ours: Duration) -> Option<u64> {
         let mut now = Instant::now();
         let mut allowance = Allowance::new(10 * SECOND);

@@ -1,32 +1,32 @@
-//! A client as the network shows it: an address, and what it holds of the server.
+//! A client as seen by the network: an address and the resources it holds.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Bits of an IPv6 address that name its network. One client has all addresses of its network.
+/// Prefix length of an IPv6 network. All addresses of a network count as one client.
 const NETWORK_BITS: u32 = 64;
 
-/// The clients that are connected.
+/// Connected clients.
 #[derive(Debug, Default)]
 pub(crate) struct Peers(Mutex<HashMap<IpAddr, Weak<Peer>>>);
 
-/// One client: all connections of one address.
+/// One client: all connections from one address.
 #[derive(Debug)]
 pub(crate) struct Peer {
     network: IpAddr,
-    /// Connections that are open.
+    /// Open connections.
     pub(crate) connections: AtomicU32,
-    /// Requests that are being worked on.
+    /// Requests in progress.
     pub(crate) requests: AtomicU32,
-    /// Requests that have begun, those that are refused included.
+    /// Requests that have begun, including refused ones.
     pub(crate) open: AtomicU32,
     peers: Arc<Peers>,
 }
 
 impl Peers {
-    /// The client of this address, for as long as it is held.
+    /// Returns the client of this address, tracked until dropped.
     pub(crate) fn of(self: &Arc<Self>, address: IpAddr) -> Arc<Peer> {
         let network = network(address);
         let mut peers = self.lock();
@@ -45,7 +45,7 @@ impl Peers {
 }
 
 impl Peer {
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub(crate) fn connections(&self) -> u32 {
         self.connections.load(Relaxed)
     }
@@ -54,7 +54,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         let mut peers = self.peers.lock();
-        // Another one may have taken its place meanwhile.
+        // Another client may have replaced it meanwhile.
         if peers.get(&self.network).is_some_and(|peer| peer.strong_count() == 0) {
             peers.remove(&self.network);
         }

@@ -70,7 +70,7 @@ impl Server {
         })
     }
 
-    /// Lets clients in at `listeners`, to be answered by `gateway`. All listeners share the places for connections.
+    /// Accepts connections at `listeners` and serves them with `gateway`. All listeners share the connection slots.
     pub(crate) fn open<S, B>(&mut self, listeners: Vec<TcpListener>, gateway: Gateway<S>)
     where
         S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send>
@@ -145,7 +145,7 @@ async fn accept<S, B>(
         };
         let (stream, address, place) = match next {
             Ok((stream, address, Some(place))) => (stream, address, place),
-            // It has its share, and is closed.
+            // The client has reached its limit, so the connection is closed.
             Ok((_, _, None)) => continue,
             Err(error) => {
                 if !concerns_one_client(&error) {
@@ -165,7 +165,7 @@ async fn accept<S, B>(
     }
 }
 
-/// The next connection.
+/// Accepts the next connection.
 async fn next(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, address) = listener.accept().await?;
     stream.set_nodelay(true)?;

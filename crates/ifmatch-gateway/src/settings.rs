@@ -67,8 +67,9 @@ pub struct Settings {
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_DISK", help_heading = "Cache")]
     pub cache_disk: Option<ByteSize>,
 
-    /// Address to listen on: IP:PORT, localhost:PORT, or a PORT of localhost; port 0 takes a free one. Beyond loopback it needs
-    /// tokens or accounts. Without them `serve` takes requests to an address or to localhost only.
+    /// Address to listen on: IP:PORT, localhost:PORT, or a PORT of localhost; port 0 selects a free one. Addresses
+    /// beyond loopback require tokens or accounts; without them, `serve` accepts only requests addressed to an IP
+    /// address or to localhost.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
     pub listen: Option<ListenAddress>,
 
@@ -136,24 +137,25 @@ pub struct Settings {
     #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_HEADER_SIZE", help_heading = "Limits")]
     pub max_header_size: Option<ByteSize>,
 
-    /// Maximum number of connections. The next one takes the place of the connection that was idle for longest, or waits until
-    /// one ends.
+    /// Maximum number of connections. A further connection replaces the one that was idle for longest, or waits until
+    /// one closes.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_CONNECTIONS", help_heading = "Limits")]
     pub max_connections: Option<u32>,
 
-    /// Maximum number of connections of one client, which is an IPv4 address or an IPv6 network (/64). The next one takes the place of
-    /// an idle one of the same client, or is closed. Set it where all clients come by one address, as behind a load balancer.
-    /// If not set, a client gets another one as long as more are free than it has: half of all at most.
+    /// Maximum number of connections of one client, which is an IPv4 address or an IPv6 network (/64). A further
+    /// connection replaces an idle one of the same client, or is closed. Set this if all clients share one address, for
+    /// example behind a load balancer. By default, a client gets another connection as long as more are free than it
+    /// holds, which is half of all at most.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_CONNECTIONS_PER_CLIENT", help_heading = "Limits")]
     pub max_connections_per_client: Option<u32>,
 
-    /// Maximum number of requests worked on at a time; further ones get 503 with Retry-After. A proxy counts those that
+    /// Maximum number of concurrent requests; further ones get 503 with Retry-After. A proxy counts only requests that
     /// it forwards.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS", help_heading = "Limits")]
     pub max_requests: Option<u32>,
 
-    /// Maximum number of requests of one client worked on at a time; further ones get 503 with Retry-After. Clients and the default
-    /// are those of --max-connections-per-client.
+    /// Maximum number of concurrent requests of one client; further ones get 503 with Retry-After. Clients and the
+    /// default are as for --max-connections-per-client.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS_PER_CLIENT", help_heading = "Limits")]
     pub max_requests_per_client: Option<u32>,
 
@@ -165,8 +167,8 @@ pub struct Settings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_HEAD_TIMEOUT", help_heading = "Limits")]
     pub head_timeout: Option<Span>,
 
-    /// Time in which a client must send at least 1 KiB of a body, or take at least 1 KiB of an answer. Then it gets 408; or the
-    /// connection is closed, or the stream of HTTP/2 reset.
+    /// Time in which a client must send at least 1 KiB of a body, or read at least 1 KiB of a response. A slower client
+    /// gets 408, or its connection is closed, or its HTTP/2 stream is reset.
     #[arg(long, value_name = "TIME", env = "IFMATCH_BODY_TIMEOUT", help_heading = "Limits")]
     pub body_timeout: Option<Span>,
 

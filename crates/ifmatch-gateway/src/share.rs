@@ -1,9 +1,9 @@
-//! How many of a limited number of places one client may take.
+//! The part of a limited number of slots that one client may take.
 
-/// A number of places, and the part of them that one client may take.
+/// A number of slots, and the part of them that one client may take.
 ///
-/// By default, a client gets another place as long as more places are free than it holds. One client alone takes half of
-/// them at most, two clients a third each, and a newcomer always finds some.
+/// By default, a client gets another slot as long as more slots are free than it holds. A single client takes at most
+/// half of them, two clients a third each, and a newcomer always finds some.
 ///
 /// ```
 /// use ifmatch_gateway::share::Share;
@@ -15,14 +15,14 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Number of places.
+    /// Total number of slots.
     pub all: u32,
-    /// Most places of one client; `None` for as many as it leaves free.
+    /// Maximum number of slots per client, or `None` for the default.
     pub per_client: Option<u32>,
 }
 
 impl Share {
-    /// Whether a client that holds `own` of the `taken` places gets another one.
+    /// Returns `true` if a client that holds `own` of the `taken` slots gets another one.
     pub fn grants(self, taken: u32, own: u32) -> bool {
         let free = self.all.saturating_sub(taken);
         free > 0 && own < self.per_client.unwrap_or(free)
@@ -33,7 +33,7 @@ impl Share {
 mod tests {
     use super::*;
 
-    /// Places that each of so many clients holds when all have asked for as many as they could get, in turn.
+    /// Returns the slots held by each of this number of clients after all have taken turns to get as many as possible.
     fn greedy(share: Share, clients: usize) -> Vec<u32> {
         let mut held = vec![0; clients];
         loop {

@@ -20,13 +20,13 @@ use crate::address::ListenAddress;
 pub enum Switch {
     /// Do not listen.
     Off,
-    /// Listen there.
+    /// Listen at this address.
     On(ListenAddress),
 }
 
 /// The text is neither an address nor `off`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address to listen on: write IP:PORT, a PORT of this machine only, or off")]
+#[error("{0:?} is not a listen address: write IP:PORT, a PORT on this machine only, or off")]
 pub struct InvalidSwitch(String);
 
 impl FromStr for Switch {

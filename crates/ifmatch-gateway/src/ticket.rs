@@ -43,7 +43,7 @@ pub(crate) struct Ticket {
 /// What the log says of a request; kept only if it will be said.
 struct Line {
     client: SocketAddr,
-    /// What a proxy in front says of the client, if it is to be believed.
+    /// Client information from a proxy in front, if trusted.
     forwarded_for: Option<String>,
     method: Method,
     uri: Uri,
@@ -94,7 +94,7 @@ impl Ticket {
         self.entered
     }
 
-    /// The way to a place, for a request that takes it later.
+    /// Returns access to a slot, for a request that takes it later.
     pub(crate) fn entrance(&self) -> Entrance {
         Entrance::new(Arc::clone(&self.desk), Arc::clone(self.in_flight.peer()))
     }
@@ -174,7 +174,7 @@ impl Drop for Ticket {
     }
 }
 
-/// The clients that proxies in front have named, the one closest to us last; in visible ASCII.
+/// Returns the clients named by the proxies in front, closest last, in visible ASCII.
 fn forwarded_for(headers: &HeaderMap) -> Option<String> {
     let named: Vec<_> = lines(headers, X_FORWARDED_FOR).map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
     (!named.is_empty()).then(|| logged_path::show(&named.join(",")).to_string())

@@ -24,13 +24,13 @@ pub(crate) struct Watch {
     last: Moment,
     /// Bytes read when the last request had begun or ended: what came since belongs to no request yet.
     read_at_turn: u64,
-    /// Bytes written when the client last took enough of them.
+    /// Bytes written when the client last made enough progress.
     written_at_progress: u64,
     /// Time without a request in flight.
     quiet: Duration,
-    /// Time with a part of a head.
+    /// Time with a partial head.
     in_head: Duration,
-    /// Time in which the client did not take enough of what is there for it.
+    /// Time in which the client did not read enough of the available data.
     stuck: Duration,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Sentence {
     SlowReader,
     /// It has had no request for as long as connections are kept.
     Idle,
-    /// It has no request, and others wait for its place.
+    /// It has no request, and another client waits for its slot.
     Dismissed,
 }
 
@@ -83,7 +83,7 @@ impl Watch {
             self.read_at_turn = now.bytes_read;
         }
         if now.turns != last.turns || now.in_flight > 0 || now.blocked {
-            // What is worked on may take its time; a request body that does not move has its own timeout.
+            // Request processing may take its time; a stalled request body has its own timeout.
             (self.quiet, self.in_head) = Default::default();
             return Sentence::Fine;
         }
@@ -98,7 +98,7 @@ impl Watch {
         }
     }
 
-    /// Whether the client takes too little of what was written for it.
+    /// Returns `true` if the client reads the written data too slowly.
     fn is_stuck(&mut self, now: Moment) -> bool {
         if !now.blocked || now.bytes_written - self.written_at_progress >= LEAST_PROGRESS {
             self.stuck = Duration::ZERO;
@@ -109,8 +109,8 @@ impl Watch {
         self.stuck >= self.body_timeout
     }
 
-    /// Whether a request is to come that has not come: the first one, or one of which a part is there. On HTTP/2, bytes
-    /// between requests need not be part of one.
+    /// Returns `true` if the connection is waiting for a request: the first one, or the rest of a partial one. On
+    /// HTTP/2, bytes between requests may not belong to a request.
     fn has_half_a_head(&self, now: Moment) -> bool {
         now.turns == 0 || (self.protocol == Protocol::Http1 && now.bytes_read > self.read_at_turn)
     }

@@ -35,15 +35,15 @@ pub struct ProxyBuilder {
 }
 
 impl ProxyBuilder {
-    /// Sends requests for a host, a path or both to an upstream: `example.com/images/`, `example.com` or `/`. The most
-    /// particular route counts; a path is a route's if it is the same or below.
+    /// Routes requests for a host, a path or both to an upstream: `example.com/images/`, `example.com` or `/`. The most
+    /// specific route wins; a route matches its path and every path below.
     ///
-    /// Where routes or upstreams have paths, the path of a request must have the same route however a server reads it: paths
-    /// with dot segments, and those that empty segments, parameters, backslashes or escapes lead elsewhere, are refused. What
-    /// passes is forwarded in its normal form (RFC 3986 §6.2.2).
+    /// If routes or upstreams have paths, every reading of a request's path by a server must lead to the same route.
+    /// Paths with dot segments are refused, as are paths that lead elsewhere because of empty segments, parameters,
+    /// backslashes or escapes. Accepted paths are forwarded in their normal form (RFC 3986 §6.2.2).
     ///
     /// # Errors
-    /// The host is none, or the path could be read in several ways.
+    /// Fails if the host is invalid, or if servers could read the path in several ways.
     pub fn route(mut self, route: &str, upstream: Upstream) -> Result<Self, InvalidUpstream> {
         self.routes.add(route, upstream)?;
         Ok(self)
@@ -64,8 +64,8 @@ impl ProxyBuilder {
         self
     }
 
-    /// Sets how long a connection may take to be made, and how long a request may wait for its turn at a server. 5 seconds if
-    /// not set.
+    /// Sets the maximum time to open a connection, and the maximum time that a request waits in a server's queue.
+    /// Defaults to 5 seconds.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.bounds.connect = timeout;
@@ -80,7 +80,7 @@ impl ProxyBuilder {
         self
     }
 
-    /// Checks the health of every server, and leaves a sick one alone: see [`Proxy::watch_health`].
+    /// Checks the health of every server, and sends no requests to an unhealthy one: see [`Proxy::watch_health`].
     #[must_use]
     pub fn health_check(mut self, check: HealthCheck) -> Self {
         self.health = Some(check);

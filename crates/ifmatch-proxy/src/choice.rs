@@ -1,4 +1,4 @@
-//! The choice of a server for a request, and the request's place there.
+//! Server selection for a request, and the request's slot at that server.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -11,31 +11,30 @@ use tokio::time::timeout;
 
 use crate::upstream::{Server, Upstream};
 
-/// One of the requests that a server works on at a time. Given back when dropped.
+/// One of a server's concurrent request slots. Released on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// A server, and a place there.
+/// A server with a slot for the request.
 #[derive(Debug)]
 pub(crate) struct Seat<'a> {
     pub(crate) server: &'a Server,
     pub(crate) place: Place,
 }
 
-/// All servers have as many requests as they may, and so has the queue.
+/// All servers have reached their request limit, and the queue is full.
 #[derive(Debug)]
 pub(crate) struct Full;
 
 impl Upstream {
-    /// Finds a place at a server that was not tried, and waits for one in the queue if there is none. `None` if all servers
-    /// were tried.
+    /// Finds a slot at a server that was not tried, queueing if none is free. Returns `None` if all servers were tried.
     ///
-    /// Servers whose health checks fail are left out while there are others.
+    /// Servers that fail their health checks are skipped while others are available.
     ///
     /// # Errors
-    /// [`Full`] if the queue is full, or nothing became free in time.
+    /// [`Full`] if the queue is full, or if no slot became free in time.
     pub(crate) async fn seat(&self, tried: &[&Server], patience: Duration) -> Result<Option<Seat<'_>>, Full> {
         let order = self.order(tried);
         let Some(first) = order.first() else { return Ok(None) };
@@ -56,8 +55,8 @@ impl Upstream {
         }
     }
 
-    /// The servers in the order in which to try them: in turn, but those that were just unreachable late, and those whose
-    /// health checks fail last.
+    /// Returns the servers in the order in which to try them: round robin, with recently unreachable servers late and
+    /// unhealthy ones last.
     fn order(&self, tried: &[&Server]) -> Vec<&Server> {
         let count = self.servers.len();
         let first = if tried.is_empty() && count > 1 { self.next_turn() } else { 0 };
@@ -79,7 +78,7 @@ fn is_among(server: &Server, others: &[&Server]) -> bool {
     others.iter().any(|other| std::ptr::eq(server, *other))
 }
 
-/// The output of the future that is first; the others are dropped.
+/// Returns the output of the future that completes first, and drops the others.
 async fn first_of<F: Future>(mut futures: Vec<Pin<Box<F>>>) -> F::Output {
     poll_fn(|cx| {
         let mut polled = futures.iter_mut().map(|future| future.as_mut().poll(cx));
@@ -154,7 +153,7 @@ mod tests {
         let (_a, b) = (a.await.expect("a place").expect("a"), b.await.expect("a place").expect("b"));
         let free = name(&b);
         let (queued, ()) = tokio::join!(upstream.seat(&[], LONG), async {
-            // The queue has one place.
+            // The queue has one slot.
             assert!(upstream.seat(&[], LONG).await.is_err());
             drop(b);
         });

@@ -29,7 +29,7 @@ pub enum ProxyErrorKind {
     NoRoute,
     /// The request is one that no proxy forwards, such as CONNECT, or may pass no further one: 501.
     Unsupported,
-    /// Servers read the path in several ways, and in one of them it leads elsewhere: 400.
+    /// Servers read the path in several ways, one of which leads elsewhere: 400.
     AmbiguousPath,
     /// The request has been forwarded here before: an upstream leads back to the proxy: 508.
     Loop,
@@ -41,7 +41,7 @@ pub enum ProxyErrorKind {
     Broken,
     /// The upstream did not answer in time: 504.
     Timeout,
-    /// All servers have as many requests as they may, and so has the queue: 503. Nothing was sent.
+    /// All servers have reached their request limit, and the queue is full: 503. Nothing was sent.
     Overloaded,
 }
 
@@ -55,7 +55,8 @@ impl ProxyError {
         self.kind
     }
 
-    /// Whether an upstream may have carried the request out all the same. If not, it never got the whole request.
+    /// Returns `true` if an upstream may have carried out the request anyway. Otherwise no upstream received the whole
+    /// request.
     ///
     /// ```
     /// use ifmatch_proxy::{ProxyError, ProxyErrorKind};

@@ -71,7 +71,8 @@ impl Forwarding {
         headers
     }
 
-    /// Whether an upstream sees something in a field of a request that does not follow from what the client has said in it.
+    /// Returns the predicate for request fields that the proxy changes, so that an upstream sees another value than the
+    /// client sent.
     pub(crate) fn overwritten(self) -> fn(&HeaderName) -> bool {
         if self.trust_forwarded {
             |name| *name == VIA || *name == X_FORWARDED_FOR
@@ -118,11 +119,11 @@ pub(crate) fn passages(head: &Parts) -> Option<u64> {
     told.to_str().ok()?.parse().ok()
 }
 
-/// Protocols that concern two neighbours: other versions of HTTP in clear text, and TLS.
+/// Protocols that concern two neighbours only: other versions of HTTP in clear text, and TLS.
 const OF_NEIGHBOURS: [&[u8]; 4] = [b"h2", b"h2c", b"http", b"tls"];
 
-/// The protocols that the client wants to change to, and that an upstream can answer in. Only HTTP/1.1 has upgrades
-/// (RFC 9110 §7.8).
+/// Returns the protocols that the client offers to switch to and that an upstream may accept. Only HTTP/1.1 has
+/// upgrades (RFC 9110 §7.8).
 pub(crate) fn wanted_upgrade(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
     if version != Version::HTTP_11 || hop_by_hop::options(headers).all(|option| option != UPGRADE) {
         return None;
@@ -131,7 +132,7 @@ pub(crate) fn wanted_upgrade(version: Version, headers: &HeaderMap) -> Option<He
     HeaderValue::from_bytes(&wanted.join(&b", "[..])).ok().filter(|_| !wanted.is_empty())
 }
 
-/// Whether an upstream changes to what it was asked for.
+/// Returns `true` if an upstream switches to a requested protocol.
 pub(crate) fn is_wanted(answered: &HeaderMap, wanted: &HeaderValue) -> bool {
     let wanted = || wanted.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let mut answered = hop_by_hop::tokens(answered, &UPGRADE).peekable();
@@ -196,7 +197,7 @@ mod tests {
         for trust_forwarded in [false, true] {
             let forwarding = Forwarding { rewrite_host: false, trust_forwarded };
             for name in names.into_iter().chain(["accept", "accept-encoding", "cookie", "x-real-ip"]) {
-                // Nothing that a client cannot know of the other request tells the two apart.
+                // The two requests differ only in the address and version of the client.
                 let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
                 let seen = |address: [u8; 4], version| {
                     let request = Request::get("/").version(version).header("host", "a").header(name, "b");

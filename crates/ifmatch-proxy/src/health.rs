@@ -11,10 +11,10 @@ use crate::proxy::Proxy;
 use crate::sent::Outgoing;
 use crate::upstream::{Server, Upstream};
 
-/// How the health of servers is checked: each is asked for a path, and has failed if its answer is not 2xx or too late.
+/// Active health checks: each server is asked for a path, and fails if its response is not 2xx or comes too late.
 ///
-/// The first check of a server decides alone. Later ones change that only several in a row, so that one lost answer does
-/// not move all requests to the others. Servers are checked side by side.
+/// The first check of a server decides alone. After that, only several consecutive results change the verdict, so that
+/// one lost response does not move all requests to the other servers. Servers are checked concurrently.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,20 +25,20 @@ use crate::upstream::{Server, Upstream};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// The path to ask for.
+    /// Path to request.
     pub path: String,
     /// Time between two checks of a server.
     pub interval: Duration,
-    /// Time in which an answer must have begun.
+    /// Maximum time until the response begins.
     pub timeout: Duration,
     /// Number of consecutive failures after which a server gets no more requests.
     pub failures: u32,
-    /// Number of consecutive successes after which it gets requests again.
+    /// Number of consecutive successes after which a server gets requests again.
     pub successes: u32,
 }
 
 impl HealthCheck {
-    /// A check of this path every 10 seconds, with 5 seconds for an answer; 3 failures, and 2 successes.
+    /// Checks this path every 10 seconds, with a timeout of 5 seconds; 3 failures and 2 successes change the verdict.
     pub fn of(path: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -85,18 +85,18 @@ impl Proxy {
     }
 }
 
-/// What is thought of a server.
+/// Current health verdict of a server.
 #[derive(Debug, Default)]
 struct Verdict {
     sick: bool,
-    /// A check has been made.
+    /// `true` once a check has completed.
     known: bool,
-    /// Consecutive checks that speak against it.
+    /// Number of consecutive checks that contradict the verdict.
     against: u32,
 }
 
 impl Verdict {
-    /// Notes a check, and returns whether the server is sick.
+    /// Records a check, and returns `true` if the server is unhealthy.
     fn note(&mut self, passed: bool, check: &HealthCheck) -> bool {
         let agrees = passed != self.sick;
         self.against = if agrees { 0 } else { self.against.saturating_add(1) };

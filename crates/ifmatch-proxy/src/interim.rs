@@ -33,7 +33,7 @@ impl Interim {
         if matches!(status.as_u16(), 102 | 103) {
             let mut headers = headers.clone();
             hop::remove(&mut headers);
-            // It has no content, whose length these could tell (RFC 9110 §8.6).
+            // An interim response has no content for these fields to describe (RFC 9110 §8.6).
             for name in [CONTENT_LENGTH, TRAILER] {
                 headers.remove(name);
             }

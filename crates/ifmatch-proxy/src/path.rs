@@ -1,12 +1,13 @@
-//! A request's path as routes see it: its normal form, which is forwarded, and the loosest way in which a server may read it.
+//! A request's path as routes see it: the normal form, which is forwarded, and the loosest way in which a server may
+//! read it.
 
 use std::borrow::Cow;
 
-/// Separators and ends of segments that a reading brings forth. A route with one of them could not be told from others.
+/// Separators and segment ends that another reading may produce. Routes must not contain them, to stay unambiguous.
 const UNSOUND: [&str; 12] = ["//", ";", "?", "#", "\\", "%2F", "%5C", "%3B", "%3F", "%23", "%25", "%00"];
 
-/// Returns the normal form of a path (RFC 3986 §6.2.2): letters, digits, `-`, `.`, `_` and `~` stand for themselves, and other
-/// escapes have upper-case digits. None if an escape is malformed.
+/// Returns the normal form of a path (RFC 3986 §6.2.2): letters, digits, `-`, `.`, `_` and `~` are unescaped, and the
+/// remaining escapes use upper-case digits. Returns `None` if an escape is malformed.
 pub(crate) fn normal(path: &str) -> Option<Cow<'_, str>> {
     let mut pieces = path.split('%');
     let first = pieces.next().unwrap_or_default();
@@ -29,10 +30,10 @@ pub(crate) fn normal(path: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(normal))
 }
 
-/// Returns a path as the most tolerant server reads it: without any escape, even of an escape; backslashes are slashes;
-/// a segment ends at a semicolon, a question mark, a hash or a NUL; empty segments are left out.
+/// Returns a path as the most tolerant server reads it: all escapes are resolved, including nested ones; backslashes
+/// become slashes; a semicolon, question mark, hash or NUL ends a segment; empty segments are removed.
 ///
-/// None if that path has dot segments, so that it may lead anywhere.
+/// Returns `None` if the result has dot segments, since it may lead anywhere.
 pub(crate) fn loosest(path: &str) -> Option<Vec<u8>> {
     let path = unescaped(path.as_bytes());
     let mut loosest = Vec::with_capacity(path.len());
@@ -54,17 +55,17 @@ pub(crate) fn loosest(path: &str) -> Option<Vec<u8>> {
     Some(loosest)
 }
 
-/// Returns whether a path in its normal form is read alike by all servers, as the path of a route must be.
+/// Returns `true` if all servers read a normalized path alike, as required of a route's path.
 pub(crate) fn is_sound(normal: &str) -> bool {
     normal.starts_with('/') && loosest(normal).is_some() && !UNSOUND.iter().any(|part| normal.contains(part))
 }
 
-/// Resolves escapes until there is none: `%2525` is a percent sign.
+/// Resolves escapes repeatedly until none is left: `%2525` becomes a percent sign.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(path.len());
     for byte in path {
         plain.push(*byte);
-        // The byte that an escape stands for can be the last digit of another one.
+        // An unescaped byte can complete another escape as its last digit.
         while let Some((rest, [b'%', digits @ ..])) = plain.split_last_chunk::<3>()
             && let Some(byte) = escaped(digits)
         {
@@ -76,7 +77,7 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The byte that two hexadecimal digits stand for.
+/// Returns the byte encoded by two hexadecimal digits.
 fn escaped(digits: &[u8]) -> Option<u8> {
     let [high, low] = digits else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16);

@@ -32,8 +32,8 @@ use crate::via::Name;
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
 ///
-/// A request is sent once. As long as nothing of it was sent, since no connection to a server could be made, the next server
-/// is asked. When a connection was closed before an answer, a safe method without content is tried once more.
+/// A request is sent once. If no connection to a server can be made, so that nothing was sent, the next server is
+/// tried. If the connection closes before a response, a safe method without content is retried once.
 #[derive(Clone)]
 pub struct Proxy {
     pub(crate) shared: Arc<Shared>,
@@ -75,8 +75,8 @@ impl Proxy {
         self.shared.name.is_in(headers)
     }
 
-    /// Tells the fields of requests in which an upstream sees something that does not follow from what the client has said in
-    /// them: the proxy sets, amends or drops them. A cache in front cannot select responses by them.
+    /// Returns a predicate for request fields that the proxy sets, amends or drops, so that upstreams see another value
+    /// than the client sent. A cache in front cannot select responses by these fields.
     ///
     /// ```
     /// use http::header::{ACCEPT, HeaderName};
@@ -164,13 +164,13 @@ impl Shared {
                 return Err(error);
             }
             tried.push(seat.server);
-            // None left, or none free: the first word counts.
+            // No server or slot is left: return the first error.
             let Ok(next) = self.seat(&target, &tried).await else { return Err(error) };
             seat = next;
         }
     }
 
-    /// Finds a place at a server that was not tried.
+    /// Finds a slot at a server that was not tried.
     async fn seat<'a>(&self, target: &Target<'a>, tried: &[&Server]) -> Result<Seat<'a>, ProxyError> {
         match target.upstream.seat(tried, self.bounds.connect).await {
             Ok(Some(seat)) => Ok(seat),
@@ -232,7 +232,7 @@ impl Shared {
         if upgraded || response.status() == StatusCode::NO_CONTENT {
             response.headers_mut().remove(CONTENT_LENGTH);
         }
-        // The version is that of each connection.
+        // Each connection sets its own version.
         let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
         forward::response(response.headers_mut(), version, upgraded);
         Ok(response.map(|body| ProxyBody::new(body, self.bounds.answer, place)))
@@ -251,7 +251,7 @@ fn of(error: hyper_util::client::legacy::Error) -> ProxyError {
     ProxyError::new(kind, error)
 }
 
-/// Whether the connection was closed before anything of the request was written.
+/// Returns `true` if the connection closed before any part of the request was written.
 fn is_unsent(error: &(dyn Error + 'static)) -> bool {
     causes(error).filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled)
 }

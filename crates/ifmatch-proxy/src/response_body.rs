@@ -16,7 +16,7 @@ use crate::sent::BoxError;
 use crate::trailers::CleanTrailers;
 
 pin_project! {
-    /// The body of a forwarded response: ends with an error when the upstream pauses for too long or closes early.
+    /// A forwarded response's body. Ends with an error if the upstream pauses for too long or closes early.
     pub struct ProxyBody {
         #[pin]
         body: CleanTrailers<TimeoutBody<Incoming>>,
@@ -25,7 +25,7 @@ pin_project! {
 }
 
 impl ProxyBody {
-    /// Keeps the request's place at its server until the end.
+    /// Holds the request's slot at its server until the end.
     pub(crate) fn new(body: Incoming, pause: Duration, place: Place) -> Self {
         Self { body: CleanTrailers::new(TimeoutBody::new(pause, body)), place: Some(place) }
     }

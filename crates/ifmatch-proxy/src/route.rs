@@ -17,18 +17,18 @@ pub(crate) struct Routes(Vec<Route>);
 struct Route {
     /// In lower case, without a port; none for any host.
     host: Option<String>,
-    /// In its normal form.
+    /// Path in its normal form.
     path: String,
-    /// The path as the most tolerant server reads it.
+    /// Path as the most tolerant server reads it.
     loosest: Vec<u8>,
     upstream: Upstream,
 }
 
-/// Where a request goes.
+/// Destination of a request.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) upstream: &'a Upstream,
-    /// The path to ask for, with the query.
+    /// Path to request, with the query.
     pub(crate) path: Cow<'a, str>,
 }
 
@@ -48,11 +48,11 @@ impl Routes {
         Ok(())
     }
 
-    /// Finds out where a request goes.
+    /// Finds the destination of a request.
     ///
-    /// Where paths say what can be reached, a path must have the same route in its normal form and in the loosest reading of a
-    /// server. It then has that route in all readings in between, since routes have none but plain segments. The normal form
-    /// is forwarded. Elsewhere a path means nothing to the proxy, and goes on as it came.
+    /// If paths decide what is reachable, a path's normal form and its loosest reading must match the same route. All
+    /// readings in between then match it, too, since routes contain only plain segments. The normal form is forwarded.
+    /// Otherwise paths have no meaning to the proxy and are forwarded unchanged.
     pub(crate) fn find<'a>(&'a self, uri: &'a Uri, headers: &HeaderMap) -> Result<Target<'a>, ProxyErrorKind> {
         let host = host(uri, headers);
         let for_host = || self.0.iter().filter(|route| route.host.is_none() || route.host == host);
@@ -81,7 +81,7 @@ impl Routes {
 }
 
 impl Route {
-    /// Whether a path decides what can be reached: the route's own, or that of a server.
+    /// Returns `true` if a path decides what is reachable: the route's own, or that of a server.
     fn confines(&self) -> bool {
         self.path != "/" || self.upstream.servers.iter().any(Server::has_base)
     }
@@ -92,7 +92,7 @@ fn host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     uri.authority().map(plain).or_else(|| named().as_ref().map(plain))
 }
 
-/// A host in lower case, without a port, and without the dot that may end a name.
+/// Returns a host in lower case, without a port and without a trailing dot.
 fn plain(authority: &Authority) -> String {
     let host = authority.host();
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
@@ -115,7 +115,7 @@ mod tests {
         built
     }
 
-    /// The server and the path that a request is sent to.
+    /// Returns the server and the path that a request is sent to.
     fn found(routes: &Routes, host: &str, path: &str) -> Result<String, ProxyErrorKind> {
         let headers = HeaderMap::from_iter([(header::HOST, host.parse().expect("a host"))]);
         let uri = path.parse().expect("a path");

@@ -1,4 +1,4 @@
-//! The content of a request: lent to a connection, and given back if the connection has not begun to take it.
+//! A request's content, lent to a connection and returned if the connection has not begun to send it.
 
 use std::error::Error;
 use std::fmt;
@@ -24,18 +24,18 @@ pub(crate) struct Interrupted(BoxError);
 
 type Content = UnsyncBoxBody<Bytes, Interrupted>;
 
-/// The content of a request, which goes to one server after the other as long as none has taken anything of it.
+/// A request's content, which can be offered to several servers until one begins to read it.
 pub(crate) struct Outgoing(Arc<Slot>);
 
-/// Where the content lies while it is not lent.
+/// Holds the content while it is not lent.
 struct Slot {
     empty: bool,
     content: Mutex<Option<Content>>,
-    /// Closed when all of the content was sent, or none of it can be.
+    /// Closed once all content was sent, or none can be sent any more.
     end: Semaphore,
 }
 
-/// Content as a connection sends it.
+/// The content as sent by a connection.
 pub(crate) struct Lent {
     slot: Arc<Slot>,
     content: Option<Content>,
@@ -43,7 +43,7 @@ pub(crate) struct Lent {
 }
 
 impl Outgoing {
-    /// Takes a request's content.
+    /// Takes over a request's content.
     pub(crate) fn new<B>(body: B) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -56,29 +56,29 @@ impl Outgoing {
         Self(Arc::new(Slot { empty: false, content: Mutex::new(Some(content)), end: Semaphore::new(0) }))
     }
 
-    /// No content.
+    /// Creates empty content.
     pub(crate) fn empty() -> Self {
         let end = Semaphore::new(0);
         end.close();
         Self(Arc::new(Slot { empty: true, content: Mutex::default(), end }))
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there is no content.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.empty
     }
 
-    /// Whether all of it is still here.
+    /// Returns `true` if no part of the content has been read.
     pub(crate) fn is_whole(&self) -> bool {
         self.0.empty || self.0.content().is_some()
     }
 
-    /// Lends it to a connection. Nothing is left of content that was begun.
+    /// Lends the content to a connection. Lends nothing if a connection has begun to read it.
     pub(crate) fn lend(&self) -> Lent {
         Lent { slot: Arc::clone(&self.0), content: self.0.content().take(), begun: false }
     }
 
-    /// Waits until all of it was sent.
+    /// Waits until all content has been sent.
     pub(crate) async fn wait_for_end(&self) {
         // A closed semaphore gives no permit: that is what is waited for.
         drop(self.0.end.acquire().await);

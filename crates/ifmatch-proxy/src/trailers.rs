@@ -1,4 +1,4 @@
-//! A body on its way through the proxy: its trailers are without the fields that must not be among them.
+//! A body with forbidden fields removed from its trailers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use ifmatch_core::fields::trailers;
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// A body whose trailers are [cleaned](trailers::clean), in either direction.
+    /// A body with [cleaned](trailers::clean) trailers, for either direction.
     pub(crate) struct CleanTrailers<B> {
         #[pin]
         body: B,

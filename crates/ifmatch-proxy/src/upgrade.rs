@@ -19,25 +19,25 @@ const BUFFER: usize = 16 * 1024;
 
 type Io = TokioIo<Upgraded>;
 
-/// A client that has asked for another protocol.
+/// A client's request for another protocol.
 pub(crate) struct Asked {
     protocols: HeaderValue,
     client: OnUpgrade,
 }
 
 impl Asked {
-    /// None if the request asks for no protocol that can be passed on.
+    /// Returns `None` if the request offers no protocol that can be forwarded.
     pub(crate) fn by<B>(request: &mut Request<B>) -> Option<Self> {
         let protocols = forward::wanted_upgrade(request.version(), request.headers())?;
         Some(Self { protocols, client: hyper::upgrade::on(request) })
     }
 
-    /// Returns whether the answer's fields name only protocols that the client has asked for.
+    /// Returns `true` if the response names only protocols that the client offered.
     pub(crate) fn accepts(&self, answer: &HeaderMap) -> bool {
         forward::is_wanted(answer, &self.protocols)
     }
 
-    /// Passes bytes between the two ends until both have ended, or nothing was said for long.
+    /// Copies bytes between the two ends until both have closed, or until both are idle for too long.
     pub(crate) async fn tunnel(self, upstream: OnUpgrade) {
         let client = self.client;
         let both = timeout(HANDSHAKE, async { tokio::try_join!(client, upstream) });

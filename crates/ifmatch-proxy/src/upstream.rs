@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 /// One or more servers that answer alike.
 ///
-/// Requests go to them in turn. One that cannot be reached is left alone for a while, and one whose health checks fail until
-/// they succeed; when all are, each is tried.
+/// Requests are distributed round robin. An unreachable server is skipped for a while, and an unhealthy one until its
+/// health checks succeed. If all servers are skipped, each is tried.
 ///
 /// ```
 /// use ifmatch_proxy::Upstream;
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Upstream {
     pub(crate) servers: Arc<[Server]>,
-    /// The requests that may wait for a place at a server.
+    /// Slots for requests that wait for a server.
     pub(crate) queue: Arc<Semaphore>,
     turn: Arc<AtomicUsize>,
     start: Instant,
@@ -36,15 +36,15 @@ pub(crate) struct Server {
     pub(crate) authority: Authority,
     /// What the path begins with, without a slash at the end.
     base: String,
-    /// The requests that it may work on at a time.
+    /// Slots for concurrent requests.
     pub(crate) places: Arc<Semaphore>,
-    /// Until when it is left alone since it could not be reached, in milliseconds since the start.
+    /// Time until which the server is skipped as unreachable, in milliseconds since the start.
     resting: AtomicU64,
-    /// Its health checks fail.
+    /// `true` while health checks fail.
     sick: AtomicBool,
 }
 
-/// The text is no address of an upstream, or no route to one.
+/// Error returned for an invalid upstream address or route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidUpstream(String);
@@ -65,7 +65,7 @@ impl InvalidUpstream {
 }
 
 impl Upstream {
-    /// Time for which a server that could not be reached is left alone while others can be asked.
+    /// Time for which an unreachable server is skipped while others are available.
     pub(crate) const REST: Duration = Duration::from_secs(5);
 
     /// The servers at these addresses: `http://` or `https://`, a host, perhaps a port, and a path to put before the
@@ -83,8 +83,8 @@ impl Upstream {
         Ok(Self { servers, queue, turn: Arc::default(), start: Instant::now() })
     }
 
-    /// Bounds the number of requests that each server works on at a time, and the number of those that wait for a place at
-    /// any of them. Further ones end with [`Overloaded`](crate::ProxyErrorKind::Overloaded). Not bounded if not set.
+    /// Limits the number of concurrent requests to each server, and the number of requests that wait for a slot at any
+    /// of them. Further requests fail with [`Overloaded`](crate::ProxyErrorKind::Overloaded). Unlimited by default.
     #[must_use]
     pub fn limit(self, requests: u32, queue: u32) -> Self {
         let semaphore = |permits: u32| Arc::new(Semaphore::new(permits as usize));
@@ -92,7 +92,7 @@ impl Upstream {
         Self { servers, queue: semaphore(queue), ..self }
     }
 
-    /// The server whose turn it is, perhaps beyond the last.
+    /// Returns the index of the next server in turn, which may exceed the number of servers.
     pub(crate) fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Relaxed)
     }
@@ -106,7 +106,7 @@ impl Upstream {
         }
     }
 
-    /// Milliseconds since the start.
+    /// Returns the milliseconds since the start.
     pub(crate) fn millis(&self) -> u64 {
         millis(self.start.elapsed())
     }
@@ -129,24 +129,24 @@ impl Server {
         Ok(Self { scheme, authority, base, places, resting: AtomicU64::new(0), sick: AtomicBool::new(false) })
     }
 
-    /// The same server, with this many places.
+    /// Copies the server with this set of slots.
     fn with_places(&self, places: Arc<Semaphore>) -> Self {
         let Self { scheme, authority, base, .. } = self;
         let (scheme, authority, base) = (scheme.clone(), authority.clone(), base.clone());
         Self { scheme, authority, base, places, resting: AtomicU64::new(0), sick: AtomicBool::new(false) }
     }
 
-    /// Whether it is left alone at this time, since it could not be reached.
+    /// Returns `true` if the server is currently skipped as unreachable.
     pub(crate) fn rests(&self, now: u64) -> bool {
         self.resting.load(Relaxed) > now
     }
 
-    /// Whether its health checks fail.
+    /// Returns `true` if the server's health checks fail.
     pub(crate) fn is_sick(&self) -> bool {
         self.sick.load(Relaxed)
     }
 
-    /// Notes whether its health checks fail.
+    /// Records the result of the health checks.
     pub(crate) fn set_sick(&self, sick: bool) {
         if self.sick.swap(sick, Relaxed) != sick {
             tracing::warn!(server = %self.authority, healthy = !sick, "the health of an upstream changed");

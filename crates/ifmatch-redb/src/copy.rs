@@ -1,4 +1,4 @@
-//! Copying a database into a new one, which takes its place.
+//! Copies a database into a new one, which then replaces it.
 
 use std::io;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::key_text::KeyText;
 use crate::overlay::Overlay;
 use crate::storage::Storage;
 
-/// Bytes of memory for the pages of a database that is only read.
+/// Cache size, in bytes, for a database opened read-only.
 const VIEW_CACHE: usize = 64 * 1024 * 1024;
 
-/// A database as it was found. What repairing it takes is written to memory only.
+/// A database opened as found on disk. Repairs are kept in memory only.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) database: Database,
-    /// The process that had it last closed it in order, so that all of it is durable.
+    /// The database was shut down cleanly, so all of it is durable.
     pub(crate) was_closed: bool,
 }
 
-/// The reason why a copy was not made.
+/// Reason why a copy failed.
 pub(crate) enum CopyError {
     /// The database cannot be read.
     Read(OpenError),
-    /// The copy cannot be written, or put in the database's place.
+    /// The copy cannot be written, or cannot replace the database.
     Write(OpenError),
 }
 
@@ -50,11 +50,11 @@ impl View {
     }
 }
 
-/// Copies all records into a new database, and puts it in the place of the one before. All of it is durable then.
+/// Copies all records into a new database and replaces the old one. On return, all records are durable.
 pub(crate) fn into_place(storage: &dyn Storage, from: Option<&Database>) -> Result<Database, CopyError> {
     let copied = into_new(storage, from).and_then(|(database, is_cut_off)| {
         storage.replace().map_err(|error| {
-            // A copy that may not last must not look like a database that was closed in order.
+            // A copy that may not be durable must not look like a cleanly closed database.
             is_cut_off.store(true, Ordering::SeqCst);
             CopyError::Write(error.into())
         })?;
@@ -103,7 +103,7 @@ fn copy_records(from: &Database, to: &mut Table<'_, KeyText, (u64, &'static [u8]
     Ok(())
 }
 
-/// A storage that can be cut off from what is written to it.
+/// A storage backend whose writes can be cut off.
 #[derive(Debug)]
 pub(crate) struct CutOff {
     storage: Box<dyn StorageBackend>,

@@ -1,9 +1,9 @@
-//! The database in use, and the one that takes its place after a failure.
+//! The open database and its replacement after a failure.
 //!
-//! After a failed write or sync nobody can tell by reading what is on the disk: the system's cache may show pages that were
-//! never written, and a later sync may succeed without them. So a failure ends the database. Its records are copied into a
-//! new one before anything is decided by them, and until then it is only read: all records but those that the failed commit
-//! was to change are the same before and after it, and durable.
+//! After a failed write or sync, reading does not reveal the state of the disk: the page cache may show pages that were
+//! never written, and a later sync may succeed without them. A failure therefore retires the database. Its records are
+//! copied into a new one before any further decision, and the old one is read-only until then. All records except those
+//! in the failed commit are durable and unaffected by it.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -27,22 +27,22 @@ pub(crate) const RECORDS: TableDefinition<'_, KeyText, (u64, &[u8])> = TableDefi
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) struct Shared {
-    /// None: the database was opened by the caller, and nothing can take its place.
+    /// `None` if the caller opened the database, in which case it cannot be replaced.
     storage: Option<Box<dyn Storage>>,
     current: RwLock<Current>,
-    /// Keys that a commit is changing, or that a failed commit may have changed.
+    /// Keys of the commit in progress or of a failed commit.
     doubtful: Mutex<HashSet<Key>>,
 }
 
 struct Current {
-    /// Grows with each state, so that a failure ends the state in which it occurred and no later one.
+    /// Generation number of the current state, so that a failure retires only the state in which it occurred.
     number: u64,
     state: State,
 }
 
 enum State {
     InUse(Database),
-    /// A failure ended it. It is read as far as it was durable, once it is opened for that.
+    /// A failure retired the database. Its durable part is readable once reopened.
     Failed(Option<View>),
 }
 
@@ -66,16 +66,16 @@ impl Shared {
         Ok(Self { storage: Some(storage), ..Self::around(database)? })
     }
 
-    /// Uses a database that nothing can take the place of.
+    /// Uses a database that cannot be replaced.
     pub(crate) fn around(database: Database) -> Result<Self, OpenError> {
         create_table(&database)?;
         let current = Current { number: 0, state: State::InUse(database) };
         Ok(Self { storage: None, current: RwLock::new(current), doubtful: Mutex::default() })
     }
 
-    /// Carries out the commit of changes to these keys. One thread at a time may call this.
+    /// Commits the changes to these keys. Only one thread may call this at a time.
     ///
-    /// After a failure the records are copied at once, so that the next load tells what came of it.
+    /// After a failure, copies the records immediately so that the next load shows the result.
     pub(crate) fn write<'a, T>(
         &self,
         keys: impl Iterator<Item = &'a Key>,
@@ -132,17 +132,17 @@ impl Shared {
         })
     }
 
-    /// Whether a failed commit may have changed the record of this key.
+    /// Returns `true` if a failed commit may have changed the record of this key.
     pub(crate) fn is_in_doubt(&self, key: &Key) -> bool {
         self.doubtful().contains(key)
     }
 
-    /// A key with this prefix whose record a failed commit may have changed.
+    /// Returns a key with this prefix that a failed commit may have changed.
     pub(crate) fn doubtful_below(&self, prefix: &str) -> Option<Key> {
         self.doubtful().iter().find(|key| key.as_str().starts_with(prefix)).cloned()
     }
 
-    /// Reads the database, or what a failure left of it unless that is in doubt.
+    /// Reads the database, or its remains after a failure unless they are in doubt.
     fn read<T>(
         &self,
         is_in_doubt: impl Fn() -> bool,
@@ -172,7 +172,7 @@ impl Shared {
         }
     }
 
-    /// Ends a state in which a failure occurred. What is read afterwards comes from the disk and the system's cache.
+    /// Retires the state in which a failure occurred. Later reads come from the disk and the page cache.
     fn fail(&self, number: u64) {
         let mut current = self.current_mut();
         if current.number == number {
@@ -191,7 +191,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Copies the records into a new database after a failure. One thread at a time may call this.
+    /// Copies the records into a new database after a failure. Only one thread may call this at a time.
     fn mend(&self) -> Result<(), RegisterError> {
         loop {
             let current = self.current();

@@ -34,12 +34,12 @@ impl OpenError {
         Self { kind: OpenErrorKind::Other, source: source.into() }
     }
 
-    /// The database was removed while it was opened.
+    /// The database was removed while it was being opened.
     pub(crate) fn removed() -> Self {
         io::Error::from(io::ErrorKind::NotFound).into()
     }
 
-    /// To copy only the records would lose what a newer release has put beside them.
+    /// Copying only the records would lose tables added by a newer release.
     pub(crate) fn unknown_tables() -> Self {
         let source = "it holds tables that this release does not know: use the release that wrote it".into();
         Self { kind: OpenErrorKind::Damaged, source }
@@ -115,7 +115,7 @@ pub(crate) fn unavailable(error: impl Into<redb::Error>) -> RegisterError {
     unavailable_now(error.into())
 }
 
-/// The same, whatever the cause is.
+/// Like [`unavailable`], for any cause.
 pub(crate) fn unavailable_now(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RegisterError {
     RegisterError::new(RegisterErrorKind::Unavailable, error)
 }

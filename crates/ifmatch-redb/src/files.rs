@@ -1,4 +1,4 @@
-//! A database in a file, and the file that takes its place.
+//! A database file and its replacement.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -11,19 +11,19 @@ use redb::{BackendError, DatabaseError, StorageBackend, StorageError};
 use crate::private;
 use crate::storage::Storage;
 
-/// A file with a database, used by this process alone.
+/// A database file locked by this process.
 #[derive(Debug)]
 pub(crate) struct Files {
     path: PathBuf,
     fresh: PathBuf,
-    /// The file itself cannot serve as the lock, since another one takes its place.
+    /// Lock file. The database file cannot serve as the lock because it gets replaced.
     _lock: File,
 }
 
 impl Files {
-    /// Takes the file for this process until the value is dropped. The system releases the lock when the process ends.
+    /// Locks the file for this process until the value is dropped. The system releases the lock when the process exits.
     pub(crate) fn lock(path: &Path) -> io::Result<Self> {
-        // A link stays a link: what it leads to is replaced.
+        // A symbolic link stays a link; its target is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let lock = private::open_or_create(&beside(&path, ".lock"))?;
         match lock.try_lock() {
@@ -59,19 +59,19 @@ impl Storage for Files {
     }
 
     fn replace(&self) -> io::Result<()> {
-        // A folder that was opened before the change reports every failure to make it durable.
+        // Opened before the rename so that the sync reports every failure to make the rename durable.
         let folder = File::open(self.folder())?;
         fs::rename(&self.fresh, &self.path)?;
         folder.sync_all()
     }
 
     fn discard(&self) {
-        // The next one that is created discards it otherwise.
+        // On failure, the next `create` discards it.
         let _ = remove(&self.fresh);
     }
 }
 
-/// A file's backend, locked against releases that lock the file itself.
+/// Opens a file's backend, locked against releases that lock the file itself.
 fn locked(file: File) -> io::Result<Box<dyn StorageBackend>> {
     let backend = FileBackend::new(file).map_err(as_io)?;
     match backend.try_lock_range(Bound::Unbounded, Bound::Unbounded) {

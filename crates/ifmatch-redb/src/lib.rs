@@ -1,7 +1,7 @@
 //! A durable register in an embedded redb database: an acknowledged swap survives `kill -9` and power loss.
 //!
-//! A failed write or sync is no reason to trust what the system's cache still shows. The records are copied into a new
-//! file then, which takes the place of the one before, and the same is done with a file that was not closed in order.
+//! After a failed write or sync, the page cache cannot be trusted. The register then copies its records into a new
+//! file, which replaces the old one. It does the same with a file that was not closed cleanly.
 //!
 //! One process at a time may open the database. Its swaps are committed in groups, so that many writers share
 //! one sync of the disk. Records that were used a while ago are in memory, 16 MiB at the most beside redb's own cache.
@@ -57,18 +57,18 @@ pub struct RedbRegister {
 impl RedbRegister {
     /// Opens the database at `path`, or creates it. Other users of the machine cannot read the file.
     ///
-    /// A database that was not closed in order is copied into a new file first, which takes its place: that takes as
-    /// much room again. Beside it is a file whose name ends in `.lock`.
+    /// A database that was not closed cleanly is first copied into a new file, which replaces it. This temporarily
+    /// doubles the disk space used. A file with the suffix `.lock` is kept beside the database.
     ///
     /// # Errors
-    /// [`OpenErrorKind::InUse`] if another process has it open; [`OpenErrorKind::Denied`] if the file or its folder
-    /// may not be written; [`OpenErrorKind::Full`] if there is no room for the copy; [`OpenErrorKind::Damaged`] if it is
-    /// no database that this release can read.
+    /// [`OpenErrorKind::InUse`] if another process has the database open; [`OpenErrorKind::Denied`] if the file or its
+    /// folder is not writable; [`OpenErrorKind::Full`] if there is not enough space for the copy;
+    /// [`OpenErrorKind::Damaged`] if the file is not a database that this release can read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_in(Files::lock(path.as_ref())?)
     }
 
-    /// Opens the database in a storage of your own, or creates it.
+    /// Opens the database in a custom storage, or creates it.
     ///
     /// # Errors
     /// As for [`RedbRegister::open`].
@@ -76,12 +76,12 @@ impl RedbRegister {
         Self::start(Shared::open(Box::new(storage))?)
     }
 
-    /// Uses a database that is open already: in memory, say.
+    /// Uses a database that is already open, for example one in memory.
     ///
-    /// Nothing can take its place: after a failure the register answers [`RegisterErrorKind::Unavailable`] for good. A
-    /// storage in which a write or a sync has failed must not be opened again in this way before the machine was
-    /// restarted, since what it shows may not be on the disk. [`RedbRegister::open`] and [`RedbRegister::open_in`] see to
-    /// that.
+    /// Such a database cannot be replaced: after a failure the register permanently returns
+    /// [`RegisterErrorKind::Unavailable`]. After a failed write or sync, do not reopen the storage this way until the
+    /// machine has been restarted: the page cache may show data that is not on the disk. [`RedbRegister::open`] and
+    /// [`RedbRegister::open_in`] handle this case.
     ///
     /// # Errors
     /// As for [`RedbRegister::open`].

@@ -1,4 +1,4 @@
-//! A storage that is only read: what is written over it stays in memory.
+//! A copy-on-write overlay: reads fall through to the storage below, writes stay in memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +8,7 @@ use redb::StorageBackend;
 
 const PAGE: u64 = 4096;
 
-/// A storage, and what was written over it.
+/// A read-only storage and the writes made over it.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     below: Box<dyn StorageBackend>,
@@ -18,7 +18,7 @@ pub(crate) struct Overlay {
 #[derive(Debug)]
 struct Above {
     len: u64,
-    /// The length of the part that still shows what is below.
+    /// Length up to which unwritten pages are read from the storage below.
     shown: u64,
     pages: BTreeMap<u64, Vec<u8>>,
 }
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// Deterministic numbers below a bound.
+    /// Deterministic pseudo-random numbers.
     struct Draws(u64);
 
     impl Draws {

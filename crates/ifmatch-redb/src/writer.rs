@@ -46,9 +46,9 @@ impl Writer {
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Reads a record after a failure, once it is known what came of the last change.
+    /// Reads a record after a failure, once the result of the last change is known.
     pub(crate) async fn read(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        // No record has this revision: the swap tells which one there is.
+        // No record has this revision, so the conflict returns the current record.
         match self.swap(key, Revision::new(u64::MAX), None).await {
             Ok(Swap::Conflict(found)) => Ok(found),
             Ok(Swap::Done) => Err(RegisterErrorKind::Unavailable.into()),

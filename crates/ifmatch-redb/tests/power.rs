@@ -1,4 +1,4 @@
-//! Loss of power, torn writes and single failures of the disk: what was acknowledged, or read, is there afterwards.
+//! Loss of power, torn writes and single disk failures: every acknowledged or observed change survives.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
 mod common;
@@ -15,14 +15,14 @@ use ifmatch_store::{Driver, Register};
 
 type Opened = Arc<Driver<RedbRegister>>;
 
-/// Names far enough from each other to be on pages of their own.
+/// Names far enough apart to be on separate pages.
 const NAMES: [&str; 4] = ["010", "060", "110", "140"];
 
 fn open(platter: &Platter) -> Opened {
     Arc::new(Driver::new(RedbRegister::open_in(platter.clone()).unwrap()).assume_absent())
 }
 
-/// A new database with so many records that a write leaves most pages as they are.
+/// Creates a database large enough that a write leaves most pages unchanged.
 async fn filled(platter: &Platter) -> (Opened, Known) {
     let driver = open(platter);
     let mut known = Known::default();
@@ -46,15 +46,15 @@ fn kind(error: &DriverError) -> RegisterErrorKind {
     }
 }
 
-/// What is known of the numbers that were written under each name.
+/// Values known to have been written under each name.
 #[derive(Debug, Default)]
 struct Known(BTreeMap<String, Number>);
 
 #[derive(Debug, Default)]
 struct Number {
-    /// The last one that was acknowledged or read.
+    /// Last value that was acknowledged or read.
     sure: Option<u64>,
-    /// Later ones without an answer.
+    /// Later values without an answer.
     possible: BTreeSet<u64>,
     tried: u64,
 }
@@ -69,7 +69,7 @@ impl Known {
             Err(error) if kind(error) == RegisterErrorKind::Ambiguous => {
                 number.possible.insert(number.tried);
             }
-            // Nothing was changed, and nothing will be.
+            // The change did not happen and never will.
             Err(_) => {}
         }
         written
@@ -92,7 +92,7 @@ impl Known {
     }
 }
 
-/// What comes between the failure and the loss of power.
+/// Event between the failure and the loss of power.
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
     Nothing,
@@ -101,7 +101,7 @@ enum Meanwhile {
     Restart,
 }
 
-/// Each call of the disk fails once, at each place in a row of writes.
+/// Fails each disk call once, at each position in a sequence of writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_failure_costs_no_acknowledged_write_and_not_the_index() {
     for call in Call::ALL {
@@ -112,7 +112,7 @@ async fn one_failure_costs_no_acknowledged_write_and_not_the_index() {
                 let (mut driver, mut known) = filled(&platter).await;
                 platter.fail(call, number);
                 for name in NAMES {
-                    // A failure is reported, or what it has stopped is done again.
+                    // A failure is reported, or the interrupted operation is repeated.
                     let _ = known.set(&driver, name).await;
                 }
                 platter.has_failed();
@@ -134,7 +134,7 @@ async fn one_failure_costs_no_acknowledged_write_and_not_the_index() {
     }
 }
 
-/// Writes, reads, failures, ends of the process and of the power in any order.
+/// Runs writes, reads, failures, process exits and power losses in random order.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_was_acknowledged_or_read_ever_disappears() {
     for seed in 0..16 {
@@ -201,8 +201,8 @@ async fn a_full_disk_refuses_writes_and_shows_what_is_durable() {
     assert_eq!(driver.register().scan(&Scan { limit: 100, ..Scan::default() }).await.unwrap().len(), 3);
 }
 
-/// The commit's sync fails, and there is no room for a copy: the old number may be read in one moment, and the new one be
-/// on the disk in the next. So neither is shown.
+/// The commit's sync fails and there is no space for a copy. The old value may be read now although the new one may be
+/// on the disk later, so neither is shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_in_doubt_is_not_shown_before_it_is_durable() {
     let platter = Platter::new(3);
@@ -211,7 +211,7 @@ async fn a_record_in_doubt_is_not_shown_before_it_is_durable() {
     known.set(&driver, "other").await.unwrap();
     known.set(&driver, "number").await.unwrap();
     platter.fail(Call::Sync, 1);
-    // The first copy fails as well.
+    // The first copy fails, too.
     platter.fail_creations(true);
     assert!(known.set(&driver, "number").await.is_err_and(|error| kind(&error) == RegisterErrorKind::Ambiguous));
     assert!(driver.load(&key("number")).await.is_err());
@@ -224,8 +224,8 @@ async fn a_record_in_doubt_is_not_shown_before_it_is_durable() {
     known.check(&open(&platter)).await;
 }
 
-/// The folder's sync fails after the copy has taken the database's place, and the process ends in order. The name in the cache
-/// is not the one on the disk.
+/// The directory sync fails after the copy has replaced the database, and the process exits cleanly. The name in the
+/// cache then differs from the name on the disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_whose_name_may_not_last_is_copied_again_by_the_next_process() {
     for seed in 0..8 {

@@ -7,33 +7,34 @@ use ifmatch_core::date::Timestamp;
 
 use crate::platform;
 
-/// The time by two clocks, and waiting for it.
+/// Two clocks and a timer.
 ///
-/// The *interval clock* decides: when permits and leases end, and which number a change gets. Nothing may step it. The *wall
-/// clock* tells the date, and is compared with what others call the time: dates in header fields, signatures, the age of what
-/// came from elsewhere.
+/// The *interval clock* determines when permits and leases end, and the number of each change. It must never be
+/// stepped. The *wall clock* gives the date. It is compared with times from elsewhere: dates in header fields,
+/// signatures, the age of responses.
 ///
-/// Processes that share a register compare each other's deadlines with their own interval clocks; docs/architecture.md says
-/// by how much those may differ. A register whose engine has a time can feed a clock of its own that implements this.
+/// Processes that share a register compare each other's deadlines with their own interval clocks; docs/architecture.md
+/// states the permitted difference. A register with an engine that keeps time can provide a clock of its own by
+/// implementing this trait.
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the time by the interval clock. It must not go back within a process, and must go on while the machine is
-    /// suspended.
+    /// Returns the time of the interval clock. It must not go back within a process, and must advance while the machine
+    /// is suspended.
     fn now(&self) -> Timestamp;
 
-    /// Returns the time of day by the wall clock, which may be set, in both directions. By default it is the same clock.
+    /// Returns the time of day by the wall clock, which may be set in either direction. Defaults to the interval clock.
     fn wall(&self) -> Timestamp {
         self.now()
     }
 
-    /// Waits. A wait may take longer than it should, as when the machine is suspended meanwhile.
+    /// Waits for the given time. A wait may take longer, for example if the machine is suspended.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 }
 
-/// The system's clocks; waits on the tokio runtime, or on the JavaScript event loop.
+/// The system's clocks, with timers of the tokio runtime or the JavaScript event loop.
 ///
-/// The interval clock begins with the time of day at the first call in a process, and goes on at the pace of time: on Linux
-/// by `CLOCK_BOOTTIME`, which counts while the machine is suspended. Setting the system's time changes nothing about it. The
-/// wall clock is the system's time as it is.
+/// The interval clock starts at the time of day of the first call in a process and advances steadily: on Linux by
+/// `CLOCK_BOOTTIME`, which includes time spent suspended. Setting the system time does not affect it. The wall clock is
+/// the system time.
 ///
 /// In workerd time stands still while a request computes, and goes on with its input and output.
 #[derive(Clone, Copy, Debug, Default)]

@@ -26,9 +26,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_
 
 /// Runs commands on a register.
 ///
-/// Commands of one process on one key queue up when they wait for each other; nothing relies on that, since the
-/// register decides between all processes. Only where a permit has ended by the clock although its handler still runs in this
-/// process, the [`Place`] that came with it keeps others off.
+/// Commands of one process on one key queue up when they wait for each other. Correctness does not rely on this, since
+/// the register decides between all processes. The one exception is a permit that has ended by the clock although its
+/// handler still runs in this process: the [`Place`] returned with it keeps other writers out.
 #[derive(Debug)]
 pub struct Driver<R, C = SystemClock> {
     register: R,
@@ -66,7 +66,7 @@ pub enum DriverError {
 }
 
 impl DriverError {
-    /// Returns whether the command may have been carried out, or may still be.
+    /// Returns `true` if the command may have been carried out, or may still be.
     pub fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Register(error) if error.kind() == RegisterErrorKind::Ambiguous)
     }
@@ -182,7 +182,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
         self.apply_as(&mut Writer::Passing, key, seen, command).await
     }
 
-    /// Carries out a command for the writer that has this place, at its key.
+    /// Runs a command at the key of this place, on behalf of its writer.
     ///
     /// # Errors
     /// As for [`Driver::apply`].
@@ -190,8 +190,8 @@ impl<R: Register, C: Clock> Driver<R, C> {
         self.apply_as(&mut Writer::Placed, place.key(), None, command).await
     }
 
-    /// Asks for a permit, and waits for its turn as [`Driver::apply_in_turn_to`] does. With the permit comes the writer's
-    /// place in this process: hold it until the handler has ended, and what came of it is in the register.
+    /// Requests a permit, waiting in turn as [`Driver::apply_in_turn_to`] does. Returns it with the writer's place in
+    /// this process: hold the place until the handler has ended and its result is in the register.
     ///
     /// # Errors
     /// As for [`Driver::apply`].
@@ -272,7 +272,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     ) -> Result<Applied, DriverError> {
         let applied = self.swap_in(writer, key, seen, command).await;
         if let Ok(Applied { outcome: Outcome::Written(_) | Outcome::Released, .. }) = applied
-            // The end of a writer with a place is the end of its place.
+            // If the writer has a place, dropping the place ends its turn.
             && !self.places.is_taken(key)
         {
             self.turns.ended(key);
@@ -280,7 +280,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
         applied
     }
 
-    /// Returns whether another writer of this process, which still runs, stands in the way of what came of a command.
+    /// Returns `true` if a running writer of this process prevents the proposed outcome.
     fn is_kept_off<'a>(&'a self, writer: &mut Writer<'_, 'a>, key: &Key, proposed: &Proposed<'_>) -> bool {
         match (writer, proposed.command, proposed.outcome) {
             (Writer::Placed, ..) | (_, _, Outcome::Refused(Refusal::Lease(_) | Refusal::InFlight { .. })) => false,
@@ -357,21 +357,21 @@ impl<R: Register, C: Clock> Driver<R, C> {
     }
 }
 
-/// The one for whom a command is carried out.
+/// The party that a command runs for.
 enum Writer<'p, 'a> {
-    /// It has no place, and needs none beyond the command.
+    /// Has no place and needs none beyond the command.
     Passing,
-    /// It takes the place at the key with its permit.
+    /// Takes the place at the key along with its permit.
     Beginning(&'p mut Option<Place<'a>>),
-    /// It has the place at the key.
+    /// Holds the place at the key.
     Placed,
 }
 
-/// What is about to be proposed to the register.
+/// A transition about to be proposed to the register.
 struct Proposed<'t> {
     command: &'t Command<'t>,
     outcome: &'t Outcome,
-    /// Whether a lease locks the resource afterwards that did not before.
+    /// `true` if the transition locks a resource that was not locked before.
     begins_to_lock: bool,
 }
 

@@ -34,8 +34,8 @@ pub struct MemoryRegister {
 #[derive(Debug)]
 struct Shard {
     records: IndexMap<Key, Record, RandomState>,
-    /// The highest revisions and the latest dates forgotten for want of room, by the hash of the key. A key without a
-    /// record has this revision: a read that began before cannot then record what it saw as if nothing had happened since.
+    /// Highest revision and latest date of evicted records, by the hash of the key. A key without a record has this
+    /// revision, so that a read which began before the eviction cannot record a stale observation.
     forgotten: Box<[(Revision, HttpDate); FORGOTTEN]>,
 }
 

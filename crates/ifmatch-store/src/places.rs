@@ -1,7 +1,7 @@
 //! The places of this process's writers: one at each key, from the grant of its permit until its handler has ended.
 //!
-//! The register keeps writers apart by permits, and a permit ends by the clock. A place does not: while a handler of this
-//! process runs, no other one of this process gets a permit at its key, whatever the clock says.
+//! The register keeps writers apart by permits, and a permit ends by the clock. A place does not: while a handler of
+//! this process runs, no other writer of this process gets a permit at its key, regardless of the clock.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use crate::platform::Turns;
 pub(crate) struct Places(Mutex<HashSet<Key>>);
 
 impl Places {
-    /// Takes the place at a key. None: another writer has it.
+    /// Takes the place at a key. Returns `None` if another writer holds it.
     pub(crate) fn take<'a>(&'a self, key: &Key, turns: &'a Turns) -> Option<Place<'a>> {
         self.lock().insert(key.clone()).then(|| Place { places: self, turns, key: key.clone() })
     }
 
-    /// Returns whether a writer has the place at a key.
+    /// Returns `true` if a writer holds the place at a key.
     pub(crate) fn is_taken(&self, key: &Key) -> bool {
         self.lock().contains(key)
     }
@@ -28,8 +28,8 @@ impl Places {
     }
 }
 
-/// The place of the one writer of this process at a key. It comes with a permit
-/// ([`Driver::begin`](crate::Driver::begin)), and is given up by dropping it: once the handler has ended, and not before.
+/// The place of this process's only writer at a key, returned with a permit ([`Driver::begin`](crate::Driver::begin)).
+/// Drop it once the handler has ended, and not before.
 #[derive(Debug)]
 #[must_use = "the handler runs while the place is held"]
 pub struct Place<'a> {

@@ -14,12 +14,12 @@ pub use crate::key::InvalidKey;
 /// A linearizable register for each key.
 ///
 /// # What an implementation owes
-/// - **Linearizable**: a load or a scan that begins after a swap succeeded sees that swap, or a later one, from whatever
-///   process.
+/// - **Linearizable**: a load or a scan that begins after a successful swap, in any process, sees that swap or a later
+///   one.
 /// - **Atomic**: of several swaps that expect the same revision, one succeeds.
-/// - **Durable**, unless it says otherwise: a swap that was answered [`Swap::Done`] survives a crash and a loss of power, and
-///   so does what a load or a scan has shown. After [`RegisterErrorKind::Ambiguous`] a driver loads the record to learn
-///   whether its swap took place: after a failed sync, what the system's cache shows does not tell.
+/// - **Durable**, unless documented otherwise: a swap answered with [`Swap::Done`] survives a crash and a loss of
+///   power, and so does every result of a load or a scan. After [`RegisterErrorKind::Ambiguous`] a driver loads the
+///   record to learn if its swap took place; after a failed sync, the contents of the page cache do not prove that.
 /// - **Opaque**: it stores [`Record::encode`] beside [`Record::revision`], looks at neither, and reads with
 ///   [`Record::decode`], whose refusals it passes on.
 /// - An error is honest about what happened: [`RegisterErrorKind::Unavailable`] only if the swap definitely did not take
@@ -36,8 +36,8 @@ pub trait Register: Send + Sync + 'static {
     /// The current record, none if there is none.
     fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send;
 
-    /// Returns whether the records end with this process, or may be forgotten while they still mean something. Nothing that
-    /// has to outlast the process is then promised, such as a lease.
+    /// Returns `true` if the records end with this process, or may be evicted while they still matter. Guarantees that
+    /// must outlast the process, such as leases, are then not given.
     fn forgets(&self) -> bool {
         false
     }
@@ -62,9 +62,10 @@ pub trait Register: Send + Sync + 'static {
     /// The records whose keys begin with `scan.prefix` and come after `scan.after`, in the order of the keys' bytes, at the most
     /// `scan.limit`. An empty page ends the listing.
     ///
-    /// A page is as fresh as a [`load`](Self::load) of each of its keys that begins when the scan begins: it shows every
-    /// swap that succeeded before, new keys and forgotten ones included. Entries that change meanwhile may be seen in either
-    /// state. Callers rely on it: a container is deleted when a scan has shown that no write in it is in flight.
+    /// A page is as fresh as a [`load`](Self::load) of each of its keys that begins when the scan begins: it shows
+    /// every earlier successful swap, including new and deleted keys. Entries that change during the scan may be seen
+    /// in either state. Callers rely on this: a container is deleted once a scan has shown that it has no writes in
+    /// flight.
     fn scan(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send;
 }
 

@@ -83,7 +83,7 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// The longest time for which a timer is trusted: one that does not count while the machine is suspended goes off too late.
+/// Maximum time between looks at the clock. A timer that stops while the machine is suspended fires late.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Does work, and drops it when its time is over by this clock.
@@ -112,13 +112,13 @@ pub async fn timeout<T>(clock: &impl Clock, limit: Duration, work: impl Future<O
     until(clock, deadline, work).await.map_err(|_| Elapsed(limit))
 }
 
-/// Does work until a deadline by this clock, and drops it then.
+/// Runs a future until a deadline by this clock, then drops it.
 ///
-/// The clock is asked before each step of the work: once the deadline has come, no step begins, even if the timer that was
-/// to announce it stood still, as it may while the machine is suspended.
+/// The clock is checked before each poll: once the deadline has passed, the future is not polled again, even if the
+/// timer for it stood still, as it may while the machine is suspended.
 ///
 /// # Errors
-/// [`Elapsed`] when the deadline has come.
+/// [`Elapsed`] if the deadline has passed.
 ///
 /// ```
 /// use ifmatch_store::task::until;
@@ -143,7 +143,7 @@ pub async fn until<T>(clock: &impl Clock, deadline: Timestamp, work: impl Future
     .await
 }
 
-/// Waits until the deadline has come by the clock, or by the timers.
+/// Waits until the deadline has passed by the clock or by the timers.
 async fn alarm(clock: &impl Clock, deadline: Timestamp) {
     let mut left = clock.now().until(deadline);
     while !left.is_zero() {

@@ -1,4 +1,4 @@
-//! When this process first saw deadlines that a clock ahead of its own wrote.
+//! Tracks when this process first saw deadlines written by a clock ahead of its own.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,16 +8,15 @@ use ifmatch_core::record::{Overlong, Record};
 
 use crate::key::Key;
 
-/// How many deadlines are watched at most. Of more, the ones that were seen first are watched anew.
+/// Maximum number of deadlines tracked. Beyond it, the oldest entry is dropped and tracked anew.
 const MOST: usize = 1_024;
 
-/// The deadlines, and when each was first seen.
+/// Deadlines, each with the time it was first seen.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(Mutex<HashMap<(Key, Overlong), Timestamp>>);
 
 impl Watched {
-    /// Returns the record as it is for this process: without the deadlines that it has seen unchanged for the whole time
-    /// that was given.
+    /// Returns the record without the deadlines that this process has seen unchanged for as long as they were granted.
     pub(crate) fn view(&self, key: &Key, mut record: Record, now: Timestamp) -> Record {
         let overlong: Vec<_> = record.overlong(now).collect();
         for (overlong, given) in overlong {

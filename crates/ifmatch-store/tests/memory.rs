@@ -27,7 +27,7 @@ async fn conforms_behind_a_pointer() {
     conformance::run(AnyRegister::new(MemoryRegister::unbounded()), Traits::default()).await;
 }
 
-/// A register whose listing is as it was when it was first asked for a page of it.
+/// A register with a listing frozen at the time its first page was requested.
 struct Snapshots {
     records: MemoryRegister,
     listing: Mutex<HashMap<String, Vec<(Key, Record)>>>,

@@ -27,14 +27,14 @@ pub(crate) fn unavailable<T: Body>() -> Response<ResponseBody<T>> {
     problem(&Problem::unavailable(LATER))
 }
 
-/// 501: the register would forget the lease while its holder relies on it.
+/// 501: the register may forget the lease while its holder relies on it.
 pub(crate) fn leases_not_kept<T: Body>() -> Response<ResponseBody<T>> {
     let detail = "leases are not kept here, since the register forgets them when the process ends: give the layer a register \
                   that lasts, or accept the loss with Builder::ephemeral_leases";
     problem(&Problem::new(StatusCode::NOT_IMPLEMENTED, "leases-not-kept").detail(detail).code("NotImplemented"))
 }
 
-/// 503: the write, or the lease operation, may have taken effect, or may not.
+/// 503: the write or lease operation may have taken effect.
 pub(crate) fn interrupted<T: Body>() -> Response<ResponseBody<T>> {
     let detail = "it is not known whether the request took effect: fetch the current state before sending it again";
     problem(&Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown").detail(detail))

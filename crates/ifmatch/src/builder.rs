@@ -169,12 +169,13 @@ impl<R: Register, C: Clock> Builder<R, C> {
     /// Gives resources leases, in the form of Azure Blob Storage: the layer itself answers `PUT …?comp=lease`, and checks
     /// `x-ms-lease-id` on reads and guarded writes. See [leases](crate#leases).
     ///
-    /// Everyone who may send a PUT may also lease a resource, for ever, and break the leases of others. So put the layer
-    /// behind authentication, or say by [`lease_where`](Self::lease_where) which requests are entitled to it.
+    /// Any client that may send a PUT may also lease a resource, even indefinitely, and break the leases of others. Put
+    /// the layer behind authentication, or use [`lease_where`](Self::lease_where) to select the requests entitled to a
+    /// lease.
     ///
-    /// A holder relies on its lease until it ends, also over a restart. So lease operations are refused with 501 as long as
-    /// the register [forgets](Register::forgets), as the default one in memory does: set one that lasts with
-    /// [`register`](Self::register), or accept the loss with [`ephemeral_leases`](Self::ephemeral_leases).
+    /// A holder relies on its lease until it ends, even across a restart. Lease operations are therefore refused with
+    /// 501 while the register [forgets](Register::forgets), as the default in-memory register does. Set a durable one
+    /// with [`register`](Self::register), or accept the loss with [`ephemeral_leases`](Self::ephemeral_leases).
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -188,9 +189,9 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Gives leases ([`leases`](Self::leases)) even if the register forgets them: all leases then end with the process, though
-    /// their holders were told otherwise, and after a restart another client may get one beside them. For one process in
-    /// which nothing outside relies on a lease, and for tests.
+    /// Enables leases ([`leases`](Self::leases)) even if the register forgets them. All leases then end with the
+    /// process although their holders were promised more, and after a restart another client may acquire one early. Use
+    /// it in a single process where nothing outside relies on a lease, and in tests.
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -220,12 +221,12 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Sets how long a permit to write lasts, 30 seconds by default. The handler is cancelled earlier, by a tenth, at most
-    /// three seconds: by so much the clocks of processes that share a register may differ. A process that crashed in a
-    /// write holds up the next one for this time.
+    /// Sets the duration of a write permit. Defaults to 30 seconds. The handler is cancelled a tenth of it earlier, at
+    /// most three seconds; clocks of processes that share a register may differ by that much. A process that crashes
+    /// mid-write blocks the next write for up to this duration.
     ///
     /// # Panics
-    /// If the timeout is zero, which would refuse every write.
+    /// If the timeout is zero, since every write would be refused.
     ///
     /// ```
     /// # use std::time::Duration;

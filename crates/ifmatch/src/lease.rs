@@ -79,7 +79,7 @@ where
 }
 
 impl<R: Register, C: Clock> Shared<R, C> {
-    /// Returns whether a lease lasts as long as its holder was told.
+    /// Returns `true` if a lease lasts as long as its holder was promised.
     fn keeps_leases(&self) -> bool {
         self.config.ephemeral_leases || !self.driver.register().forgets()
     }

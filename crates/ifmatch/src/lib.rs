@@ -53,14 +53,14 @@
 //! What is not possible in the lease's state is 409; a missing or malformed field 400; a resource that is not there 404.
 //! Conditions are evaluated as for a write. As long as the lease lasts, a guarded write without its `x-ms-lease-id` is 412, a
 //! read needs none. Refusals have Azure's code in `x-ms-error-code`, so that a client can tell a lost lease from a stale tag.
-//! `x-ms-client-request-id` is the identity of a request: a retry with the same one hears of no false conflict, and does
-//! nothing to a lease that was acquired since. So two requests must not use the same.
+//! `x-ms-client-request-id` identifies a request: a retry with the same id never sees a false conflict, and does not
+//! affect a lease acquired since. Two different requests must not share an id.
 //!
-//! No two hold a lease, and no write takes effect beside one: it is not given while a write is in flight, and the handler of
-//! a write under a lease is cancelled before that ends. This holds as long as the register remembers the leases, so that
-//! one that forgets gives none, unless it is [told to](Builder::ephemeral_leases). [`Permit::lease_token`] is the fencing token for what else the
-//! lease protects. A handler that deletes the resource leaves its lease, until it is given back or ends.
-//!
+//! A resource has at most one lease holder, and no write takes effect beside a lease: a lease is not granted while a
+//! write is in flight, and the handler of a write under a lease is cancelled before the lease ends. This holds as long
+//! as the register remembers the leases; a register that forgets grants none unless [allowed
+//! to](Builder::ephemeral_leases). [`Permit::lease_token`] is the fencing token for anything else that the lease
+//! protects. A handler that deletes the resource leaves its lease in place until it is released or ends.
 //! # Where to put the layer
 //!
 //! Around the service that answers **all** methods of a resource, since that is the one asked for the current version; not

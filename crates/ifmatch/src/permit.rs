@@ -35,17 +35,17 @@ impl Permit {
 
     /// A number larger than that of every earlier permit for this resource that the register remembers.
     ///
-    /// With a register that lasts, such as redb, it never goes back. One in memory knows of no permit from before a restart:
-    /// its numbers begin anew with the time of day, so that they go back where the clock has been set back meanwhile. Then a
-    /// store that refuses smaller tokens refuses every write until the clock has caught up.
+    /// With a durable register, such as redb, it never goes back. An in-memory register does not know the permits from
+    /// before a restart. Its numbers start at the time of day, so they go back if the clock was set back. A store that
+    /// refuses smaller tokens then refuses every write until the clock has caught up.
     pub fn fencing_token(&self) -> u64 {
         self.fencing_token
     }
 
-    /// The fencing token of the lease that the request came with, none if it came with none. It is the same for all writes
-    /// of one holder, and larger than that of every earlier one that the register remembers, see
-    /// [`fencing_token`](Self::fencing_token): where the lease protects other things than this
-    /// resource, hand it to the store of those.
+    /// The fencing token of the lease presented with the request, or `None` without a lease. It is the same for all
+    /// writes of one holder, and larger than that of every earlier lease that the register remembers, see
+    /// [`fencing_token`](Self::fencing_token). If the lease protects anything besides this resource, pass the token to
+    /// the store of that data.
     ///
     /// ```
     /// use http::Request;

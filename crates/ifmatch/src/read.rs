@@ -51,7 +51,7 @@ where
 pub(crate) struct Looked {
     /// When that was.
     pub(crate) at: Timestamp,
-    /// The time of day at the beginning.
+    /// Time of day at the start of the request.
     pub(crate) wall: Timestamp,
     pub(crate) found: Found,
 }

@@ -32,7 +32,7 @@ pub(crate) struct Sought {
     /// Whether what is answered may be told to others.
     pub(crate) anonymous: bool,
     at: Timestamp,
-    /// The time of day at the beginning.
+    /// Time of day at the start of the request.
     wall: Timestamp,
     remembered: Option<Remembered>,
 }

@@ -28,7 +28,7 @@ impl<R: Register, C: Clock> Shared<R, C> {
         self.driver.now()
     }
 
-    /// The time of day, which the dates of responses are compared with.
+    /// Returns the time of day, to which the dates of responses are compared.
     pub(crate) fn wall(&self) -> Timestamp {
         self.driver.clock().wall()
     }

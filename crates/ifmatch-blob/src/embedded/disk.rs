@@ -1,4 +1,4 @@
-//! The calls of the system that durability rests on.
+//! System calls that durability relies on.
 
 use std::fmt;
 use std::fs::File;
@@ -7,41 +7,41 @@ use std::path::Path;
 
 use fs4::statvfs;
 
-/// The disk of a store. All functions block.
+/// A store's disk. All functions block.
 ///
-/// A failed sync is final: a later one may succeed although the pages of the first were lost. So nothing is synced a second
-/// time; what was to be durable is removed, and written anew under another name.
+/// A failed sync is final: a later one may succeed although the pages of the first were lost. Data is therefore never
+/// synced twice. After a failure it is removed and rewritten under another name.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
-    /// The room on the disk of a folder.
+    /// Returns the space on the disk of a folder.
     fn space(&self, folder: &Path) -> io::Result<Space>;
 
-    /// Makes the bytes of a file durable.
+    /// Makes a file's content durable.
     fn sync_file(&self, file: &File) -> io::Result<()>;
 
-    /// Opens a folder whose names are about to change.
+    /// Opens a folder before changes to its entries.
     fn open_folder<'a>(&self, path: &'a Path) -> io::Result<OpenFolder<'a>> {
         Ok(OpenFolder { path, file: File::open(path)? })
     }
 
-    /// Makes the names in a folder durable, or reports a failure that has occurred since the folder was opened.
+    /// Makes a folder's entries durable, or reports any failure since the folder was opened.
     fn sync_folder(&self, folder: &OpenFolder<'_>) -> io::Result<()>;
 }
 
-/// The room on a disk, in bytes.
+/// Disk space, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space {
     pub(super) free: u64,
     pub(super) total: u64,
 }
 
-/// A folder whose names are about to change.
+/// A folder opened for changes to its entries.
 #[derive(Debug)]
 pub(super) struct OpenFolder<'a> {
     pub(super) path: &'a Path,
     pub(super) file: File,
 }
 
-/// The disk as the system shows it.
+/// The disk of the operating system.
 #[derive(Debug)]
 pub(super) struct System;
 

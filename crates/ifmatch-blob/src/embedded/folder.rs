@@ -11,8 +11,8 @@ use ifmatch_core::digest::ContentHash;
 use super::disk::Disk;
 use super::{private, room};
 
-/// The data folder of a store, held by this process: whatever the index is, the process that collects what a crash has left
-/// must be the only one that writes. The system lets go of it when the process ends.
+/// A store's data folder, locked by this process. Only one process may write, since it also collects the remains of a
+/// crash; this does not depend on the index. The system releases the lock when the process exits.
 #[derive(Debug)]
 pub(super) struct Root {
     path: PathBuf,
@@ -20,7 +20,8 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Takes a folder, and creates it if need be. [`io::ErrorKind::ResourceBusy`]: another process has it.
+    /// Locks a folder, creating it if necessary. Fails with [`io::ErrorKind::ResourceBusy`] if another process has
+    /// locked it.
     pub(super) fn take(path: &Path) -> io::Result<Self> {
         create_folder(path)?;
         let lock = private::open_or_create(&path.join("lock"))?;
@@ -57,10 +58,10 @@ impl Folder {
     pub(super) fn create(root: Root, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let (bodies, temporary) = (root.path.join("bodies"), root.path.join("tmp"));
         let folder = Self { root, bodies, temporary, disk };
-        // Nobody else may look into those of an earlier release.
+        // Restricts folders created by an earlier release to the current user.
         private::tighten(&folder.bodies);
         private::tighten(&folder.temporary);
-        // The mark is made when all the others are durable, so that it need not be.
+        // The marker is created after all the others are durable, so it need not be durable itself.
         let mark = folder.root.path.join("laid-out");
         let is_whole = folder.shards().all(|shard| shard.is_dir()) && folder.temporary.is_dir();
         if !is_whole || !mark.exists() {
@@ -71,10 +72,10 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Makes all folders. One that is empty is made anew: a sync that failed may have left its name in the system's cache only.
+    /// Creates all folders. Recreates empty ones, since a failed sync may have left their names only in the page cache.
     fn lay_out(&self) -> io::Result<()> {
         for emptied in self.shards().chain([self.bodies.clone()]) {
-            // One that is not empty stays, and so does a link to a folder elsewhere.
+            // A folder with content stays, and so does a link to a folder elsewhere.
             let _ = fs::remove_dir(emptied);
         }
         let root = self.disk.open_folder(&self.root.path)?;
@@ -88,17 +89,17 @@ impl Folder {
         self.disk.sync_folder(&root)
     }
 
-    /// Refuses what would take of the room that is left free on the disk.
+    /// Rejects a write that would use the reserved disk space.
     pub(super) fn check_room(&self) -> io::Result<()> {
         room::check(&*self.disk, &self.root.path)
     }
 
-    /// Makes a file durable that is on its way in, and gives it the name of a body, durably. An error leaves it where it is,
-    /// or under the new name; `from` tells.
+    /// Makes a spooled file durable and durably renames it to its body's name. After an error the file is at `from`,
+    /// under its old name or the new one.
     pub(super) fn place(&self, file: &File, from: &mut PathBuf, name: &BodyName) -> io::Result<()> {
         self.disk.sync_file(file)?;
         let to = self.body(name);
-        // Opened before the change, it reports the failure of a sync for another body that takes this one's name with it.
+        // Opened before the rename: it also reports a failed sync of another body, which may lose this name too.
         let shard = self.disk.open_folder(to.parent().unwrap_or(&self.bodies))?;
         fs::rename(&*from, &to)?;
         from.clone_from(&to);
@@ -180,9 +181,9 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
         created => created,
     };
     match created {
-        // Made anew another time: a later sync could succeed without it.
+        // Removed so that the next attempt recreates it: a later sync could succeed without its name.
         Ok(()) => sync_folder(above).inspect_err(|_| drop(fs::remove_dir(folder))),
-        // A process that ended before it had synced may have created it.
+        // A process that exited before its sync may have created it.
         Err(_) if folder.is_dir() => match sync_folder(above) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             synced => synced,
@@ -195,7 +196,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Creates a folder that is missing.
+/// Creates a missing folder.
 fn ensure(folder: &Path) -> io::Result<()> {
     match private::create(folder) {
         Err(_) if folder.is_dir() => Ok(()),

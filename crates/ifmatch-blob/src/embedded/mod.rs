@@ -115,8 +115,8 @@ impl EmbeddedStore {
 impl<R: Register, C: Clock> EmbeddedStore<R, C> {
     /// Opens the store in a folder, with an index of your own.
     ///
-    /// Only one process may use the folder at a time: it is locked until the store and all that it does has ended. Nothing
-    /// but the store may write to the index. What a crash left behind is collected first.
+    /// Only one process may use the folder at a time: it is locked until the store and all its work have ended. Only
+    /// the store may write to the index. The remains of a crash are collected first.
     ///
     /// # Errors
     /// As for [`EmbeddedStore::open`].

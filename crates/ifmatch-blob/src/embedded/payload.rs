@@ -13,7 +13,7 @@ use crate::headers::{BlobHeaders, ContentMd5, FieldText};
 
 /// The encoding that this build writes.
 const VERSION: u8 = 2;
-/// The encoding before, which knew no MD5.
+/// The previous encoding, without an MD5.
 const WITHOUT_MD5: u8 = 1;
 /// The bytes that suffice for nearly all payloads, without what is in them of a body.
 const USUAL_SIZE: usize = 192;
@@ -115,7 +115,7 @@ impl Payload {
     }
 }
 
-/// The encoding of stored bytes, and the bytes behind it.
+/// Splits stored bytes into the encoding version and the rest.
 fn version_of(bytes: &[u8]) -> Result<(u8, &[u8]), PayloadError> {
     match bytes.split_first() {
         Some((version @ WITHOUT_MD5..=VERSION, rest)) => Ok((*version, rest)),
@@ -129,7 +129,7 @@ fn md5_at(bytes: &[u8]) -> Result<(Option<ContentMd5>, &[u8]), PayloadError> {
     Ok((md5.map(ContentMd5::from_bytes), rest))
 }
 
-/// What stands behind the version. The MD5 follows.
+/// Data after the version byte, followed by the MD5.
 #[derive(Serialize, Deserialize)]
 struct Stored<'a> {
     hash: ContentHash,

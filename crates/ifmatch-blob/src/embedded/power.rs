@@ -1,4 +1,4 @@
-//! Tests with a disk that fails once and then loses its power: what was not synced is gone, or torn.
+//! Tests on a disk that fails once and then loses power: unsynced data is lost or torn.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
@@ -20,17 +20,17 @@ use crate::store::{BlobStore, Put, Reading, Upload};
 
 type Store = EmbeddedStore<Arc<MemoryRegister>>;
 
-/// A call that fails.
+/// Call to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     File,
     Folder,
-    /// The sync of another upload, right before a folder is opened: it takes with it the names that were not durable yet, and
-    /// who opens the folder afterwards hears nothing of it.
+    /// The sync of another upload, right before a folder is opened. It loses the names that were not yet durable, and
+    /// later users of the folder see no error.
     FolderOfAnother,
 }
 
-/// A disk below a folder, which is the cache: what was synced is noted.
+/// A disk behind a folder that acts as the page cache. Tracks synced data.
 #[derive(Debug)]
 struct Platter(Mutex<State>);
 
@@ -38,16 +38,16 @@ struct Platter(Mutex<State>);
 struct State {
     fails: Option<(Call, usize)>,
     draws: u64,
-    /// The durable bytes of files.
+    /// Durable bytes of files.
     bytes: HashMap<u64, Vec<u8>>,
-    /// The durable names in folders.
+    /// Durable names in folders.
     names: HashMap<PathBuf, BTreeMap<OsString, u64>>,
-    /// Names that a failed sync has lost: no later one writes them.
+    /// Names lost by a failed sync: no later sync writes them.
     lost: HashSet<(PathBuf, OsString, u64)>,
-    /// How many syncs of a folder had failed when it was opened.
+    /// Number of failed syncs of a folder at the time it was opened.
     opened: HashMap<i32, usize>,
     failures: HashMap<PathBuf, usize>,
-    /// Keeps the numbers of files from being used again.
+    /// Open files, which prevent the reuse of inode numbers.
     pinned: Vec<File>,
 }
 
@@ -60,7 +60,7 @@ impl Platter {
         self.0.lock().unwrap().fails = Some((call, number));
     }
 
-    /// What is left of a folder after the power was gone.
+    /// Returns the remains of a folder after a power loss.
     fn after_power_loss(&self, root: &Path) -> tempfile::TempDir {
         let left = tempfile::tempdir().unwrap();
         self.0.lock().unwrap().restore(root, left.path());
@@ -87,7 +87,8 @@ impl State {
         }
     }
 
-    /// The sync of a folder fails: of the names that were not durable yet, some are, and the others never will be.
+    /// Fails the sync of a folder: some of the names that were not yet durable become durable, and the others never
+    /// will.
     fn lose_names(&mut self, folder: &Path) {
         *self.failures.entry(folder.to_owned()).or_default() += 1;
         for (name, number) in entries(folder) {
@@ -106,7 +107,7 @@ impl State {
     fn restore(&mut self, from: &Path, to: &Path) {
         let mut names = self.names.get(from).cloned().unwrap_or_default();
         for (name, number) in entries(from) {
-            // The system may have written it without having been asked.
+            // The system may have written it on its own.
             if self.draw(4) == 0 && !self.lost.contains(&(from.to_owned(), name.clone(), number)) {
                 names.insert(name, number);
             }
@@ -190,7 +191,7 @@ async fn open(folder: &Path, register: &Arc<MemoryRegister>, disk: Arc<dyn Disk>
     EmbeddedStore::on_disk(folder, Driver::new(Arc::clone(register)), disk).await
 }
 
-/// Writes blobs while a call fails, and returns those that were acknowledged.
+/// Writes blobs while a call fails, and returns the acknowledged ones.
 async fn write(store: &Store) -> Vec<usize> {
     let mut acknowledged = Vec::new();
     for number in 0..5 {
@@ -209,13 +210,13 @@ async fn read(store: &Store, number: usize) -> Option<Bytes> {
 
 #[tokio::test]
 async fn one_failed_sync_costs_no_acknowledged_body() {
-    // The first two folders are those of the store itself.
+    // The first two folders belong to the store itself.
     for (call, numbers) in [(Call::File, [1, 2, 3]), (Call::Folder, [1, 2, 4]), (Call::FolderOfAnother, [2, 3, 4])] {
         for number in numbers {
             let root = tempfile::tempdir().unwrap();
             let (platter, register) = (Platter::new(number), Arc::new(MemoryRegister::unbounded()));
             platter.fail(call, number);
-            // A folder that cannot be made durable is not used; the next start makes it anew.
+            // A folder that cannot be made durable is not used; the next start recreates it.
             let store = match open(root.path(), &register, platter.clone()).await {
                 Ok(store) => store,
                 Err(_) => open(root.path(), &register, platter.clone()).await.expect("one failure is not two"),

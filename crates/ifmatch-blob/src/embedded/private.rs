@@ -1,4 +1,4 @@
-//! New files and folders, on a system whose own rules say who may look into them.
+//! Private files and folders on systems that control access by rules of their own.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,15 +9,15 @@ pub(super) fn create(folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)
 }
 
-/// Creates a file that is not there yet.
+/// Creates a file that does not exist yet.
 pub(super) fn create_file(path: &Path) -> io::Result<File> {
     File::create_new(path)
 }
 
-/// Opens a file for writing, and creates it if need be.
+/// Opens a file for writing, creating it if necessary.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(path)
 }
 
-/// Leaves a folder as it is.
+/// Leaves the folder unchanged.
 pub(super) fn tighten(_folder: &Path) {}

@@ -1,5 +1,4 @@
-//! New files and folders that other users of the machine cannot look into: tokens would be of no use to blobs that anybody
-//! can read.
+//! Private files and folders, which other users of the machine cannot read: tokens do not protect world-readable blobs.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -11,17 +10,18 @@ pub(super) fn create(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(folder)
 }
 
-/// Creates a file that is not there yet.
+/// Creates a file that does not exist yet.
 pub(super) fn create_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Opens a file for writing, and creates it if need be.
+/// Opens a file for writing, creating it if necessary.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Takes away the rights of others to a folder of an earlier release. A folder of another user stays as it is.
+/// Revokes other users' access to a folder created by an earlier release. Leaves folders owned by another user
+/// unchanged.
 pub(super) fn tighten(folder: &Path) {
     if fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
         let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
@@ -40,7 +40,7 @@ mod tests {
     use crate::name::BlobPath;
     use crate::store::{BlobStore, Put, Upload};
 
-    /// Files and folders below a folder that others may read or look into.
+    /// Returns the files and folders below a folder that other users can access.
     fn open_to_others(folder: &Path) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder).expect("a folder") {
@@ -72,7 +72,7 @@ mod tests {
     async fn nobody_else_reads_what_is_written_into_a_folder_that_is_open_to_all() {
         let root = tempfile::tempdir().expect("a temporary folder");
         fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("changed");
-        // As an earlier release has left it.
+        // As left behind by an earlier release.
         fs::create_dir(root.path().join("bodies")).expect("created");
         fs::set_permissions(root.path().join("bodies"), Permissions::from_mode(0o755)).expect("changed");
         fs::write(root.path().join("bodies/foreign"), "").expect("written");

@@ -10,11 +10,11 @@ use super::disk::{Disk, Space};
 const RESERVE: u64 = 16 * 1024 * 1024;
 const PART: u64 = 16;
 
-/// Refuses what would take of the room that is left free. The system knows it without a look at the disk.
+/// Rejects a write that would use the reserved disk space. The system answers this without disk access.
 pub(super) fn check(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     match disk.space(folder) {
         Ok(Space { free, total }) if free < RESERVE.min(total / PART) => Err(io::ErrorKind::StorageFull.into()),
-        // A disk that does not tell says so by itself when it is full.
+        // If the free space is unknown, the write itself fails once the disk is full.
         _ => Ok(()),
     }
 }
@@ -47,7 +47,7 @@ mod tests {
     /// What nobody knows.
     const SILENCE: u64 = u64::MAX;
 
-    /// A disk of so much room.
+    /// A disk with the given amount of space.
     #[derive(Debug)]
     struct Measured {
         free: AtomicU64,

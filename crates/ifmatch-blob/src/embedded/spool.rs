@@ -93,7 +93,7 @@ impl Staged {
 struct Removed(PathBuf);
 
 impl Removed {
-    /// Leaves the file where it is.
+    /// Keeps the file.
     fn keep(mut self) {
         self.0 = PathBuf::new();
     }

@@ -11,7 +11,7 @@ use object_store::{Attribute, AttributeValue, Attributes, ObjectMeta, UpdateVers
 use crate::headers::{BlobHeaders, ContentMd5, FieldText};
 use crate::store::BlobInfo;
 
-/// What the names of our own metadata begin with. Letters and digits are what every store accepts.
+/// Prefix of the store's own metadata names. Every store accepts letters and digits.
 const RESERVED: &str = "ifmatch";
 const WRITE: &str = "ifmatchwrite";
 const HASH: &str = "ifmatchhash";
@@ -42,7 +42,7 @@ pub(super) struct Stamp {
     pub(super) hash: Option<ContentHash>,
     /// The client's name for the request, in hexadecimal.
     pub(super) request: Option<String>,
-    /// The incarnation of the container that the blob belongs to.
+    /// Incarnation of the blob's container.
     pub(super) incarnation: Option<Revision>,
 }
 
@@ -66,14 +66,14 @@ pub(super) struct Current {
     pub(super) write: Option<String>,
     /// The request that made it.
     pub(super) origin: Option<Origin>,
-    /// The incarnation of the container that it was written to; none if another program wrote it.
+    /// Incarnation of the container it was written to, or `None` if another program wrote it.
     pub(super) incarnation: Option<Revision>,
     /// When it was written, in microseconds since 1970 by the store's clock.
     pub(super) written: i64,
 }
 
 impl Stamp {
-    /// The stamp of a write whose number and container are not known yet.
+    /// Creates the stamp of a write with its number and container still unknown.
     pub(super) fn new(nonce: String, hash: Option<ContentHash>, request: Option<String>) -> Self {
         Self { nonce, generation: None, hash, request, incarnation: None }
     }

@@ -11,10 +11,10 @@ use object_store::{Attributes, ObjectMeta, ObjectStore, Result};
 use super::attributes::Naming;
 use super::spool::{Hashing, RunningHash};
 
-/// A store whose listings tell the attributes of each object, in the order of the names' bytes.
+/// A store that lists objects with their attributes, in the byte order of their names.
 pub trait DescribedListing: fmt::Debug + Send + Sync {
-    /// Lists the objects below a prefix that come after a name, as
-    /// [`ObjectStore::list_with_offset`] does, with their attributes.
+    /// Lists the objects below a prefix that follow a name, as [`ObjectStore::list_with_offset`] does, with their
+    /// attributes.
     fn list_described(
         &self,
         prefix: Option<&Path>,
@@ -36,17 +36,18 @@ pub struct Backing {
     pub(super) tick: Duration,
     /// Whether the store takes bodies as they are.
     pub(super) takes_uploads: bool,
-    /// How long reads rely on what the register said of a container.
+    /// Time for which reads may reuse the register's answer about a container.
     pub(super) recollection: Duration,
-    /// Which credentials the store needs, in place of its own words about the machine's metadata service.
+    /// Credentials that the store needs, reported instead of the store's own error about the machine's metadata
+    /// service.
     pub(super) advice: Option<&'static str>,
     /// Which paths the store keeps for itself.
     pub(super) is_reserved: fn(&Path) -> bool,
-    /// What lists the objects with their attributes.
+    /// Listing of the objects with their attributes.
     pub(super) described: Option<Arc<dyn DescribedListing>>,
-    /// How many more requests the platform allows the caller to make.
+    /// Returns the number of requests that the platform still allows.
     pub(super) allowance: fn() -> usize,
-    /// What hashes long bodies in place of this crate.
+    /// The platform's hash for long bodies.
     pub(super) hashing: Option<Hashing>,
 }
 
@@ -111,36 +112,36 @@ impl Backing {
         Self { takes_uploads: true, ..self }
     }
 
-    /// The same with reads that rely on what the register said of a container for so long; each read asks it if not set.
+    /// Sets how long reads may reuse the register's answer about a container. By default, each read asks the register.
     ///
-    /// For a register that is far away. Meanwhile, a read may show a blob that a write without an answer left in a container
-    /// which another process has deleted. No write relies on it.
+    /// Use this with a distant register. During this time, a read may show a blob that an unanswered write left in a
+    /// container since deleted by another process. Writes never rely on a reused answer.
     #[must_use]
     pub fn with_container_memory(self, lasts: Duration) -> Self {
         Self { recollection: lasts, ..self }
     }
 
-    /// The same, of a store whose listings can tell the attributes: a page of a listing then takes no look at each object.
+    /// Sets a listing with attributes, so that a page of a listing needs no request per object.
     #[must_use]
     pub fn described_by(self, listing: Arc<dyn DescribedListing>) -> Self {
         Self { described: Some(listing), ordered: true, ..self }
     }
 
-    /// The same on a platform that bounds how many requests may be made on behalf of one. `allowance` returns how many are
-    /// left. Pages of listings are then shorter.
+    /// Sets the request limit of a platform that bounds the requests per invocation. `allowance` returns the number of
+    /// requests left. Pages of listings get shorter accordingly.
     #[must_use]
     pub fn with_allowance(self, allowance: fn() -> usize) -> Self {
         Self { allowance, ..self }
     }
 
-    /// The same on a platform that hashes long bodies faster than this crate does: `begin` begins a hash.
+    /// Uses the platform's hash for long bodies, where that is faster than this crate's. `begin` starts a hash.
     #[must_use]
     pub fn hashed_by(self, begin: fn() -> Box<dyn RunningHash>) -> Self {
         Self { hashing: Some(begin), ..self }
     }
 
-    /// The same with something around its object store: a limit, or a fault in a test. What [lists](Self::described_by) the
-    /// objects with their attributes stays as it is.
+    /// Wraps the object store, for example in a limit or in a test's fault injection. The [listing with
+    /// attributes](Self::described_by) is not wrapped.
     #[must_use]
     pub fn map(self, wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
         Self { objects: wrap(self.objects), ..self }

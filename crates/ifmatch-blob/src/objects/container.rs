@@ -1,6 +1,6 @@
 //! Containers: the folders at the top, and what the register knows of them.
 //!
-//! A container exists if the register says so, or if there are blobs in its folder.
+//! A container exists if the register contains it, or if there are blobs in its folder.
 
 use http::Method;
 use ifmatch_core::command::{Command, Outcome, Refusal, Write};
@@ -17,7 +17,7 @@ use crate::name::ContainerName;
 use crate::store::{ContainerInfo, SetHeaders, StoreError, StoreErrorKind};
 
 impl Shared {
-    /// Returns the key of a container's record. The container must exist; the register learns of it if need be.
+    /// Returns the key of a container's record, adding the record if necessary. The container must exist.
     pub(super) async fn adopt(&self, container: &ContainerName) -> Result<Key, StoreError> {
         self.expect(container).await?;
         key(container)
@@ -110,7 +110,7 @@ pub(super) fn info(record: &Record, version: &Version) -> ContainerInfo {
     }
 }
 
-/// Returns the properties of a container that has blobs, and no record.
+/// Returns the properties of a container with blobs but without a record.
 pub(super) fn unknown() -> ContainerInfo {
     let headers = BlobHeaders::default();
     ContainerInfo { tag: None, last_modified: None, headers, created: None, lease: None }

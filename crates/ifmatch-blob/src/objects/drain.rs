@@ -1,8 +1,8 @@
-//! Deleting a container: one swap marks it as being deleted, and its blobs are out of reach from then on; then its objects go.
+//! Container deletion: one swap marks the container as being deleted and hides its blobs; then its objects are deleted.
 //!
-//! The mark stays until they are gone, whatever becomes of the deleter. Deleters take turns, and each renews its turn while it
-//! works: a deletion is unconditional, and one that a slow deleter sent must not meet the blobs of a later container. A turn
-//! that is over can be taken by any request to the container, in any process.
+//! The mark stays until all objects are gone, even if the deleter stops. Deleters take turns, and each renews its turn
+//! while it works: deletions are unconditional, so a slow deleter's request must not reach the blobs of a later
+//! container. Any request to the container, in any process, can take over an expired turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,13 @@ use super::{PATIENCE, Shared};
 use crate::name::ContainerName;
 use crate::store::{Delete, StoreError, StoreErrorKind};
 
-/// Maximum number of objects in one deletion: as many as stores delete in one request.
+/// Maximum number of objects per deletion, the number that stores delete in one request.
 const PAGE: usize = 1_000;
-/// Number of requests kept for the end of a turn, where the platform bounds them.
+/// Number of requests reserved for the end of a turn, if the platform limits them.
 const RESERVE: usize = 8;
-/// How long a deleter's turn lasts unless it is renewed, which happens when half of it is over.
+/// Duration of a deleter's turn. It is renewed halfway through.
 const TURN: Duration = Duration::from_mins(1);
-/// Pause before a record that others are about to change is read again; grows up to [`RETRY`].
+/// Pause before rereading a record that is about to change; grows up to [`RETRY`].
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Shared {
@@ -46,7 +46,7 @@ impl Shared {
         super::write::in_a_task(async move { this.erase(&container, &delete).await }).await
     }
 
-    /// Takes up a deletion that was left half way, without waiting for its end.
+    /// Resumes an interrupted deletion without waiting for its end.
     pub(super) fn resume_deletion(&self, container: &ContainerName) {
         let Some(this) = self.me.upgrade() else { return };
         let container = container.clone();
@@ -58,7 +58,7 @@ impl Shared {
         }));
     }
 
-    /// Goes on with the deletion of a container, if it is being deleted and it is nobody's turn.
+    /// Continues the deletion of a container, if it is being deleted and no deleter has the turn.
     pub(super) async fn finish_deletion(&self, container: &ContainerName) -> Result<(), StoreError> {
         let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
         let now = self.driver.now();
@@ -98,8 +98,8 @@ impl Shared {
         }
     }
 
-    /// Takes the turn to delete a container, with the client's request if that begins the deletion. None: another one was
-    /// faster.
+    /// Takes the turn to delete a container, recording the client's request if it begins the deletion. Returns `None`
+    /// if another deleter was faster.
     async fn take_turn<'a>(
         &'a self,
         container: &'a ContainerName,
@@ -130,23 +130,23 @@ impl Shared {
     }
 }
 
-/// The turn of a deleter.
+/// A deleter's turn.
 struct Turn<'a> {
     shared: &'a Shared,
     container: &'a ContainerName,
     key: Key,
     payload: Payload,
-    /// The version of the container's record that the turn was written to.
+    /// Version of the container's record that contains the turn.
     generation: Revision,
     until: Timestamp,
 }
 
 impl Turn<'_> {
-    /// Deletes all objects of the container, and then its record.
+    /// Deletes all objects of the container, then its record.
     async fn drain(mut self) -> Result<(), StoreError> {
         match self.empty().await {
             Ok(()) => self.end(Content::Absent).await,
-            // The container will be deleted, by the next request to it.
+            // The next request to the container completes the deletion.
             Err(error) => {
                 let now = self.shared.driver.now();
                 let content = self.payload.clone().deleting(now).content()?;
@@ -166,7 +166,7 @@ impl Turn<'_> {
         self.forget_blobs().await
     }
 
-    /// Deletes the objects that a listing shows, and returns their number.
+    /// Deletes the listed objects and returns their number.
     async fn sweep(&mut self) -> Result<usize, StoreError> {
         self.shared.check_owner().await?;
         let folder = self.shared.folder(self.container);
@@ -186,11 +186,11 @@ impl Turn<'_> {
         }
     }
 
-    /// Deletes objects, and returns how many went.
+    /// Deletes objects, and returns the number deleted.
     async fn remove(&mut self, locations: Vec<Path>) -> Result<usize, StoreError> {
         let (clock, time) = (self.shared.driver.clock(), self.shared.time_to_work(self.until));
         let removed = self.shared.backing.objects.delete_stream(iter(locations).map(Ok).boxed());
-        // All of them come to an end, also after a failure: none may meet a later blob.
+        // Waits for all of them, even after a failure: a late one must not delete a later blob.
         let removed = timeout(clock, time, removed.map(counted).collect::<Vec<_>>()).await;
         let removed = removed.unwrap_or_else(|elapsed| vec![Err(lost(elapsed))]);
         if removed.iter().any(|removed| removed.as_ref().is_err_and(is_lost)) {
@@ -215,7 +215,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Forgets the blobs, but those that are being written. Where the platform bounds the requests, they are forgotten in time.
+    /// Removes the records of the blobs, except those being written. On a platform that limits requests, upkeep does so
+    /// later.
     async fn forget_blobs(&mut self) -> Result<(), StoreError> {
         if (self.shared.backing.allowance)() < usize::MAX {
             return Ok(());
@@ -237,7 +238,7 @@ impl Turn<'_> {
         format!("{}{}/", super::guard::KEYS, self.container)
     }
 
-    /// Renews the turn if half of it is over.
+    /// Renews the turn once half of it has passed.
     async fn keep(&mut self) -> Result<(), StoreError> {
         if self.shared.driver.now().until(self.until) < TURN / 2 { self.renew().await } else { Ok(()) }
     }
@@ -250,7 +251,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Writes the container's record, if it is still this deleter's turn.
+    /// Writes the container's record, if this deleter still has the turn.
     async fn end(&mut self, content: Content) -> Result<(), StoreError> {
         match self.write(content, &Preconditions::default(), LeaseUse::Read(None)).await? {
             Outcome::Written(_) => Ok(()),
@@ -281,7 +282,7 @@ impl Turn<'_> {
     }
 }
 
-/// Returns how many objects one deletion deleted.
+/// Returns the number of objects deleted by one deletion.
 fn counted(removed: object_store::Result<Path>) -> Result<usize, StoreError> {
     match removed {
         Ok(_) => Ok(1),
@@ -293,7 +294,7 @@ fn counted(removed: object_store::Result<Path>) -> Result<usize, StoreError> {
     }
 }
 
-/// Whether a deletion may have taken effect, or still may.
+/// Returns `true` if a deletion may have taken effect, or still may.
 fn is_lost(error: &StoreError) -> bool {
     *error.kind() == StoreErrorKind::OutcomeUnknown
 }

@@ -9,10 +9,10 @@ use object_store::Error;
 
 use crate::store::{BoxError, StoreError, StoreErrorKind};
 
-/// The store refused a write that followed another one of the same object too soon, and changed nothing.
+/// The store refused a write because it followed another write of the same object too soon. Nothing was changed.
 ///
-/// An object store of your own says so with this as the source of an [`object_store::Error::Generic`]: the write is then tried
-/// again after a second, and nobody is told that its outcome is unknown.
+/// A custom object store reports this as the source of an [`object_store::Error::Generic`]. The write is then retried
+/// after a second instead of being reported as unknown.
 ///
 /// ```
 /// use ifmatch_blob::objects::TooSoon;
@@ -36,7 +36,7 @@ impl StdError for TooSoon {}
 pub(super) enum Failure {
     /// The object is no longer what it was: look again.
     Changed,
-    /// The write came too soon after another one and did not take effect: wait, and try again.
+    /// The write came too soon after another one and did not take effect: wait, then retry.
     TooSoon(StoreError),
     /// The write did not take effect.
     Definite(StoreError),
@@ -64,7 +64,7 @@ pub(super) fn of_write(error: Error) -> Failure {
     }
 }
 
-/// Whether the store refused a write because of its rate.
+/// Returns `true` if the store refused a write because of its rate limit.
 pub(super) fn is_too_soon(error: &Error) -> bool {
     cause::<TooSoon>(error).is_some()
 }
@@ -134,7 +134,7 @@ fn io_kind(error: &Error) -> Option<io::ErrorKind> {
     cause::<io::Error>(error).map(io::Error::kind)
 }
 
-/// The error of this type behind an error.
+/// Finds an error of this type in an error's chain of sources.
 fn cause<E: StdError + 'static>(error: &Error) -> Option<&E> {
     let mut source = error.source();
     while let Some(error) = source {

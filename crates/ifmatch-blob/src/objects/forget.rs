@@ -20,10 +20,10 @@ use crate::records::{is_old, step};
 use crate::store::StoreError;
 
 impl Shared {
-    /// Forgets blobs without leases, and containers that are gone, and returns how many records that were. A record that
-    /// others have changed meanwhile stays.
+    /// Removes the records of blobs without leases and of deleted containers, and returns the number removed. A record
+    /// changed by another writer meanwhile stays.
     ///
-    /// Takes up the deletions that were left half way, too.
+    /// Also resumes interrupted deletions.
     pub(super) async fn forget_idle(&self) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         let mut after: Option<Key> = None;
@@ -67,8 +67,8 @@ impl Shared {
         }
     }
 
-    /// Removes the objects that late writers left in a container that was deleted before: without its record they would be
-    /// taken for blobs.
+    /// Removes objects left by late writers in a deleted container. Without the container's record, they would pass for
+    /// blobs.
     async fn remove_strays(&self, container: &ContainerName, members: Members) -> Result<(), StoreError> {
         if members.are_all() || !self.capability.metadata {
             return Ok(());
@@ -114,7 +114,7 @@ impl Shared {
         Ok(u64::from(swapped.map_err(of_register)? == Swap::Done))
     }
 
-    /// Returns the next records whose keys begin with `prefix`. None: there are no more.
+    /// Returns the next records with this key prefix, or `None` at the end.
     pub(super) async fn records(
         &self,
         prefix: &str,

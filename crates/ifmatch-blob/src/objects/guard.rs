@@ -22,7 +22,7 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// How long a permit lasts, should this process end before it gives it back.
 const TTL: Duration = Duration::from_mins(1);
-/// How long a request whose answer was lost may still take effect.
+/// Time during which a request with a lost answer may still take effect.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
 
 /// How the work under a permit ended.
@@ -154,7 +154,7 @@ pub(super) fn check(
     }
 }
 
-/// Returns what a register's failure means for the client.
+/// Converts a register's failure into an error for the client.
 pub(super) fn of_register(error: RegisterError) -> StoreError {
     let kind = match error.kind() {
         RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
@@ -165,7 +165,7 @@ pub(super) fn of_register(error: RegisterError) -> StoreError {
     StoreError::new(kind, error)
 }
 
-/// Returns what a driver's failure means for the client.
+/// Converts a driver's failure into an error for the client.
 pub(super) fn of_driver(error: DriverError) -> StoreError {
     match error {
         DriverError::Register(error) => of_register(error),
@@ -173,7 +173,7 @@ pub(super) fn of_driver(error: DriverError) -> StoreError {
     }
 }
 
-/// Returns what a driver's failure means where only the permit to write may have been taken: the blob is as it was.
+/// Converts a driver's failure while requesting the write permit: the blob is unchanged.
 fn unbegun(error: DriverError) -> StoreError {
     match error {
         DriverError::Register(error) if error.kind() == RegisterErrorKind::Ambiguous => {

@@ -1,7 +1,8 @@
-//! Which container a blob belongs to. Containers of one name come and go; each has an incarnation, which its objects carry.
+//! The container that a blob belongs to. Containers of the same name may be created and deleted repeatedly; each has an
+//! incarnation, which its objects carry.
 //!
-//! An object of an older incarnation is not a blob: it is the late work of a writer that a deletion overtook. Therefore no
-//! write slips through a deletion, whatever the network, or a listing of the register, makes of the order.
+//! An object of an older incarnation is not a blob: it is a late write overtaken by a deletion. A write therefore never
+//! slips past a deletion, even if the network or a listing of the register reorders them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,11 +26,11 @@ use crate::headers::{BlobHeaders, FieldText};
 use crate::name::ContainerName;
 use crate::store::{MissingContainer, StoreError, StoreErrorKind};
 
-/// Maximum number of attempts at a change that others overtake.
+/// Maximum number of attempts at a change that loses races.
 pub(super) const ATTEMPTS: usize = 100;
-/// Longest time until a client should try again while a container is being deleted.
+/// Maximum time after which a client should retry while a container is being deleted.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
-/// Prefix of the keys of containers.
+/// Key prefix of containers.
 pub(super) const KEYS: &str = "c/";
 
 /// Returns the key of a container's record.
@@ -38,12 +39,12 @@ pub(super) fn key(container: &ContainerName) -> Result<Key, StoreError> {
     key.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
 }
 
-/// A container that the register knows.
+/// A container in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Home {
-    /// Revision that created the container: larger than that of every earlier one of its name.
+    /// Revision that created the container, larger than that of any earlier container of this name.
     pub(super) incarnation: Revision,
-    /// Oldest incarnation with blobs in the container: its own, unless it was found with objects in it.
+    /// Oldest incarnation with blobs in the container: its own, unless it was adopted with existing objects.
     since: Revision,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Home {
 pub(super) struct Members(Option<Revision>);
 
 impl Members {
-    /// The objects of this incarnation and later ones.
+    /// Objects of this incarnation and later ones.
     pub(super) fn since(oldest: Revision) -> Self {
         Self(Some(oldest))
     }
@@ -63,8 +64,8 @@ impl Members {
     /// All objects.
     pub(super) const ALL: Self = Self(Some(Revision::NONE));
 
-    /// Whether an object is a blob of the container. One without an incarnation is: another program wrote it, or the store
-    /// keeps no metadata.
+    /// Returns `true` if an object is a blob of the container. Objects without an incarnation are: another program
+    /// wrote them, or the store keeps no metadata.
     pub(super) fn contain(&self, object: &Current) -> bool {
         self.0.is_some() && object.incarnation.is_none_or(|incarnation| self.include(incarnation))
     }
@@ -73,14 +74,14 @@ impl Members {
         self.0.is_some_and(|oldest| incarnation >= oldest)
     }
 
-    /// Whether all objects are blobs.
+    /// Returns `true` if all objects are blobs.
     pub(super) fn are_all(&self) -> bool {
         *self == Self::ALL
     }
 }
 
 impl Home {
-    /// The objects that are blobs of the container.
+    /// Returns the objects that are blobs of the container.
     pub(super) fn members(&self) -> Members {
         Members::since(self.since)
     }
@@ -89,18 +90,18 @@ impl Home {
 /// The state of a container in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registered {
-    /// It exists.
+    /// The container exists.
     Known(Home),
-    /// It is being deleted; until then it is the turn of one deleter.
+    /// The container is being deleted. The current deleter's turn ends at this time.
     Deleting(Timestamp),
-    /// It does not exist, unless there are objects of this incarnation, or a later one, in its folder.
+    /// The container does not exist, unless its folder contains objects of this incarnation or a later one.
     Gone(Revision),
 }
 
 impl Registered {
     /// Reads a container's record.
     pub(super) fn of(record: &Record, now: Timestamp) -> Self {
-        // Only releases before this one take a permit to delete a container.
+        // Only earlier releases take a permit to delete a container.
         if let Some(permit) = record.permit(now) {
             return Self::Deleting(permit.deadline);
         }
@@ -117,7 +118,7 @@ impl Registered {
         }
     }
 
-    /// The objects that are blobs of the container.
+    /// Returns the objects that are blobs of the container.
     pub(super) fn members(&self) -> Members {
         match self {
             Self::Known(home) => home.members(),
@@ -127,19 +128,19 @@ impl Registered {
     }
 }
 
-/// What a write finds of its container.
+/// State of its container, as found by a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// There is no such container.
+    /// The container does not exist.
     Absent(Members),
-    /// The register does not know it, but it has blobs.
+    /// The container has blobs, but no record in the register.
     Unknown(Members),
-    /// The register knows it.
+    /// The register contains the container.
     Known(Home),
 }
 
 impl Found {
-    /// The objects that are blobs of the container.
+    /// Returns the objects that are blobs of the container.
     pub(super) fn members(&self) -> Members {
         match self {
             Self::Absent(members) | Self::Unknown(members) => *members,
@@ -155,10 +156,10 @@ impl Shared {
         Ok(Registered::of(&record, self.driver.now()))
     }
 
-    /// Looks for a container.
+    /// Looks up a container.
     ///
     /// # Errors
-    /// [`StoreErrorKind::InFlight`] while it is being deleted. A deletion that was left half way goes on in the background.
+    /// [`StoreErrorKind::InFlight`] while it is being deleted. An interrupted deletion resumes in the background.
     pub(super) async fn find(&self, container: &ContainerName) -> Result<Found, StoreError> {
         match self.registered(container).await? {
             Registered::Known(home) => Ok(Found::Known(home)),
@@ -171,7 +172,7 @@ impl Shared {
         }
     }
 
-    /// Returns the refusal of a request for a container that is being deleted, and sees to it that the deletion goes on.
+    /// Returns the error for a request to a container that is being deleted, and resumes the deletion if necessary.
     pub(super) fn is_deleting(&self, container: &ContainerName, until: Timestamp) -> StoreError {
         let left = self.driver.now().until(until);
         if left.is_zero() {
@@ -181,7 +182,7 @@ impl Shared {
         StoreErrorKind::InFlight { retry_after }.into()
     }
 
-    /// Returns the container, which must exist.
+    /// Returns the container, or an error if it does not exist.
     pub(super) async fn expect(&self, container: &ContainerName) -> Result<Home, StoreError> {
         match self.find(container).await? {
             Found::Absent(_) => Err(StoreErrorKind::ContainerNotFound.into()),
@@ -190,7 +191,7 @@ impl Shared {
         }
     }
 
-    /// Returns the container, which is created if need be.
+    /// Returns the container, creating it if necessary.
     pub(super) async fn ensure(&self, container: &ContainerName) -> Result<Home, StoreError> {
         match self.find(container).await? {
             Found::Absent(_) => self.remember(container, false).await,
@@ -199,8 +200,8 @@ impl Shared {
         }
     }
 
-    /// Lets a write into the container that it found under the permit of its blob. `expected` is the incarnation that the
-    /// write is bound to, if it is.
+    /// Admits a write to the container found under its blob's permit. `expected` is the incarnation to which the write
+    /// is bound, if any.
     pub(super) async fn enter(
         &self,
         container: &ContainerName,
@@ -214,7 +215,7 @@ impl Shared {
         };
         let is_lost = expected.is_some_and(|expected| match found {
             Found::Known(home) => home.incarnation != expected,
-            // A register in memory may have forgotten the container; after a deletion, the bytes belong to nothing.
+            // An in-memory register may have evicted the container; after a deletion, the bytes belong to no container.
             Found::Unknown(members) | Found::Absent(members) => !members.include(expected),
         });
         match found {
@@ -226,7 +227,7 @@ impl Shared {
         }
     }
 
-    /// Returns why a blob is missing: there is no such blob, or no such container either.
+    /// Returns the reason why a blob is missing: the blob or its container does not exist.
     pub(super) async fn absent(&self, container: &ContainerName) -> StoreError {
         match self.find(container).await {
             Ok(Found::Absent(_)) => StoreErrorKind::ContainerNotFound.into(),
@@ -235,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// Records a container, unless the register knows it by now. `adopts`: with the objects in its folder.
+    /// Records a container, unless it has a record by now. `adopts` includes the existing objects in its folder.
     async fn remember(&self, container: &ContainerName, adopts: bool) -> Result<Home, StoreError> {
         let created = self.record_container(container, adopts, BTreeMap::new()).await?;
         match Registered::of(&created.record, self.driver.now()) {
@@ -245,7 +246,7 @@ impl Shared {
         }
     }
 
-    /// Records a container, unless the register knows it.
+    /// Records a container, unless it has a record.
     pub(super) async fn record_container(
         &self,
         container: &ContainerName,
@@ -278,7 +279,7 @@ impl Shared {
         Err(StoreErrorKind::Unavailable.into())
     }
 
-    /// Replaces a record. False: another one was faster.
+    /// Replaces a record. Returns `false` if another writer was faster.
     async fn swap(&self, key: &Key, record: &Record, next: &Record) -> Result<bool, StoreError> {
         match self.driver.register().compare_and_swap(key, record.revision(), Some(next)).await {
             Ok(swap) => Ok(swap == Swap::Done),
@@ -291,45 +292,45 @@ impl Shared {
     }
 }
 
-/// The record of a container after an attempt to create it.
+/// A container's record after an attempt to create it.
 pub(super) struct Recorded {
     pub(super) record: Record,
-    /// Whether this attempt created it.
+    /// `true` if this attempt created it.
     pub(super) is_new: bool,
 }
 
-/// The part of a container's version that the register does not understand.
+/// The part of a container's version that is opaque to the register.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Payload {
-    /// The first version's generation; none in the first version itself.
+    /// Generation of the first version, `None` in the first version itself.
     created: Option<Revision>,
-    /// Oldest incarnation with blobs in the container, unless that is its own.
+    /// Oldest incarnation with blobs in the container, if not its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since: Option<Revision>,
-    /// The end of a deleter's turn. Set from the beginning of the container's deletion on.
+    /// End of the current deleter's turn. Set once deletion of the container has begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deleting: Option<Timestamp>,
     metadata: BTreeMap<String, String>,
 }
 
 impl Payload {
-    /// Reads a version's payload. One that cannot be read counts as empty.
+    /// Reads a version's payload. An unreadable one counts as empty.
     pub(super) fn of(version: &Version) -> Self {
         serde_json::from_slice(version.payload()).unwrap_or_default()
     }
 
-    /// The same in a later version.
+    /// Converts the payload for a later version.
     pub(super) fn later(self, version: &Version) -> Self {
         let Home { incarnation, since } = self.home(version);
         Self { created: Some(incarnation), since: Some(since), ..self }
     }
 
-    /// The same with the user's own fields replaced.
+    /// Replaces the user's own fields.
     pub(super) fn with_headers(self, headers: &BlobHeaders) -> Self {
         Self { metadata: texts(headers), ..self }
     }
 
-    /// The same of a container that is being deleted, with the end of the deleter's turn.
+    /// Marks the container as being deleted, with the end of the deleter's turn.
     pub(super) fn deleting(self, until: Timestamp) -> Self {
         Self { deleting: Some(until), ..self }
     }

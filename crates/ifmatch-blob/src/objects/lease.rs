@@ -108,8 +108,8 @@ impl Shared {
         Err(StoreErrorKind::Unavailable.into())
     }
 
-    /// Whether a write of which nobody knows may still take effect, on the condition that the blob is the version that it is
-    /// now. A store that gives versions of the same bytes the same tag is left to the time that such a write gets.
+    /// Returns `true` if an unanswered write may still take effect, conditional on the blob's current version. A store
+    /// with equal tags for versions of the same bytes relies on such a write's timeout instead.
     fn is_in_doubt(&self, record: &Record) -> bool {
         let now = self.driver.now();
         let may_fence = self.capability.is_native() && self.capability.unique_tags && self.capability.metadata;
@@ -118,7 +118,8 @@ impl Shared {
         may_fence && is_free && was_written
     }
 
-    /// Writes a blob once more, with itself: what was sent on the condition of the version before fails from then on.
+    /// Rewrites a blob with its own content, so that pending writes conditional on its previous version fail from then
+    /// on.
     async fn renew_version(self: &Arc<Self>, blob: &BlobPath, current: &Current) -> Result<(), StoreError> {
         let set = SetHeaders {
             preconditions: Preconditions::default(),
@@ -128,7 +129,7 @@ impl Shared {
         };
         match self.set_headers(blob, set).await {
             Ok(_) => Ok(()),
-            // Others have written, or leased it, meanwhile: the next look tells.
+            // Another client has written or leased it meanwhile: look again.
             Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. } | StoreErrorKind::LeaseFailed(_)) => {
                 Ok(())
             }

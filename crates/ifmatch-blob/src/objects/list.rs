@@ -19,8 +19,8 @@ const LOOKS: usize = 16;
 impl Shared {
     /// Lists the blobs of a container. None: there is no such container.
     ///
-    /// The metadata is part of a blob's tag, and a tag in a listing is one that can be used in a condition. Where the
-    /// store's listing lacks the metadata, each object in the page is therefore looked at by itself.
+    /// The metadata is part of a blob's tag, and tags in a listing can be used in conditions. If the store's listing
+    /// lacks the metadata, each object in the page is therefore requested separately.
     pub(super) async fn list(
         &self,
         container: &ContainerName,
@@ -46,13 +46,14 @@ impl Shared {
         Ok(Some(Page { items: entries.into_iter().flatten().collect(), next }))
     }
 
-    /// The query for a page that the platform allows the requests of: one for each name, and some for the rest.
+    /// Returns the query for a page that fits the platform's request limit: one request per name, and some for the
+    /// rest.
     pub(super) fn bounded(&self, query: &ListQuery) -> ListQuery {
         let most = (self.backing.allowance)() / 4 * 3;
         ListQuery { limit: query.limit.min(most.max(1)), ..query.clone() }
     }
 
-    /// What is known of one blob in a listing. None: it is gone by now, or the object is no blob.
+    /// Returns a blob's properties for a listing, or `None` if it is gone by now or the object is not a blob.
     async fn entry(
         &self,
         container: &ContainerName,
@@ -70,8 +71,8 @@ impl Shared {
         Ok(Some(BlobEntry { name: blob.name, info: BlobInfo { lease, ..current.info } }))
     }
 
-    /// The first names that were asked for, one more than the page holds, with what the listing tells of the objects. Memory
-    /// use depends on the page only.
+    /// Returns the first names requested, one more than the page holds, with the listed properties of the objects.
+    /// Memory use depends only on the page.
     async fn names(
         &self,
         container: &ContainerName,
@@ -111,7 +112,7 @@ impl Shared {
         Ok(first.into_iter().collect())
     }
 
-    /// The objects below a folder after one of them, with their attributes where the store lists those too.
+    /// Lists the objects below a folder after one of them, with their attributes if the store lists those.
     fn listed(
         &self,
         within: &Path,
@@ -128,7 +129,7 @@ impl Shared {
         }
     }
 
-    /// Whether there is any blob in a container's folder.
+    /// Returns `true` if there is any blob in a container's folder.
     pub(super) async fn has_blobs(&self, container: &ContainerName, members: Members) -> Result<bool, StoreError> {
         let mut listed = self.backing.objects.list(Some(&self.folder(container)));
         loop {

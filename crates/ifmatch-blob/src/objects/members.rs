@@ -1,4 +1,4 @@
-//! Which objects are blobs, as reads ask for it: of the register, or of what it said a moment ago.
+//! The objects that count as blobs for reads, according to the register or its recent answer.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use super::Shared;
 use super::home::Members;
 use crate::name::ContainerName;
 
-/// Maximum number of containers in mind.
+/// Maximum number of containers remembered.
 const CAPACITY: usize = 1_000;
 
-/// What the register said of containers, for as long as reads may rely on it.
+/// The register's answers about containers, for as long as reads may reuse them.
 pub(super) struct Recollection {
     lasts: Duration,
     said: Mutex<HashMap<ContainerName, (Members, Timestamp)>>,
@@ -25,7 +25,7 @@ impl Recollection {
         Self { lasts, said: Mutex::default() }
     }
 
-    /// Drops what was said of a container.
+    /// Drops the answer about a container.
     pub(super) fn drop(&self, container: &ContainerName) {
         self.said().remove(container);
     }
@@ -35,7 +35,7 @@ impl Recollection {
         (now < at.saturating_add(self.lasts)).then_some(members)
     }
 
-    /// Keeps what was said, unless it is out of date with the next creation.
+    /// Stores an answer, unless the next creation would invalidate it.
     fn keep(&self, container: &ContainerName, members: Members, now: Timestamp) {
         if self.lasts.is_zero() || members == Members::NONE {
             return;
@@ -59,7 +59,7 @@ impl fmt::Debug for Recollection {
 }
 
 impl Shared {
-    /// Returns the objects of a container that are blobs, for a read. While the register does not answer, all are.
+    /// Returns the objects of a container that are blobs, for a read. If the register is unavailable, returns all.
     pub(super) async fn members(&self, container: &ContainerName) -> Members {
         let now = self.driver.now();
         if let Some(members) = self.recollection.get(container, now) {

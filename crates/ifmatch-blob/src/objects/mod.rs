@@ -14,16 +14,16 @@
 //!
 //! Each object carries the number of the write that made it, where the store keeps metadata. It is part of the
 //! blob's tag, which so changes with every write even where the store's own tag is a hash. And it tells, after an error
-//! or a retry, whether a write took effect. Beside it stands the incarnation of the blob's container: an object that comes
-//! late to a container that was deleted is not a blob.
+//! or a retry, whether a write took effect. The object also carries the incarnation of the blob's container: an object
+//! that arrives late in a deleted container is not a blob.
 //!
 //! # Limits
 //! - The crate has no conditional deletion and no conditional end of a multipart upload. The version is compared
 //!   right before; a writer who bypasses us can come in between.
 //! - A store that keeps no metadata (a folder) loses header fields, and cannot recognise the retry of a request.
 //! - To change header fields the object is written again, with itself: it passes through this process.
-//! - A container is deleted object by object. Its blobs are out of reach from the beginning, and writes to it are refused
-//!   meanwhile; if the process ends in the middle, the next request to the container has the deletion finished.
+//! - A container is deleted object by object. Its blobs are hidden from the start, and writes to it are refused until
+//!   the end. If the process stops halfway, the next request to the container resumes the deletion.
 //! - The register keeps the leases: [`ObjectBlobs::open_durable`]. With a register in memory there are none, and an
 //!   empty container, or the fields of any, is forgotten when the process ends.
 //! - A write under a lease is given up when three quarters of the time that the lease had left are over. The store may
@@ -113,23 +113,23 @@ struct Shared {
     driver: Driver<AnyRegister>,
     /// Whether the register survives a restart.
     durable: bool,
-    /// The register by the name that the store is marked with, where it is.
+    /// The register with the name in the store's mark, if the store is marked.
     owner: Option<Owner>,
     recollection: Recollection,
-    /// For work that goes on in the background.
+    /// Handle for background work.
     me: Weak<Self>,
 }
 
 impl ObjectBlobs {
     /// Opens an object store, and tries out with an object of its own whether the store honours conditions.
     ///
-    /// The register says whose turn it is to write. One in memory suffices for one process: the store is marked as this
-    /// register's, and a process with another one that opens it later takes it over. From then on this one refuses all changes
-    /// that carry no condition.
+    /// The register decides which process may write. An in-memory register suffices for one process. The store is
+    /// marked with the register; a process that opens the store later with another register takes it over. The first
+    /// process then refuses all unconditional changes.
     ///
     /// # Errors
-    /// [`OpenErrorKind::Unusable`] if the store cannot be reached or cannot be written to, [`OpenErrorKind::Taken`] if it is
-    /// marked as that of another register that survives a restart.
+    /// [`OpenErrorKind::Unusable`] if the store is unreachable or not writable, [`OpenErrorKind::Taken`] if it is
+    /// marked with another register that survives a restart.
     pub async fn open(backing: Backing, register: AnyRegister) -> Result<Self, OpenError> {
         Self::open_with(backing, register, false).await
     }
@@ -290,7 +290,7 @@ impl BlobStore for ObjectBlobs {
     }
 
     async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
-        Shared::lease(&self.shared, blob, request).await
+        Box::pin(Shared::lease(&self.shared, blob, request)).await
     }
 
     async fn create_container(
@@ -355,13 +355,13 @@ impl Shared {
         }
     }
 
-    /// What is known of an object now. None: there is none, or it is not among the members of its container.
+    /// Returns the current state of an object, or `None` if there is none or it is not a member of its container.
     async fn look(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
         let found = self.get(location, GetOptions::new().with_head(true)).await?;
         Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))
     }
 
-    /// What is known of a blob now. None: there is none.
+    /// Returns the current state of a blob, or `None` if there is none.
     async fn find_blob(&self, blob: &BlobPath, location: &Path) -> Result<Option<Current>, StoreError> {
         let members = self.registered(&blob.container).await?.members();
         self.look(location, members).await

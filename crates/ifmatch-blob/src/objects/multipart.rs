@@ -42,8 +42,8 @@ impl Multipart {
         part.result().await.map_or_else(stopped, |arrived| arrived.map_err(unwritten))
     }
 
-    /// Makes the parts an object. An error of which nobody knows what it means leaves the parts at the store; after a write
-    /// that came too soon this can be called again.
+    /// Combines the parts into an object. After an ambiguous error the parts stay at the store. Can be called again
+    /// after a write that came too soon.
     pub(super) async fn complete(&mut self) -> Result<PutResult, Error> {
         let Some(mut upload) = self.upload.take() else {
             let source = "the upload has ended".into();

@@ -1,8 +1,8 @@
-//! The register that a store belongs to: an object beside the blobs names it.
+//! The register that owns a store, named in an object beside the blobs.
 //!
-//! The permits of two registers do not exclude each other. Where a change carries no condition (a deletion, the end of an
-//! upload in parts, any write to a store without conditions), two gateways with registers of their own would both succeed. So
-//! each looks at the owner's mark at its start and before each such change.
+//! The permits of two registers do not exclude each other. Two gateways with registers of their own could both make an
+//! unconditional change (a deletion, the end of a multipart upload, any write to a store without conditions). Each
+//! therefore checks the store's mark at startup and before each such change.
 
 use http::Method;
 use ifmatch_core::command::{Command, Content, Write};
@@ -22,31 +22,31 @@ use super::probe::{Capability, FOLDER, Support};
 use super::{Shared, failure};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Name of the mark, in the folder of objects that are no blobs.
+/// Name of the mark, in the folder of objects that are not blobs.
 const NAME: &str = "owner";
 /// Key of the record with a register's own name.
 const KEY: &str = "i/register";
-/// Maximum number of attempts at a mark that others change.
+/// Maximum number of attempts at a contested mark.
 const ATTEMPTS: usize = 16;
 
-/// A register, as a store's mark names it.
+/// A register, as named in a store's mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
-    /// Drawn at random when the register was first used.
+    /// Random name, drawn when the register was first used.
     register: String,
-    /// Whether the register outlasts its process. The mark of one that does not is replaced by the next gateway's.
+    /// `true` if the register outlasts its process. Otherwise the next gateway may replace its mark.
     lasts: bool,
 }
 
-/// What came of an attempt to mark a store.
+/// Result of an attempt to mark a store.
 enum Claim {
     Ours,
-    /// It belongs to this register.
+    /// The store belongs to this register.
     Taken(Owner),
 }
 
 impl Owner {
-    /// Names the register, and marks the store with it.
+    /// Names the register and marks the store with that name.
     ///
     /// # Errors
     /// [`OpenErrorKind::Taken`] if the mark names another register that outlasts its process.
@@ -78,7 +78,8 @@ impl Owner {
         }
     }
 
-    /// Sees to it that the mark names this register. `replaces`: also where it names one that does not outlast its process.
+    /// Ensures that the mark names this register. With `replaces`, takes over the mark of a register that does not
+    /// outlast its process.
     async fn mark(&self, backing: &Backing, capability: Capability, replaces: bool) -> Result<Claim, Error> {
         let location = location(backing);
         for _ in 0..ATTEMPTS {
@@ -101,7 +102,7 @@ impl Owner {
 }
 
 impl Shared {
-    /// Sees to it that the store still belongs to this register. To be called before a change without a condition.
+    /// Verifies that the store still belongs to this register. Call this before every unconditional change.
     pub(super) async fn check_owner(&self) -> Result<(), StoreError> {
         let Some(owner) = &self.owner else { return Ok(()) };
         let marked = owner.mark(&self.backing, self.capability, false).await;
@@ -140,7 +141,7 @@ async fn read(objects: &dyn ObjectStore, location: &Path) -> Result<Option<(Owne
     }
 }
 
-/// Returns the name of a register, which gets one at its first use.
+/// Returns the name of a register, assigning one at its first use.
 async fn name_of(register: &AnyRegister) -> Result<String, RegisterError> {
     let key = Key::new(KEY).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
     let name = random()?;

@@ -12,12 +12,12 @@ use super::backing::Backing;
 use super::open_error::{OpenError, OpenErrorKind};
 use crate::store::BoxError;
 
-/// Where objects are that are no blobs: no container's name begins so.
+/// Folder of objects that are not blobs: container names cannot begin like this.
 pub(super) const FOLDER: &str = "-ifmatch";
 /// The name and the value of the metadata to try with.
 const MARK: &str = "ifmatchprobe";
 
-/// Where the machines of the clouds ask for credentials.
+/// Addresses of the clouds' metadata services, which provide credentials to machines.
 const METADATA_SERVICES: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
 
 /// What a store was found to do.
@@ -37,7 +37,7 @@ pub struct Capability {
     pub update: Support,
     /// Keeping header fields and metadata with an object.
     pub metadata: bool,
-    /// Giving each version a tag of its own, also where the bytes are the same. Tags that are hashes are not.
+    /// Giving each version its own tag even if the bytes are the same. Hashes do not qualify.
     pub unique_tags: bool,
 }
 
@@ -53,7 +53,7 @@ pub enum Support {
 }
 
 impl Capability {
-    /// That of a store which honours all conditions and keeps metadata. Its tags may be hashes.
+    /// A store that honours all conditions and keeps metadata. Its tags may be hashes.
     pub const FULL: Self =
         Self { create: Support::Native, update: Support::Native, metadata: true, unique_tags: false };
 
@@ -85,7 +85,8 @@ fn unusable(backing: &Backing, source: impl Into<BoxError>) -> OpenError {
     OpenError::new(OpenErrorKind::Unusable, format!("{} cannot be used: {hint}", backing.objects)).because(source)
 }
 
-/// Whether a machine's metadata service was asked, which hands out credentials: there were no others.
+/// Returns `true` if the error comes from a machine's metadata service, which is asked if there are no other
+/// credentials.
 fn asks_for_metadata(error: &(dyn StdError + 'static)) -> bool {
     let text = error.to_string();
     let is_named = METADATA_SERVICES.iter().any(|address| text.contains(address));

@@ -26,7 +26,7 @@ impl Shared {
         Ok(Some(opened))
     }
 
-    /// Opens an object. None: there is none, or it is no blob.
+    /// Opens an object. Returns `None` if there is none or it is not a blob.
     pub(super) async fn read_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let location = self.location(blob)?;
         let options = GetOptions::new().with_head(reading != Reading::Whole);

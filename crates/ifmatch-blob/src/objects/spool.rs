@@ -16,23 +16,22 @@ use crate::store::{BoxError, Md5Use, Put, StoreError, StoreErrorKind, Upload};
 /// All stores take parts from 5 MiB up and at least 10,000 of them, so that a blob can have 78 GiB.
 pub(super) const PART: usize = 8 * 1024 * 1024;
 
-/// A body longer than this is hashed by the platform if that can.
+/// Body length above which the platform hashes, if it can.
 const SHORT: u64 = 256 * 1024;
 
-/// The hash of a body on its way in, where the platform is better at it: see
-/// [`Backing::hashed_by`](super::Backing::hashed_by).
+/// A running hash provided by the platform for incoming bodies: see [`Backing::hashed_by`](super::Backing::hashed_by).
 pub trait RunningHash: Send {
-    /// Takes in the next bytes.
+    /// Adds the next bytes.
     fn update(&mut self, bytes: &Bytes);
 
     /// Returns the SHA-256 of all bytes.
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<ContentHash, BoxError>>;
 }
 
-/// Begins a hash of the platform's.
+/// Starts a platform hash.
 pub(super) type Hashing = fn() -> Box<dyn RunningHash>;
 
-/// A hash under way.
+/// A hash in progress.
 enum Hash {
     Own(Hasher),
     Platform(Box<dyn RunningHash>),
@@ -56,7 +55,7 @@ pub(super) struct Part {
 }
 
 impl Spool {
-    /// Begins to take in the body of a request, hashed by the platform if that can and the body may be long.
+    /// Starts to receive a request's body. The platform hashes it if it can and the body may be long.
     pub(super) fn new(body: Upload, promise: &Promise, hashing: Option<Hashing>) -> Self {
         let is_short = promise.length.is_some_and(|length| length <= SHORT);
         let hash = match hashing.filter(|_| !is_short) {
@@ -186,8 +185,8 @@ impl Promise {
         }
     }
 
-    /// What is done about the MD5 of a write with these headers. They are sent before the parts of a long body, too early for
-    /// an MD5 that is not known yet.
+    /// Returns the MD5 handling for a write with these headers. They are sent before the parts of a long body, and so
+    /// before an MD5 could be computed.
     pub(super) fn md5(&self, asked: Md5Use, headers: &BlobHeaders) -> Md5Use {
         let is_short = self.length.is_some_and(|length| length <= PART as u64);
         if is_short || headers.content_md5.is_some() { asked } else { Md5Use::AsGiven }

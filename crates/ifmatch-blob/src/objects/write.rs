@@ -32,7 +32,7 @@ use crate::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Up
 const TRIES: u32 = 8;
 /// The pause before another try, times the number of tries so far.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The pause after a write that the store refused because it came too soon: R2 takes one a second of each object.
+/// Pause after the store refused a write as too soon: R2 accepts one write per second and object.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A write whose body is complete.
@@ -42,7 +42,7 @@ struct Job {
     location: Path,
     preconditions: Preconditions,
     lease: LeaseUse,
-    /// Whether the write creates its container if need be.
+    /// Tells if the write creates its container when missing.
     missing: MissingContainer,
     /// The tag of the version that the write was made from, where it was made from one.
     based_on: Option<EntityTag>,
@@ -60,12 +60,12 @@ enum Body {
     Parts(Multipart),
 }
 
-/// One attempt at a write.
+/// An attempt at a write.
 #[derive(Debug)]
 struct Goal {
     stamp: Stamp,
     mode: PutMode,
-    /// Whether it creates the blob.
+    /// `true` if it creates the blob.
     created: bool,
 }
 
@@ -170,8 +170,8 @@ impl Shared {
         Ok((Body::Parts(parts), hash))
     }
 
-    /// Begins an upload in parts. Its end has no condition, so that the parts belong to the container that is there now: it is
-    /// created if need be.
+    /// Begins a multipart upload. Completing it is unconditional, so the parts belong to the current container, which
+    /// is created if necessary.
     async fn begin_parts(
         &self,
         blob: &BlobPath,
@@ -289,7 +289,7 @@ impl Shared {
         Ending::Refused(contended())
     }
 
-    /// Looks for the container, and for the object: one of an earlier container too, which is no blob.
+    /// Looks up the container and the object. An object of an earlier container, which is not a blob, is also found.
     async fn survey(&self, job: &Job) -> Result<(Found, Option<Current>), StoreError> {
         let found = self.find(&job.blob.container).await?;
         Ok((found, self.look(&job.location, Members::ALL).await?))
@@ -312,7 +312,8 @@ impl Shared {
         sent.map_err(failure::of_write)
     }
 
-    /// The stamp of a write that replaces this object. That of parts is at the store already.
+    /// Returns the stamp of a write that replaces this object. For a multipart upload, the stamp is already at the
+    /// store.
     fn stamp(&self, job: &Job, body: &Body, there: Option<&Current>, home: Home) -> Stamp {
         let before = there.and_then(|there| there.info.generation).unwrap_or(Revision::NONE);
         let generation = matches!(body, Body::Whole(_)).then(|| before.next(self.driver.now()));
@@ -363,11 +364,11 @@ impl Shared {
         }
     }
 
-    /// How long nobody else may write after a write whose answer was lost.
+    /// Returns how long other writers must wait after a write with a lost answer.
     ///
-    /// Not at all where the write carries a tag that no later version has: it fails once others have written. That a blob is
-    /// absent becomes true again with the next deletion, the end of an upload in parts carries no condition, and a lease keeps
-    /// off what earlier holders began.
+    /// The time is zero if the write is conditional on a tag that no later version has: the write fails once another
+    /// has succeeded. It is not zero in three cases: a deletion makes "absent" true again, completing a multipart
+    /// upload is unconditional, and a lease must block writes begun by earlier holders.
     fn grace(&self, job: &Job, goal: &Goal, body: &Body) -> Duration {
         let is_update = matches!(body, Body::Whole(_)) && matches!(goal.mode, PutMode::Update(_));
         let is_leased = matches!(job.lease, LeaseUse::Write(Some(_)) | LeaseUse::Read(Some(_)));

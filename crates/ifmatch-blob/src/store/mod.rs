@@ -16,7 +16,7 @@ use crate::body::{AnyBody, BlobBody};
 use crate::headers::{BlobHeaders, ContentMd5};
 use crate::name::{BlobName, BlobPath, ContainerName};
 
-pub use crate::content_md5::Md5Use;
+pub use crate::content_md5::{Md5Use, Md5Watch};
 pub use at_hand::{AtHand, Known};
 pub use change::{ContainerInfo, HeaderChange, LeaseRequest, Leased, SetHeaders};
 pub use error::{BoxError, StoreError, StoreErrorKind};
@@ -245,7 +245,7 @@ pub struct Put {
     pub container: MissingContainer,
     /// The header fields to keep.
     pub headers: BlobHeaders,
-    /// What becomes of the bytes' MD5.
+    /// Handling of the bytes' MD5.
     pub md5: Md5Use,
     /// The bytes.
     pub body: Upload,
@@ -340,7 +340,7 @@ pub struct Written {
     pub last_modified: HttpDate,
     /// The hash of the bytes, where the store knows it.
     pub hash: Option<ContentHash>,
-    /// The MD5 that is kept with the blob.
+    /// MD5 kept with the blob.
     pub md5: Option<ContentMd5>,
     /// The number of this write, where the store has one.
     pub generation: Option<Revision>,

@@ -105,7 +105,7 @@ pub(super) fn utf16_bytes(text: &str) -> usize {
     text.encode_utf16().count() * 2
 }
 
-/// Programs for .NET write `True` and `False`.
+/// .NET programs write `True` and `False`.
 fn boolean(text: &str) -> Option<bool> {
     text.to_ascii_lowercase().parse().ok()
 }

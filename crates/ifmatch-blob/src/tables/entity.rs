@@ -29,7 +29,7 @@ pub(super) const TYPE: &str = "@odata.type";
 pub(super) const PARTITION_KEY: &str = "PartitionKey";
 pub(super) const ROW_KEY: &str = "RowKey";
 pub(super) const TIMESTAMP: &str = "Timestamp";
-/// The same with their types.
+/// Built-in properties with their types.
 const BY_ITSELF: [(&str, &str); 3] =
     [(PARTITION_KEY, "Edm.String"), (ROW_KEY, "Edm.String"), (TIMESTAMP, "Edm.DateTime")];
 
@@ -130,7 +130,7 @@ pub(super) fn key_in(body: &Map<String, Json>) -> Result<EntityKey, TableError> 
     EntityKey::new(key(PARTITION_KEY)?, key(ROW_KEY)?)
 }
 
-/// Refuses a property whose type is told as another one.
+/// Rejects a property with a type annotation that contradicts its type.
 fn check_type(body: &Map<String, Json>, name: &str, r#type: &str) -> Result<(), TableError> {
     match body.get(&format!("{name}{TYPE}")).map(type_name).transpose()? {
         Some(declared) if declared != r#type => Err(TableError::invalid(format!("the type of {name} is {type}"))),

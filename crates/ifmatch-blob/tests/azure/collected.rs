@@ -1,7 +1,16 @@
 //! What is left over is collected, and nothing else is.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ifmatch_blob::BlobService;
+use ifmatch_blob::name::ContainerName;
+use tokio::sync::Notify;
+
+use crate::hooked::{Hook, Hooked, Step};
 use crate::support::{Fixture, fixture};
 
 const LIST: &str = "<BlockList><Latest>AA==</Latest></BlockList>";
@@ -41,4 +50,51 @@ async fn lists_are_collected_with_their_blobs() {
     assert_eq!(client.service.collect_blocks().await.expect("it works"), 0);
     let blocks = client.get("/box/used?comp=blocklist").await.is(200);
     assert_eq!(blocks.all("Name"), ["AA=="]);
+}
+
+/// An invocation that the platform ends after so many listings.
+#[derive(Clone, Default)]
+struct Invocation {
+    listings: Arc<AtomicUsize>,
+    ended: Arc<Notify>,
+}
+
+impl Hook for Invocation {
+    async fn before(&self, step: Step, _: &ContainerName) {
+        if step == Step::List && self.listings.fetch_sub(1, Ordering::SeqCst) == 0 {
+            self.ended.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_that_was_cut_short_is_continued_by_the_next() {
+    let fixture = fixture().await;
+    stage(&fixture, "old").await;
+    fixture.clock.advance(WEEK * 2);
+    // More young blocks than two pages hold, listed before the old one.
+    fixture.client.put("/aaa?restype=container", &[], "").await.is(201);
+    for number in 0..120 {
+        let id = STANDARD.encode(format!("{number:03}"));
+        fixture.client.put(&format!("/aaa/young?comp=block&blockid={id}"), &[], "x").await.is(201);
+    }
+    let hook = Invocation::default();
+    let service = BlobService::with_clock(Hooked { inner: fixture.store, hook: hook.clone() }, fixture.clock);
+    let mut removed = Vec::new();
+    for _ in 0..2 {
+        hook.listings.store(2, Ordering::SeqCst);
+        tokio::select! {
+            done = service.collect_blocks() => removed.push(done.expect("it works")),
+            () = hook.ended.notified() => {}
+        }
+    }
+    assert_eq!(removed, [1], "the second invocation reaches the old block and completes the sweep");
+    hook.listings.store(9, Ordering::SeqCst);
+    assert_eq!(service.collect_blocks().await.expect("it works"), 0);
+    assert_eq!(
+        hook.listings.load(Ordering::SeqCst),
+        5,
+        "the next sweep begins anew: three pages of blocks, one of lists"
+    );
 }

@@ -44,12 +44,14 @@ pub(crate) enum Fault {
     Held,
     /// A deletion is refused for certain.
     Refused,
+    /// The write waits at the store's door, see [`Faulty::hold_write`].
+    Waits,
 }
 
 /// What happens to the next writes, the next one last.
 type Faults = Arc<Mutex<Vec<Fault>>>;
 
-/// What a held listing says, and what it waits for.
+/// What a held listing or write says, and what it waits for.
 type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
 /// A write that takes effect after it was given up.
@@ -114,6 +116,7 @@ pub(crate) struct Faulty {
     ignores_conditions: bool,
     faults: Faults,
     listing: Mutex<Option<Gate>>,
+    waiting: Mutex<Option<Gate>>,
     suspended: Mutex<Option<mpsc::Receiver<()>>>,
     held: Mutex<Option<(Path, PutPayload, PutOptions)>>,
     log: Mutex<Vec<&'static str>>,
@@ -126,6 +129,7 @@ impl Faulty {
             ignores_conditions: false,
             faults: Faults::default(),
             listing: Mutex::default(),
+            waiting: Mutex::default(),
             suspended: Mutex::default(),
             held: Mutex::default(),
             log: Mutex::default(),
@@ -167,6 +171,14 @@ impl Faulty {
     pub(crate) fn hold_listing(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
         *self.listing.lock().unwrap() = Some((ask, opened));
+        (asked, open)
+    }
+
+    /// Holds up the next write: the first channel says that it has come to the store, the second has it carried out.
+    pub(crate) fn hold_write(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
+        let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
+        *self.waiting.lock().unwrap() = Some((ask, opened));
+        self.schedule([Fault::Waits]);
         (asked, open)
     }
 
@@ -229,6 +241,12 @@ impl Faulty {
             Some(Fault::Suspended) => {
                 let resumed = self.suspended.lock().unwrap().take().unwrap();
                 let _ = tokio::task::block_in_place(|| resumed.recv());
+                Ok(())
+            }
+            Some(Fault::Waits) => {
+                let (begin, opened) = self.waiting.lock().unwrap().take().unwrap();
+                let _ = begin.send(());
+                let _ = opened.await;
                 Ok(())
             }
             Some(Fault::LostAnswer | Fault::Retried | Fault::Late | Fault::Delayed | Fault::Held | Fault::Refused)

@@ -23,6 +23,7 @@ mod known;
 mod links;
 mod owners;
 mod races;
+mod registers;
 mod strays;
 mod unclear;
 

@@ -41,9 +41,9 @@ impl Record {
         Ok((Some(next), Outcome::Leased(receipt)))
     }
 
-    /// Returns what a repeated operation comes to. A holder is never told of a lease as it was: its time runs from the
-    /// answer, so that the operation is carried out once more on the lease that it left. A lease that was acquired since is
-    /// another holder's, and stays as it is.
+    /// Returns the result of a repeated operation. The lease's time runs from the answer, so the stored lease is never
+    /// returned as is: the operation is run again on the lease it left. A lease acquired since then belongs to another
+    /// holder and is not changed.
     fn remembered(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Option<Repeated> {
         let Some(Answer::Leased(receipt)) = self.answer(operation.request) else { return None };
         let is_another = |left: &Lease| self.lease.is_none_or(|held| held.token() != left.token());
@@ -57,7 +57,7 @@ impl Record {
             (LeaseAction::Break(_), Some(left), _) if is_another(&left) => {
                 Some(Repeated::Done(LeaseReceipt { lease: None, ..*receipt }))
             }
-            // The id has changed again since: to carry this one out once more would undo that.
+            // The id has changed again since; repeating this change would undo the later one.
             (LeaseAction::Change { proposed, .. }, Some(left), Some(held))
                 if is_another(&left) || held.id() != proposed =>
             {
@@ -74,12 +74,13 @@ enum Repeated {
     Done(LeaseReceipt),
     /// It is carried out once more, on the lease that it left.
     Again(LeaseAction),
-    /// Its effect has been replaced since, and is not to come back.
+    /// Its effect has been replaced since and must not come back.
     Superseded,
 }
 
-/// To renew a lease twice is the same as once. The others would be refused the second time, act on the next holder's lease,
-/// or, without an id, give another one.
+/// Returns `true` if repeating the operation is not harmless. Renewing a lease twice is the same as renewing it once. A
+/// repeat of any other operation could be refused, act on the next holder's lease or, without an id, grant another
+/// lease.
 fn is_worth_remembering(action: LeaseAction) -> bool {
     !matches!(action, LeaseAction::Renew(_))
 }

@@ -1,12 +1,12 @@
-//! Header fields by which proxies tell a server who sent a request, and what it asked for.
+//! Header fields in which proxies report a request's client and original target.
 
 use http::HeaderName;
 
-/// Returns whether proxies use a field to describe the client or its request: `Forwarded` (RFC 7239), `X-Forwarded-…` and
-/// `X-Real-IP`.
+/// Returns `true` if proxies use the field to describe the client or its request: `Forwarded` (RFC 7239),
+/// `X-Forwarded-…` and `X-Real-IP`.
 ///
-/// Servers with a CGI-like interface turn every character of a name but letters and digits into an underscore. Such spellings
-/// of a name are the same field.
+/// Servers with a CGI-like interface replace every character of a name other than letters and digits with an
+/// underscore. Such spellings of a name count as the same field.
 ///
 /// ```
 /// use http::HeaderName;
@@ -26,7 +26,7 @@ pub fn describes_client(name: &HeaderName) -> bool {
     EXACT.iter().any(|exact| name.len() == exact.len() && begins_with(name, exact)) || begins_with(name, PREFIX)
 }
 
-/// Header names are in lower case.
+/// Header names are lower case.
 fn begins_with(name: &[u8], prefix: &str) -> bool {
     let same = |(byte, expected): (&u8, u8)| *byte == expected || (expected == b'-' && !byte.is_ascii_alphanumeric());
     name.len() >= prefix.len() && name.iter().zip(prefix.bytes()).all(same)

@@ -1,4 +1,4 @@
-//! Fields that must not be passed on in a trailer section (RFC 9110 §6.5.1).
+//! Fields that must not be forwarded in a trailer section (RFC 9110 §6.5.1).
 
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, AGE, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderName};
 
 use super::{forwarded, hop_by_hop};
 
-/// Fields that direct, frame or describe a message, or decide who may do what: a recipient that merges trailers into the
-/// header section would read them after everybody before it has decided without them.
+/// Fields that direct, frame or describe a message, or carry authorization. A recipient that merges trailers into the
+/// header section would see them only after every intermediary has decided without them.
 const NAMES: [HeaderName; 30] = [
     ACCEPT,
     ACCEPT_ENCODING,
@@ -44,9 +44,9 @@ const NAMES: [HeaderName; 30] = [
     WWW_AUTHENTICATE,
 ];
 
-/// Removes the fields that a trailer section must not have: those of [one connection](hop_by_hop), those that
-/// [describe a client](forwarded), preconditions, and all that frames, routes, authenticates, modifies or describes a message.
-/// Checksums, tags and an application's own fields stay.
+/// Removes the fields that are not allowed in a trailer section: those of [one connection](hop_by_hop), those that
+/// [describe a client](forwarded), preconditions, and all fields that frame, route, authenticate, modify or describe a
+/// message. Keeps checksums, tags and application fields.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};

@@ -1,5 +1,4 @@
-//! The encoding before the current one: its versions have no date of their own, and its permits do not say how long they
-//! were granted for.
+//! The previous encoding: versions have no date of their own, and permits do not record their duration.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -9,7 +8,7 @@ use crate::date::{HttpDate, Timestamp};
 use crate::lease::{Lease, LeaseReceipt};
 use crate::tag::EntityTag;
 
-/// Reads a record without its version byte.
+/// Decodes a record without its version byte.
 pub(super) fn decode(bytes: &[u8]) -> Option<Record> {
     let (old, rest) = postcard::take_from_bytes::<OldRecord>(bytes).ok()?;
     rest.is_empty().then(|| old.into_record())
@@ -90,7 +89,7 @@ impl OldRecord {
 }
 
 impl OldPermit {
-    /// Only its deadline bounds it, as before.
+    /// Bounded only by its deadline, as before.
     fn into_permit(self) -> Permit {
         let ttl = Timestamp::default().until(self.deadline);
         Permit { token: self.token, deadline: self.deadline, ttl }

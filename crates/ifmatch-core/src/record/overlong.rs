@@ -1,25 +1,24 @@
-//! Deadlines that a clock ahead of this one wrote: the time that is left is longer than the time that was given.
+//! Deadlines written by a clock ahead of this one: the remaining time exceeds the granted time.
 //!
-//! Neither clock can be trusted then. What is certain is that the time given was running when the deadline was first seen:
-//! whoever sees it unchanged for that long, by a clock that measures intervals, knows that it is over.
+//! Neither clock can be trusted in this case. The grant was certainly running when the deadline was first seen. A
+//! process that sees it unchanged for the granted time, by an interval clock, knows that the grant has ended.
 
 use std::time::Duration;
 
 use crate::date::Timestamp;
 use crate::record::{Record, Revision, Token};
 
-/// A deadline further away than the time that was given.
+/// A deadline further away than the granted time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Overlong {
-    /// That of the permit with this token.
+    /// Deadline of the permit with this token.
     Permit(Token),
-    /// That of the lease with this token, which ends then.
+    /// Deadline of the lease with this token, and its end.
     Lease(Revision, Timestamp),
 }
 
 impl Record {
-    /// The deadlines in this record that are further away than the time that was given, by more than a tenth of it; and
-    /// that time.
+    /// Returns the deadlines in this record that exceed the granted time by more than a tenth, each with that time.
     pub fn overlong(&self, now: Timestamp) -> impl Iterator<Item = (Overlong, Duration)> {
         let permit = self.permit.map(|permit| (Overlong::Permit(permit.token), permit.deadline, permit.ttl));
         let lease = self.lease.and_then(|lease| {
@@ -31,7 +30,7 @@ impl Record {
         found.filter(move |(_, deadline, given)| is_overlong(*deadline, *given)).map(|(what, _, given)| (what, given))
     }
 
-    /// The record as it is for one who has seen this deadline unchanged for the whole time that was given: it is over.
+    /// Returns the record without a deadline that was seen unchanged for the whole granted time, and so has passed.
     #[must_use]
     pub fn without_overlong(mut self, overlong: Overlong, now: Timestamp) -> Self {
         match overlong {

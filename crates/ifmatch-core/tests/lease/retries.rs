@@ -100,7 +100,7 @@ fn a_repeated_release_is_done() {
     world.acquire("B", 30).unwrap();
     assert_eq!(world.lease_by(release, Some("request")).unwrap().lease, None);
     assert_eq!(world.state(), "Leased(B)");
-    // So it is where the lease that was acquired since has the same id.
+    // This also holds if the lease acquired since has the same id.
     world.lease(LeaseAction::Release(id("B"))).unwrap();
     world.acquire("A", 30).unwrap();
     assert_eq!(world.lease_by(release, Some("request")).unwrap().lease, None);
@@ -134,7 +134,7 @@ fn a_repeated_break_is_done_and_lengthens_nothing() {
     assert_eq!(world.state(), "Available");
     assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(0));
     assert_eq!(code(&world.lease_by(action, Some("other")).unwrap_err()), "LeaseNotPresentWithLeaseOperation");
-    // A lease that was acquired since is another holder's: the retry does not break it.
+    // A lease acquired since belongs to another holder: the retry does not break it.
     world.acquire("B", 30).unwrap();
     assert_eq!(world.lease_by(action, Some("request")).unwrap().seconds_left(), Some(0));
     assert_eq!(world.state(), "Leased(B)");

@@ -47,9 +47,9 @@ pub struct Limits {
     pub body_size: u64,
     /// Largest request head, in bytes.
     pub header_size: usize,
-    /// Connections at a time.
+    /// Limits on concurrent connections.
     pub connections: Share,
-    /// Requests at a time.
+    /// Limits on concurrent requests.
     pub requests: Share,
     /// Most requests at a time on one HTTP/2 connection.
     pub streams: u32,
@@ -145,12 +145,12 @@ fn limits(settings: &Settings) -> Result<Limits, Error> {
     })
 }
 
-/// A share that may be left to the default.
+/// Parses an optional per-client limit.
 fn per_client(value: Option<u32>, flag: &str) -> Result<Option<u32>, Error> {
     value.map(|count| at_least_one(Some(count), flag)).transpose()
 }
 
-/// A number that is not zero.
+/// Requires a number greater than zero.
 pub(crate) fn at_least_one(value: Option<u32>, flag: &str) -> Result<u32, Error> {
     match needed(value, flag)? {
         0 => Err(Error::usage(format!("{flag} must be at least 1"))),

@@ -1,8 +1,8 @@
-//! Cookies, which clients of HTTP/2 may send in pieces.
+//! Cookies, which HTTP/2 clients may split into several fields.
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// Joins the pieces to the one field that all others expect (RFC 9113 §8.2.3).
+/// Joins the split fields into the single one that other recipients expect (RFC 9113 §8.2.3).
 pub(super) fn join(headers: &mut HeaderMap) {
     let mut crumbs = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
     let (Some(first), Some(second)) = (crumbs.next(), crumbs.next()) else { return };

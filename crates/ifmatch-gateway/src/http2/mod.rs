@@ -37,11 +37,11 @@ use stream::Stream;
 /// Bytes that a client may send ahead of what is read: on a stream, and on a connection.
 const WINDOW: u32 = 1 << 20;
 
-/// Bytes of an answer that are handed over before the client takes any.
+/// Bytes of a response to buffer before the client reads any.
 const SEND_BUFFER: usize = 128 << 10;
 
-/// How connections are served within `limits`; with the library's own bounds on streams that are reset as soon as they
-/// are opened, and on frames without content.
+/// Returns the settings for connections within `limits`. The library's own limits apply to streams that are reset
+/// immediately, and to empty frames.
 pub(crate) fn within(limits: &Limits) -> Builder {
     let mut builder = Builder::new();
     builder
@@ -67,24 +67,24 @@ pub(crate) struct Connection<T, A, R> {
     answer: A,
 }
 
-/// What a client has to put up with.
+/// Limits that a client must observe.
 pub(crate) struct Terms<R> {
-    /// Each request gets a place for interim responses.
+    /// `true` if requests support interim responses.
     pub(crate) interjects: bool,
-    /// How fast answers have to be taken.
+    /// Minimum rate at which the client must read responses.
     pub(crate) pace: Pace,
-    /// Whether another request may begin.
+    /// Decides if another request may begin.
     pub(crate) admits: R,
-    /// Number of requests that may be taken back, beyond those whose answers were taken.
+    /// Number of requests that may be cancelled, beyond the number of completed responses.
     pub(crate) recalls: u32,
 }
 
-/// How a connection is ended.
+/// The way to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goodbye {
-    /// The requests that came, and those that are on their way, are answered.
+    /// Answers the requests that have arrived or are on their way.
     Finish,
-    /// At once: there is no request, and one that is on its way is to be sent elsewhere.
+    /// Closes immediately: there are no requests, and the client must send any on their way elsewhere.
     Leave,
 }
 
@@ -97,13 +97,13 @@ impl<T, A, R> Connection<T, A, R>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    /// Serves `stream` with `answer`, on these terms.
+    /// Serves `stream` with `answer` on these terms.
     pub(crate) fn new(builder: &Builder, stream: T, terms: Terms<R>, answer: A) -> Self {
         let state = State::ShakingHands(builder.handshake(stream));
         Self { state, goodbye: None, recalls: Arc::new(Recalls::new(terms.recalls)), terms, answer }
     }
 
-    /// Takes no more requests, and says so.
+    /// Stops accepting requests and tells the client.
     pub(crate) fn say(&mut self, goodbye: Goodbye) {
         match &mut self.state {
             State::ShakingHands(_) => self.goodbye = Some(goodbye),

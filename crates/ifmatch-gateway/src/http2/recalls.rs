@@ -1,11 +1,11 @@
-//! Requests that a client takes back, which cost it nothing and us the work.
+//! Limits on cancelled requests, which cost the client nothing and the server work.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Counts the requests of a connection that were taken back. Each one whose answer was taken makes up for one of them.
+/// Counts a connection's cancelled requests. Each completed response offsets one of them.
 ///
-/// The library bounds those that are taken back before anybody has looked at them (CVE-2023-44487); this bounds those on which
-/// work has begun.
+/// The library limits requests cancelled before they are processed (CVE-2023-44487). This limits those cancelled
+/// afterwards.
 #[derive(Debug)]
 pub(super) struct Recalls {
     count: AtomicU32,
@@ -13,25 +13,25 @@ pub(super) struct Recalls {
 }
 
 impl Recalls {
-    /// None so far, and `most` at most.
+    /// Starts at zero, with a limit of `most`.
     pub(super) fn new(most: u32) -> Self {
         Self { count: AtomicU32::new(0), most }
     }
 
-    /// Notes that a request was taken back.
+    /// Records a cancelled request.
     pub(super) fn taken_back(&self) {
         self.count.fetch_add(1, Relaxed);
     }
 
-    /// Notes that an answer was taken.
+    /// Records a completed response.
     pub(super) fn answered(&self) {
         if self.count.load(Relaxed) > 0 {
-            // An error means that another answer was faster.
+            // An error means that another response was faster.
             let _ = self.count.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
         }
     }
 
-    /// Whether the client takes back so much that it is not worth serving.
+    /// Returns `true` if the client cancels too many requests to be worth serving.
     pub(super) fn are_too_many(&self) -> bool {
         self.count.load(Relaxed) > self.most
     }

@@ -14,15 +14,16 @@ use pin_project_lite::pin_project;
 use crate::patience::Patience;
 use crate::response_body::BoxError;
 
-/// Bytes of room that a stream asks for at once: streams that share a slow connection take turns after so many.
+/// Bytes of capacity that a stream reserves at a time. Streams that share a slow connection take turns after this
+/// amount.
 const PART: usize = 16 << 10;
 
-/// How fast clients have to take their answers.
+/// Minimum rate at which clients must read responses.
 #[derive(Clone)]
 pub(crate) struct Pace {
     /// Time for each [`LEAST_PROGRESS`](crate::patience::LEAST_PROGRESS) bytes.
     pub(crate) timeout: Duration,
-    /// Counts those who do not.
+    /// Number of clients that were too slow.
     pub(crate) slow_readers: Counter,
 }
 
@@ -40,18 +41,18 @@ pin_project! {
     }
 }
 
-/// Why content did not come to its end.
+/// Reason why a body was not sent completely.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
-    #[error("the client has taken its request back: {0}")]
+    #[error("the client cancelled the request: {0}")]
     TakenBack(Reason),
-    #[error("the client does not take its answer")]
+    #[error("the client reads the response too slowly")]
     NotTaken,
     #[error("the stream has ended")]
     Over,
     #[error(transparent)]
     Stream(#[from] Error),
-    #[error("the content broke off: {0}")]
+    #[error("the response body failed: {0}")]
     Broken(BoxError),
 }
 
@@ -68,7 +69,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Sending<B> {
                 return Poll::Ready(Err(reset.map_or_else(Ended::from, Ended::TakenBack)));
             }
             if let Some((piece, is_last)) = this.piece {
-                // Only now: room that is given to a stream is taken from others.
+                // Not earlier: capacity reserved for one stream is taken from others.
                 this.stream.reserve_capacity(piece.len().min(PART));
                 let room = this.stream.capacity();
                 if room == 0 {

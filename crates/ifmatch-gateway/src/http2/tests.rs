@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::share::Share;
 
-/// Requests that the client of a test may take back.
+/// Number of requests that a test client may cancel.
 const RECALLS: u32 = 3;
 
 type Hints = Option<Arc<Interjections>>;

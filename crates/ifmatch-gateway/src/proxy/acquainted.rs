@@ -1,4 +1,4 @@
-//! Forwarding a request for a visitor: it takes one of the gateway's places, and the upstream is told who asks.
+//! Forwarding for a visitor: takes a request slot of the gateway and tells the upstream about the client.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,24 +18,24 @@ use crate::interim::Turn;
 /// The sender of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
-    /// The client, for the upstream to know.
+    /// Client to report to the upstream.
     pub(crate) client: Client,
-    /// Takes what is said before the answer.
+    /// Sink for interim responses.
     pub(crate) turn: Option<Turn>,
-    /// The way to a place for its request.
+    /// Access to a slot for its request.
     pub(crate) entrance: Entrance,
 }
 
 /// A service that can be told who asks before it is called.
 pub(crate) trait Introduce {
-    /// The next request is this visitor's.
+    /// Sets the visitor that sends the next request.
     fn introduce(&mut self, visitor: Visitor);
 }
 
-/// A service whose requests take a place, and say by an extension who asks.
+/// A service that takes a slot for each request, and describes the client in an extension.
 ///
-/// It stands behind the cache: what is answered from there takes no place of those who wait for an upstream, and needs no
-/// extension, which is made of four pieces of memory.
+/// It sits behind the cache, so that cached responses occupy no upstream slot and save the extension, which costs four
+/// allocations.
 #[derive(Clone, Debug)]
 pub(super) struct Acquainted<S> {
     inner: S,
@@ -87,12 +87,12 @@ where
 }
 
 pin_project! {
-    /// The answer to come.
+    /// Future of a response.
     #[project = Stage]
     pub(super) enum Answering<F> {
-        /// The inner service is asked.
+        /// The inner service has been called.
         Asked { #[pin] asking: F, place: Option<Entered> },
-        /// There is no place.
+        /// There is no free slot.
         Refused,
     }
 }
@@ -115,7 +115,7 @@ where
 }
 
 pin_project! {
-    /// A body that keeps its request's place until its end.
+    /// A body that holds its request's slot until its end.
     pub(super) struct Placed<B> {
         #[pin]
         body: B,

@@ -15,7 +15,6 @@ use crate::switch::Switch;
 
 /// What `ifmatch proxy` runs with. Made by [`ProxyConfig::from_settings`] only, so it is always sound.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct ProxyConfig {
     /// How to listen, and what clients may ask for.
     pub server: ServerConfig,
@@ -23,22 +22,22 @@ pub struct ProxyConfig {
     pub routes: Vec<Route>,
     /// What is kept of responses, if anything.
     pub cache: Option<CacheConfig>,
-    /// What the cache shares where the upstreams do not say it.
+    /// Responses that the cache shares without explicit permission from the upstreams.
     pub sharing: Sharing,
     /// Whether writes are guarded: the upstreams are changed through this proxy only.
     pub guards_writes: bool,
-    /// Whether another proxy of ours stands in front, and says who asks.
+    /// `true` if another proxy of ours stands in front and reports the client.
     pub trusts_forwarded: bool,
     pub(super) answer_timeout: Duration,
     pub(super) proxy: ProxyBuilder,
 }
 
-/// What the cache of a proxy shares where the upstreams do not say it.
+/// Responses that a proxy's cache shares without explicit permission from the upstreams.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharing {
-    /// Whether lifetimes that responses do not state are guessed.
+    /// `true` to guess a lifetime for responses that do not state one.
     pub guesses_lifetimes: bool,
-    /// Whether responses with cookies are stored that are not `public`.
+    /// `true` to store responses with cookies that are not `public`.
     pub shares_cookies: bool,
 }
 
@@ -136,8 +135,8 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: u32) -> Res
     }
 }
 
-/// How many requests each of an upstream's servers gets at a time, and how many wait for one. An upstream that hangs leaves
-/// places to the others.
+/// Returns the limits on concurrent and waiting requests of each upstream, so that a hanging upstream leaves slots to
+/// the others.
 fn limits(settings: &ProxySettings, servers: usize, max_requests: u32) -> Result<(u32, u32), Error> {
     let servers = u32::try_from(servers).unwrap_or(u32::MAX).max(1);
     let share = (max_requests / 2 / servers).max(1);

@@ -50,45 +50,45 @@ pub struct ProxySettings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_ANSWER_TIMEOUT", help_heading = "Upstreams")]
     pub answer_timeout: Option<Span>,
 
-    /// Most requests at a time at one server; further ones go to another server of the upstream, or wait for a place. By
-    /// default all servers of an upstream together have half of --max-requests.
+    /// Maximum number of concurrent requests to one server; further requests go to another server of the upstream, or
+    /// wait. By default, all servers of an upstream together get half of --max-requests.
     #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_REQUESTS", help_heading = "Upstreams")]
     pub upstream_requests: Option<u32>,
 
-    /// Most requests that wait for a place at an upstream, up to --connect-timeout each; further ones get 503 with
-    /// Retry-After. By default a quarter of --max-requests.
+    /// Maximum number of requests that wait for an upstream, up to --connect-timeout each; further ones get 503 with
+    /// Retry-After. Defaults to a quarter of --max-requests.
     #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_QUEUE", help_heading = "Upstreams")]
     pub upstream_queue: Option<u32>,
 
-    /// Path to ask every server for now and then; one whose answer is not 2xx, or too late, gets no requests while another one
-    /// is well.
+    /// Path for periodic health checks. A server that does not answer with 2xx in time gets no requests while another
+    /// one is healthy.
     #[arg(long, value_name = "PATH", env = "IFMATCH_HEALTH_PATH", help_heading = "Upstreams")]
     pub health_path: Option<String>,
 
-    /// Time between two health checks of a server.
+    /// Time between health checks of a server.
     #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_INTERVAL", help_heading = "Upstreams")]
     pub health_interval: Option<Span>,
 
-    /// Time in which the answer to a health check must begin.
+    /// Maximum time until the response to a health check begins.
     #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_TIMEOUT", help_heading = "Upstreams")]
     pub health_timeout: Option<Span>,
 
-    /// Number of consecutive failed health checks after which a server gets no more requests. The very first check of a server
-    /// decides alone.
+    /// Number of consecutive failed health checks after which a server gets no more requests. The first check of a
+    /// server decides alone.
     #[arg(long, value_name = "N", env = "IFMATCH_HEALTH_FAILURES", help_heading = "Upstreams")]
     pub health_failures: Option<u32>,
 
-    /// Number of consecutive health checks that succeed after which a server gets requests again.
+    /// Number of consecutive successful health checks after which a server gets requests again.
     #[arg(long, value_name = "N", env = "IFMATCH_HEALTH_SUCCESSES", help_heading = "Upstreams")]
     pub health_successes: Option<u32>,
 
-    /// Guess how long responses stay fresh that do not say it, from their Last-Modified (RFC 9111 §4.2.2).
+    /// Guess the lifetime of responses that do not state one, from their Last-Modified (RFC 9111 §4.2.2).
     #[arg(long, value_name = "BOOL", env = "IFMATCH_GUESS_LIFETIMES", help_heading = "Cache",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub guess_lifetimes: Option<bool>,
 
-    /// Store responses with Set-Cookie that state a lifetime, also those that are not `public`: every client then gets the
-    /// same cookie.
+    /// Store responses with Set-Cookie and an explicit lifetime even if they are not `public`: every client then gets
+    /// the same cookie.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_SHARE_COOKIES", help_heading = "Cache",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub share_cookies: Option<bool>,

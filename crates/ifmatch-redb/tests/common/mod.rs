@@ -1,4 +1,4 @@
-//! A counter in a register, as the crash tests use it, and a disk that fails.
+//! A counter in a register, used by the crash tests, and a disk that fails.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod platter;

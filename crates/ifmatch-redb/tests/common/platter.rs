@@ -1,5 +1,5 @@
-//! A disk below a cache, as Linux has it: what was not synced may be lost with the power, page by page; a failed sync is
-//! reported once, and what it did not write counts as written from then on.
+//! A disk behind a page cache, modelled on Linux. Unsynced data may be lost with the power, page by page. A failed sync
+//! is reported once, and its unwritten pages count as clean from then on.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,7 +10,7 @@ use redb::StorageBackend;
 
 const PAGE: usize = 4096;
 
-/// A call that can fail.
+/// Disk call that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Open,
@@ -27,18 +27,18 @@ impl Call {
         [Self::Open, Self::Create, Self::Read, Self::Write, Self::Length, Self::Sync, Self::Folder];
 }
 
-/// A disk with one folder, in which one name leads to a database. Clones are the same disk.
+/// A disk with one folder and one name for a database. Clones share the same disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Platter(Arc<Mutex<World>>);
 
 #[derive(Debug)]
 struct World {
     files: Vec<File>,
-    /// Which file the name leads to: in the cache, and on the disk.
+    /// File that the name refers to, in the cache and on the disk.
     name: Option<usize>,
     durable_name: Option<usize>,
     fresh: Option<usize>,
-    /// Grows when the process is killed: what it still does has no effect.
+    /// Incremented when the process is killed. Calls of earlier processes have no effect.
     process: u64,
     fails: Option<(Call, usize)>,
     is_full: bool,
@@ -69,12 +69,12 @@ impl Platter {
         Self(Arc::new(Mutex::new(world)))
     }
 
-    /// Lets one call fail: the first, the second, and so on, from now on.
+    /// Makes one upcoming call fail: the first, the second, and so on.
     pub(crate) fn fail(&self, call: Call, number: usize) {
         self.world().fails = Some((call, number));
     }
 
-    /// Whether the call has failed that was to fail. If not, it does not fail any more.
+    /// Returns `true` if the scheduled failure has occurred, and cancels it otherwise.
     pub(crate) fn has_failed(&self) -> bool {
         self.world().fails.take().is_none()
     }
@@ -87,17 +87,17 @@ impl Platter {
         self.world().creations_fail = they_fail;
     }
 
-    /// Whether there is a storage that has not replaced the database.
+    /// Returns `true` if there is a storage that has not replaced the database.
     pub(crate) fn has_leftover(&self) -> bool {
         self.world().fresh.is_some()
     }
 
-    /// Ends the process that uses the disk. The cache stays.
+    /// Ends the process that uses the disk. The cache survives.
     pub(crate) fn kill(&self) {
         self.world().process += 1;
     }
 
-    /// Ends the process, and loses the cache but for what the system happened to write.
+    /// Ends the process and drops the cache except for pages that the system happened to write.
     pub(crate) fn lose_power(&self) {
         let mut world = self.world();
         let World { files, name, durable_name, fresh, process, fails, draws, .. } = &mut *world;
@@ -131,7 +131,7 @@ impl Platter {
 }
 
 impl World {
-    /// Counts a call, and lets it fail if that is the one to fail.
+    /// Counts a call, and makes it fail if a failure is scheduled for it.
     fn call(&mut self, call: Call) -> io::Result<()> {
         if self.is_full && matches!(call, Call::Create | Call::Write | Call::Length) {
             return Err(io::ErrorKind::StorageFull.into());
@@ -204,7 +204,7 @@ impl Handle {
             Err(error) => {
                 if call == Call::Sync {
                     file.write_some(draws);
-                    // Some file systems keep in the cache what they could not write, and others do not.
+                    // Some file systems keep pages in the cache that they could not write; others do not.
                     if draw(draws, 2) == 0 {
                         file.cache.clone_from(&file.disk);
                     }
@@ -239,7 +239,7 @@ impl StorageBackend for Handle {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let len = usize::try_from(len).unwrap();
-        // The length of a file is durable before the bytes that it makes room for.
+        // A file's length becomes durable before the bytes within it.
         self.on_file(Call::Length, |file| {
             file.cache.resize(len, 0);
             file.disk.resize(len, 0);
@@ -267,7 +267,7 @@ impl StorageBackend for Handle {
     }
 }
 
-/// A storage of any kind, as one that redb takes.
+/// Adapts any storage to redb.
 #[derive(Debug)]
 pub(crate) struct Plain(pub(crate) Box<dyn StorageBackend>);
 
@@ -298,7 +298,7 @@ impl StorageBackend for Plain {
 }
 
 impl File {
-    /// Writes to the disk what is dirty and chosen. All of it counts as written.
+    /// Writes the chosen dirty pages to the disk. All pages count as clean afterwards.
     fn write_where(&mut self, mut is_chosen: impl FnMut(usize) -> bool) {
         for page in std::mem::take(&mut self.dirty) {
             let place = page * PAGE..((page + 1) * PAGE).min(self.cache.len());

@@ -52,7 +52,7 @@ pub(super) async fn listing_shows_current_records<R: Register>(register: &R) {
     assert_eq!(register.scan(&scan).await.expect("scan"), [], "a forgotten record is not listed");
 }
 
-/// A page shows what was swapped before it was asked for, also between two pages of one listing.
+/// A page shows every swap made before it was requested, including swaps between two pages of one listing.
 pub(super) async fn each_page_is_as_fresh_as_a_load<R: Register>(register: &R) {
     let base = fresh_key("fresh-pages");
     let key = |name: &str| Key::new(format!("{base}/{name}")).expect("the key is short");

@@ -134,15 +134,15 @@ pub(super) async fn reads_never_go_back<R: Register>(register: &Arc<R>, traits: 
 async fn look<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key, known: &AtomicU64) {
     let before = known.load(Ordering::SeqCst);
     let found = driver.load(key).await.expect("load").revision().get();
-    assert!(found >= before, "a load finds revision {found} after somebody knew of {before}");
+    assert!(found >= before, "a load finds revision {found} after {before} was observed");
     let before = known.fetch_max(found, Ordering::SeqCst).max(found);
     let scan = Scan { prefix: key.as_str(), after: None, limit: 1 };
     let page = driver.register().scan(&scan).await.expect("scan");
     let found = page.first().map_or(0, |(_, record)| record.revision().get());
-    assert!(found >= before, "a scan finds revision {found} after somebody knew of {before}");
+    assert!(found >= before, "a scan finds revision {found} after {before} was observed");
     let before = known.fetch_max(found, Ordering::SeqCst).max(found);
     let Some(found) = driver.revision_at_once(key) else { return };
-    assert!(found.get() >= before, "the revision at once is {found} after somebody knew of {before}");
+    assert!(found.get() >= before, "the revision at once is {found} after {before} was observed");
     known.fetch_max(found.get(), Ordering::SeqCst);
 }
 

@@ -17,7 +17,7 @@ use crate::shared::Inner;
 pub(crate) const MAX_PROBES: u32 = 32;
 
 impl<R: Register, C: Clock> Writing<R, C> {
-    /// Waits for its turn and gets the permit, and with it the place of this process's writer.
+    /// Waits in turn for the permit, and returns it with the place of this process's writer.
     ///
     /// # Errors
     /// The write is refused; this is the answer to it.

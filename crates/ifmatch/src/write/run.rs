@@ -15,8 +15,8 @@ use crate::asked;
 use crate::permit::Permit;
 use crate::shared::Inner;
 
-/// The longest time between the handler's end and that of its permit, a tenth of the write timeout otherwise. The clocks of
-/// processes that share a register may differ by so much.
+/// Longest time between the ends of the handler and its permit, which is otherwise a tenth of the write timeout. The
+/// clocks of processes that share a register may differ by this much.
 const MARGIN: Duration = Duration::from_secs(3);
 
 /// How a handler ended.
@@ -30,8 +30,8 @@ pub(crate) enum End<T, E> {
 }
 
 impl<R: Register, C: Clock> Writing<R, C> {
-    /// Runs the inner service, and drops its future when its time is over: no step of it begins after that by the clock
-    /// that ends the permit.
+    /// Runs the inner service and drops its future at the deadline. The future is not polled after the deadline by the
+    /// clock that ends the permit.
     pub(crate) async fn run<S, B>(&self, mut inner: S, grant: &Grant, body: B) -> End<S::Body, S::Error>
     where
         S: Inner<B>,
@@ -52,8 +52,8 @@ impl<R: Register, C: Clock> Writing<R, C> {
         }
     }
 
-    /// Returns the end of the handler's time, which comes before the permit's: a process with a clock that is ahead by less
-    /// than the difference gives no permit while the handler runs.
+    /// Returns the handler's deadline, which precedes the permit's. A process with a clock ahead by less than the
+    /// difference grants no permit while the handler runs.
     fn handler_deadline(&self, end: Timestamp) -> Timestamp {
         let margin = (self.shared.config.write_timeout / 10).min(MARGIN);
         Timestamp::from_micros(end.micros().saturating_sub(u64::try_from(margin.as_micros()).unwrap_or_default()))

@@ -27,8 +27,8 @@ use crate::shared::Shared;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 impl<R: Register, C: Clock> Writing<R, C> {
-    /// Says what became of the write: first to the register, then to the client. Until then the write keeps its place, so
-    /// that no other one of this process begins with what the register said before.
+    /// Reports the result of the write, first to the register and then to the client. The write keeps its place until
+    /// then, so that no other writer of this process starts from the register's previous state.
     pub(crate) async fn settle<T: Body, E>(
         &self,
         token: Token,
@@ -106,10 +106,10 @@ fn without_validators<T: Body>(mut response: Response<ResponseBody<T>>) -> Respo
 }
 
 impl<R: Register, C: Clock> Shared<R, C> {
-    /// Makes the state of a resource unknown: the next one who needs it asks the resource. While the register is down
-    /// this goes on in the background, for as long as a write may take.
+    /// Marks the state of a resource as unknown, so that its next user probes the resource. While the register is down,
+    /// continues in the background for as long as a write may take.
     ///
-    /// The place is that of the write which has changed the resource, if it has one.
+    /// `place` is the place of the write that changed the resource, if any.
     pub(crate) async fn invalidate(self: &Arc<Self>, key: &Key, place: Option<Place<'_>>) {
         if !self.try_invalidate(key, place.as_ref()).await {
             let (shared, key) = (Arc::clone(self), key.clone());

@@ -1,5 +1,5 @@
-//! Clocks that are stepped, stand still, or differ: no two handlers run at once, and nothing stays locked for longer than it
-//! was granted for.
+//! Clocks that are stepped, stand still or differ: two handlers never run at once, and nothing stays locked for longer
+//! than it was granted for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::support::{Cuttable, ManualClock, World, ask, request, send};
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_hours(24);
 
-/// The time that everything waits by, and one clock that is off by so many microseconds.
+/// The time that drives all timers, and one clock that is off by the given number of microseconds.
 #[derive(Clone, Debug, Default)]
 struct Skewed {
     time: ManualClock,
@@ -29,7 +29,7 @@ impl Skewed {
         clock
     }
 
-    /// Steps the clock. No timer goes off.
+    /// Steps the clock without firing any timer.
     fn step(&self, by: Duration) {
         self.ahead.fetch_add(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
     }
@@ -51,7 +51,7 @@ async fn settle() {
     }
 }
 
-/// Even a clock that breaks its word (a suspended machine whose timers stand still looks like that) ends the permit of a
+/// Even a clock that breaks its contract (for example on a suspended machine with frozen timers) ends the permit of a
 /// handler that still runs. The next writer of this process waits until the handler is gone.
 #[tokio::test]
 async fn a_permit_that_is_over_lets_no_second_handler_in_while_the_first_one_runs() {
@@ -76,7 +76,7 @@ async fn a_permit_that_is_over_lets_no_second_handler_in_while_the_first_one_run
         settle().await;
         assert!(!second.is_finished(), "it ran beside the first one: {:?}", second.await);
         assert_eq!(world.runs(&http::Method::PUT), 1);
-        // The handler is to take its next step now, but its time is over.
+        // The handler is due for its next step, but its deadline has passed.
         world.release("first");
         let first = first.await.unwrap();
         assert_eq!((first.status.as_u16(), first.problem().as_str()), (503, "outcome-unknown"));
@@ -86,7 +86,7 @@ async fn a_permit_that_is_over_lets_no_second_handler_in_while_the_first_one_run
     }
 }
 
-/// The same for a lease, which must not be given beside a handler that was granted without one.
+/// A lease must not be granted beside a handler that started without one, either.
 #[tokio::test]
 async fn a_permit_that_is_over_lets_no_lease_be_acquired_while_its_handler_runs() {
     use crate::leases::{A, acquire};
@@ -142,7 +142,7 @@ async fn a_process_whose_clock_is_ahead_within_the_allowance_runs_no_handler_bes
     assert_eq!(world.get("/a").as_deref(), Some("second"));
 }
 
-/// What became of its handler is not known. A process with the right clock sees the permit.
+/// The fate of its handler is unknown. A process with the correct clock sees the permit.
 #[tokio::test]
 async fn a_permit_of_a_clock_that_was_a_day_ahead_lasts_no_longer_than_it_was_granted_for() {
     let (time, register, world) = (ManualClock::default(), Cuttable::default(), World::with(&[("/a", "one")]));
@@ -165,7 +165,7 @@ async fn a_permit_of_a_clock_that_was_a_day_ahead_lasts_no_longer_than_it_was_gr
 
 #[tokio::test]
 async fn dates_are_sent_by_the_wall_clock_and_moved_by_no_step() {
-    /// The time, and a wall clock that is behind it.
+    /// The time, and a wall clock behind it.
     #[derive(Clone)]
     struct Behind(ManualClock, Duration);
     impl Clock for Behind {

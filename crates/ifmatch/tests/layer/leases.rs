@@ -333,7 +333,7 @@ async fn two_layers_on_one_register_share_the_lease() {
     assert_eq!(refusal(&put(&without_leases, None, "x").await), refused(412, "LeaseIdMissing"));
 }
 
-/// A holder relies on its lease over a restart.
+/// A holder relies on its lease across a restart.
 #[tokio::test]
 async fn a_register_that_forgets_gives_no_leases_unless_it_is_told_to() {
     let world = World::with(&[("/a", "one")]);
@@ -346,17 +346,17 @@ async fn a_register_that_forgets_gives_no_leases_unless_it_is_told_to() {
     assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"));
 }
 
-/// A register whose next swap takes place and is not answered, and which cannot be asked afterwards.
+/// A register with one swap that takes place without an answer; later calls fail.
 #[derive(Clone)]
 struct Silent {
     register: Arc<MemoryRegister>,
     armed: Arc<AtomicBool>,
-    silent: Arc<AtomicBool>,
+    mute: Arc<AtomicBool>,
 }
 
 impl Register for Silent {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        if self.silent.load(Ordering::SeqCst) {
+        if self.mute.load(Ordering::SeqCst) {
             return Err(RegisterErrorKind::Unavailable.into());
         }
         self.register.load(key).await
@@ -370,7 +370,7 @@ impl Register for Silent {
     ) -> Result<Swap, RegisterError> {
         let swapped = self.register.compare_and_swap(key, expected, next).await;
         if self.armed.swap(false, Ordering::SeqCst) {
-            self.silent.store(true, Ordering::SeqCst);
+            self.mute.store(true, Ordering::SeqCst);
             return Err(RegisterErrorKind::Ambiguous.into());
         }
         swapped
@@ -385,7 +385,7 @@ impl Register for Silent {
 async fn a_lease_that_may_be_held_is_not_called_unchanged() {
     let world = World::with(&[("/a", "one")]);
     let register =
-        Silent { register: Arc::new(MemoryRegister::unbounded()), armed: Arc::default(), silent: Arc::default() };
+        Silent { register: Arc::new(MemoryRegister::unbounded()), armed: Arc::default(), mute: Arc::default() };
     let layer = ConditionalLayer::builder().register(register.clone()).authoritative().leases().build();
     let service = layer.layer(world);
     ask(&service, "GET /a", &[]).await;
@@ -394,12 +394,12 @@ async fn a_lease_that_may_be_held_is_not_called_unchanged() {
     assert_eq!((lost.status.as_u16(), lost.problem().as_str()), (503, "outcome-unknown"));
     let down = acquire(&service, B, "-1").await;
     assert_eq!((down.status.as_u16(), down.problem().as_str()), (503, "unavailable"), "this one changed nothing");
-    register.silent.store(false, Ordering::SeqCst);
+    register.mute.store(false, Ordering::SeqCst);
     assert_eq!(refusal(&acquire(&service, B, "-1").await), refused(409, "LeaseAlreadyPresent"), "it is held");
     assert_eq!(acquire(&service, A, "-1").await.status, 201);
 }
 
-/// The answer to the break was lost, and another client acquired the lease before it was sent again.
+/// The answer to the break was lost, and another client acquired the lease before the retry.
 #[tokio::test]
 async fn a_break_that_is_sent_again_leaves_the_next_holder_its_lease() {
     for (builder, _) in both() {

@@ -1,4 +1,4 @@
-//! Random interleavings in one process whose clock is stepped at random, in both directions and by any amount.
+//! Random interleavings in one process, with a clock stepped at random in both directions and by any amount.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::support::{Cuttable, ask, request, send};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Numbers that a seed determines (SplitMix64). Clones draw from the same row.
+/// Pseudo-random numbers from a seed (`SplitMix64`). Clones share the sequence.
 #[derive(Clone)]
 struct Dice(Arc<AtomicU64>);
 
@@ -40,7 +40,7 @@ impl Dice {
     }
 }
 
-/// Tokio's time, and the steps. Its timers do not hear of a step.
+/// Tokio's time plus the steps, which its timers do not notice.
 #[derive(Clone)]
 struct Stepped(Instant, Arc<AtomicU64>);
 
@@ -54,7 +54,7 @@ impl Clock for Stepped {
     }
 }
 
-/// One document, which knows when a write takes effect on another version than the one it names, or beside another.
+/// A document that detects a write taking effect on another version than it names, or concurrently with another write.
 #[derive(Clone)]
 struct Document {
     dice: Dice,
@@ -67,7 +67,7 @@ fn tag(text: &str) -> String {
     format!("\"{}\"", ContentHash::of(text.as_bytes()).hex())
 }
 
-/// Counts a handler from its beginning until it is dropped.
+/// Counts a handler from its start until it is dropped.
 struct Running(Arc<AtomicUsize>);
 
 impl Drop for Running {
@@ -120,7 +120,7 @@ impl Service<Request<Full<Bytes>>> for Document {
     }
 }
 
-/// Returns how many writes were acknowledged.
+/// Returns the number of acknowledged writes.
 async fn round(seed: u64, authoritative: bool) -> usize {
     let dice = Dice(Arc::new(AtomicU64::new(seed)));
     let clock = Stepped(Instant::now(), Arc::new(AtomicU64::new(1_790_000_000_000_000)));
@@ -135,9 +135,9 @@ async fn round(seed: u64, authoritative: bool) -> usize {
         tokio::spawn(async move {
             let mut acknowledged = 0;
             for number in 0..20 {
-                let seen = ask(&service, "GET /a", &[]).await.tag();
+                let current = ask(&service, "GET /a", &[]).await.tag();
                 dice.nap(TIMEOUT / 50).await;
-                let fields = [("if-match", seen.as_str()), ("x-expect", seen.as_str())];
+                let fields = [("if-match", current.as_str()), ("x-expect", current.as_str())];
                 let reply = send(&service, request("PUT /a", &fields, &format!("{writer}-{number}"))).await;
                 acknowledged += usize::from(reply.status.is_success());
             }

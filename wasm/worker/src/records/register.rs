@@ -55,6 +55,11 @@ impl Register for RecordObjects {
         }
     }
 
+    /// The objects forget idle records only (see [`RecordObjects::kept`]).
+    fn forgets(&self) -> bool {
+        false
+    }
+
     fn revision_at_once(&self, _: &Key) -> Option<Revision> {
         None
     }

@@ -135,7 +135,7 @@ impl AzureError {
         answer
     }
 
-    /// The answer. One to HEAD has no body, and no type of one.
+    /// Builds the response. A response to HEAD has neither a body nor a content type.
     pub(super) fn into_response(self, method: &Method) -> Response<BlobBody> {
         let mut xml = Xml::begin("Error");
         xml.text("Code", self.code);

@@ -20,8 +20,8 @@ use crate::store::{BlobEntry, BlobStore, ContainerEntry, ListQuery};
 
 /// The most items in a page, and the number of them unless the request says otherwise.
 const MAX_RESULTS: usize = 5000;
-/// What a listing of blobs can be asked to include. Apart from metadata the listing is the same with and without: the service
-/// keeps no copies, snapshots, versions, tags, policies or deleted blobs, and does not list blobs that have only staged blocks.
+/// Values of `include` for a listing of blobs. All except metadata leave the listing unchanged: the service keeps no
+/// copies, snapshots, versions, tags, policies or deleted blobs, and does not list blobs with only staged blocks.
 const OF_BLOBS: [&str; 11] = [
     "metadata",
     "copy",
@@ -35,7 +35,7 @@ const OF_BLOBS: [&str; 11] = [
     "uncommittedblobs",
     "versions",
 ];
-/// The same for a listing of containers: no deleted ones, and none of the system's, are kept.
+/// Values of `include` for a listing of containers. There are no deleted or system containers.
 const OF_CONTAINERS: [&str; 3] = ["metadata", "deleted", "system"];
 /// How many entries are read from the store at a time.
 const STEP: usize = 500;
@@ -142,7 +142,7 @@ struct Listing {
 }
 
 impl Listing {
-    /// Reads the request, which may ask to include these things.
+    /// Parses the request, with these values allowed for `include`.
     fn of<S, C>(call: &Call<S, C>, includes: &[&str]) -> Result<Self, AzureError> {
         let query = &call.query;
         let text = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);

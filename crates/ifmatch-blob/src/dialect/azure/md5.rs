@@ -1,4 +1,4 @@
-//! The MD5 that a request gives of its body, or of a blob.
+//! The MD5 of a request's body or of a blob.
 
 use http::{HeaderMap, HeaderName};
 
@@ -6,18 +6,18 @@ use super::error::AzureError;
 use super::fields;
 use crate::headers::ContentMd5;
 
-/// Of the body that it comes with; of the whole blob, in an answer without a range.
+/// MD5 of the accompanying body or, in a response without a range, of the whole blob.
 pub(super) const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
-/// Of the whole blob.
+/// MD5 of the whole blob.
 pub(super) const BLOB_CONTENT_MD5: HeaderName = HeaderName::from_static("x-ms-blob-content-md5");
 
-/// The MD5 in a field, if there is one.
+/// Returns the MD5 in a field, if present.
 pub(super) fn given(headers: &HeaderMap, name: &HeaderName) -> Result<Option<ContentMd5>, AzureError> {
     let md5 = fields::one(headers, name)?.filter(|text| !text.is_empty()).map(str::parse).transpose();
     md5.map_err(|error| AzureError::bad_request("InvalidMd5", format!("{name}: {error}")))
 }
 
-/// The answer to a body with another MD5.
+/// The error for a body that does not match its MD5.
 pub(super) fn mismatch() -> AzureError {
     AzureError::bad_request("Md5Mismatch", "the body has another MD5 than the request gives: send it again")
 }

@@ -149,7 +149,7 @@ pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderM
     let mut of_method = candidates.iter().filter(|rule| rule.request.0.split(' ').any(|name| name == method.as_str()));
     let rule = of_method.next().ok_or_else(|| wrong_method(&candidates))?;
     if rule.operation == Operation::PutBlob {
-        // Before the fields that only blobs of another type have.
+        // Checked before the fields that only other blob types have.
         write::check_type(headers)?;
     }
     rule.check_parameters(query)?;

@@ -73,7 +73,7 @@ pub(super) fn empty(status: StatusCode, tag: Option<&EntityTag>, date: Option<Ht
     response
 }
 
-/// Says of a write that the service does not encrypt what it stores.
+/// Marks a write as not encrypted by the service.
 pub(super) fn tell_encryption(response: &mut Response<BlobBody>) {
     response.headers_mut().insert(REQUEST_ENCRYPTED, HeaderValue::from_static("false"));
 }

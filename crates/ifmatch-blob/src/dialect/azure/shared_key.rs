@@ -155,8 +155,8 @@ fn addresses(path: &str, account: &Account) -> bool {
     inner.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether one of the keys has signed the text. Fails after the same work for any number of keys, none included, so that
-/// the time of a refusal does not tell whether there is an account of a name.
+/// Returns `true` if one of the keys signed the text. Does the same work for any number of keys, including zero, so
+/// that the time of a refusal does not reveal which accounts exist.
 fn is_signed(keys: &[Hmac<Sha256>], text: &str, signature: &[u8]) -> bool {
     #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
     static DECOY: LazyLock<Hmac<Sha256>> =

@@ -1,6 +1,6 @@
 //! What the signature of a request covers, written down as the SDKs do.
 //!
-//! `None` throughout: a field or parameter is not text, or could pass for several, so that no signature covers it.
+//! Every function returns `None` if a field or parameter is not text or is ambiguous, so that no signature covers it.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -167,7 +167,8 @@ fn push_comp(text: &mut String, head: &Parts) -> Option<()> {
     Some(())
 }
 
-/// Decodes a name or value. In what is signed a control character could end the line, and begin another parameter.
+/// Decodes a name or value. Rejects control characters: in the signed text, one could end the line and start another
+/// parameter.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
     name::decode(text).ok().filter(|text| !text.contains(char::is_control))
 }

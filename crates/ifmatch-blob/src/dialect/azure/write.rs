@@ -24,7 +24,7 @@ const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
 const DELETED_FOR_GOOD: HeaderName = HeaderName::from_static("x-ms-delete-type-permanent");
 const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
 
-/// Refuses a blob of another type than the one that is supported.
+/// Rejects unsupported blob types.
 pub(super) fn check_type(fields: &HeaderMap) -> Result<(), AzureError> {
     match fields::one(fields, &BLOB_TYPE)? {
         None | Some("" | "BlockBlob") => Ok(()),
@@ -129,10 +129,11 @@ impl Head {
         Ok(Self { conditions, lease, request, begun: call.shared.now() })
     }
 
-    /// The same for a write of a whole blob.
+    /// Like [`Self::of`], for a write of a whole blob.
     ///
-    /// With a lease id the lease decides alone whether a blob can be created: only a blob that exists has one, so that
-    /// `If-None-Match: *` and the id together could never hold. The clients send both, and the real service lets the holder write.
+    /// With a lease id, the lease alone decides if a blob can be created: only an existing blob has a lease, so
+    /// `If-None-Match: *` and the id could never both hold. Clients send both, and the real service lets the holder
+    /// write.
     pub(super) fn of_whole<S, C: Clock>(call: &Call<S, C>) -> Result<Self, AzureError> {
         let mut head = Self::of(call)?;
         if head.creates() && matches!(head.lease, LeaseUse::Write(Some(_))) {

@@ -1,7 +1,7 @@
-//! The files in a folder, and nothing outside of it: symbolic links below the folder are not followed.
+//! Files confined to a folder: symbolic links below the folder are not followed.
 //!
-//! Each operation looks at every segment of its path right before, and a read once more after the file was opened. A process
-//! that may write to the folder can still put a link there between the two.
+//! Each operation first checks every segment of its path, and a read checks again after the file was opened. A process
+//! with write access to the folder can still place a link there between check and use.
 
 use std::fmt;
 use std::fs::{self, DirEntry, ReadDir};
@@ -22,10 +22,10 @@ use tokio::task::spawn_blocking;
 
 use super::is_staged;
 
-/// Number of files that are listed in one go.
+/// Number of files listed at a time.
 const CHUNK: usize = 512;
 
-/// The files in a folder. Cheap to clone.
+/// Files in a folder. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Inside {
     files: Arc<LocalFileSystem>,
@@ -33,14 +33,14 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// The files in this folder, whose writes are synced.
+    /// Opens the files in this folder, with synced writes.
     pub(super) fn new(folder: &FilePath) -> Result<Self> {
         let files = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true).with_automatic_cleanup(true);
         let root = fs::canonicalize(folder).map_err(of_io)?;
         Ok(Self { files: Arc::new(files), root: root.into() })
     }
 
-    /// Whether there is a symbolic link on the way.
+    /// Returns `true` if the path contains a symbolic link.
     async fn crosses_a_link(&self, location: &Path) -> Result<bool> {
         let (root, location) = (Arc::clone(&self.root), location.clone());
         spawn_blocking(move || crosses_a_link(&root, &location)).await?.map_err(of_io)
@@ -143,7 +143,7 @@ impl ObjectStore for Inside {
     }
 }
 
-/// A large file on its way, which takes its place at the end.
+/// An upload of a large file, which is moved into place at the end.
 #[derive(Debug)]
 struct Upload {
     inside: Inside,
@@ -157,7 +157,7 @@ impl MultipartUpload for Upload {
         self.inner.put_part(data)
     }
 
-    /// The folder may have become a link since.
+    /// The folder may have been replaced with a link since.
     async fn complete(&mut self) -> Result<PutResult> {
         self.inside.refuse_links(&self.location).await?;
         self.inner.complete().await
@@ -168,7 +168,7 @@ impl MultipartUpload for Upload {
     }
 }
 
-/// Whether one of the segments below the root is a symbolic link. What is not there leads nowhere.
+/// Returns `true` if one of the segments below the root is a symbolic link. Missing segments are not links.
 fn crosses_a_link(root: &FilePath, location: &Path) -> io::Result<bool> {
     let mut path = root.to_owned();
     for part in location.parts() {
@@ -186,15 +186,15 @@ fn crosses_a_link(root: &FilePath, location: &Path) -> io::Result<bool> {
 /// All files below a folder.
 struct Walk {
     root: Arc<FilePath>,
-    /// The folders from the first one down to the current one.
+    /// Folders from the first one down to the current one.
     open: Vec<ReadDir>,
 }
 
-/// An entry of a folder.
+/// A folder entry.
 enum Entry {
     Folder(PathBuf),
     File(ObjectMeta),
-    /// A link, a device, an unfinished file, or a name that no object can have.
+    /// A link, a device, an unfinished file, or a name not allowed for objects.
     Other,
 }
 
@@ -240,7 +240,7 @@ impl Iterator for Walk {
     }
 }
 
-/// Lists on a thread that may wait for the disk.
+/// Lists on a thread that may block on the disk.
 fn in_chunks(walk: Walk) -> impl futures_util::Stream<Item = Result<ObjectMeta>> + Send + 'static {
     let next = async |walk: Option<Walk>| {
         let mut walk = walk?;
@@ -256,7 +256,7 @@ fn in_chunks(walk: Walk) -> impl futures_util::Stream<Item = Result<ObjectMeta>>
     stream::unfold(Some(walk), next).flat_map(stream::iter)
 }
 
-/// The files and folders right below a folder.
+/// Returns the files and folders directly below a folder.
 fn top(root: Arc<FilePath>, prefix: &Path) -> io::Result<ListResult> {
     let mut walk = Walk::begin(root, prefix)?;
     let (mut objects, mut common_prefixes) = (Vec::new(), Vec::new());
@@ -270,7 +270,7 @@ fn top(root: Arc<FilePath>, prefix: &Path) -> io::Result<ListResult> {
     Ok(ListResult { common_prefixes, objects, extensions: http::Extensions::default() })
 }
 
-/// Looks at an entry itself, not at what a link leads to.
+/// Inspects an entry without following links.
 fn look(root: &FilePath, entry: &DirEntry) -> io::Result<Entry> {
     let found = match entry.metadata() {
         Ok(found) => found,
@@ -287,7 +287,7 @@ fn look(root: &FilePath, entry: &DirEntry) -> io::Result<Entry> {
     Ok(Entry::File(ObjectMeta { location, last_modified, size: found.len(), e_tag: None, version: None }))
 }
 
-/// The name of the object that a file is.
+/// Returns a file's object name.
 fn object(root: &FilePath, path: &FilePath) -> Option<Path> {
     Path::parse(path.strip_prefix(root).ok()?.to_str()?).ok()
 }

@@ -70,7 +70,7 @@ impl Backing {
     }
 }
 
-/// Returns which credentials a store needs, and how to give them.
+/// Returns the credentials that a store needs, and how to provide them.
 fn credentials(scheme: &ObjectStoreScheme) -> &'static str {
     match scheme {
         ObjectStoreScheme::MicrosoftAzure => {

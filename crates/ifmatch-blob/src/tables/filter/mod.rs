@@ -23,7 +23,7 @@ pub(super) enum Filter {
     Not(Box<Filter>),
     /// The two compare like this.
     Compare(Operand, Comparison, Operand),
-    /// It is true: a property, or a boolean.
+    /// The operand, a property or a boolean, is true.
     Is(Operand),
 }
 
@@ -136,7 +136,7 @@ fn all(mut each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
 }
 
 impl Operand {
-    /// Whether it can be true or false. Only a look at the entities tells the types of most properties.
+    /// Returns `true` if the operand may be boolean. The types of most properties are known only from the entities.
     fn may_be_boolean(&self) -> bool {
         match self {
             Self::Literal(value) => matches!(value, Value::Boolean(_)),

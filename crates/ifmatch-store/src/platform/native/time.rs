@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use super::elapsed::elapsed;
 
-/// Returns the time since 1970 as the system had it at the first call, and the time that has elapsed since. It never goes
-/// back, and setting the system's time does not change it.
+/// Returns the system's time since 1970 at the first call, plus the time elapsed since that call. It never goes back,
+/// and setting the system time does not affect it.
 pub(crate) fn interval() -> Duration {
-    /// The time of day, and the time that had elapsed, at the first call.
+    /// Time of day and elapsed time at the first call.
     static START: LazyLock<(Duration, Duration)> = LazyLock::new(|| {
         let elapsed = elapsed();
         (since_1970(), elapsed)
@@ -18,7 +18,7 @@ pub(crate) fn interval() -> Duration {
     since_1970 + elapsed().saturating_sub(before)
 }
 
-/// Returns the time since 1970, as the system has it at the moment.
+/// Returns the current system time since 1970.
 #[expect(clippy::disallowed_methods, reason = "this is one of the places that ask the system for the time")]
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()

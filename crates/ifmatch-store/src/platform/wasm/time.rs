@@ -15,11 +15,11 @@ use web_time::{Instant, SystemTime};
 /// The longest that `setTimeout` waits, in milliseconds.
 const LONGEST: u32 = i32::MAX.cast_unsigned();
 
-/// Returns the time since 1970 as the system had it at the first call, and the time that has elapsed since. It never goes
-/// back, though workerd's `performance.now` does when its system's time is set back: it then stands still.
+/// Returns the system's time since 1970 at the first call, plus the time elapsed since that call. It never goes back:
+/// it stands still when workerd's `performance.now` goes back because the system time was set.
 pub(crate) fn interval() -> Duration {
     static START: LazyLock<(Duration, Instant)> = LazyLock::new(|| (since_1970(), Instant::now()));
-    /// The latest time that was given out, in microseconds since the start.
+    /// Latest time returned so far, in microseconds since the start.
     static LATEST: AtomicU64 = AtomicU64::new(0);
 
     let (since_1970, start) = &*START;
@@ -27,7 +27,7 @@ pub(crate) fn interval() -> Duration {
     *since_1970 + Duration::from_micros(LATEST.fetch_max(now, Ordering::AcqRel).max(now))
 }
 
-/// Returns the time since 1970, as the system has it at the moment.
+/// Returns the current system time since 1970.
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

@@ -39,7 +39,7 @@ pub(in crate::dialect::azure) async fn put_block<S: BlobStore, C: Clock>(
         let message = "all blocks of a blob have ids of one length";
         return Err(AzureError::bad_request("InvalidBlobOrBlock", message));
     }
-    // Nothing tells a block's MD5 later: one that the request does not give need not be computed.
+    // Blocks never report an MD5, so it is computed only to verify the request's.
     let md5 = if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven };
     let headers = BlobHeaders { content_md5, ..BlobHeaders::default() };
     let put = Put { headers, md5, length: Some(length), limit, ..Put::new(upload()) };

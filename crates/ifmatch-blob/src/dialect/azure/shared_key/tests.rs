@@ -127,7 +127,7 @@ fn names_are_in_the_order_of_the_service() {
     }
 }
 
-/// A request that has this signature, of no account if none is given.
+/// Builds a request with this signature, without an account if none is given.
 fn request(target: &str, authorization: &str, date: Option<&str>) -> Parts {
     let mut request = Request::get(target).header("x-ms-version", "2021-12-02").header(AUTHORIZATION, authorization);
     if let Some(date) = date {
@@ -136,7 +136,7 @@ fn request(target: &str, authorization: &str, date: Option<&str>) -> Parts {
     request.body(()).expect("a request").into_parts().0
 }
 
-/// The request with the signature of the development account's key over what `covered` says.
+/// Builds the request, signed with the development account's key over `covered`.
 fn signed(target: &str, covered: &str) -> Parts {
     let account = crate::accounts::DEVELOPMENT_ACCOUNT;
     let date = Some("Sat, 21 Nov 2026 00:00:00 GMT");
