@@ -49,11 +49,11 @@ pub(crate) fn answer<T>(
         Body::Whole(content) => Some(reply.whole(content)),
         Body::Part(part) => reply.part(part),
         Body::File(file) => reply.file(file),
-        Body::Flow(flow) if asked.is_head() => Some(reply.empty(flow.declared)),
-        Body::Flow(flow) => {
-            let reader = flow.join()?;
-            let headers = reply.headers(flow.declared);
-            Some(Answer { response: reply.with(headers, ResponseBody::flow(reader)), bytes: 0 })
+        Body::Broadcast(broadcast) if asked.is_head() => Some(reply.empty(broadcast.declared)),
+        Body::Broadcast(broadcast) => {
+            let reader = broadcast.join()?;
+            let headers = reply.headers(broadcast.declared);
+            Some(Answer { response: reply.with(headers, ResponseBody::broadcast(reader)), bytes: 0 })
         }
     }
 }
@@ -148,19 +148,19 @@ impl Reply<'_> {
     /// None: the file is gone.
     fn file<T>(&self, file: &Arc<FileBody>) -> Option<Answer<T>> {
         if self.asked.is_head() {
-            return Some(self.empty(Some(file.len)));
+            return Some(self.empty(Some(file.len())));
         }
-        let cut = match self.selection(file.len) {
+        let cut = match self.selection(file.len()) {
             Selection::Whole => None,
-            Selection::Unsatisfiable => return Some(self.unsatisfiable(file.len)),
+            Selection::Unsatisfiable => return Some(self.unsatisfiable(file.len())),
             Selection::Parts(ranges) => {
                 let cut = |range| Some(VecDeque::from([Section::from(range)]));
-                self.ranges(&ranges, file.len, cut, |sections| FileReader::of(file, sections).map(ResponseBody::file))
+                self.ranges(&ranges, file.len(), cut, |sections| FileReader::of(file, sections).map(ResponseBody::file))
             }
         };
         cut.or_else(|| {
             let body = ResponseBody::file(FileReader::new(file)?);
-            Some(Answer { response: self.with(self.whole_head(file.len), body), bytes: file.len })
+            Some(Answer { response: self.with(self.whole_head(file.len()), body), bytes: file.len() })
         })
     }
 

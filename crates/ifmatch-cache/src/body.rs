@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
+use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 
+use crate::broadcast::{Reader, Stop};
 use crate::content::Content;
 use crate::file_reader::FileReader;
-use crate::flow::Reader;
 
 /// Why a body ended early: the inner service's error, or the cache's own.
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
@@ -24,12 +25,17 @@ pub struct ResponseBody<B> {
     kind: Kind<B>,
 }
 
+/// A request for the rest of a body, from a position on, of which this is the length if it is known.
+type Resume<B> = Mutex<Box<dyn FnOnce(u64, Option<u64>) -> Asking<B> + Send>>;
+type Asking<B> = Pin<Box<dyn Future<Output = Result<B, BodyError>> + Send>>;
+
 /// The large ones are boxed: an answer from memory is moved often, and needs none of them.
 enum Kind<B> {
     Inner { body: Pin<Box<B>> },
     Chunks { chunks: VecDeque<Bytes> },
     Content { content: Arc<Content>, next: usize },
-    Flow { reader: Reader },
+    Broadcast { reader: Reader, resume: Option<Resume<B>> },
+    Rest { asking: Mutex<Asking<B>> },
     File { reader: Box<FileReader> },
 }
 
@@ -46,8 +52,22 @@ impl<B> ResponseBody<B> {
         Self { kind: Kind::Content { content, next: 0 } }
     }
 
-    pub(crate) fn flow(reader: Reader) -> Self {
-        Self { kind: Kind::Flow { reader } }
+    pub(crate) fn broadcast(reader: Reader) -> Self {
+        Self { kind: Kind::Broadcast { reader, resume: None } }
+    }
+
+    /// Lets the body ask for its rest by this function, if its reader falls behind.
+    pub(crate) fn resumed_by(mut self, ask: impl FnOnce(u64, Option<u64>) -> Asking<B> + Send + 'static) -> Self {
+        if let Kind::Broadcast { reader, resume } = &mut self.kind {
+            reader.can_resume();
+            *resume = Some(Mutex::new(Box::new(ask)));
+        }
+        self
+    }
+
+    /// Returns whether the body is shared while it comes from the origin.
+    pub(crate) fn is_on_its_way(&self) -> bool {
+        matches!(self.kind, Kind::Broadcast { .. })
     }
 
     pub(crate) fn file(reader: FileReader) -> Self {
@@ -77,7 +97,8 @@ impl<B> fmt::Debug for ResponseBody<B> {
             Kind::Inner { .. } => "inner",
             Kind::Chunks { .. } => "chunks",
             Kind::Content { .. } => "content",
-            Kind::Flow { .. } => "flow",
+            Kind::Broadcast { .. } => "broadcast",
+            Kind::Rest { .. } => "rest",
             Kind::File { .. } => "file",
         };
         f.debug_struct("ResponseBody").field("kind", &kind).finish_non_exhaustive()
@@ -105,8 +126,34 @@ where
             Kind::File { reader } => {
                 reader.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
             }
-            Kind::Flow { reader } => {
-                reader.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
+            Kind::Broadcast { reader, resume } => {
+                let position = match ready!(reader.poll_frame(cx)) {
+                    None => return Poll::Ready(None),
+                    Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
+                    Some(Err(Stop::Broken(why))) => return Poll::Ready(Some(Err(why.into()))),
+                    Some(Err(Stop::Behind(position))) => position,
+                };
+                let Some(resume) = resume.take() else {
+                    return Poll::Ready(Some(Err(
+                        "the next bytes are no longer kept, and the rest cannot be asked for".into(),
+                    )));
+                };
+                let resume = resume.into_inner().unwrap_or_else(PoisonError::into_inner);
+                self.kind = Kind::Rest { asking: Mutex::new(resume(position, reader.declared())) };
+                self.poll_frame(cx)
+            }
+            Kind::Rest { asking } => {
+                let asking = asking.get_mut().unwrap_or_else(PoisonError::into_inner);
+                match ready!(asking.as_mut().poll(cx)) {
+                    Ok(body) => {
+                        self.kind = Kind::Inner { body: Box::pin(body) };
+                        self.poll_frame(cx)
+                    }
+                    Err(error) => {
+                        self.kind = Kind::Chunks { chunks: VecDeque::new() };
+                        Poll::Ready(Some(Err(error)))
+                    }
+                }
             }
         }
     }
@@ -116,7 +163,8 @@ where
             Kind::Inner { body } => body.is_end_stream(),
             Kind::Chunks { chunks } => chunks.is_empty(),
             Kind::Content { content, next } => *next >= content.chunks.len() + usize::from(content.trailers.is_some()),
-            Kind::Flow { reader } => reader.is_at_end(),
+            Kind::Broadcast { reader, .. } => reader.is_at_end(),
+            Kind::Rest { .. } => false,
             Kind::File { reader } => reader.is_at_end(),
         }
     }
@@ -130,7 +178,8 @@ where
             Kind::Chunks { chunks } => exact(&mut chunks.iter()),
             Kind::Content { content, next } => exact(&mut content.chunks.iter().skip(*next)),
             Kind::File { reader } => SizeHint::with_exact(reader.left()),
-            Kind::Flow { reader } => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Kind::Rest { .. } => SizeHint::default(),
+            Kind::Broadcast { reader, .. } => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }

@@ -4,15 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The bytes that are not taken. Clones are the same budget.
+///
+/// A body that is short may take the last of them. A longer one must leave a share, so that short bodies find room beside any number
+/// of long ones that do not get on.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget(Arc<AtomicU64>);
+pub(crate) struct Budget {
+    left: Arc<AtomicU64>,
+    /// Number of bytes that longer bodies must leave.
+    spare: u64,
+    /// Maximum length of a short body.
+    short: u64,
+}
 
 impl Budget {
+    /// A budget of so many bytes for long bodies, and a quarter as much besides for short ones.
     pub(crate) fn of(bytes: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(bytes)))
+        let (spare, short) = (bytes / 4, bytes / 64);
+        Self { left: Arc::new(AtomicU64::new(bytes.saturating_add(spare))), spare, short }
     }
 
-    /// Nothing yet, to be [grown](Reserved::grow) up to `limit`.
+    /// Returns an empty share for a body of up to `limit` bytes.
     pub(crate) fn reserve(&self, limit: u64) -> Reserved {
         Reserved { budget: self.clone(), taken: 0, limit }
     }
@@ -27,19 +38,33 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Takes more. False: there is not so much left.
-    pub(crate) fn grow(&mut self, bytes: u64) -> bool {
-        let within = self.taken.checked_add(bytes).is_some_and(|sum| sum <= self.limit);
-        let take = |left: u64| left.checked_sub(bytes);
-        let taken = within && self.budget.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok();
-        self.taken += if taken { bytes } else { 0 };
+    /// Takes the rest of `len` bytes. Returns false if not enough is left.
+    pub(crate) fn cover(&mut self, len: u64) -> bool {
+        let Some(missing) = len.checked_sub(self.taken) else { return true };
+        let must_stay = if len <= self.budget.short { 0 } else { self.budget.spare };
+        let take = |left: u64| left.checked_sub(missing).filter(|rest| *rest >= must_stay);
+        let taken =
+            len <= self.limit && self.budget.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok();
+        self.taken = if taken { len } else { self.taken };
         taken
+    }
+
+    /// Whether a body of unknown length finds room now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.limit > 0 && self.budget.left.load(Ordering::Acquire) > self.budget.spare
+    }
+
+    /// Gives back all but `len` bytes.
+    pub(crate) fn shrink(&mut self, len: u64) {
+        let freed = self.taken.saturating_sub(len);
+        self.taken -= freed;
+        self.budget.left.fetch_add(freed, Ordering::AcqRel);
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.budget.0.fetch_add(self.taken, Ordering::AcqRel);
+        self.shrink(0);
     }
 }
 
@@ -49,12 +74,27 @@ mod tests {
 
     #[test]
     fn what_is_given_back_can_be_taken_again() {
-        let budget = Budget::of(10);
-        let mut one = budget.reserve(8);
-        assert!(one.grow(6) && !one.grow(3), "its own limit is 8");
-        let mut two = budget.reserve(8);
-        assert!(!two.grow(5) && two.grow(4) && !two.grow(1));
+        let budget = Budget::of(1_000);
+        let mut one = budget.reserve(800);
+        assert!(one.cover(600) && one.cover(500) && !one.cover(801), "its own limit is 800");
+        let mut two = budget.reserve(800);
+        assert!(!two.cover(401) && two.cover(400) && !two.has_room());
+        one.shrink(500);
+        assert!(two.has_room() && two.cover(500) && !two.cover(501));
         drop(one);
-        assert!(two.grow(4));
+        assert!(two.cover(800));
+    }
+
+    #[test]
+    fn short_bodies_find_room_beside_long_ones() {
+        let budget = Budget::of(1_000);
+        let mut long: Vec<Reserved> = (0..20).map(|_| budget.reserve(1_000)).collect();
+        for len in (100..=1_000).step_by(100) {
+            for reserved in &mut long {
+                reserved.cover(len);
+            }
+        }
+        assert_eq!(long.iter().map(|reserved| reserved.taken).sum::<u64>(), 1_000);
+        assert!(budget.reserve(1_000).cover(15) && !budget.reserve(1_000).cover(16));
     }
 }

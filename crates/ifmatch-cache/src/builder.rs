@@ -32,8 +32,8 @@ impl<C: Clock> Builder<C> {
         Builder { clock, config: self.config, entry_limit: self.entry_limit }
     }
 
-    /// Sets how many bytes stored responses may take, 256 MiB by default. Bodies on their way may take a quarter as much
-    /// besides.
+    /// Sets how many bytes stored responses may take, 256 MiB by default. Bodies on their way may take five sixteenths
+    /// as much besides.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -206,7 +206,7 @@ impl<C: Clock> Builder<C> {
     }
 
     /// Sets how long a request waits for the response to another one before it asks the origin itself, 10 seconds by
-    /// default. So long, too, a reader may hold up others of a body that is too long to be stored.
+    /// default. So long, too, a reader that cannot ask for the rest may hold up others of a body that is too long to be stored.
     ///
     /// ```
     /// # use std::time::Duration;

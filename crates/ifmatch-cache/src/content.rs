@@ -11,6 +11,12 @@ use crate::policy::content_range::ContentRange;
 
 /// The largest piece of memory that a body is kept in.
 const PIECE: usize = 512 * 1024;
+/// Bytes that are appended to a piece of memory that is shorter than this are copied together with it.
+const SHORT: usize = 64 * 1024;
+/// Maximum number of pieces of a part.
+const MAX_PIECES: usize = 64;
+/// The bytes of memory that a piece takes besides its content, about.
+const PER_PIECE: u64 = 256;
 
 /// A complete body.
 #[derive(Clone, Debug, Default)]
@@ -42,27 +48,40 @@ impl Content {
         Self { chunks: pieces, len, trailers }
     }
 
+    /// Adds bytes at the end. Few of them are copied, so that many small pieces do not stay apart.
+    fn append(&mut self, chunks: VecDeque<Bytes>) {
+        for chunk in chunks {
+            self.len += chunk.len() as u64;
+            match self.chunks.last_mut() {
+                Some(last) if last.len() + chunk.len() <= SHORT => *last = [&last[..], &chunk[..]].concat().into(),
+                _ => self.chunks.push(chunk),
+            }
+        }
+    }
+
     /// The bytes of a range, without copying them.
     pub(crate) fn cut(&self, range: ByteRange) -> VecDeque<Bytes> {
         cut(&self.chunks, range.start(), range.len())
     }
 }
 
-/// Some of the bytes of a body whose length is known. The pieces are in order and do not touch.
+/// Some of the bytes of a body of which the length is known. The pieces are in order and do not touch.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) total: u64,
+    /// Maximum number of bytes that are kept.
+    limit: u64,
     pieces: Vec<(u64, Content)>,
 }
 
 impl Part {
-    pub(crate) fn new(range: ContentRange, content: Content) -> Self {
-        Self { total: range.total, pieces: vec![(range.bytes.start(), content)] }
+    pub(crate) fn new(range: ContentRange, content: Content, limit: u64) -> Self {
+        Self { total: range.total, limit, pieces: vec![(range.bytes.start(), content)] }
     }
 
-    /// The bytes that are there.
+    /// The bytes of memory that it takes, about.
     pub(crate) fn size(&self) -> u64 {
-        self.pieces.iter().map(|(_, content)| content.len).sum()
+        self.len() + self.pieces.len() as u64 * PER_PIECE
     }
 
     /// The bytes of a range, if all of them are there.
@@ -72,8 +91,11 @@ impl Part {
         Some(cut(&content.chunks, range.start() - start, range.len()))
     }
 
-    /// The range that is missing, if it is a single one.
+    /// The range that is missing, if it is a single one, and the whole may be kept.
     pub(crate) fn missing(&self) -> Option<ByteRange> {
+        if self.total > self.limit {
+            return None;
+        }
         let mut position = 0;
         let mut gaps = Vec::new();
         for (start, content) in &self.pieces {
@@ -91,27 +113,31 @@ impl Part {
         }
     }
 
-    /// Both together; `other` is the newer one, of the same representation. None: their totals differ.
-    pub(crate) fn join(&self, other: &Self) -> Option<Self> {
-        if self.total != other.total {
+    /// Both together; `newer` is one piece of the same representation. Pieces that are too many go, the farthest from the new one
+    /// first. None: their totals differ.
+    pub(crate) fn join(&self, newer: &Self) -> Option<Self> {
+        let [(new, _)] = &newer.pieces[..] else { return None };
+        if self.total != newer.total {
             return None;
         }
-        let mut all: Vec<(u64, Content)> = self.pieces.iter().chain(&other.pieces).cloned().collect();
+        let mut all: Vec<(u64, Content)> = self.pieces.iter().chain(&newer.pieces).cloned().collect();
         all.sort_by_key(|(start, _)| *start);
-        let mut joined: Vec<(u64, Content)> = Vec::new();
+        let mut pieces: Vec<(u64, Content)> = Vec::with_capacity(all.len());
         for (start, content) in all {
-            match joined.last_mut() {
+            match pieces.last_mut() {
                 Some((first, before)) if start <= *first + before.len => {
                     let known = *first + before.len - start;
                     if known < content.len {
-                        before.chunks.extend(cut(&content.chunks, known, content.len - known));
-                        before.len += content.len - known;
+                        before.append(cut(&content.chunks, known, content.len - known));
                     }
                 }
-                _ => joined.push((start, content)),
+                _ => pieces.push((start, content)),
             }
         }
-        Some(Self { total: self.total, pieces: joined })
+        let mut joined = Self { total: self.total, limit: newer.limit, pieces };
+        joined.shrink_around(*new);
+        let fits = joined.len() <= newer.limit;
+        Some(if fits { joined } else { newer.clone() })
     }
 
     /// The whole body, once nothing is missing.
@@ -119,6 +145,26 @@ impl Part {
         match &self.pieces[..] {
             [(0, content)] if content.len == self.total => Some(Arc::new(content.clone())),
             _ => None,
+        }
+    }
+
+    /// The bytes that are there.
+    fn len(&self) -> u64 {
+        self.pieces.iter().map(|(_, content)| content.len).sum()
+    }
+
+    /// Drops pieces from both ends, but not the one with this position, until the rest may be kept.
+    fn shrink_around(&mut self, position: u64) {
+        while self.pieces.len() > 1 && (self.pieces.len() > MAX_PIECES || self.len() > self.limit) {
+            let distance = |(start, _): &(u64, Content)| start.abs_diff(position);
+            let (first, last) = (self.pieces.first().map_or(0, distance), self.pieces.last().map_or(0, distance));
+            // The piece with the position may begin before it.
+            let keeps_first = self.pieces.get(1).is_some_and(|(start, _)| *start > position);
+            if keeps_first || last > first && self.pieces.last().is_some_and(|(start, _)| *start > position) {
+                self.pieces.pop();
+            } else {
+                self.pieces.remove(0);
+            }
         }
     }
 }
@@ -144,7 +190,18 @@ mod tests {
 
     fn part(first: u64, text: &'static str) -> Part {
         let bytes = ByteRange::new(first, first + text.len() as u64 - 1).unwrap();
-        Part::new(ContentRange { bytes, total: 10 }, content(text))
+        Part::new(ContentRange { bytes, total: 10 }, content(text), 10)
+    }
+
+    /// A part of a body of 1,000,000 bytes, of which 1,000 are kept.
+    fn long(first: u64, len: usize) -> Part {
+        let bytes = ByteRange::new(first, first + len as u64 - 1).unwrap();
+        let content = Content::compact(&VecDeque::from([Bytes::from(vec![7; len])]), None);
+        Part::new(ContentRange { bytes, total: 1_000_000 }, content, 1_000)
+    }
+
+    fn holds(part: &Part, first: u64, last: u64) -> bool {
+        part.cut(ByteRange::new(first, last).unwrap()).is_some()
     }
 
     fn text(chunks: VecDeque<Bytes>) -> String {
@@ -173,7 +230,49 @@ mod tests {
     #[test]
     fn a_part_within_another_adds_nothing() {
         let joined = part(1, "bcdef").join(&part(2, "cd")).unwrap();
-        assert_eq!(joined.size(), 5);
+        assert_eq!(joined.len(), 5);
+    }
+
+    #[test]
+    fn many_small_pieces_stay_few_and_the_newest_is_among_them() {
+        let mut part = long(0, 1);
+        for at in (1..10_000).map(|at| at * 7_919 % 10_000 * 100) {
+            part = part.join(&long(at, 1)).unwrap();
+            assert!(holds(&part, at, at), "the piece at {at} is new");
+            assert!(part.pieces.len() <= MAX_PIECES && part.size() <= MAX_PIECES as u64 * (PER_PIECE + 1));
+        }
+    }
+
+    #[test]
+    fn the_pieces_farthest_from_the_newest_go() {
+        let part =
+            [0, 10_000, 20_000].into_iter().map(|at| long(at, 300)).reduce(|all, new| all.join(&new).unwrap()).unwrap();
+        let near_the_end = part.join(&long(30_000, 300)).unwrap();
+        assert!(!holds(&near_the_end, 0, 0) && holds(&near_the_end, 10_000, 10_299), "{near_the_end:?}");
+        let at_the_start = part.join(&long(300, 300)).unwrap();
+        assert!(holds(&at_the_start, 0, 599) && holds(&at_the_start, 10_000, 10_299));
+        assert!(!holds(&at_the_start, 20_000, 20_000));
+    }
+
+    #[test]
+    fn pieces_that_become_one_are_not_longer_than_the_limit() {
+        let joined = long(0, 600).join(&long(600, 600)).unwrap();
+        assert!(joined.len() == 600 && holds(&joined, 600, 1_199), "the newer ones stay");
+        let joined = long(0, 900).join(&long(5_000, 90)).unwrap().join(&long(900, 100)).unwrap();
+        assert!(joined.len() == 1_000 && holds(&joined, 0, 999), "{joined:?}");
+    }
+
+    #[test]
+    fn nothing_is_missing_of_a_body_that_is_longer_than_the_limit() {
+        assert!(part(0, "abcde").missing().is_some());
+        assert!(Part { limit: 9, ..part(0, "abcde") }.missing().is_none());
+    }
+
+    #[test]
+    fn pieces_that_come_byte_by_byte_are_copied_together() {
+        let joined = (0..1_000).map(|at| long(at, 1)).reduce(|all, new| all.join(&new).unwrap()).unwrap();
+        let [(0, content)] = &joined.pieces[..] else { panic!("{joined:?}") };
+        assert_eq!((content.len, content.chunks.len()), (1_000, 1));
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Folder {
                 chances -= 1;
                 kept.bodies.push_back(oldest);
             } else {
-                kept.taken -= body.retire();
+                kept.taken -= body.retire().unwrap_or_default();
             }
             seen.push(body);
         }

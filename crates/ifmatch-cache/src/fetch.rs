@@ -13,10 +13,10 @@ use ifmatch_store::task::detach;
 
 use crate::asked::Asked;
 use crate::body::BodyError;
+use crate::broadcast::{Broadcast, Reader};
 use crate::content::Part;
 use crate::fill::{Fill, collect};
 use crate::flight::{Outcome, Pilot};
-use crate::flow::{Flow, Reader};
 use crate::key::Key;
 use crate::length::{Length, declared};
 use crate::memory::Failing;
@@ -216,8 +216,9 @@ impl<C: Clock> Fetch<C> {
         if !same || came.total != part.total {
             return None;
         }
-        let content = collect(body, self.shared.budget.reserve(self.shared.config.entry_limit), range.len()).await?;
-        let whole = part.join(&Part::new(came, content))?.whole()?;
+        let limit = self.shared.config.entry_limit;
+        let content = collect(body, self.shared.budget.reserve(limit), range.len()).await?;
+        let whole = part.join(&Part::new(came, content, limit))?.whole()?;
         let stored = Stored { meta: Arc::new(meta), body: Body::Whole(whole) };
         self.update(&stored);
         Some(Fetched::Stored(stored, StatusCode::PARTIAL_CONTENT))
@@ -249,9 +250,10 @@ impl<C: Clock> Fetch<C> {
         };
         let range = ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
         let reserved = self.shared.budget.reserve(self.shared.config.entry_limit);
-        let flow = Arc::new(Flow::new(length, reserved));
-        let stored = Stored { meta: Arc::new(meta), body: Body::Flow(Arc::clone(&flow)) };
-        let Some(reader) = flow.join() else { return Kept::Passed(Response::from_parts(head, body)) };
+        let to_file = range.is_none() && self.shared.config.disk.is_some();
+        let broadcast = Arc::new(Broadcast::new(length, reserved, to_file));
+        let stored = Stored { meta: Arc::new(meta), body: Body::Broadcast(Arc::clone(&broadcast)) };
+        let Some(reader) = broadcast.join() else { return Kept::Passed(Response::from_parts(head, body)) };
         if range.is_none() {
             self.share(&stored);
         }
@@ -259,7 +261,7 @@ impl<C: Clock> Fetch<C> {
             shared: Arc::clone(&self.shared),
             key: self.key.clone(),
             meta: Arc::clone(&stored.meta),
-            flow,
+            broadcast,
             range,
             pilot: self.pilot.take(),
             spool: None,

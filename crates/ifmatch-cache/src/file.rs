@@ -1,10 +1,10 @@
-//! Bodies in files: written while they come, and checked when they are read.
+//! Bodies in files: read while they are written, and checked when they are read.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -12,24 +12,41 @@ use http::HeaderMap;
 use crate::block::{Blocking, block};
 use crate::disk::Folder;
 use crate::private;
+use crate::read_at::read_exact_at;
 
 /// What is written, checked and read at once.
 pub(crate) const PIECE: usize = 64 * 1024;
 
-/// A complete body in a file, which goes with it.
+/// A body in a file, which goes with it. Until it is complete, it has the pieces that were written.
 #[derive(Debug)]
 pub(crate) struct FileBody {
     folder: Arc<Folder>,
     path: PathBuf,
-    pub(crate) len: u64,
-    /// The checksum of each piece.
-    sums: Box<[u32]>,
-    pub(crate) trailers: Option<HeaderMap>,
+    written: Mutex<Written>,
+    /// The open file while it is read: it stays readable when it is no longer in the folder.
+    open: Mutex<Weak<File>>,
     used: AtomicBool,
     gone: AtomicBool,
 }
 
+#[derive(Debug, Default)]
+struct Written {
+    len: u64,
+    /// The checksum of each piece. All are full, but the last of a complete body.
+    sums: Vec<u32>,
+    trailers: Option<HeaderMap>,
+}
+
 impl FileBody {
+    /// Returns the number of bytes that were written. It is final once the body is complete.
+    pub(crate) fn len(&self) -> u64 {
+        lock(&self.written).len
+    }
+
+    pub(crate) fn trailers(&self) -> Option<HeaderMap> {
+        lock(&self.written).trailers.clone()
+    }
+
     /// Whether the file is still there, as far as is known without asking the system.
     pub(crate) fn is_there(&self) -> bool {
         !self.gone.load(Ordering::Acquire)
@@ -45,15 +62,26 @@ impl FileBody {
 
     /// The bytes of memory that it takes.
     pub(crate) fn size(&self) -> u64 {
-        (size_of::<Self>() + size_of_val(&*self.sums) + self.path.as_os_str().len()) as u64
+        let sums = size_of_val(&*lock(&self.written).sums);
+        (size_of::<Self>() + sums + self.path.as_os_str().len()) as u64
     }
 
     /// The file, to be read. None: it is gone.
-    pub(crate) fn open(&self) -> Option<File> {
+    pub(crate) fn open(&self) -> Option<Arc<File>> {
         self.used.store(true, Ordering::Relaxed);
-        let file = File::open(&self.path).ok();
-        if file.is_none() {
-            self.folder.give_back(self.remove());
+        self.shared()
+    }
+
+    /// Returns the file, shared by all its readers. None: it is gone.
+    fn shared(&self) -> Option<Arc<File>> {
+        let mut open = lock(&self.open);
+        if let Some(file) = open.upgrade() {
+            return Some(file);
+        }
+        let file = File::open(&self.path).ok().map(Arc::new);
+        match &file {
+            Some(file) => *open = Arc::downgrade(file),
+            None => self.folder.give_back(self.remove()),
         }
         file
     }
@@ -66,15 +94,17 @@ impl FileBody {
     /// Removes the file, and says how many bytes that makes room for. Who reads it may go on.
     pub(crate) fn remove(&self) -> u64 {
         let freed = self.retire();
-        if freed > 0 {
+        if freed.is_some() {
             self.unlink();
         }
-        freed
+        freed.unwrap_or_default()
     }
 
     /// Takes the file out of use, and says how many bytes that makes room for. It is still to be [unlinked](Self::unlink).
-    pub(crate) fn retire(&self) -> u64 {
-        if self.gone.swap(true, Ordering::AcqRel) { 0 } else { self.len }
+    /// None: it was out of use.
+    pub(crate) fn retire(&self) -> Option<u64> {
+        let written = lock(&self.written);
+        (!self.gone.swap(true, Ordering::AcqRel)).then_some(written.len)
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -87,7 +117,7 @@ impl FileBody {
     }
 
     /// Reads a piece, and checks it. What was changed on the disk is not used again.
-    pub(crate) fn read(&self, file: File, piece: usize) -> io::Result<(File, Bytes)> {
+    pub(crate) fn read(&self, file: &File, piece: usize) -> io::Result<Bytes> {
         let read = self.try_read(file, piece);
         if read.is_err() {
             self.folder.give_back(self.remove());
@@ -95,49 +125,70 @@ impl FileBody {
         read
     }
 
-    fn try_read(&self, mut file: File, piece: usize) -> io::Result<(File, Bytes)> {
+    fn try_read(&self, file: &File, piece: usize) -> io::Result<Bytes> {
         let start = piece as u64 * PIECE as u64;
-        let left = usize::try_from(self.len.saturating_sub(start)).unwrap_or(PIECE);
+        let (len, sum) = {
+            let written = lock(&self.written);
+            (written.len, written.sums.get(piece).copied())
+        };
+        let left = usize::try_from(len.saturating_sub(start)).unwrap_or(PIECE);
         let mut bytes = vec![0; left.min(PIECE)];
-        file.seek(SeekFrom::Start(start))?;
-        file.read_exact(&mut bytes)?;
-        if self.sums.get(piece) != Some(&crc32fast::hash(&bytes)) {
+        read_exact_at(file, &mut bytes, start)?;
+        if sum != Some(crc32fast::hash(&bytes)) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the file was changed"));
         }
-        Ok((file, bytes.into()))
+        Ok(bytes.into())
+    }
+
+    /// Notes a piece that was written. False: the file is out of use.
+    fn note(&self, len: u64, sum: u32) -> bool {
+        let mut written = lock(&self.written);
+        let is_there = self.is_there();
+        if is_there {
+            written.len += len;
+            written.sums.push(sum);
+        }
+        is_there
     }
 }
 
 impl Drop for FileBody {
     fn drop(&mut self) {
-        let freed = self.remove();
-        if freed > 0 {
-            self.folder.give_back(freed);
-        }
+        self.folder.give_back(self.remove());
     }
 }
 
-/// A body on its way into a file. Dropped before its end, nothing of it stays.
+/// The writer of a body in a file. Dropped before its end, it takes the file out of use.
 pub(crate) struct Spool {
-    folder: Arc<Folder>,
-    path: PathBuf,
+    /// None: it is complete.
+    body: Option<Arc<FileBody>>,
     file: Option<File>,
     pending: BytesMut,
-    sums: Vec<u32>,
-    taken: u64,
 }
 
 impl Spool {
-    /// Begins with what has come so far.
-    pub(crate) async fn begin(folder: &Arc<Folder>, so_far: impl IntoIterator<Item = Bytes>) -> io::Result<Self> {
+    /// Begins a file with the bytes that have come. Returns the file for its readers as well.
+    pub(crate) async fn begin(
+        folder: &Arc<Folder>,
+        so_far: impl IntoIterator<Item = Bytes>,
+    ) -> io::Result<(Self, Arc<FileBody>, Arc<File>)> {
         let path = folder.name();
-        let (folder, pending) = (Arc::clone(folder), BytesMut::new());
-        let mut spool = Self { folder, path: path.clone(), file: None, pending, sums: Vec::new(), taken: 0 };
+        let body = Arc::new(FileBody {
+            folder: Arc::clone(folder),
+            path: path.clone(),
+            written: Mutex::default(),
+            open: Mutex::default(),
+            used: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+        });
+        // Before anything can fail: then the file goes with it.
+        let mut spool = Self { body: Some(Arc::clone(&body)), file: None, pending: BytesMut::new() };
         spool.file = Some(done(block(move || private::create(&path))).await?);
+        let open = body.shared().ok_or(io::ErrorKind::NotFound)?;
         for chunk in so_far {
             spool.write(&chunk).await?;
         }
-        Ok(spool)
+        Ok((spool, body, open))
     }
 
     /// Adds bytes.
@@ -156,45 +207,44 @@ impl Spool {
             let rest = self.pending.split().freeze();
             self.flush(rest).await?;
         }
-        let body = Arc::new(FileBody {
-            folder: Arc::clone(&self.folder),
-            path: std::mem::take(&mut self.path),
-            len: std::mem::take(&mut self.taken),
-            sums: std::mem::take(&mut self.sums).into(),
-            trailers,
-            used: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
-        });
-        self.folder.put(&body);
+        let body = self.body.take().ok_or(io::ErrorKind::NotFound)?;
+        lock(&body.written).trailers = trailers;
+        body.folder.put(&body);
         Ok(body)
     }
 
     async fn flush(&mut self, piece: Bytes) -> io::Result<()> {
+        let (Some(body), Some(mut file)) = (&self.body, self.file.take()) else {
+            return Err(io::Error::other("an earlier piece was not written"));
+        };
         let len = piece.len() as u64;
-        let within = self.taken + len <= self.folder.longest();
-        if !within || !self.folder.take(len) {
+        let within = body.len() + len <= body.folder.longest();
+        if !within || !body.folder.take(len) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.taken += len;
-        let mut file = self.file.take().ok_or_else(|| io::Error::other("an earlier piece was not written"))?;
         let write = move || file.write_all(&piece).map(|()| (file, crc32fast::hash(&piece)));
-        let (file, sum) = done(block(write)).await?;
-        self.file = Some(file);
-        self.sums.push(sum);
+        let written = done(block(write)).await;
+        if !written.as_ref().is_ok_and(|(_, sum)| body.note(len, *sum)) {
+            body.folder.give_back(len);
+            return Err(written.err().unwrap_or_else(|| io::Error::other("the file is out of use")));
+        }
+        self.file = written.ok().map(|(file, _)| file);
         Ok(())
     }
 }
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        // It has no path once it is a body.
-        if !self.path.as_os_str().is_empty() {
-            drop(fs::remove_file(&self.path));
-            self.folder.give_back(self.taken);
+        if let Some(body) = &self.body {
+            body.folder.give_back(body.remove());
         }
     }
 }
 
 async fn done<T: Send + 'static>(work: Blocking<io::Result<T>>) -> io::Result<T> {
     work.await.unwrap_or_else(|| Err(io::Error::other("stopped")))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -58,66 +58,62 @@ pub(crate) struct FileReader {
     /// The piece that was read last, if more of it is wanted next.
     last: Option<Bytes>,
     trailers: Option<HeaderMap>,
-    state: State,
-}
-
-enum State {
-    Idle(Option<File>),
-    Reading(usize, Blocking<io::Result<(File, Bytes)>>),
+    file: Arc<File>,
+    /// The piece that is being read.
+    reading: Option<(usize, Blocking<io::Result<Bytes>>)>,
 }
 
 impl FileReader {
     /// A reader of all. None: the file is gone.
     pub(crate) fn new(body: &Arc<FileBody>) -> Option<Self> {
-        let all = (body.len > 0).then_some(Section::File(Span { start: 0, end: body.len }));
+        let len = body.len();
+        let all = (len > 0).then_some(Section::File(Span { start: 0, end: len }));
         let reader = Self::of(body, all.into_iter().collect())?;
-        Some(Self { trailers: body.trailers.clone(), ..reader })
+        Some(Self { trailers: body.trailers(), ..reader })
     }
 
     /// A reader of some sections. None: the file is gone.
     pub(crate) fn of(body: &Arc<FileBody>, sections: VecDeque<Section>) -> Option<Self> {
-        let state = State::Idle(Some(body.open()?));
-        Some(Self { body: Arc::clone(body), sections, last: None, trailers: None, state })
+        let file = body.open()?;
+        Some(Self { body: Arc::clone(body), sections, last: None, trailers: None, file, reading: None })
+    }
+
+    /// A reader of the bytes from `start` to before `end`, which were written.
+    pub(crate) fn between(body: &Arc<FileBody>, file: &Arc<File>, start: u64, end: u64) -> Self {
+        let (body, file) = (Arc::clone(body), Arc::clone(file));
+        let sections = VecDeque::from([Section::File(Span { start, end })]);
+        Self { body, sections, last: None, trailers: None, file, reading: None }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        loop {
-            match &mut self.state {
-                State::Idle(file) => {
-                    let piece = match self.sections.front() {
-                        None => return Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok)),
-                        Some(Section::Bytes(bytes)) => {
-                            let bytes = bytes.clone();
-                            self.sections.pop_front();
-                            return Poll::Ready(Some(Ok(Frame::data(bytes))));
-                        }
-                        Some(Section::File(span)) => span.piece(),
-                    };
-                    if let Some(bytes) = self.last.take() {
-                        return Poll::Ready(Some(Ok(Frame::data(self.cut(piece, bytes)))));
-                    }
-                    let Some(file) = file.take() else { return Poll::Ready(None) };
-                    let body = Arc::clone(&self.body);
-                    self.state = State::Reading(piece, block(move || body.read(file, piece)));
+        if let Some((piece, reading)) = &mut self.reading {
+            let piece = *piece;
+            let read = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|| Err(io::Error::other("stopped")));
+            self.reading = None;
+            return Poll::Ready(Some(match read {
+                Ok(bytes) => Ok(Frame::data(self.cut(piece, bytes))),
+                Err(error) => {
+                    self.sections.clear();
+                    self.trailers = None;
+                    Err(error)
                 }
-                State::Reading(piece, reading) => {
-                    let read = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|| Err(io::Error::other("stopped")));
-                    let piece = *piece;
-                    match read {
-                        Ok((file, bytes)) => {
-                            self.state = State::Idle(Some(file));
-                            return Poll::Ready(Some(Ok(Frame::data(self.cut(piece, bytes)))));
-                        }
-                        Err(error) => {
-                            self.state = State::Idle(None);
-                            self.sections.clear();
-                            self.trailers = None;
-                            return Poll::Ready(Some(Err(error)));
-                        }
-                    }
-                }
-            }
+            }));
         }
+        let piece = match self.sections.front() {
+            None => return Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok)),
+            Some(Section::Bytes(bytes)) => {
+                let bytes = bytes.clone();
+                self.sections.pop_front();
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            Some(Section::File(span)) => span.piece(),
+        };
+        if let Some(bytes) = self.last.take() {
+            return Poll::Ready(Some(Ok(Frame::data(self.cut(piece, bytes)))));
+        }
+        let (body, file) = (Arc::clone(&self.body), Arc::clone(&self.file));
+        self.reading = Some((piece, block(move || body.read(&file, piece))));
+        self.poll_frame(cx)
     }
 
     /// How many bytes are to come.

@@ -1,6 +1,5 @@
 //! Moving a body from the origin to those who wait for it, and into the store once it is complete.
 
-use std::collections::VecDeque;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -13,12 +12,13 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use ifmatch_store::Clock;
 
+use crate::blocks::Blocks;
 use crate::body::{BodyError, as_bytes};
+use crate::broadcast::{Broadcast, Broken};
 use crate::budget::Reserved;
 use crate::content::{Content, Part};
 use crate::file::Spool;
 use crate::flight::Pilot;
-use crate::flow::{Broken, Flow};
 use crate::key::Key;
 use crate::policy::content_range::ContentRange;
 use crate::shared::Shared;
@@ -32,7 +32,7 @@ pub(crate) struct Fill<C> {
     pub(crate) shared: Arc<Shared<C>>,
     pub(crate) key: Key,
     pub(crate) meta: Arc<Meta>,
-    pub(crate) flow: Arc<Flow>,
+    pub(crate) broadcast: Arc<Broadcast>,
     /// Which part the body is, if it is not the whole.
     pub(crate) range: Option<ContentRange>,
     pub(crate) pilot: Option<Pilot>,
@@ -47,19 +47,21 @@ impl<C: Clock> Fill<C> {
         T: Body<Error: Into<BodyError>>,
     {
         let mut body = pin!(body);
-        let (mut len, mut kept, mut stored) = (0_u64, true, false);
+        let (mut len, mut kept, mut stored) = (0_u64, true, None);
         let mut trailers = None;
         loop {
             let frame = match self.frame(body.as_mut()).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
-                Err(why) => return self.flow.fail(why),
+                Err(why) => return self.broadcast.fail(why),
             };
             match frame.into_data() {
                 Ok(chunk) => {
                     len += chunk.len() as u64;
                     // The one who gets the last bytes may ask again at once, and then finds the response stored.
-                    stored = kept && body.is_end_stream() && self.is_sound(len) && self.store(Some(&chunk), len, None);
+                    if kept && body.is_end_stream() && self.is_sound(len) && self.broadcast.covers(len) {
+                        stored = Some(self.store(Some(&chunk), len, None));
+                    }
                     self.spool(&chunk).await;
                     if body.is_end_stream()
                         && self.is_sound(len)
@@ -68,7 +70,11 @@ impl<C: Clock> Fill<C> {
                         self.keep(spool, None).await;
                     }
                     kept &= self.deliver(chunk).await;
-                    if !kept && self.spool.is_none() && !self.flow.has_readers() {
+                    if stored.is_none() {
+                        self.keep_pace().await;
+                    }
+                    let is_kept = kept || self.spool.is_some() || body.is_end_stream();
+                    if !is_kept && !self.broadcast.has_readers() {
                         return;
                     }
                 }
@@ -76,15 +82,15 @@ impl<C: Clock> Fill<C> {
             }
         }
         if !self.is_sound(len) {
-            return self.flow.fail(broken("the body is not as long as was promised"));
+            return self.broadcast.fail(broken("the body is not as long as was promised"));
         }
-        if kept && !stored {
-            self.store(None, len, trailers.clone());
+        if kept && stored.is_none() {
+            stored = Some(self.store(None, len, trailers.clone()));
         }
         if let Some(spool) = self.spool.take() {
             self.keep(spool, trailers.clone()).await;
         }
-        self.flow.complete(trailers);
+        self.broadcast.complete(trailers, stored.flatten().as_ref());
     }
 
     /// The next frame.
@@ -96,34 +102,50 @@ impl<C: Clock> Fill<C> {
             let next = poll_fn(|cx| body.as_mut().poll_frame(cx));
             match self.shared.within(IDLE, next).await {
                 Some(frame) => return as_bytes(frame).transpose().map_err(Broken::from),
-                None if self.flow.has_readers() => {}
+                None if self.broadcast.has_readers() => {}
                 None => return Err(broken("nobody reads the body, and the origin pauses")),
             }
         }
     }
 
-    /// Passes bytes on. False: they are too many to be kept; then they go at the pace of the readers.
+    /// Passes bytes on. Returns false if they are too many to be kept in memory.
     async fn deliver(&mut self, chunk: Bytes) -> bool {
-        let pushed = self.flow.push(chunk);
-        let kept = pushed.is_ok();
-        if let Err(so_far) = pushed {
-            // Who comes now asks for itself.
-            self.pilot = None;
-            self.overflow(so_far).await;
-            while self.shared.within(self.shared.config.patience, poll_fn(|cx| self.flow.poll_room(cx))).await.is_none()
-            {
-                self.flow.lose_slowest();
-            }
+        let fits = self.broadcast.push(chunk);
+        if !fits {
+            self.overflow().await;
         }
-        kept
+        fits
     }
 
-    /// Begins a file with what was kept until now, if there is a folder for it.
-    async fn overflow(&mut self, so_far: VecDeque<Bytes>) {
-        let folder = self.shared.config.disk.as_ref().filter(|_| self.range.is_none() && !so_far.is_empty());
-        if let Some(folder) = folder {
-            self.spool = Spool::begin(folder, so_far).await.ok();
+    /// Waits for readers, where the body may be too long to be kept.
+    async fn keep_pace(&self) {
+        while self
+            .shared
+            .within(self.shared.config.patience, poll_fn(|cx| self.broadcast.poll_room(cx)))
+            .await
+            .is_none()
+        {
+            self.broadcast.lose_slowest();
         }
+    }
+
+    /// Begins a file with the bytes that have come, if there is a folder for it.
+    async fn overflow(&mut self) {
+        let folder = self.shared.config.disk.as_ref().filter(|_| self.range.is_none());
+        let Some(folder) = folder else { return self.pass_on() };
+        match Spool::begin(folder, self.broadcast.chunks()).await {
+            Ok((spool, body, open)) => {
+                self.spool = Some(spool);
+                self.broadcast.keep_in(body, open);
+            }
+            Err(_) => self.pass_on(),
+        }
+    }
+
+    /// Keeps nothing of the body from now on. Later requests go to the origin.
+    fn pass_on(&mut self) {
+        (self.pilot, self.spool) = (None, None);
+        self.broadcast.keep_nowhere();
     }
 
     /// Adds to the file, if there is one. What cannot be written is not kept.
@@ -131,7 +153,7 @@ impl<C: Clock> Fill<C> {
         if let Some(spool) = &mut self.spool
             && spool.write(chunk).await.is_err()
         {
-            self.spool = None;
+            self.pass_on();
         }
     }
 
@@ -146,34 +168,34 @@ impl<C: Clock> Fill<C> {
 
     /// Whether the body is as long as was promised.
     fn is_sound(&self, len: u64) -> bool {
-        let promised = self.flow.declared.or(self.range.map(|range| range.bytes.len()));
+        let promised = self.broadcast.declared.or(self.range.map(|range| range.bytes.len()));
         promised.is_none_or(|promised| promised == len)
     }
 
-    /// Stores the response.
-    fn store(&self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> bool {
-        let mut chunks = self.flow.chunks();
-        chunks.extend(last.cloned());
-        if len > self.shared.config.entry_limit {
-            return false;
+    /// Stores the response, and returns its content if it was stored.
+    fn store(&self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> Option<Content> {
+        let limit = self.shared.config.entry_limit;
+        if len > limit {
+            return None;
         }
+        let mut chunks = self.broadcast.chunks();
+        chunks.extend(last.cloned());
         let content = Content::compact(&chunks, trailers);
         let body = match self.range {
-            None => stored::Body::Whole(Arc::new(content)),
-            Some(range) => part(Part::new(range, content)),
+            None => stored::Body::Whole(Arc::new(content.clone())),
+            Some(range) => part(Part::new(range, content.clone(), limit)),
         };
         let new = Stored { meta: Arc::clone(&self.meta), body };
-        if self.shared.table.store(&self.key, new, merged) {
-            self.shared.counters.stored.add(1);
-        }
-        true
+        let stored = self.shared.table.store(&self.key, new, merged);
+        self.shared.counters.stored.add(stored.into());
+        stored.then_some(content)
     }
 }
 
 /// Whatever happens, nobody waits for a body that does not come.
 impl<C> Drop for Fill<C> {
     fn drop(&mut self) {
-        self.flow.abandon();
+        self.broadcast.abandon();
     }
 }
 
@@ -186,7 +208,7 @@ fn merged(old: &Stored, new: Stored) -> Stored {
         (stored::Body::Whole(whole), stored::Body::Part(new)) if same && whole.len == new.total => {
             Some(old.body.clone())
         }
-        (stored::Body::File(file), stored::Body::Part(new)) if same && file.len == new.total && file.is_there() => {
+        (stored::Body::File(file), stored::Body::Part(new)) if same && file.len() == new.total && file.is_there() => {
             Some(old.body.clone())
         }
         _ => None,
@@ -204,18 +226,17 @@ where
     T: Body<Error: Into<BodyError>>,
 {
     let mut body = pin!(body);
-    let mut chunks = VecDeque::new();
-    let mut read = 0;
+    let mut blocks = Blocks::default();
     while let Some(frame) = as_bytes(body.frame().await) {
         if let Ok(chunk) = frame.ok()?.into_data() {
-            read += chunk.len() as u64;
-            if read > len || !reserved.grow(chunk.len() as u64) {
+            let come = blocks.end() + chunk.len() as u64;
+            if come > len || !reserved.cover(come) {
                 return None;
             }
-            chunks.push_back(chunk);
+            blocks.push(chunk);
         }
     }
-    (read == len).then(|| Content::compact(&chunks, None))
+    (blocks.end() == len).then(|| Content::compact(&blocks.all(), None))
 }
 
 fn broken(why: &'static str) -> Broken {

@@ -33,8 +33,8 @@ pub(crate) fn learn<C: Clock, T>(
     let len = match &stored.body {
         Body::Whole(content) => content.len,
         Body::Part(part) => part.total,
-        Body::File(file) => file.len,
-        Body::Flow(_) => return,
+        Body::File(file) => file.len(),
+        Body::Broadcast(_) => return,
     };
     let came = Came {
         request: &asked.head.headers,

@@ -59,9 +59,10 @@
 //!
 //! # Memory
 //!
-//! The [capacity](Builder::capacity) bounds what is stored, header fields included. Bodies on their way may take a quarter
-//! as much besides; those that find no room are passed on without being kept; or kept in files, where there is a
-//! [folder](Builder::disk) for them.
+//! The [capacity](Builder::capacity) bounds what is stored, header fields included. Bodies on their way may take five
+//! sixteenths as much besides; those that find no room are passed on without being kept; or kept in files, where there is a
+//! [folder](Builder::disk) for them. A client that reads slowly holds up no other: it reads from the file, or asks the inner
+//! service for the rest by `Range` and `If-Range`, if the response has a strong entity tag.
 //!
 //! # A customised cache
 //!
@@ -84,7 +85,9 @@ pub mod policy;
 mod answer;
 mod asked;
 mod block;
+mod blocks;
 mod body;
+mod broadcast;
 mod budget;
 mod builder;
 mod config;
@@ -95,7 +98,6 @@ mod file;
 mod file_reader;
 mod fill;
 mod flight;
-mod flow;
 mod group_stamps;
 mod handle;
 mod head;
@@ -111,7 +113,10 @@ mod prefix_stamps;
 mod private;
 mod question;
 mod read;
+#[cfg_attr(unix, path = "read_at_unix.rs")]
+mod read_at;
 mod recent;
+mod rest;
 mod service;
 mod shared;
 mod signs;

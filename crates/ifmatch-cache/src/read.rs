@@ -19,6 +19,7 @@ use crate::policy::credential::has_credential;
 use crate::policy::reuse::{Reuse, is_failure};
 use crate::policy::vary::Vary;
 use crate::question::Question;
+use crate::rest::resumable;
 use crate::shared::{Inner, Shared};
 use crate::stored::Stored;
 use crate::table::{Course, Found, Role};
@@ -149,10 +150,10 @@ impl<C: Clock> Forwarding<C> {
             return self.head(inner).await;
         }
         let pilot = match self.turn().await {
-            Turn::Answered(response) => return Ok(response),
+            Turn::Answered(response) => return Ok(resumable(response, &self.asked, inner)),
             Turn::Ask(pilot) => pilot,
         };
-        let detached = pilot.is_some();
+        let (detached, again) = (pilot.is_some(), inner.clone());
         let fetch = Fetch::new(&self.shared, &self.asked, self.plan.clone(), pilot);
         let fetched = if detached {
             match detach(fetch.run::<B, S>(inner)).result().await {
@@ -162,7 +163,7 @@ impl<C: Clock> Forwarding<C> {
         } else {
             fetch.run::<B, S>(inner).await
         };
-        self.conclude(fetched)
+        self.conclude(fetched).map(|response| resumable(response, &self.asked, again))
     }
 
     /// Waits while others ask for the same.
@@ -294,13 +295,13 @@ impl<C: Clock> Forwarding<C> {
                     .map_or_else(|| broken(self.plan.why), |answer| answer.response))
             }
             Ok(Fetched::Kept(Kept::Fresh(mut head, stored, reader))) => {
-                let status =
-                    CacheStatus { stored: true, ..status }.with_ttl(stored.meta.terms.lifetime, stored.meta.age(now));
+                let status = CacheStatus { stored: reader.has_room(), ..status }
+                    .with_ttl(stored.meta.terms.lifetime, stored.meta.age(now));
                 status.append_to(&mut head.headers);
                 if self.plan.stored.is_some() && answer::is_unmodified(&self.asked, &stored.meta) {
                     return Ok(answer::not_modified(head.headers));
                 }
-                Ok(Response::from_parts(head, ResponseBody::flow(reader)))
+                Ok(Response::from_parts(head, ResponseBody::broadcast(reader)))
             }
             Ok(Fetched::Kept(Kept::Passed(response))) => {
                 if is_failure(response.status())

@@ -12,9 +12,9 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::fields::hop_by_hop;
 use ifmatch_core::fields::not_modified::retain_304_headers;
 
+use crate::broadcast::Broadcast;
 use crate::content::{Content, Part};
 use crate::file::FileBody;
-use crate::flow::Flow;
 use crate::policy::age::{initial_age, unix};
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::{Heuristic, lifetime};
@@ -42,7 +42,7 @@ pub(crate) enum Body {
     /// All of it, in a file.
     File(Arc<FileBody>),
     /// It is still coming.
-    Flow(Arc<Flow>),
+    Broadcast(Arc<Broadcast>),
 }
 
 /// The head of a stored response.
@@ -229,7 +229,7 @@ impl Stored {
             Body::Whole(content) => content.len,
             Body::Part(part) => part.size(),
             Body::File(file) => file.size(),
-            Body::Flow(_) => 0,
+            Body::Broadcast(_) => 0,
         };
         body.saturating_add(self.meta.size() as u64 + size_of::<Content>() as u64)
     }
@@ -243,7 +243,7 @@ impl Stored {
     pub(crate) fn exists(&self) -> bool {
         match &self.body {
             Body::File(file) => file.exists(),
-            Body::Whole(_) | Body::Part(_) | Body::Flow(_) => true,
+            Body::Whole(_) | Body::Part(_) | Body::Broadcast(_) => true,
         }
     }
 
@@ -251,7 +251,7 @@ impl Stored {
     pub(crate) fn is_there(&self) -> bool {
         match &self.body {
             Body::File(file) => file.is_there(),
-            Body::Whole(_) | Body::Part(_) | Body::Flow(_) => true,
+            Body::Whole(_) | Body::Part(_) | Body::Broadcast(_) => true,
         }
     }
 

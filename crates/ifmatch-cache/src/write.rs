@@ -70,7 +70,10 @@ where
         _ => Kept::Passed(response),
     };
     let (mut head, body, status) = match fetched {
-        Kept::Fresh(head, _, reader) => (head, ResponseBody::flow(reader), CacheStatus { stored: true, ..status }),
+        Kept::Fresh(head, _, reader) => {
+            let status = CacheStatus { stored: reader.has_room(), ..status };
+            (head, ResponseBody::broadcast(reader), status)
+        }
         Kept::Passed(response) => {
             let (head, body) = response.into_parts();
             (head, ResponseBody::inner(body), status)

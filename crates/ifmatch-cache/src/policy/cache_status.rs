@@ -25,7 +25,7 @@ pub struct CacheStatus {
     pub forward: Option<Forward>,
     /// The origin's status, where it is not that of the answer.
     pub origin: Option<StatusCode>,
-    /// The response of the origin is being stored.
+    /// The response of the origin is being stored: there is room for it, as far as its length is known.
     pub stored: bool,
     /// The request waited for another one, and got its response.
     pub collapsed: bool,

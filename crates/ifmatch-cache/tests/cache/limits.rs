@@ -93,6 +93,22 @@ async fn variants_count_and_those_that_nobody_wants_go() {
 }
 
 #[tokio::test]
+async fn parts_of_one_object_take_no_more_than_a_whole_body() {
+    let world = World::with(|builder| builder.entry_limit(10_000));
+    let ask = |at: usize| [("range", format!("bytes={}-{}", at * 1_000, at * 1_000 + 999))];
+    for at in 0..40 {
+        let range = format!("bytes {}-{}/100000", at * 1_000, at * 1_000 + 999);
+        let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("content-range", &*range)];
+        world.origin.will(206, &fields, &"x".repeat(1_000));
+        let [(name, value)] = ask(at);
+        assert_eq!(world.get_with("/", &[(name, &*value)]).await.text().len(), 1_000);
+        assert!(world.get_with("/", &[(name, &*value)]).await.is_hit(), "{at}");
+    }
+    let stored = world.handle.metrics().stored_bytes;
+    assert!(stored < 30_000, "{stored}");
+}
+
+#[tokio::test]
 async fn a_long_body_is_passed_on_and_not_stored() {
     let world = World::with(|builder| builder.entry_limit(1_000));
     let body = "x".repeat(1_001);
@@ -214,4 +230,66 @@ async fn bodies_on_their_way_share_a_budget() {
     assert_eq!(Answer::read(second).await.text().len(), 60_000);
     assert_eq!(world.handle.metrics().stored, 1);
     assert!(world.get("/a").await.is_hit());
+}
+
+#[tokio::test]
+async fn long_bodies_without_a_reader_leave_room_for_others() {
+    let world = World::with(|builder| builder.capacity(64 << 20).entry_limit(4 << 20));
+    let mut slow = Vec::new();
+    for at in 0..20 {
+        let (feed, body) = TestBody::live();
+        world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
+        slow.push((world.try_send(get(&format!("/slow{at}"), &[])).await.unwrap(), feed.clone()));
+        for _ in 0..50 {
+            feed.send("z".repeat(100_000));
+        }
+    }
+    settle().await;
+    for len in [1_000, 100_000, 1_000_000] {
+        world.origin.will(200, &FRESH, &"x".repeat(len));
+        let path = format!("/{len}");
+        assert!(world.get(&path).await.cache_status().contains("; stored"));
+        assert!(world.get(&path).await.is_hit(), "{len}");
+    }
+    assert!(slow.iter().all(|(_, feed)| feed.waiting() >= 40), "the origin waits for slow clients");
+}
+
+#[tokio::test]
+async fn a_stored_body_that_is_still_read_takes_nothing_from_the_budget() {
+    let world = World::with(|builder| builder.entry_limit(90_000).capacity(1 << 20));
+    // Room on their way have three of these at a time.
+    let mut slow = Vec::new();
+    for at in 0..8 {
+        let fields = [FRESH[0], ("content-length", "90000")];
+        world.origin.will(200, &fields, &"x".repeat(90_000));
+        slow.push(world.try_send(get(&format!("/{at}"), &[])).await.unwrap());
+        settle().await;
+        assert_eq!(world.handle.metrics().stored, at + 1);
+    }
+    for response in slow {
+        assert_eq!(Answer::read(response).await.text().len(), 90_000);
+    }
+}
+
+#[tokio::test]
+async fn what_finds_no_room_is_not_said_to_be_stored() {
+    let world = World::with(|builder| builder.entry_limit(90_000).capacity(400_000));
+    let fields = [FRESH[0], ("content-length", "90000")];
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &fields, "").map(|_| body));
+    let first = world.try_send(get("/first", &[])).await.unwrap();
+    world.origin.will(200, &fields, &"x".repeat(90_000));
+    let second = world.get("/second").await;
+    assert_eq!((second.cache_status(), second.text().len()), ("ifmatch; fwd=uri-miss; ttl=60", 90_000));
+    feed.send("x".repeat(90_000));
+    drop(feed);
+    let first = Answer::read(first).await;
+    assert_eq!((first.cache_status(), first.text().len()), ("ifmatch; fwd=uri-miss; stored; ttl=60", 90_000));
+    world.origin.will(200, &fields, &"x".repeat(90_000));
+    assert_eq!(
+        world.get("/second").await.cache_status(),
+        "ifmatch; fwd=uri-miss; stored; ttl=60",
+        "there is room again"
+    );
+    assert!(world.get("/first").await.is_hit() && world.get("/second").await.is_hit());
 }

@@ -10,6 +10,7 @@ mod limits;
 mod operators;
 mod personal;
 mod races;
+mod slow_readers;
 mod stress;
 mod support;
 mod tables;

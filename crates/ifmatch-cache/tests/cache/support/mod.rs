@@ -15,7 +15,7 @@ use tower::{Layer, ServiceExt};
 
 use crate::case::START;
 
-pub(crate) use body::TestBody;
+pub(crate) use body::{Feed, TestBody};
 pub(crate) use origin::{Held, Origin, Unreachable};
 
 mod body;

@@ -26,7 +26,11 @@ struct Inner {
     script: Mutex<VecDeque<Act>>,
     seen: Mutex<Vec<Parts>>,
     arrived: tokio::sync::Notify,
+    /// Answers requests once the script is over.
+    each: Mutex<Option<Each>>,
 }
+
+type Each = Box<dyn Fn(&Parts) -> Response<TestBody> + Send>;
 
 enum Act {
     Answer(Response<TestBody>),
@@ -60,6 +64,11 @@ impl Origin {
         let (sender, receiver) = oneshot::channel();
         self.add(Act::Held(receiver));
         sender
+    }
+
+    /// All requests after those of the script are answered so.
+    pub(crate) fn will_each(&self, each: impl Fn(&Parts) -> Response<TestBody> + Send + 'static) {
+        *self.0.each.lock().unwrap() = Some(Box::new(each));
     }
 
     fn add(&self, act: Act) {
@@ -97,9 +106,12 @@ impl Service<Request<TestBody>> for Origin {
     }
 
     fn call(&mut self, request: Request<TestBody>) -> Self::Future {
-        self.0.seen.lock().unwrap().push(request.into_parts().0);
+        let parts = request.into_parts().0;
+        self.0.seen.lock().unwrap().push(parts.clone());
         self.0.arrived.notify_waiters();
+        let each = || self.0.each.lock().unwrap().as_ref().map(|each| Act::Answer(each(&parts)));
         let act = self.0.script.lock().unwrap().pop_front();
+        let act = act.or_else(each);
         Box::pin(async move {
             match act {
                 Some(Act::Answer(response)) => Ok(response),

@@ -1,0 +1,291 @@
+//! Clients that read one long body at different paces: none waits for another, and none is cut off.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::HeaderMap;
+use http::request::Parts;
+use http_body_util::BodyExt;
+use ifmatch_cache::{Disk, Purge};
+use tempfile::TempDir;
+
+use crate::support::{Answer, FRESH, Feed, Streaming, TestBody, World, get, response, settle};
+
+const TAGGED: [(&str, &str); 2] = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
+/// The length of a chunk, which divides no unit of reading or writing.
+const CHUNK: usize = 50_000;
+const LEN: usize = 40 * CHUNK;
+
+/// A cache that keeps up to 1,000 bytes of a body in memory, and longer ones in files.
+fn with_files(bytes: usize) -> (TempDir, World) {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::open(folder.path(), bytes as u64).unwrap();
+    let world = World::with(|builder| builder.entry_limit(1_000).disk(disk));
+    (folder, world)
+}
+
+fn without_files() -> World {
+    World::with(|builder| builder.entry_limit(1_000))
+}
+
+/// Some of the body.
+fn text(start: usize, end: usize) -> String {
+    (start..end).map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000) % 26).unwrap())).collect()
+}
+
+/// Sends some of the body.
+fn send(feed: &Feed, start: usize, end: usize) {
+    for at in (start..end).step_by(CHUNK) {
+        feed.send(text(at, at + CHUNK));
+    }
+}
+
+/// A client with a part of the body, that takes no more for now.
+struct Stalled(Streaming, Bytes);
+
+impl Stalled {
+    async fn rest(self) -> Answer {
+        let Self(response, first) = self;
+        let mut answer = Answer::read(response).await;
+        answer.body = answer.body.map(|rest| String::from_utf8(first.into()).unwrap() + &rest);
+        answer
+    }
+}
+
+/// A client with the first chunk of a live body, and another one that reads all that comes.
+async fn two_clients(world: &World, fields: &[(&str, &str)]) -> (Feed, Stalled, tokio::task::JoinHandle<Answer>) {
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, fields, "").map(|_| body));
+    let mut stalled = world.try_send(get("/", &[])).await.unwrap();
+    let fast = tokio::spawn(Answer::read(world.try_send(get("/", &[])).await.unwrap()));
+    send(&feed, 0, CHUNK);
+    let first = stalled.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+    (feed, Stalled(stalled, first), fast)
+}
+
+/// The origin's answer to a request for the rest.
+fn rest(start: usize, total: usize, tag: &str) -> http::Response<TestBody> {
+    let range = format!("bytes {start}-{}/{total}", total - 1);
+    response(206, &[FRESH[0], ("etag", tag), ("content-range", &range)], &text(start, total))
+}
+
+/// The rest that a request asks for, or all.
+fn rest_as_asked(head: &Parts) -> http::Response<TestBody> {
+    let Some(range) = head.headers.get("range") else { return response(200, &TAGGED, &text(0, LEN)) };
+    let start = range.to_str().unwrap().trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap();
+    rest(start, LEN, "\"1\"")
+}
+
+#[tokio::test]
+async fn with_files_each_reads_at_its_own_pace() {
+    let (_folder, world) = with_files(10 * LEN);
+    let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
+    send(&feed, CHUNK, LEN);
+    drop(feed);
+    assert!(fast.await.unwrap().text() == text(0, LEN));
+    assert!(world.get("/").await.is_hit(), "it is stored though one client still reads it");
+    assert!(stalled.rest().await.text() == text(0, LEN));
+    assert_eq!(world.origin.count(), 1);
+}
+
+#[tokio::test]
+async fn with_files_the_origin_waits_for_no_reader() {
+    let (_folder, world) = with_files(10 * LEN);
+    let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
+    fast.abort();
+    send(&feed, CHUNK, LEN);
+    drop(feed);
+    while world.handle.metrics().stored == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(stalled.rest().await.text() == text(0, LEN));
+}
+
+#[tokio::test]
+async fn a_client_that_comes_while_a_file_is_written_reads_it_from_the_beginning() {
+    let (_folder, world) = with_files(10 * LEN);
+    let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
+    send(&feed, CHUNK, LEN / 2);
+    while feed.waiting() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let late = world.try_send(get("/", &[])).await.unwrap();
+    assert!(late.headers()["cache-status"].to_str().unwrap().contains("; collapsed"));
+    let late = tokio::spawn(Answer::read(late));
+    send(&feed, LEN / 2, LEN);
+    drop(feed);
+    for answer in [late.await.unwrap(), fast.await.unwrap(), stalled.rest().await] {
+        assert!(answer.text() == text(0, LEN));
+    }
+    assert_eq!(world.origin.count(), 1);
+}
+
+#[tokio::test]
+async fn a_file_that_is_purged_or_evicted_is_read_to_its_end() {
+    // Room for four of these, and a purge.
+    for purge in [true, false] {
+        let (folder, world) = with_files(4 * LEN);
+        let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
+        send(&feed, CHUNK, LEN);
+        drop(feed);
+        fast.await.unwrap();
+        if purge {
+            world.handle.purge(&Purge::Prefix(String::new()));
+        }
+        for at in 0..5 {
+            world.origin.will(200, &FRESH, &text(0, LEN));
+            world.get(&format!("/{at}")).await;
+        }
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert!(left <= 5 + usize::from(purge), "{left} files, one of which is the lock");
+        assert!(stalled.rest().await.text() == text(0, LEN), "purged: {purge}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_breaks_off_for_all() {
+    let (_folder, world) = with_files(10 * LEN);
+    let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
+    send(&feed, CHUNK, LEN);
+    feed.fail();
+    assert!(fast.await.unwrap().body.is_err());
+    assert!(stalled.rest().await.body.is_err());
+    assert_eq!(world.handle.metrics().stored, 0);
+}
+
+#[tokio::test]
+async fn a_body_that_proves_too_long_for_the_disk_goes_on_from_the_origin() {
+    // A file has up to a quarter of this.
+    let (_folder, world) = with_files(2 * LEN);
+    let (feed, stalled, fast) = two_clients(&world, &TAGGED).await;
+    send(&feed, CHUNK, LEN);
+    drop(feed);
+    assert!(fast.await.unwrap().text() == text(0, LEN), "it has not waited for the other client");
+    world.origin.will_each(rest_as_asked);
+    assert!(stalled.rest().await.text() == text(0, LEN));
+    let asked = world.origin.seen()[1].headers["range"].to_str().unwrap().to_owned();
+    let start: usize = asked.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap();
+    assert!(start > LEN / 4 && start <= LEN / 2, "the file has the beginning, and not what comes from {start}");
+}
+
+#[tokio::test]
+async fn a_single_client_without_a_tag_gets_all_that_the_disk_has_no_room_for() {
+    let (_folder, world) = with_files(2 * LEN);
+    let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
+    fast.abort();
+    send(&feed, CHUNK, LEN);
+    drop(feed);
+    settle().await;
+    assert!(stalled.rest().await.text() == text(0, LEN));
+    assert_eq!(world.origin.count(), 1);
+}
+
+#[tokio::test]
+async fn without_files_a_client_that_falls_behind_asks_for_the_rest() {
+    let world = without_files();
+    let (feed, stalled, fast) = two_clients(&world, &TAGGED).await;
+    send(&feed, CHUNK, LEN);
+    drop(feed);
+    assert!(fast.await.unwrap().text() == text(0, LEN), "it has not waited for the other client");
+    world.origin.will_answer(rest(CHUNK, LEN, "\"1\""));
+    let answer = stalled.rest().await;
+    assert!(answer.text() == text(0, LEN));
+    let seen = world.origin.seen();
+    assert_eq!(
+        (seen.len(), &seen[1].headers["range"], &seen[1].headers["if-range"]),
+        (2, &"bytes=50000-".parse().unwrap(), &"\"1\"".parse().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn the_rest_of_another_version_reaches_no_client() {
+    for answer in [
+        Some(response(200, &TAGGED, &text(0, LEN))),
+        Some(response(412, &TAGGED, "")),
+        Some(rest(CHUNK, LEN, "\"2\"")),
+        Some(rest(CHUNK, LEN, "W/\"1\"")),
+        Some(rest(CHUNK + 1, LEN, "\"1\"")),
+        None,
+    ] {
+        let world = without_files();
+        let (feed, stalled, fast) = two_clients(&world, &TAGGED).await;
+        send(&feed, CHUNK, LEN);
+        drop(feed);
+        fast.await.unwrap();
+        match answer {
+            Some(answer) => world.origin.will_answer(answer),
+            None => world.origin.will_fail(),
+        }
+        assert!(stalled.rest().await.body.is_err());
+        assert_eq!(world.origin.count(), 2);
+    }
+}
+
+#[tokio::test]
+async fn the_conditions_of_a_client_do_not_count_for_the_rest() {
+    let world = without_files();
+    let (feed, body) = TestBody::live();
+    world.origin.will_answer(response(200, &TAGGED, "").map(|_| body));
+    let fields = [("if-none-match", "\"0\""), ("if-modified-since", "Mon, 02 Nov 2026 00:00:00 GMT")];
+    let [slow, fast] = [(); 2].map(|()| world.try_send(get("/", &fields)));
+    let slow = slow.await.unwrap();
+    let fast = tokio::spawn(Answer::read(fast.await.unwrap()));
+    send(&feed, 0, LEN);
+    drop(feed);
+    assert!(fast.await.unwrap().text() == text(0, LEN));
+    world.origin.will_answer(rest(0, LEN, "\"1\""));
+    assert!(Answer::read(slow).await.text() == text(0, LEN));
+    let headers: HeaderMap = world.origin.seen()[1].headers.clone();
+    assert!(!headers.contains_key("if-none-match") && !headers.contains_key("if-modified-since"), "{headers:?}");
+}
+
+/// All at once, on several threads: clients that read slowly, that leave, and that come late. A wake-up that is lost shows as
+/// a test that does not end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_clients_at_many_paces_get_the_same() {
+    for (round, files) in (0..9).zip([Some(10 * LEN), Some(LEN), None].into_iter().cycle()) {
+        let folder = files.map(with_files);
+        let world = folder.as_ref().map_or_else(without_files, |(_, world)| world.clone());
+        let (feed, body) = TestBody::live();
+        world.origin.will_answer(response(200, &TAGGED, "").map(|_| body));
+        let first = world.try_send(get("/", &[])).await.unwrap();
+        world.origin.will_each(rest_as_asked);
+        let clients = (0..12).map(|nr| {
+            let world = world.clone();
+            tokio::spawn(async move { client(&world, nr).await })
+        });
+        let clients: Vec<_> = clients.collect();
+        let writer = tokio::spawn(async move {
+            for at in (0..LEN).step_by(CHUNK) {
+                send(&feed, at, at + CHUNK);
+                tokio::task::yield_now().await;
+            }
+        });
+        let all = join_all(clients.into_iter().chain([tokio::spawn(async move {
+            assert!(Answer::read(first).await.text() == text(0, LEN));
+        })]));
+        let all = tokio::time::timeout(Duration::from_mins(2), all).await.expect("a client waits for ever");
+        assert!(all.into_iter().all(|client| client.is_ok()), "round {round}");
+        writer.await.unwrap();
+    }
+}
+
+/// Reads the body with pauses, or leaves before its end.
+async fn client(world: &World, nr: usize) {
+    for _ in 0..nr * 3 {
+        tokio::task::yield_now().await;
+    }
+    let mut response = world.try_send(get("/", &[])).await.unwrap();
+    let mut came = Vec::new();
+    while let Some(frame) = response.body_mut().frame().await {
+        came.extend_from_slice(&frame.unwrap().into_data().unwrap());
+        if nr % 4 == 1 && came.len() > LEN / 4 {
+            return;
+        }
+        for _ in 0..nr % 4 * 20 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(came == text(0, LEN).as_bytes(), "client {nr} got {} bytes", came.len());
+}
