@@ -161,7 +161,7 @@ impl<C: Clock> Fetch<C> {
     /// immediately.
     fn note_failure(&self, unreachable: Option<bool>) {
         if self.stored.is_some() && (self.failing || unreachable.is_some()) {
-            let until = self.shared.now().saturating_add(PAUSE);
+            let until = self.shared.moment().saturating_add(PAUSE);
             let failing = unreachable.map(|unreachable| Failing { until, unreachable });
             self.shared.table.note_failure(&self.key, failing);
         }
@@ -281,7 +281,7 @@ impl<C: Clock> Fetch<C> {
             if is_failure(head.status) {
                 self.tell(Outcome::Failed(Some(head.status)));
             }
-            self.not_stored(head.status, refusal, moment.received);
+            self.not_stored(head.status, refusal);
         }
         stored
     }
@@ -298,9 +298,10 @@ impl<C: Clock> Fetch<C> {
     }
 
     /// What was stored is replaced by a response that must not be.
-    fn not_stored(&self, status: StatusCode, refusal: Option<Refusal>, now: Timestamp) {
+    fn not_stored(&self, status: StatusCode, refusal: Option<Refusal>) {
+        let until = self.shared.moment().saturating_add(UNSHARED);
         if refusal == Some(Refusal::Credential) && self.pilot.is_some() {
-            self.shared.table.expect_personal(&self.key, now.saturating_add(UNSHARED));
+            self.shared.table.expect_personal(&self.key, until);
         }
         let personal = refusal.is_some_and(|refusal| refusal.is_personal(&self.client.headers));
         let says_nothing = personal || is_failure(status) || status == StatusCode::NOT_MODIFIED;
@@ -309,7 +310,7 @@ impl<C: Clock> Fetch<C> {
         }
         self.supersede();
         if self.pilot.is_some() {
-            self.shared.table.expect_unshared(&self.key, now.saturating_add(UNSHARED));
+            self.shared.table.expect_unshared(&self.key, until);
         }
     }
 

@@ -60,15 +60,16 @@ impl Plan {
 /// Looks whether a stored response can answer the request.
 pub(crate) fn look<C: Clock, T>(shared: &Shared<C>, asked: &Asked) -> Look<T> {
     let now = shared.now();
-    let found = shared.table.find(&asked.key, &asked.head.headers, &asked.implicit, now);
+    let found = shared.table.find(&asked.key, &asked.head.headers, &asked.implicit);
     let plan = |why, found: &Found| {
         let course = found.course(&asked.head.headers, &asked.implicit);
         let stored = found.stored().cloned();
         let asks_as_client = stored.as_ref().is_none_or(|stored| Question::about(stored, asked).is_of_client());
         let course = if asks_as_client { course.on(asked.condition()) } else { course };
         let terms = stored.as_ref().map(|stored| &stored.meta.terms);
-        let personal = || now < found.entry.personal_until && has_credential(&asked.head.headers);
-        let unshared = found.unshared
+        let moment = shared.moment();
+        let personal = || moment < found.entry.personal_until && has_credential(&asked.head.headers);
+        let unshared = moment < found.entry.unshared_until
             || personal()
             || terms.is_some_and(|terms| terms.always_validate || terms.lifetime.is_zero());
         Plan { why, stored, unshared, failing: found.entry.failing.is_some(), course }
@@ -83,7 +84,7 @@ pub(crate) fn look<C: Clock, T>(shared: &Shared<C>, asked: &Asked) -> Look<T> {
     if let (Reuse::Validate, Some(failing)) = (reuse, found.entry.failing) {
         let unreachable = if failing.unreachable { shared.config.stale_if_unreachable } else { Duration::ZERO };
         if stored.meta.terms.serves_error(&asked.directives, age, unreachable) {
-            reuse = if now < failing.until { Reuse::Stale } else { Reuse::StaleWhileRevalidate };
+            reuse = if shared.moment() < failing.until { Reuse::Stale } else { Reuse::StaleWhileRevalidate };
         }
     }
     match reuse {

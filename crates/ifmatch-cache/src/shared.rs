@@ -46,6 +46,11 @@ impl<C: Clock> Shared<C> {
         self.clock.wall()
     }
 
+    /// Returns the time by the interval clock, for pauses that no change of the time of day may lengthen.
+    pub(crate) fn moment(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// What comes within a time. None: nothing has.
     pub(crate) async fn within<T>(&self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
         match select(pin!(work), pin!(self.clock.sleep(time))).await {

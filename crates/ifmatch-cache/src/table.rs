@@ -87,8 +87,6 @@ pub(crate) struct Found {
     selected: Option<usize>,
     /// All that is known of the URI.
     pub(crate) entry: Arc<Entry>,
-    /// Whether responses are expected not to be storable.
-    pub(crate) unshared: bool,
 }
 
 impl Found {
@@ -142,13 +140,13 @@ impl Table {
     }
 
     /// Looks up what a request selects.
-    pub(crate) fn find(&self, key: &Key, request: &HeaderMap, implicit: &str, now: Timestamp) -> Found {
+    pub(crate) fn find(&self, key: &Key, request: &HeaderMap, implicit: &str) -> Found {
         let entry = self.memory.get(key).unwrap_or_default();
         let selected = self.select(key, &entry, request, implicit);
         if let Some(stored) = selected.and_then(|at| entry.variants.get(at)).filter(|_| entry.variants.len() > 1) {
             stored.meta.note_use(self.ordinals.load(Ordering::Relaxed));
         }
-        Found { unshared: now < entry.unshared_until, selected, entry }
+        Found { selected, entry }
     }
 
     /// Which of the stored responses a request selects: the newest, but one with `Vary` before one without, which may be the
@@ -398,7 +396,7 @@ mod tests {
         let key = Key::parse("http://a.example/").remove(0);
         let asking =
             |language: &str| HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_str(language).unwrap())]);
-        let found = |language: &str| table.find(&key, &asking(language), "", Timestamp::default()).stored().is_some();
+        let found = |language: &str| table.find(&key, &asking(language), "").stored().is_some();
         table.store(&key, stored(table.begin(), "en"), |_, new| new);
         table.store(&key, stored(table.begin(), "de"), |_, new| new);
         for at in 0..1_000 {
@@ -436,6 +434,6 @@ mod tests {
                 new
             });
         });
-        assert!(table.find(key, &asking_for("de"), "", Timestamp::default()).stored().is_none());
+        assert!(table.find(key, &asking_for("de"), "").stored().is_none());
     }
 }

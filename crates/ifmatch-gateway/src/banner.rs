@@ -1,11 +1,12 @@
 //! What the program says on stdout once it is ready: any command, and `ifmatch serve`.
 
-use std::io::{self, IsTerminal, Write, stdout};
+use std::io::{self, Write, stdout};
 use std::net::SocketAddr;
 
 use ifmatch_blob::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 use crate::address::ListenAddress;
+use crate::colour;
 use crate::config::{Config, Place};
 use crate::settings::Settings;
 use crate::switch::Switch;
@@ -37,7 +38,7 @@ pub(crate) fn print(config: &Config, addresses: &Addresses) {
 /// Prints the name of the program, and what follows; in colour only on a terminal. A closed stdout is no reason to stop.
 pub(crate) fn say(rest: impl FnOnce(&mut dyn Write, Style) -> io::Result<()>) {
     let out = stdout();
-    let style = Style::new(out.is_terminal() && std::env::var_os("NO_COLOR").is_none());
+    let style = Style::new(colour::is_wanted(&out));
     let out = &mut out.lock();
     let written = title(out, style).and_then(|()| rest(out, style)).and_then(|()| out.flush());
     if let Err(error) = written {

@@ -24,6 +24,7 @@ mod activity;
 mod banner;
 mod cache;
 mod collect;
+mod colour;
 mod conditions;
 mod connection;
 mod endpoints;

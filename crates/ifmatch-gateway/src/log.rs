@@ -1,12 +1,13 @@
 //! The log: lines on stderr, for people or as JSON.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, stderr};
+use std::io::stderr;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{Directive, LevelFilter};
 use tracing_subscriber::fmt;
 
+use crate::colour;
 use crate::config::LogOptions;
 use crate::error::Error;
 use crate::settings::LogFormat;
@@ -15,16 +16,13 @@ use crate::ticket::ACCESS;
 /// What is logged when nobody says otherwise.
 const DEFAULT_FILTER: &str = "info";
 
-/// Environment variable that disables colours.
-const NO_COLOR: &str = "NO_COLOR";
-
 /// Sends what the program reports to stderr.
 ///
 /// # Errors
 /// The filter is malformed, or there is a log already.
 pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
     let filter = filter(options)?;
-    let log = fmt().with_env_filter(filter).with_writer(stderr).with_ansi(is_coloured());
+    let log = fmt().with_env_filter(filter).with_writer(stderr).with_ansi(colour::is_wanted(&stderr()));
     // Said on stderr, where that is closed, it would be a panic of whoever has something to report.
     let log = log.log_internal_errors(false);
     let started = match options.format {
@@ -32,11 +30,6 @@ pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
     started.map_err(|error| Error::runtime(format!("the log cannot be started: {error}")))
-}
-
-/// Returns `true` if colours are enabled: on terminals, unless the user disabled them (<https://no-color.org>).
-fn is_coloured() -> bool {
-    stderr().is_terminal() && std::env::var_os(NO_COLOR).is_none_or(|value| value.is_empty())
 }
 
 /// `--log`, else `RUST_LOG`, else `info`. The line for each request is at debug level, and comes with `--access-log`

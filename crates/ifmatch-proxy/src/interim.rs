@@ -67,7 +67,7 @@ mod tests {
         let link = (LINK, HeaderValue::from_static("</a.css>; rel=preload"));
         let value = HeaderValue::from_static("100");
         let others = [CONTENT_LENGTH, TRAILER, CONNECTION].map(|name| (name, value.clone()));
-        let headers = HeaderMap::from_iter(others.into_iter().chain([link.clone()]));
+        let headers: HeaderMap = others.into_iter().chain([link.clone()]).collect();
         interim.tell(StatusCode::CONTINUE, &headers);
         interim.tell(StatusCode::EARLY_HINTS, &headers);
         assert_eq!(*told.lock().unwrap(), [(StatusCode::EARLY_HINTS, HeaderMap::from_iter([link]))]);

@@ -15,7 +15,8 @@ mod native;
 pub(crate) struct Entry {
     /// The stored responses, the newest first.
     pub(crate) variants: Vec<Stored>,
-    /// Until then the origin's responses are expected not to be storable, so that nobody should wait for another's.
+    /// Time until which the origin's responses are expected not to be storable, so that no request should wait for another's
+    /// response. By the interval clock.
     pub(crate) unshared_until: Timestamp,
     /// Like `unshared_until`, for responses to requests with credentials.
     pub(crate) personal_until: Timestamp,
@@ -28,7 +29,7 @@ pub(crate) struct Entry {
 /// A failure of the origin for a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failing {
-    /// Time until which the origin is not asked again.
+    /// Time until which the origin is not asked again, by the interval clock.
     pub(crate) until: Timestamp,
     /// `true` if the origin was unreachable or gave no answer.
     pub(crate) unreachable: bool,

@@ -3,6 +3,7 @@
 
 mod case;
 mod cases;
+mod clocks;
 mod disk;
 mod failures;
 mod hostile;

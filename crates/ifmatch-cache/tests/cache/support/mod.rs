@@ -23,22 +23,31 @@ mod origin;
 
 /// A clock that stands still until it is moved. Waiting takes the runtime's time.
 #[derive(Clone, Debug)]
-pub(crate) struct TestClock(Arc<AtomicU64>);
+pub(crate) struct TestClock {
+    time: Arc<AtomicU64>,
+    /// Seconds by which the time of day is wrong.
+    ahead: Arc<AtomicU64>,
+}
 
 impl Default for TestClock {
     fn default() -> Self {
-        Self(Arc::new(AtomicU64::new(START.unsigned_abs() * 1_000_000)))
+        Self { time: Arc::new(AtomicU64::new(START.unsigned_abs() * 1_000_000)), ahead: Arc::default() }
     }
 }
 
 impl TestClock {
     pub(crate) fn advance(&self, seconds: u64) {
-        self.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+        self.time.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+    }
+
+    /// Sets the time of day so many seconds ahead of the time.
+    pub(crate) fn set_ahead(&self, seconds: u64) {
+        self.ahead.store(seconds, Ordering::SeqCst);
     }
 
     /// Whole seconds since the beginning of 1970.
     pub(crate) fn unix(&self) -> i64 {
-        (self.0.load(Ordering::SeqCst) / 1_000_000).cast_signed()
+        (self.time.load(Ordering::SeqCst) / 1_000_000).cast_signed()
     }
 
     /// The date so many seconds from now.
@@ -49,7 +58,11 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+        Timestamp::from_micros(self.time.load(Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.now().saturating_add(Duration::from_secs(self.ahead.load(Ordering::SeqCst)))
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
