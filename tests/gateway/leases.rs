@@ -315,8 +315,12 @@ async fn leases_of_an_object_store_need_a_folder_and_outlive_the_process() {
     assert!(said(&list).contains("docs/a"), "{list:?}");
     gateway.stop();
 
-    let gateway = Gateway::start(&flags[..3]);
+    let others = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", others.path().to_str().unwrap());
+    let gateway = Gateway::start(["serve", "--store", &url]);
     let azure = Azure::development(Client::new(gateway.address()));
+    azure.create_container("docs").await.expect(201);
+    azure.put("/docs/a", &[], "one").await.expect(201);
     let refused = azure.lease("/docs/a", "acquire", &acquire).await;
     assert!(refused.text().contains("--data") || refused.status.as_u16() == 501, "{refused:#?}");
     assert!(!refused.status.is_success(), "{refused:#?}");

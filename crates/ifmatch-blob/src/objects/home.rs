@@ -246,7 +246,7 @@ impl Shared {
         }
     }
 
-    /// Records a container, unless it has a record.
+    /// Records a container, unless it has a record. Only the register that owns the store gives incarnations.
     pub(super) async fn record_container(
         &self,
         container: &ContainerName,
@@ -254,6 +254,7 @@ impl Shared {
         metadata: BTreeMap<String, String>,
     ) -> Result<Recorded, StoreError> {
         let (key, nonce) = (key(container)?, nonce().map_err(of_register)?);
+        self.check_owner().await?;
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(&key).await.map_err(of_driver)?;
             let now = self.driver.now();

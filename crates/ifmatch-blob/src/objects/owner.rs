@@ -1,8 +1,8 @@
 //! The register that owns a store, named in an object beside the blobs.
 //!
-//! The permits of two registers do not exclude each other. Two gateways with registers of their own could both make an
-//! unconditional change (a deletion, the end of a multipart upload, any write to a store without conditions). Each
-//! therefore checks the store's mark at startup and before each such change.
+//! The permits of two registers do not exclude each other. Two gateways with registers of their own could both make a
+//! change that no condition covers (a deletion, a creation, the end of a multipart upload, any write to a store without
+//! conditions). Each therefore checks the store's mark at startup and before each such change.
 
 use http::Method;
 use ifmatch_core::command::{Command, Content, Write};
@@ -102,7 +102,7 @@ impl Owner {
 }
 
 impl Shared {
-    /// Verifies that the store still belongs to this register. Call this before every unconditional change.
+    /// Verifies that the store still belongs to this register. Call this before every change that no condition covers.
     pub(super) async fn check_owner(&self) -> Result<(), StoreError> {
         let Some(owner) = &self.owner else { return Ok(()) };
         let marked = owner.mark(&self.backing, self.capability, false).await;

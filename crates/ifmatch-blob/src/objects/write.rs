@@ -297,8 +297,10 @@ impl Shared {
 
     /// Sends the write, with the condition that the object is still what was seen.
     async fn send(&self, job: &Job, goal: &Goal, body: &mut Body) -> Result<PutResult, Failure> {
-        let has_condition = matches!(body, Body::Whole(_)) && goal.mode != PutMode::Overwrite;
-        if !has_condition {
+        // The condition of a creation does not cover its container: the gateway of another register would not take the
+        // object for a blob.
+        let is_covered = matches!((&*body, &goal.mode), (Body::Whole(_), PutMode::Update(_))) && !goal.created;
+        if !is_covered {
             self.check_owner().await.map_err(Failure::Definite)?;
         }
         let sent = match body {

@@ -32,9 +32,12 @@ async fn one_creator_wins() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_increment_is_lost() {
-    let gateways = gateways().await;
+    let backing = Backing::new(Arc::new(InMemory::new()));
     let blob = blob("c", "counter");
-    gateways[0].write(&blob, "0").await;
+    let first = subject(open(backing.clone()).await);
+    // Only the gateway that owns the store creates blobs; the second one owns it from here on.
+    first.write(&blob, "0").await;
+    let gateways = [first, subject(open(backing).await)];
     let increment = async |subject: &Subject| {
         for _ in 0..ROUNDS {
             loop {
