@@ -22,7 +22,8 @@ pub(crate) fn add(suite: &mut Suite) {
 fn wire(site: &Site, case: &Case) {
     kept(site, |container| {
         let sent = replace(&case.sent, b"/c/", format!("/{container}/").as_bytes());
-        let sent = replace(&sent, b"Host: h\r\n", format!("Host: h\r\n{}", site.token_line()).as_bytes());
+        let sent =
+            replace(&sent, b"Host: localhost\r\n", format!("Host: localhost\r\n{}", site.token_line()).as_bytes());
         let statuses = statuses(site.address(), &sent);
         assert_eq!(statuses, case.statuses, "the answers to {:.300}", String::from_utf8_lossy(&sent));
     });
@@ -33,7 +34,7 @@ fn vanishes(site: &Site, bytes: usize) {
     kept(site, |container| {
         for name in ["kept", "evil"] {
             let mut connection = Connection::open(site.address());
-            let fields = format!("Host: h\r\n{}Content-Length: 1000000\r\n", site.token_line());
+            let fields = format!("Host: localhost\r\n{}Content-Length: 1000000\r\n", site.token_line());
             connection.send(format!("PUT /{container}/{name} HTTP/1.1\r\n{fields}\r\n"));
             connection.send(vec![b'x'; bytes]);
         }

@@ -58,7 +58,7 @@ fn refused(site: &Site, encoded: &str, status: u16) {
         let mut connection = Connection::open(site.address());
         let token = site.token_line();
         let length = if method == "PUT" { "Content-Length: 1\r\n\r\nx" } else { "\r\n" };
-        connection.send(format!("{method} /{container}/{encoded} HTTP/1.1\r\nHost: h\r\n{token}{length}"));
+        connection.send(format!("{method} /{container}/{encoded} HTTP/1.1\r\nHost: localhost\r\n{token}{length}"));
         let answer = if method == "HEAD" { connection.answer_to_head() } else { connection.answer() };
         assert_eq!(answer.status.as_u16(), status, "{method}: {answer:?}");
     }

@@ -93,10 +93,10 @@ fn kept_alive(site: &Site) {
     for _ in 0..10 {
         let none_match = format!("If-None-Match: {tag}\r\n");
         for (fields, status) in [("", 200), (none_match.as_str(), 304), ("Range: bytes=9-\r\n", 416), ("", 200)] {
-            connection.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n{token}{fields}\r\n"));
+            connection.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{token}{fields}\r\n"));
             connection.answer().expect(status);
         }
-        connection.send(format!("PUT {path}2 HTTP/1.1\r\nHost: h\r\n{token}Content-Length: 5\r\n\r\nhello"));
+        connection.send(format!("PUT {path}2 HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: 5\r\n\r\nhello"));
         assert!(connection.answer().status.is_success());
     }
 }

@@ -155,7 +155,7 @@ fn chunked(site: &Site) {
     let path = path(site);
     let mut connection = Connection::open(site.address());
     let token = site.token_line();
-    connection.send(format!("PUT {path} HTTP/1.1\r\nHost: h\r\n{token}Transfer-Encoding: chunked\r\n\r\n"));
+    connection.send(format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\n{token}Transfer-Encoding: chunked\r\n\r\n"));
     let mut content = Vec::new();
     for size in [1, 10, 1000, 70_000, 3] {
         let chunk = pattern(size);
@@ -191,7 +191,7 @@ fn continued(site: &Site, condition: &str, status: u16, wanted: bool) {
     let (path, token) = (path(site), site.token_line());
     let mut connection = Connection::open(site.address());
     let fields = format!("Expect: 100-continue\r\nContent-Length: 5\r\n{token}{condition}");
-    connection.send(format!("PUT {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
+    connection.send(format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
     if wanted {
         assert_eq!(connection.answer().status, 100);
         connection.send("hello");
