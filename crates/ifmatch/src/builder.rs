@@ -13,8 +13,8 @@ use crate::config::{Config, MEMORY, RECORDS};
 use crate::key::KeyExtractor;
 use crate::layer::ConditionalLayer;
 use crate::memory::Memory;
-use crate::platform::Gates;
 use crate::shared::Shared;
+use crate::write::queue::Gates;
 
 /// Makes a [`ConditionalLayer`] to measure. Begin with [`ConditionalLayer::builder`].
 ///

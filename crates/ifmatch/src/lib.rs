@@ -91,30 +91,18 @@
 
 pub mod key;
 
-mod answer;
-mod asked;
 mod body;
 mod builder;
-mod coding;
-mod collect;
 mod config;
-mod freshness;
 mod future;
 mod layer;
 mod lease;
 mod memory;
-mod note;
-mod partial;
 mod permit;
-mod platform;
 mod read;
-mod recall;
-mod selected;
+mod responses;
 mod service;
 mod shared;
-mod slice;
-mod tagged;
-mod variant;
 mod write;
 
 pub use body::ResponseBody;

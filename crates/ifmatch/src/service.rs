@@ -16,9 +16,9 @@ use tower_service::Service;
 use crate::body::ResponseBody;
 use crate::future::ResponseFuture;
 use crate::read::Reading;
-use crate::recall::Sought;
+use crate::read::cached::Sought;
 use crate::shared::{Inner, Shared};
-use crate::{answer, lease, read, write};
+use crate::{lease, read, responses, write};
 
 /// A service with strong entity tags, conditional requests and race-free conditional writes. Made by
 /// [`ConditionalLayer`](crate::ConditionalLayer).
@@ -77,7 +77,7 @@ where
         match Kind::of(request.method()) {
             Kind::Read => {
                 let (head, body) = request.into_parts();
-                let Ok(key) = shared.config.keys.key(&head) else { return answer::no_such_key().into() };
+                let Ok(key) = shared.config.keys.key(&head) else { return responses::no_such_key().into() };
                 let sought = Sought::new(shared, key, &head);
                 if lease::is_named(&shared.config, &head) {
                     let request = Request::from_parts(head, body);
@@ -105,7 +105,9 @@ where
                 }
                 let request = Request::from_parts(head, body);
                 let written = detach(write::write(Arc::clone(shared), inner, request));
-                ResponseFuture::in_time(async { written.result().await.unwrap_or_else(|| Ok(answer::interrupted())) })
+                ResponseFuture::in_time(async {
+                    written.result().await.unwrap_or_else(|| Ok(responses::interrupted()))
+                })
             }
             Kind::Other => {
                 ResponseFuture::in_time(async move { Ok(inner.run(request).await?.map(ResponseBody::inner)) })

@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use crate::config::Config;
 use crate::memory::Memory;
-use crate::platform::Gates;
+use crate::write::queue::Gates;
 
 pub(crate) struct Shared<R, C> {
     pub(crate) driver: Driver<R, C>,

@@ -9,9 +9,9 @@ use ifmatch_store::driver::Applied;
 use ifmatch_store::{Clock, Register};
 
 use super::LEASE_ID;
-use super::wanted::Wanted;
+use super::request::LeaseRequest;
 use crate::body::ResponseBody;
-use crate::coding;
+use crate::read::compressed_tag;
 use crate::write::Writing;
 
 const LEASE_TIME: HeaderName = HeaderName::from_static("x-ms-lease-time");
@@ -20,7 +20,7 @@ const LEASE_TIME: HeaderName = HeaderName::from_static("x-ms-lease-time");
 /// the register knows them, or a probe has just seen them.
 pub(super) fn carried_out<T: Body, R: Register, C: Clock>(
     writing: &Writing<R, C>,
-    wanted: &Wanted,
+    wanted: &LeaseRequest,
     receipt: &LeaseReceipt,
     applied: &Applied,
     observed: Option<&Observed>,
@@ -44,7 +44,7 @@ pub(super) fn carried_out<T: Body, R: Register, C: Clock>(
     if let Some(version) = version
         && let [tag] = version.tags()
     {
-        let shown = shared.config.behind_compression.then(|| coding::shown(tag, &writing.head.headers));
+        let shown = shared.config.behind_compression.then(|| compressed_tag::shown(tag, &writing.head.headers));
         headers.insert(ETAG, shown.as_ref().unwrap_or(tag).to_header());
         if version.last_modified().has_come(shared.wall()) {
             headers.insert(LAST_MODIFIED, version.last_modified().to_header());

@@ -10,7 +10,7 @@ use ifmatch_store::{Clock, Place, Register};
 
 use super::probe::Probed;
 use super::{Answer, Writing};
-use crate::answer;
+use crate::responses;
 use crate::shared::Inner;
 
 /// How often a probe may prove out of date before the write is refused.
@@ -31,16 +31,16 @@ impl<R: Register, C: Clock> Writing<R, C> {
         let mut gate = self.shared.gates.queue(&self.key);
         let sleep = self.shared.driver.clock().sleep(patience);
         if let Either::Right(_) = select(pin!(gate.enter()), pin!(sleep)).await {
-            return Err(Ok(answer::problem(&Problem::write_in_flight(patience))));
+            return Err(Ok(responses::problem(&Problem::write_in_flight(patience))));
         }
         let mut observed = None;
         for probes in 0..MAX_PROBES {
-            let (applied, place) = self.ask(observed.take()).await.map_err(|_| Ok(answer::unavailable()))?;
+            let (applied, place) = self.ask(observed.take()).await.map_err(|_| Ok(responses::unavailable()))?;
             match (applied.outcome, place) {
                 (Outcome::Granted(grant), Some(place)) => return Ok((grant, place)),
                 (Outcome::Refused(Refusal::ProbeFirst), _) if probes == 0 || self.shared.now() < give_up => {}
-                (Outcome::Refused(refusal), _) => return Err(Ok(answer::problem(&self.problem(&refusal)))),
-                _ => return Err(Ok(answer::unavailable())),
+                (Outcome::Refused(refusal), _) => return Err(Ok(responses::problem(&self.problem(&refusal)))),
+                _ => return Err(Ok(responses::unavailable())),
             }
             match self.probe(inner).await {
                 Probed::Seen(seen) => observed = Some(seen),
@@ -49,7 +49,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
                 Probed::Answer(answer) => return Err(answer),
             }
         }
-        Err(Ok(answer::problem(&Problem::write_in_flight(patience))))
+        Err(Ok(responses::problem(&Problem::write_in_flight(patience))))
     }
 
     async fn ask(&self, observed: Option<Observed>) -> Result<(Applied, Option<Place<'_>>), DriverError> {

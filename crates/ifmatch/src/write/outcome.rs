@@ -10,11 +10,11 @@ use ifmatch_store::{Clock, Register};
 use std::time::Duration;
 
 use super::Writing;
-use super::target::is_target;
+use super::also_changed::is_target;
 use crate::body::ResponseBody;
-use crate::coding;
-use crate::tagged::{Tagged, own_tag};
-use crate::variant::Vary;
+use crate::read::compressed_tag;
+use crate::read::tag::{Tagged, own_tag};
+use crate::read::vary::Vary;
 
 /// What is to become of the permit.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
         let mut tagged = Tagged::of(&self.shared, response).await;
         let hashed = tagged.tag.clone();
         if let Some(tag) = &hashed {
-            let shown = self.shared.config.behind_compression.then(|| coding::shown(tag, &self.head.headers));
+            let shown = self.shared.config.behind_compression.then(|| compressed_tag::shown(tag, &self.head.headers));
             tagged.head.headers.insert(ETAG, shown.as_ref().unwrap_or(tag).to_header());
         }
         let response = tagged.into_response();

@@ -21,10 +21,11 @@ use ifmatch_store::{Clock, Register};
 
 use super::{Answer, Writing};
 use crate::body::ResponseBody;
+use crate::read::request;
+use crate::read::tag::{Tagged, own_tag};
+use crate::read::vary::{Vary, ask_for};
+use crate::responses;
 use crate::shared::Inner;
-use crate::tagged::{Tagged, own_tag};
-use crate::variant::{Vary, ask_for};
-use crate::{answer, asked};
 
 /// What came of a probe.
 pub(crate) enum Probed<S: Inner<B>, B> {
@@ -54,7 +55,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
     {
         let at = self.shared.now();
         let Ok(record) = self.shared.driver.load(&self.key).await else {
-            return Probed::Answer(Ok(answer::unavailable()));
+            return Probed::Answer(Ok(responses::unavailable()));
         };
         let Some(snapshot) = record.snapshot(at) else { return Probed::InFlight };
         let head = self.probe_head(record.state(at).version());
@@ -70,7 +71,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
                 Probed::Seen(Observed { snapshot, observation, authority })
             }
             Ok(Said::Pass(response)) => Probed::Answer(Ok(response)),
-            Ok(Said::Nothing) => Probed::Answer(Ok(answer::unavailable())),
+            Ok(Said::Nothing) => Probed::Answer(Ok(responses::unavailable())),
             Err(error) => Probed::Answer(Err(error)),
         }
     }
@@ -78,7 +79,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
     fn probe_head(&self, known: Option<&Version>) -> Parts {
         let mut head = self.head.clone();
         head.method = Method::GET;
-        asked::strip(&mut head.headers);
+        request::strip_conditions(&mut head.headers);
         for name in OF_THE_WRITE {
             head.headers.remove(name);
         }

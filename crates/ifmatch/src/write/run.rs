@@ -11,8 +11,8 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_store::{Clock, Register, task};
 
 use super::Writing;
-use crate::asked;
 use crate::permit::Permit;
+use crate::read::request;
 use crate::shared::Inner;
 
 /// Longest time between the ends of the handler and its permit, which is otherwise a tenth of the write timeout. The
@@ -67,6 +67,6 @@ fn strip_evaluated(headers: &mut HeaderMap) {
         let value = headers.get(&name).filter(|value| value.as_bytes().trim_ascii() == b"*").cloned();
         value.map(|value| (name, value))
     });
-    asked::strip(headers);
+    request::strip_conditions(headers);
     headers.extend(kept.into_iter().flatten());
 }

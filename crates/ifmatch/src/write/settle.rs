@@ -16,11 +16,11 @@ use ifmatch_store::task::detach;
 use ifmatch_store::{Clock, Key, Place, Register};
 
 use super::Writing;
+use super::also_changed::changed;
 use super::outcome::Verdict;
 use super::run::End;
-use super::target::changed;
-use crate::answer;
 use crate::body::ResponseBody;
+use crate::responses;
 use crate::shared::Shared;
 
 /// The pauses between attempts to give back a permit grow from the first to the second.
@@ -42,9 +42,9 @@ impl<R: Register, C: Clock> Writing<R, C> {
                 (verdict, Ok(response))
             }
             End::Failed(error) => (self.doubt(), Err(error)),
-            End::TooLate => (Verdict::Abort, Ok(answer::unavailable())),
-            End::Panicked => (self.doubt(), Ok(answer::panicked())),
-            End::Cancelled => (self.doubt(), Ok(answer::interrupted())),
+            End::TooLate => (Verdict::Abort, Ok(responses::unavailable())),
+            End::Panicked => (self.doubt(), Ok(responses::panicked())),
+            End::Cancelled => (self.doubt(), Ok(responses::interrupted())),
         };
         let changed = match (&verdict, &answer) {
             (Verdict::Abort, _) | (_, Err(_)) => Vec::new(),
@@ -70,7 +70,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
             self.shared.invalidate(key, None).await;
         }
         match (verdict, answer) {
-            (Verdict::Commit(_), Ok(_)) if lost => Ok(answer::interrupted()),
+            (Verdict::Commit(_), Ok(_)) if lost => Ok(responses::interrupted()),
             (Verdict::Commit(_), Ok(mut response)) => {
                 // It is not the one in the record, whose second has not come.
                 response.headers_mut().remove(LAST_MODIFIED);
@@ -101,7 +101,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
 
 /// The tag is not in the record: nobody would know it.
 fn without_validators<T: Body>(mut response: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
-    answer::strip_validators(response.headers_mut());
+    responses::strip_validators(response.headers_mut());
     response
 }
 

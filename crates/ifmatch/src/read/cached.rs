@@ -12,13 +12,13 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::{self, Validators, Verdict};
 use ifmatch_store::{Clock, Key, Register};
 
-use crate::answer;
-use crate::asked::is_anonymous;
 use crate::body::ResponseBody;
-use crate::coding;
-use crate::freshness::wants_origin;
 use crate::memory::Known;
+use crate::read::cache_control::wants_origin;
+use crate::read::compressed_tag;
+use crate::read::request::is_anonymous;
 use crate::read::{Confirmed, Found, Looked};
+use crate::responses;
 use crate::shared::Shared;
 
 /// A read at its beginning.
@@ -120,7 +120,7 @@ impl<R: Register, C: Clock> Shared<R, C> {
     fn remembered(&self, key: &Key, head: &Parts, at: Timestamp, wall: Timestamp) -> Option<Remembered> {
         let known = self.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
         let usable = self.is_authoritative() || (at < known.fresh_until && !wants_origin(&head.headers));
-        let shown = self.config.behind_compression.then(|| coding::shown(&known.tag, &head.headers));
+        let shown = self.config.behind_compression.then(|| compressed_tag::shown(&known.tag, &head.headers));
         let validators = Validators {
             tags: slice::from_ref(shown.as_ref().unwrap_or(&known.tag)),
             last_modified: Some(known.last_modified).filter(|date| date.has_come(wall)),
@@ -140,6 +140,6 @@ impl<R: Register, C: Clock> Shared<R, C> {
             // Nobody but the response's own freshness vouches for it: it is as old as it is.
             headers.insert(AGE, known.born.until(at).as_secs().into());
         }
-        answer::bare(headers)
+        responses::bare(headers)
     }
 }

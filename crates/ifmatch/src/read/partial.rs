@@ -8,8 +8,8 @@ use ifmatch_core::precondition::{Validators, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{Representation, if_range};
 
-use crate::asked::Asked;
-use crate::tagged::{is_coded, own_tag};
+use crate::read::request::Asked;
+use crate::read::tag::{is_coded, own_tag};
 
 /// What becomes of a response to a request with `Range`.
 pub(crate) enum Partial {

@@ -7,7 +7,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::memory::{Entry, Known, weight};
-use crate::variant::Vary;
+use crate::read::vary::Vary;
 
 /// The memory.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use ifmatch_core::record::Variant;
 use ifmatch_store::Key;
 
 use crate::config::Config;
-use crate::recall::Sought;
-use crate::variant::Vary;
+use crate::read::cached::Sought;
+use crate::read::vary::Vary;
 
 /// What a client asked for.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) fn is_anonymous(config: &Config, head: &Parts) -> bool {
 }
 
 /// Takes the conditions out of a request: the inner service answers in full, with the tag of those very bytes.
-pub(crate) fn strip(headers: &mut HeaderMap) {
+pub(crate) fn strip_conditions(headers: &mut HeaderMap) {
     const CONDITIONS: [HeaderName; 5] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, IF_MODIFIED_SINCE, IF_RANGE];
     if headers.keys().any(|name| CONDITIONS.contains(name)) {
         for name in CONDITIONS {

@@ -6,7 +6,7 @@ use ifmatch_store::Key;
 use moka::sync::Cache;
 
 use crate::memory::{Entry, Known, weight};
-use crate::variant::Vary;
+use crate::read::vary::Vary;
 
 /// The memory.
 #[derive(Debug)]

@@ -10,9 +10,20 @@ use ifmatch_core::record::{Revision, Variant};
 
 use ifmatch_store::Key;
 
-use crate::variant::Vary;
+use crate::read::vary::Vary;
 
-pub(crate) use crate::platform::Memory;
+pub(crate) use imp::Memory;
+
+#[cfg_attr(not(all(target_family = "wasm", target_os = "unknown")), path = "moka.rs")]
+#[cfg_attr(all(target_family = "wasm", target_os = "unknown"), path = "quick_cache.rs")]
+mod imp;
+
+/// The memory on WebAssembly, tested natively too.
+#[cfg(test)]
+#[path = "quick_cache.rs"]
+mod quick_cache;
+#[cfg(test)]
+mod tests;
 
 /// The representations of one resource.
 #[derive(Debug, Default)]

@@ -14,10 +14,10 @@ use ifmatch_core::fields::not_modified::is_retained_by_304;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
 use ifmatch_store::{Clock, Register};
 
-use crate::freshness::Allowed;
 use crate::memory::Known;
+use crate::read::cache_control::Allowed;
+use crate::read::vary::Vary;
 use crate::read::{Confirmed, Found, Reading};
-use crate::variant::Vary;
 
 /// A representation that the record has.
 pub(crate) struct Seen {

@@ -14,16 +14,17 @@ use ifmatch_store::{Clock, Key, Register};
 
 use crate::body::ResponseBody;
 use crate::config::Config;
-use crate::recall::Sought;
+use crate::read::cached::Sought;
+use crate::read::compressed_tag;
+use crate::responses;
 use crate::shared::{Inner, Shared};
 use crate::write::probe::Probed;
 use crate::write::{Answer, MAX_PROBES, Writing};
-use crate::{answer, coding};
 
 mod reply;
-mod wanted;
+mod request;
 
-use wanted::Wanted;
+use request::LeaseRequest;
 
 const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
 
@@ -41,7 +42,7 @@ pub(crate) fn is_named(config: &Config, head: &Parts) -> bool {
 }
 
 fn id_of(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
-    wanted::id(headers, &LEASE_ID)
+    request::id(headers, &LEASE_ID)
 }
 
 /// A read by a client that says which lease it has. The lease is looked at once more afterwards: what was read is then what
@@ -61,8 +62,8 @@ where
     let key = sought.key.clone();
     let is_head = request.method() == Method::HEAD;
     let refused = |problem: &Problem| {
-        let response = answer::problem(problem);
-        Ok(if is_head { answer::without_body(response) } else { response })
+        let response = responses::problem(problem);
+        Ok(if is_head { responses::without_body(response) } else { response })
     };
     let lease = match id_of(request.headers()) {
         Ok(id) => LeaseUse::Read(id),
@@ -86,7 +87,7 @@ impl<R: Register, C: Clock> Shared<R, C> {
 
     async fn check_lease(&self, key: &Key, lease: LeaseUse) -> Result<(), Problem> {
         let Some(record) = self.answer(self.driver.load(key)).await else {
-            return Err(Problem::unavailable(answer::LATER));
+            return Err(Problem::unavailable(responses::LATER));
         };
         record.check_lease(lease, self.now()).map_err(Problem::lease_failed)
     }
@@ -120,34 +121,34 @@ impl<R: Register, C: Clock> Operating<R, C> {
     {
         let Self { shared, mut head } = self;
         if !shared.keeps_leases() {
-            return Ok(answer::leases_not_kept());
+            return Ok(responses::leases_not_kept());
         }
-        let wanted = match Wanted::of(&head.headers) {
+        let wanted = match LeaseRequest::of(&head.headers) {
             Ok(wanted) => wanted,
-            Err(problem) => return Ok(answer::problem(&problem)),
+            Err(problem) => return Ok(responses::problem(&problem)),
         };
-        let Ok(key) = shared.config.keys.key(&head) else { return Ok(answer::no_such_key()) };
+        let Ok(key) = shared.config.keys.key(&head) else { return Ok(responses::no_such_key()) };
         let mut conditions = Preconditions::from_headers(&head.headers);
         if shared.config.behind_compression {
-            conditions = coding::strip(conditions);
+            conditions = compressed_tag::strip(conditions);
         }
-        wanted::strip(&mut head.headers);
+        request::strip(&mut head.headers);
         let give_up = shared.now().saturating_add(shared.config.patience);
         let writing = Writing { shared, key, head, conditions, lease: LeaseUse::default() };
         let mut observed = None;
         for probes in 0..MAX_PROBES {
             let applied = match writing.operate(&wanted, observed.as_ref()).await {
                 Ok(applied) => applied,
-                Err(error) if error.is_ambiguous() => return Ok(answer::interrupted()),
-                Err(_) => return Ok(answer::unavailable()),
+                Err(error) if error.is_ambiguous() => return Ok(responses::interrupted()),
+                Err(_) => return Ok(responses::unavailable()),
             };
             match &applied.outcome {
                 Outcome::Leased(receipt) => {
                     return Ok(reply::carried_out(&writing, &wanted, receipt, &applied, observed.as_ref()));
                 }
                 Outcome::Refused(Refusal::ProbeFirst) if probes == 0 || writing.shared.now() < give_up => {}
-                Outcome::Refused(refusal) => return Ok(answer::problem(&writing.problem(refusal))),
-                _ => return Ok(answer::unavailable()),
+                Outcome::Refused(refusal) => return Ok(responses::problem(&writing.problem(refusal))),
+                _ => return Ok(responses::unavailable()),
             }
             observed = match writing.probe(&mut inner).await {
                 Probed::Seen(seen) => Some(seen),
@@ -155,12 +156,12 @@ impl<R: Register, C: Clock> Operating<R, C> {
                 Probed::Answer(answer) => return answer,
             };
         }
-        Ok(answer::problem(&Problem::write_in_flight(writing.shared.config.patience)))
+        Ok(responses::problem(&Problem::write_in_flight(writing.shared.config.patience)))
     }
 }
 
 impl<R: Register, C: Clock> Writing<R, C> {
-    async fn operate(&self, wanted: &Wanted, observed: Option<&Observed>) -> Result<Applied, DriverError> {
+    async fn operate(&self, wanted: &LeaseRequest, observed: Option<&Observed>) -> Result<Applied, DriverError> {
         let operation = LeaseOperation {
             action: wanted.action,
             preconditions: &self.conditions,

@@ -10,8 +10,8 @@ use http_body::Body;
 use ifmatch_core::range::ByteRange;
 use ifmatch_core::range::multipart::Multipart;
 
-use crate::answer;
 use crate::body::{Content, ResponseBody};
+use crate::responses;
 
 /// The response with these parts of `content`, which lie within it, in the place of the response with all of it.
 pub(crate) fn partial<T: Body>(mut head: Parts, content: &Content, parts: Vec<ByteRange>) -> Response<ResponseBody<T>> {
@@ -24,7 +24,7 @@ pub(crate) fn partial<T: Body>(mut head: Parts, content: &Content, parts: Vec<By
         head.headers.insert(CONTENT_RANGE, range.content_range(total));
         chunks.extend(cut(content, *range));
     } else {
-        let Some(multipart) = frame(&head, parts, total) else { return answer::unavailable() };
+        let Some(multipart) = frame(&head, parts, total) else { return responses::unavailable() };
         head.headers.insert(CONTENT_TYPE, multipart.content_type());
         for (header, range) in multipart.parts() {
             chunks.push_back(header);

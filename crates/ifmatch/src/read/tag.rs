@@ -9,7 +9,7 @@ use ifmatch_core::digest::Hasher;
 use ifmatch_store::{Clock, Register};
 
 use crate::body::{Content, ResponseBody};
-use crate::collect::{Collected, collect};
+use crate::read::collect::{Collected, collect};
 use crate::shared::Shared;
 
 /// A response, its tag among its header fields.

@@ -15,12 +15,12 @@ const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-reque
 
 /// An operation, and the identity of the request.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct LeaseRequest {
     pub(super) action: LeaseAction,
     pub(super) request: Option<RequestId>,
 }
 
-impl Wanted {
+impl LeaseRequest {
     /// Reads the header fields.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ fn required_id(headers: &HeaderMap, name: &HeaderName) -> Result<LeaseId, Proble
 }
 
 fn random_id() -> Result<LeaseId, Problem> {
-    let half = || ifmatch_store::nonce().map_err(|_| Problem::unavailable(crate::answer::LATER));
+    let half = || ifmatch_store::nonce().map_err(|_| Problem::unavailable(crate::responses::LATER));
     let number = u128::from(half()?) << 64 | u128::from(half()?);
     Ok(LeaseId::from_random(number.to_be_bytes()))
 }

@@ -12,19 +12,21 @@ use ifmatch_core::problem::Problem;
 use ifmatch_store::{Clock, Key, Register};
 
 use crate::body::ResponseBody;
+use crate::read::compressed_tag;
 use crate::shared::{Inner, Shared};
-use crate::{answer, coding, lease};
+use crate::{lease, responses};
 
+mod also_changed;
 mod begin;
 mod outcome;
 pub(crate) mod probe;
+pub(crate) mod queue;
 mod run;
 mod settle;
-mod target;
 
+pub use also_changed::AlsoChanged;
+use also_changed::changed;
 pub(crate) use begin::MAX_PROBES;
-pub use target::AlsoChanged;
-use target::changed;
 
 /// What a write is answered with.
 pub(crate) type Answer<S, B> = Result<Response<ResponseBody<<S as Inner<B>>::Body>>, <S as Inner<B>>::Error>;
@@ -43,15 +45,15 @@ where
     }
     let lease = match lease::of_write(&shared.config, &head) {
         Ok(lease) => lease,
-        Err(problem) => return Ok(answer::problem(&problem)),
+        Err(problem) => return Ok(responses::problem(&problem)),
     };
     let mut conditions = Preconditions::from_headers(&head.headers);
     if shared.config.refuses(&head, &conditions) {
-        return Ok(answer::problem(&Problem::precondition_required(&head.method)));
+        return Ok(responses::problem(&Problem::precondition_required(&head.method)));
     }
-    let Ok(key) = shared.config.keys.key(&head) else { return Ok(answer::no_such_key()) };
+    let Ok(key) = shared.config.keys.key(&head) else { return Ok(responses::no_such_key()) };
     if shared.config.behind_compression {
-        conditions = coding::strip(conditions);
+        conditions = compressed_tag::strip(conditions);
     }
     let writing = Writing { shared, key, head, conditions, lease };
     let (grant, place) = match writing.begin(&mut inner).await {
@@ -79,7 +81,7 @@ where
             }
         }
     }
-    ended.map_or_else(|_| Ok(answer::panicked()), |answer| Ok(answer?.map(ResponseBody::inner)))
+    ended.map_or_else(|_| Ok(responses::panicked()), |answer| Ok(answer?.map(ResponseBody::inner)))
 }
 
 /// A write on its way.

@@ -10,14 +10,14 @@ use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{Limits, Representation, Selection, select};
 use ifmatch_store::{Clock, Register};
 
-use crate::answer;
-use crate::asked::Asked;
 use crate::body::ResponseBody;
-use crate::coding;
-use crate::collect::Collected;
 use crate::read::Reading;
-use crate::slice;
-use crate::tagged::Tagged;
+use crate::read::collect::Collected;
+use crate::read::compressed_tag;
+use crate::read::request::Asked;
+use crate::read::slice;
+use crate::read::tag::Tagged;
+use crate::responses;
 
 /// The representation that is about to be sent.
 pub(crate) struct Selected<'a, T: Body> {
@@ -56,7 +56,7 @@ impl<'a, T: Body> Selected<'a, T> {
         }
         let mut shown = tagged.tag.clone();
         if behind_compression && let Some(tag) = &mut shown {
-            *tag = coding::shown(tag, &reading.asked.headers);
+            *tag = compressed_tag::shown(tag, &reading.asked.headers);
             headers.insert(ETAG, tag.to_header());
         }
         Self { asked: &reading.asked, tagged, shown, last_modified, behind_compression, now }
@@ -66,9 +66,9 @@ impl<'a, T: Body> Selected<'a, T> {
     pub(crate) fn answer(self) -> Response<ResponseBody<T>> {
         let validators = Validators { tags: self.shown.as_slice(), last_modified: self.last_modified };
         match self.asked.conditions.evaluate(&Method::GET, Some(&validators)) {
-            Verdict::NotModified => answer::not_modified(self.tagged.head.headers),
+            Verdict::NotModified => responses::not_modified(self.tagged.head.headers),
             Verdict::Failed(condition) => {
-                answer::problem(&Problem::precondition_failed(condition, self.shown.as_ref()))
+                responses::problem(&Problem::precondition_failed(condition, self.shown.as_ref()))
             }
             Verdict::Proceed => self.cut(),
         }
@@ -92,7 +92,7 @@ impl<'a, T: Body> Selected<'a, T> {
         let sent = Representation { tag, last_modified: self.last_modified, len: content.len() };
         let parts = match select(&self.asked.headers, &sent, self.now, Limits::default()) {
             Selection::Whole => return self.tagged.into_response(),
-            Selection::Unsatisfiable => return answer::problem(&Problem::range_not_satisfiable(sent.len)),
+            Selection::Unsatisfiable => return responses::problem(&Problem::range_not_satisfiable(sent.len)),
             Selection::Parts(parts) => parts,
         };
         if parts.len() > 1 && self.behind_compression {

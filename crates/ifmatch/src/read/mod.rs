@@ -1,5 +1,17 @@
 //! GET and HEAD. HEAD runs the inner service as GET and drops the body, so that both have the same tag.
 
+pub(crate) mod cache_control;
+pub(crate) mod cached;
+pub(crate) mod collect;
+pub(crate) mod compressed_tag;
+pub(crate) mod observe;
+mod partial;
+pub(crate) mod request;
+pub(crate) mod respond;
+mod slice;
+pub(crate) mod tag;
+pub(crate) mod vary;
+
 use std::sync::Arc;
 
 use http::header::{ETAG, LAST_MODIFIED, RANGE};
@@ -10,18 +22,18 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::{Clock, Register};
 
-use crate::answer;
-use crate::asked::{self, Asked};
+use self::request::Asked;
 use crate::body::ResponseBody;
-use crate::coding;
-use crate::freshness::Allowed;
+use crate::responses;
+
+use self::observe::{note, note_absence, remember};
+use self::partial::Partial;
 use crate::memory::Known;
-use crate::note::{self, note, note_absence, remember};
-use crate::partial::{self, Partial};
-use crate::recall::Sought;
-use crate::selected::{Selected, is_over};
+use crate::read::cache_control::Allowed;
+use crate::read::cached::Sought;
+use crate::read::respond::{Selected, is_over};
+use crate::read::tag::{Tagged, is_coded, own_tag, weakened};
 use crate::shared::{Inner, Shared};
-use crate::tagged::{Tagged, is_coded, own_tag, weakened};
 
 /// Answers a read: from memory if that is certain, else by running the inner service.
 ///
@@ -86,7 +98,7 @@ impl<R: Register, C: Clock> Reading<R, C> {
     pub(crate) fn new(shared: Arc<Shared<R, C>>, sought: Sought, looked: Looked, mut head: Parts) -> (Self, Parts) {
         let asked = Asked::new(sought, &head);
         head.method = Method::GET;
-        asked::strip(&mut head.headers);
+        request::strip_conditions(&mut head.headers);
         if asked.is_head {
             head.headers.remove(RANGE);
         }
@@ -127,7 +139,9 @@ impl<R: Register, C: Clock> Reading<R, C> {
         response: Response<T>,
     ) -> Result<Response<ResponseBody<T>>, Response<T>> {
         let is_whole = response.status() == StatusCode::OK;
-        let Some(known) = note::remembered(self, response.headers()).filter(|_| is_whole) else { return Err(response) };
+        let Some(known) = observe::remembered(self, response.headers()).filter(|_| is_whole) else {
+            return Err(response);
+        };
         let tagged = Tagged::with(known.tag.clone(), response);
         let recorded = Some((known.last_modified, known.date.clone()));
         Ok(self.sent(Selected::new(self, tagged, recorded).answer()))
@@ -144,7 +158,7 @@ impl<R: Register, C: Clock> Reading<R, C> {
     }
 
     fn sent<T: Body>(&self, answer: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
-        if self.asked.is_head { answer::without_body(answer) } else { answer }
+        if self.asked.is_head { responses::without_body(answer) } else { answer }
     }
 
     /// A response that is passed on as it is, but for a date that a later state may share, and a strong tag that other
@@ -177,7 +191,7 @@ impl<R: Register, C: Clock> Reading<R, C> {
         let allowed = Allowed::by(&tagged.head.headers);
         let seen = if allowed.shared { note(self, &tagged.head.headers, tagged.tag.as_ref()).await } else { None };
         if self.shared.config.behind_compression {
-            coding::add_vary(&mut tagged.head.headers);
+            compressed_tag::add_vary(&mut tagged.head.headers);
         }
         if let Some(seen) = seen.as_ref().filter(|_| self.asked.anonymous) {
             remember(self, &tagged.head.headers, &allowed, seen);

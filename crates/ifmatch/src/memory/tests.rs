@@ -1,0 +1,90 @@
+//! The same tests for the memory of each platform.
+
+use std::sync::atomic::AtomicU64;
+
+use http::{HeaderMap, HeaderValue};
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::record::{Revision, Variant};
+use ifmatch_store::Key;
+
+use crate::memory::Known;
+use crate::read::vary::Vary;
+
+const CAPACITY: u64 = 100_000;
+
+fn key(number: usize) -> Key {
+    Key::new(format!("/{number}")).unwrap()
+}
+
+fn known(variant: &str, size: usize) -> Known {
+    let mut headers = HeaderMap::new();
+    headers.insert("x", HeaderValue::try_from("x".repeat(size)).unwrap());
+    Known {
+        variant: Variant(variant.into()),
+        generation: Revision::new(1),
+        tag: EntityTag::strong("1").unwrap(),
+        last_modified: HttpDate::from_unix(1),
+        date: HttpDate::from_unix(1).to_header(),
+        headers,
+        born: Timestamp::default(),
+        fresh_until: Timestamp::default(),
+        checked: AtomicU64::new(0),
+        settled: AtomicU64::new(1),
+    }
+}
+
+/// The same tests for the memory of each platform.
+macro_rules! of_each {
+    ($($platform:ident: $Memory:ty),*) => {$(
+        mod $platform {
+            use super::*;
+
+            #[test]
+            fn what_is_remembered_is_found_until_it_is_forgotten() {
+                let memory = <$Memory>::with_capacity(CAPACITY);
+                memory.remember(&key(1), Vary::default(), known("a", 10));
+                memory.remember(&key(1), Vary::default(), known("b", 10));
+                memory.remember(&key(2), Vary::default(), known("a", 10));
+                assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_none());
+                memory.remember(&key(1), Vary::default(), known(&Variant::only().0, 10));
+                assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_some());
+                memory.forget(&key(1));
+                assert!(memory.get(&key(1)).is_none());
+                assert!(memory.get(&key(2)).is_some());
+            }
+
+            #[test]
+            fn its_bytes_are_bounded() {
+                let memory = <$Memory>::with_capacity(CAPACITY);
+                for number in 0..500 {
+                    memory.remember(&key(number), Vary::default(), known("a", 4_000));
+                }
+                let mut next = 500;
+                loop {
+                    let kept = (0..next).filter(|number| memory.get(&key(*number)).is_some()).count();
+                    assert!(kept > 0, "nothing is kept");
+                    if kept <= 25 {
+                        break;
+                    }
+                    // What is over the limit may go a little later.
+                    assert!(next < 2_000, "{kept} entries of 4,000 bytes in {CAPACITY} bytes");
+                    memory.remember(&key(next), Vary::default(), known("a", 4_000));
+                    next += 1;
+                }
+            }
+
+            #[test]
+            fn what_is_larger_than_all_of_it_is_not_kept() {
+                let memory = <$Memory>::with_capacity(CAPACITY);
+                memory.remember(&key(1), Vary::default(), known("a", 200_000));
+                for number in 2..1_000 {
+                    memory.remember(&key(number), Vary::default(), known("a", 10));
+                }
+                assert!(memory.get(&key(1)).is_none());
+            }
+        }
+    )*};
+}
+
+of_each!(native: crate::memory::Memory, wasm: crate::memory::quick_cache::Memory);
