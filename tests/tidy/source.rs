@@ -6,7 +6,7 @@ use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::visit::Visit;
 
 /// Folders of test code. A conformance suite is a test that its crate publishes.
-const TEST_FOLDERS: [&str; 4] = ["tests", "benches", "examples", "conformance"];
+const TEST_FOLDERS: [&str; 5] = ["tests", "benches", "examples", "conformance", "test_util"];
 
 /// A parsed file.
 pub(crate) struct Source {

@@ -50,8 +50,38 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "ifmatch-blob",
-        forbidden: &["axum", "clap", "ifmatch-gateway"],
-        why: "the blob service is a tower service: listeners and configuration belong to the gateway",
+        forbidden: &[
+            "axum",
+            "clap",
+            "hyper-util",
+            "redb",
+            "object_store",
+            "ifmatch-azure",
+            "ifmatch-blob-embedded",
+            "ifmatch-blob-objects",
+            "ifmatch-gateway",
+        ],
+        why: "the contract and the service know no store, no dialect but the plain one, and no listener",
+    },
+    Rule {
+        package: "ifmatch-blob-embedded",
+        forbidden: &["axum", "clap", "hyper-util", "object_store", "ifmatch-azure", "ifmatch-gateway"],
+        why: "a store knows no dialect and no other store",
+    },
+    Rule {
+        package: "ifmatch-blob-objects",
+        forbidden: &["axum", "clap", "redb", "ifmatch-azure", "ifmatch-blob-embedded", "ifmatch-gateway"],
+        why: "a store knows no dialect and no other store",
+    },
+    Rule {
+        package: "ifmatch-azure",
+        forbidden: &["axum", "clap", "hyper-util", "redb", "object_store", "ifmatch-azure-tables", "ifmatch-gateway"],
+        why: "a dialect works with any store",
+    },
+    Rule {
+        package: "ifmatch-azure-tables",
+        forbidden: &["axum", "clap", "hyper-util", "redb", "object_store", "ifmatch-gateway"],
+        why: "tables work with any store",
     },
     Rule {
         package: "ifmatch-cache",

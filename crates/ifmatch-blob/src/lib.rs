@@ -1,28 +1,26 @@
-//! The ifmatch blob service: blobs over HTTP whose every write can be made conditional, and is decided in one step.
+//! The ifmatch blob service: blobs over HTTP, with writes that can be made conditional and are decided in one step.
 //!
-//! [`BlobService`] is a [`tower_service::Service`] over any [`BlobStore`]: [`EmbeddedStore`], which keeps its blobs in a
-//! folder, or one that keeps them as objects of another store (feature `objects`, which also works on WebAssembly): a
-//! file system or memory (`local`), S3, Azure Blob Storage or Google Cloud Storage (`cloud`). [`AnyStore`] is for programs
-//! that choose theirs at run time.
+//! [`BlobService`] is a [`tower_service::Service`] over any [`BlobStore`]. It speaks plain HTTP, and every [`Dialect`] that it
+//! is given. The stores are crates of their own: `ifmatch-blob-embedded` keeps blobs in a folder, `ifmatch-blob-objects` in
+//! another store. [`AnyStore`] is for programs that choose their store at run time.
+//!
+//! [`Dialect`]: dialect::Dialect
 
-pub mod accounts;
+pub mod access;
 pub mod body;
+#[cfg(feature = "test-util")]
+pub mod conformance;
 mod content_md5;
-mod dialect;
-#[cfg(feature = "embedded")]
-pub mod embedded;
+pub mod dialect;
 pub mod headers;
 pub mod name;
-#[cfg(feature = "objects")]
-pub mod objects;
-#[cfg(any(feature = "embedded", feature = "objects"))]
-mod records;
+mod plain;
+pub mod records;
 pub mod service;
 pub mod store;
-mod tables;
+#[cfg(feature = "test-util")]
+pub mod test_util;
 
-#[cfg(feature = "embedded")]
-pub use embedded::EmbeddedStore;
 pub use service::BlobService;
 pub use store::BlobStore;
 pub use store::erased::AnyStore;

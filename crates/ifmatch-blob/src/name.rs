@@ -51,20 +51,18 @@ impl ContainerName {
     ///
     /// # Errors
     /// [`InvalidName`] says which rule the text breaks.
-    pub(crate) fn internal(text: &str) -> Result<Self, InvalidName> {
+    pub fn internal(text: &str) -> Result<Self, InvalidName> {
         let name = Self([INTERNAL, Self::new(text)?.as_str()].concat().into());
         if name.0.len() > Self::MAX_LEN { Err(InvalidName(NameErrorKind::ContainerTooLong)) } else { Ok(name) }
     }
 
     /// Whether this crate keeps the container for itself.
-    #[cfg(any(test, feature = "embedded"))]
-    pub(crate) fn is_internal(&self) -> bool {
+    pub fn is_internal(&self) -> bool {
         Self::is_internal_text(&self.0)
     }
 
     /// The same of the text of a container's name.
-    #[cfg(any(test, feature = "embedded"))]
-    pub(crate) fn is_internal_text(name: &str) -> bool {
+    pub fn is_internal_text(name: &str) -> bool {
         name.starts_with(INTERNAL)
     }
 
@@ -160,7 +158,7 @@ impl BlobPath {
     }
 
     /// The same of a path that was cut already.
-    pub(crate) fn of_encoded(container: &str, name: &str) -> Result<Self, InvalidName> {
+    pub fn of_encoded(container: &str, name: &str) -> Result<Self, InvalidName> {
         let container = ContainerName::new(&decode(container)?)?;
         if name.len() > BlobName::MAX_BYTES * ENCODED_LEN {
             return Err(InvalidName(NameErrorKind::BlobTooLong));
@@ -250,7 +248,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'@');
 
 /// Percent-decodes text, strictly.
-pub(crate) fn decode(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
+pub fn decode(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
     let is_escape = |after: &str| {
         let digits = after.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))

@@ -14,7 +14,7 @@ const STEP: usize = 1_000;
 const RETENTION: Duration = Duration::from_hours(24);
 
 /// The next records whose keys begin with `prefix`. None: there are no more.
-pub(crate) async fn step(
+pub async fn step(
     register: &impl Register,
     prefix: &str,
     after: &mut Option<Key>,
@@ -26,6 +26,6 @@ pub(crate) async fn step(
 }
 
 /// Whether the last change was so long ago that nobody retries it any more.
-pub(crate) fn is_old(record: &Record, now: Timestamp) -> bool {
+pub fn is_old(record: &Record, now: Timestamp) -> bool {
     record.revision().timestamp().saturating_add(RETENTION) < now
 }

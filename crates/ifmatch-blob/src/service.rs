@@ -5,23 +5,20 @@ use std::fmt;
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 
 use bytes::Bytes;
 use futures_util::future::Either;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_store::{Clock, SystemClock};
 use tower_service::Service;
 
-use crate::accounts::Accounts;
 use crate::body::BlobBody;
-use crate::dialect::{azure, plain};
-use crate::store::{BlobStore, BoxError, StoreError, Upload};
-
-pub use crate::tables::TableService;
+use crate::dialect::{Context, Dialect};
+use crate::plain;
+use crate::store::{BlobStore, BoxError, Upload};
 
 /// The longest body that a blob may have unless set otherwise: 5 GiB.
 pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
@@ -41,14 +38,14 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 /// `Idempotency-Key`, a request that is sent again gets the answer of the first time; it is then always
 /// read to its end. With `x-ms-lease-id` it can use a blob that is leased. All errors are problem details (RFC 9457).
 ///
-/// A request with `x-ms-version` is one of the Azure dialect, which the Azure SDKs speak: see [`accounts`](Self::accounts).
-/// Both dialects see the same blobs: `/{container}/{blob…}` here is `/{account}/{container}/{blob…}` there.
+/// Other protocols over the same blobs are [dialects](Self::dialect).
 ///
 /// ```
 /// use bytes::Bytes;
 /// use http_body_util::Full;
 /// use http::{Request, StatusCode};
-/// use ifmatch_blob::{BlobService, EmbeddedStore};
+/// use ifmatch_blob::BlobService;
+/// use ifmatch_blob_embedded::EmbeddedStore;
 /// use tower::ServiceExt;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -63,17 +60,8 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 /// # }
 /// ```
 pub struct BlobService<S, C = SystemClock> {
-    shared: Arc<Shared<S, C>>,
-}
-
-/// What all requests share.
-#[derive(Clone, Debug)]
-pub(crate) struct Shared<S, C> {
-    pub(crate) store: S,
-    pub(crate) clock: C,
-    pub(crate) max_body: u64,
-    pub(crate) required: RequirePreconditions,
-    pub(crate) accounts: Accounts,
+    shared: Arc<Context<S, C>>,
+    dialects: Arc<[Arc<dyn Dialect<S, C>>]>,
 }
 
 impl<S: BlobStore> BlobService<S> {
@@ -87,20 +75,15 @@ impl<S: BlobStore, C: Clock> BlobService<S, C> {
     /// Puts a store behind HTTP, with a clock of your own: the one that the store uses.
     pub fn with_clock(store: S, clock: C) -> Self {
         let required = RequirePreconditions::none();
-        let accounts = Accounts::default();
-        Self { shared: Arc::new(Shared { store, clock, max_body: DEFAULT_MAX_BODY, required, accounts }) }
+        let context = Context { store, clock, max_body: DEFAULT_MAX_BODY, required };
+        Self { shared: Arc::new(context), dialects: Arc::default() }
     }
 }
 
-impl<S: BlobStore, C: Clock> BlobService<S, C> {
-    /// Removes the blocks of the Azure dialect that nobody committed within a week, and what is left over of blobs made of
-    /// blocks that are gone. Says how many entries that were. To be called now and then, once a day for example; what is
-    /// in use is not touched.
-    ///
-    /// # Errors
-    /// The store failed; what was removed until then stays removed.
-    pub async fn collect_blocks(&self) -> Result<u64, StoreError> {
-        azure::collect_blocks(&self.shared).await
+impl<S, C> BlobService<S, C> {
+    /// Returns the store and the settings that all dialects share.
+    pub fn context(&self) -> &Context<S, C> {
+        &self.shared
     }
 }
 
@@ -115,7 +98,8 @@ impl<S: Clone, C: Clone> BlobService<S, C> {
     /// Sets which methods need a condition; none if not set. Without one they are answered 428.
     ///
     /// ```
-    /// use ifmatch_blob::{BlobService, EmbeddedStore};
+    /// use ifmatch_blob::BlobService;
+    /// use ifmatch_blob_embedded::EmbeddedStore;
     /// use ifmatch_core::policy::RequirePreconditions;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -134,43 +118,18 @@ impl<S: Clone, C: Clone> BlobService<S, C> {
         self
     }
 
-    /// Sets the accounts whose keys sign the requests of the Azure dialect; none if not set, so that all of those are
-    /// refused. The plain dialect knows no accounts: who may use it is up to what stands before this service.
-    ///
-    /// ```
-    /// use ifmatch_blob::accounts::Accounts;
-    /// use ifmatch_blob::{BlobService, EmbeddedStore};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = tempfile::tempdir()?;
-    /// let store = EmbeddedStore::open(folder.path()).await?;
-    /// let service = BlobService::new(store).accounts(Accounts::development());
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Adds a dialect. Requests that no dialect recognizes are in the plain one.
     #[must_use]
-    pub fn accounts(mut self, accounts: Accounts) -> Self {
-        Arc::make_mut(&mut self.shared).accounts = accounts;
+    pub fn dialect(mut self, dialect: impl Dialect<S, C>) -> Self {
+        let added: Arc<dyn Dialect<S, C>> = Arc::new(dialect);
+        self.dialects = self.dialects.iter().cloned().chain([added]).collect();
         self
-    }
-}
-
-impl<S, C: Clock> Shared<S, C> {
-    /// Returns the time that determines when leases end.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    /// Returns the time of day, to which dates and signatures are compared.
-    pub(crate) fn wall(&self) -> Timestamp {
-        self.clock.wall()
     }
 }
 
 impl<S, C> Clone for BlobService<S, C> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { shared: Arc::clone(&self.shared), dialects: Arc::clone(&self.dialects) }
     }
 }
 
@@ -196,25 +155,21 @@ where
     type Error = Infallible;
     type Future = Either<Ready<Answer>, Pin<Box<dyn Future<Output = Answer> + Send>>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (head, body) = request.into_parts();
         let shared = &self.shared;
-        let speaks_azure = azure::speaks(&head);
-        if !speaks_azure && let Some(response) = plain::answer_at_once(shared, &head) {
+        if let Some(dialect) = self.dialects.iter().find(|dialect| dialect.speaks(&head)) {
+            let answer = dialect.answer(Arc::clone(shared), head, Upload::new(body));
+            return Either::Right(Box::pin(async move { Ok(answer.await) }));
+        }
+        if let Some(response) = plain::answer_at_once(shared, &head) {
             return Either::Left(ready(Ok(response)));
         }
-        let shared = Arc::clone(shared);
-        let upload = || Upload::new(body);
-        Either::Right(if speaks_azure {
-            let answer = azure::answer(shared, head, upload);
-            Box::pin(async move { Ok(answer.await) })
-        } else {
-            let answer = plain::answer(shared, head, upload);
-            Box::pin(async move { Ok(answer.await) })
-        })
+        let answer = plain::answer(Arc::clone(shared), head, || Upload::new(body));
+        Either::Right(Box::pin(async move { Ok(answer.await) }))
     }
 }

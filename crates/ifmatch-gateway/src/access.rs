@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-pub use ifmatch_blob::accounts::access::{Access, Denied};
+pub use ifmatch_blob::access::{Access, Denied};
 
 use crate::accounts::Reach;
 use crate::error::Error;

@@ -3,7 +3,7 @@
 use std::io::{self, Write, stdout};
 use std::net::SocketAddr;
 
-use ifmatch_blob::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use ifmatch_azure::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 use crate::address::ListenAddress;
 use crate::colour;

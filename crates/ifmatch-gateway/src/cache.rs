@@ -1,7 +1,7 @@
 //! The shared cache as the configuration wants it, before the upstreams of a proxy or before a store that is far.
 
 use http::{HeaderMap, Request, header};
-use ifmatch_blob::embedded;
+use ifmatch_blob_embedded as embedded;
 use ifmatch_cache::{Builder, CacheLayer, Disk};
 use tower_layer::Layer;
 use tower_service::Service;

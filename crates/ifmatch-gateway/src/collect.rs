@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ifmatch_blob::service::TableService;
+use ifmatch_azure_tables::TableService;
 use ifmatch_blob::{BlobService, BlobStore};
 
 /// How long to wait from one round to the next.
@@ -11,7 +11,7 @@ const PAUSE: Duration = Duration::from_hours(24);
 /// Collects at once and then every day, beside all requests, as long as the program runs.
 pub(crate) async fn run<S: BlobStore>(blobs: BlobService<S>, tables: TableService<S>) {
     loop {
-        match blobs.collect_blocks().await {
+        match ifmatch_azure::collect_blocks(blobs.context()).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "blocks that nobody committed were removed"),
             Err(error) => tracing::warn!(%error, "blocks that nobody committed are still there"),

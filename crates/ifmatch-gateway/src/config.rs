@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ifmatch_blob::accounts::Accounts;
+use ifmatch_azure::accounts::Accounts;
 
 use crate::access::{self, Access};
 use crate::accounts::{self, AccountSetting, Reach};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use http::Method;
-use ifmatch_blob::accounts::access::is_signed;
-use ifmatch_blob::service::TableService;
+use ifmatch_azure::{AzureDialect, is_signed};
+use ifmatch_azure_tables::TableService;
 use ifmatch_blob::{AnyStore, BlobService};
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_store::{Clock, SystemClock};
@@ -43,7 +43,7 @@ async fn serve(config: &Config) -> Result<End, Error> {
         tokio::spawn(fill(book, blobs.clone()));
     }
     let service = BlobService::new(blobs.clone())
-        .accounts(config.accounts.clone())
+        .dialect(AzureDialect::new(config.accounts.clone()))
         .max_body(config.server.limits.body_size)
         .require_preconditions(required(config));
     let tables = TableService::new(blobs.clone()).accounts(config.accounts.clone());

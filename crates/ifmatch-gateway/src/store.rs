@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use ifmatch_blob::AnyStore;
-use ifmatch_blob::embedded::{self, EmbeddedStore};
-use ifmatch_blob::objects::{self, Backing, ObjectBlobs};
 use ifmatch_blob::store::{BoxError, StoreError};
+use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
+use ifmatch_blob_objects::{self as objects, Backing, ObjectBlobs};
 use ifmatch_redb::RedbRegister;
 use ifmatch_store::{AnyRegister, MemoryRegister};
 

@@ -11,7 +11,7 @@ use crate::suite::Suite;
 const LIST: &str = "<BlockList><Latest>AA==</Latest></BlockList>";
 
 pub(crate) fn add(suite: &mut Suite) {
-    for row in rows(include_str!("../../../crates/ifmatch-blob/tests/azure/data/conditions.txt")) {
+    for row in rows(include_str!("../../../crates/ifmatch-azure/tests/azure/data/conditions.txt")) {
         let [operations, fields, status, code] = row.try_into().expect("four columns");
         for operation in operations.split(' ').map(str::to_owned) {
             let name = format!("azure condition: {operation} {fields}");

@@ -6,7 +6,7 @@ use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    for row in rows(include_str!("../../../crates/ifmatch-blob/tests/azure/data/refusals.txt")) {
+    for row in rows(include_str!("../../../crates/ifmatch-azure/tests/azure/data/refusals.txt")) {
         let [request, fields, status, code] = row.try_into().expect("four columns");
         let fields: Vec<(String, String)> = fields
             .split_whitespace()

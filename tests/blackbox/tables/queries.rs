@@ -11,7 +11,7 @@ use crate::tables::{Table, refused};
 
 pub(crate) fn add(suite: &mut Suite) {
     let shared = Arc::new(OnceLock::new());
-    for line in include_str!("../../../crates/ifmatch-blob/tests/data/filters.txt").lines() {
+    for line in include_str!("../../../crates/ifmatch-azure-tables/tests/data/filters.txt").lines() {
         let Some((filter, finds)) = line.split_once(" => ").filter(|_| !line.starts_with('#')) else { continue };
         let shared = Arc::clone(&shared);
         suite.case(format!("tables: filter {filter}"), move |site| filtered(site, &shared, filter, finds));

@@ -14,7 +14,8 @@ use crate::name::{BlobPath, ContainerName};
 /// per call.
 ///
 /// ```
-/// use ifmatch_blob::{AnyStore, BlobService, EmbeddedStore};
+/// use ifmatch_blob::{AnyStore, BlobService};
+/// use ifmatch_blob_embedded::EmbeddedStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

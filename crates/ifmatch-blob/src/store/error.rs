@@ -87,8 +87,8 @@ impl StoreError {
     }
 
     /// The same of a container, where it is said of the record of one.
-    #[cfg(any(feature = "embedded", feature = "objects"))]
-    pub(crate) fn of_container(self) -> Self {
+    #[must_use]
+    pub fn of_container(self) -> Self {
         match self.kind {
             StoreErrorKind::NotFound => Self { kind: StoreErrorKind::ContainerNotFound, ..self },
             _ => self,

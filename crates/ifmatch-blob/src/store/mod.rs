@@ -49,7 +49,8 @@ mod error;
 /// use http_body_util::{BodyExt, Full};
 /// use ifmatch_blob::name::BlobPath;
 /// use ifmatch_blob::store::{Delete, Put, Reading, Upload};
-/// use ifmatch_blob::{BlobStore, EmbeddedStore};
+/// use ifmatch_blob::BlobStore;
+/// use ifmatch_blob_embedded::EmbeddedStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::{Method, StatusCode};
-use ifmatch_blob::{BlobService, EmbeddedStore};
+use ifmatch_blob::BlobService;
+use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_store::{Driver, Key, MemoryRegister};

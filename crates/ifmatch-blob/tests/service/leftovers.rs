@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use ifmatch_blob::embedded::OpenErrorKind;
-use ifmatch_blob::{BlobService, EmbeddedStore};
+use ifmatch_blob::BlobService;
+use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_blob_embedded::OpenErrorKind;
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;

@@ -1,8 +1,6 @@
 //! The blob service over the embedded store, called as a tower service.
 #![expect(clippy::expect_used, reason = "a test ends at what it did not expect")]
 
-#[path = "../clock/mod.rs"]
-mod clock;
 mod conditions;
 mod faults;
 mod leases;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::{Method, StatusCode};
-use ifmatch_blob::{BlobService, EmbeddedStore};
+use ifmatch_blob::BlobService;
+use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_store::SystemClock;
 use tempfile::TempDir;

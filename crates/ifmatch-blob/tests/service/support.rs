@@ -8,14 +8,15 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
+use ifmatch_blob::BlobService;
 use ifmatch_blob::store::{BlobStore, BoxError};
-use ifmatch_blob::{BlobService, EmbeddedStore};
+use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_store::{Clock, Driver, MemoryRegister};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-pub(crate) use crate::clock::ManualClock;
+pub(crate) use ifmatch_blob::test_util::ManualClock;
 
 pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
 pub(crate) type Service = BlobService<Store, ManualClock>;
@@ -42,7 +43,7 @@ pub(crate) async fn reopen(
     folder: &Path,
     register: &Arc<MemoryRegister>,
     clock: &ManualClock,
-) -> Result<Store, ifmatch_blob::embedded::OpenError> {
+) -> Result<Store, ifmatch_blob_embedded::OpenError> {
     EmbeddedStore::with_driver(folder, Driver::with_clock(Arc::clone(register), clock.clone())).await
 }
 

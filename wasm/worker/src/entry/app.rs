@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
+use ifmatch_azure::AzureDialect;
+use ifmatch_azure_tables::TableService;
 use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs};
-use ifmatch_blob::service::TableService;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob::{AnyStore, BlobService};
+use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_store::AnyRegister;
 use tower_service::Service;
 use worker::{Env, Result, web_sys};
@@ -104,7 +105,7 @@ impl Serving {
     /// Removes blocks that nobody committed, or the entities of tables that were deleted. Says how many entries.
     async fn collect(&self) -> std::result::Result<u64, StoreError> {
         match self {
-            Self::Blobs(blobs) => blobs.collect_blocks().await,
+            Self::Blobs(blobs) => ifmatch_azure::collect_blocks(blobs.context()).await,
             Self::Tables(tables) => tables.collect().await.map(|entities| entities as u64),
         }
     }
@@ -130,8 +131,9 @@ impl App {
         };
         let service = match settings.serves {
             Serves::Blobs => {
-                let service =
-                    BlobService::new(blobs).accounts(settings.accounts).require_preconditions(settings.required);
+                let service = BlobService::new(blobs)
+                    .dialect(AzureDialect::new(settings.accounts))
+                    .require_preconditions(settings.required);
                 Serving::Blobs(match settings.max_body {
                     Some(bytes) => service.max_body(bytes),
                     None => service,

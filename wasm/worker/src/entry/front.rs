@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use ifmatch_blob::accounts::access::{Access, is_signed};
+use ifmatch_azure::is_signed;
+use ifmatch_blob::access::Access;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_core::problem::Problem;
 

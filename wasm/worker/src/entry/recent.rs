@@ -218,8 +218,8 @@ mod tests {
     use bytes::Bytes;
     use http_body_util::Full;
     use ifmatch_blob::BlobService;
-    use ifmatch_blob::objects::{Backing, Capability, ObjectBlobs};
     use ifmatch_blob::store::Upload;
+    use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
     use ifmatch_core::EntityTag;
     use ifmatch_core::lease::{LeaseAction, LeaseDuration};
     use ifmatch_core::precondition::Preconditions;

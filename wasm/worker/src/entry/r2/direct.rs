@@ -3,7 +3,7 @@
 use std::array;
 
 use futures_util::future::{try_join, try_join_all};
-use ifmatch_blob::objects::DirectUpload;
+use ifmatch_blob_objects::DirectUpload;
 use ifmatch_core::digest::ContentHash;
 use object_store::path::Path;
 use object_store::{Error, Result};

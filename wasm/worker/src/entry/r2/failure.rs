@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use ifmatch_blob::objects::TooSoon;
+use ifmatch_blob_objects::TooSoon;
 use object_store::path::Path;
 use object_store::{Error, UpdateVersion};
 

@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::objects::DirectBody;
+use ifmatch_blob_objects::DirectBody;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, GetResultPayload, Result};
 use serde_json::{Value, json};

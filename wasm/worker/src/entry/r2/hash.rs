@@ -4,8 +4,8 @@ use std::array;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use ifmatch_blob::objects::RunningHash;
 use ifmatch_blob::store::BoxError;
+use ifmatch_blob_objects::RunningHash;
 use ifmatch_core::digest::ContentHash;
 use js_sys::Uint8Array;
 use wasm_bindgen::JsValue;

@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
-use ifmatch_blob::objects::DescribedListing;
+use ifmatch_blob_objects::DescribedListing;
 use ifmatch_store::SystemClock;
 use ifmatch_store::task::timeout;
 use object_store::path::Path;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use ifmatch_blob::objects::DirectUpload;
+use ifmatch_blob_objects::DirectUpload;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, PutMultipartOptions, PutPayload, PutResult, Result, UploadPart};
 use serde_json::{Value, json};

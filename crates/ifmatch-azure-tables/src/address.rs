@@ -1,0 +1,151 @@
+//! What the path of a request names.
+
+use super::error::{Code, TableError};
+use super::key::EntityKey;
+use super::table::TableName;
+use ifmatch_blob::name;
+
+/// What the path of a request names, below the account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    /// The service itself: `/{account}`.
+    Service,
+    /// All tables: `Tables`.
+    Tables,
+    /// One of the tables: `Tables('name')`.
+    Table(TableName),
+    /// The entities of a table: `name` or `name()`.
+    Entities(TableName),
+    /// An entity: `name(PartitionKey='…',RowKey='…')`.
+    Entity(TableName, EntityKey),
+    /// Several operations at once: `$batch`.
+    Batch,
+}
+
+impl Address {
+    /// Parses a raw path, which begins with the account's name.
+    ///
+    /// # Errors
+    /// It names nothing that there could be.
+    pub(super) fn parse(path: &str) -> Result<Self, TableError> {
+        let unknown = || TableError::new(Code::InvalidUri);
+        let inner = path.strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(_, inner)| inner);
+        if inner.contains('/') {
+            return Err(unknown());
+        }
+        let inner = name::decode(inner).map_err(|error| unknown().detail(error.to_string()))?;
+        let Some((name, keys)) = inner.split_once('(') else { return Self::plain(&inner) };
+        let keys = keys.strip_suffix(')').ok_or_else(unknown)?;
+        match (name, keys) {
+            (name, "") => Self::plain(name),
+            ("Tables", keys) => {
+                let (table, rest) = quoted(keys).ok_or_else(unknown)?;
+                if rest.is_empty() { TableName::new(&table).map(Self::Table) } else { Err(unknown()) }
+            }
+            (name, keys) => {
+                let wrong = || TableError::invalid("an entity is named by (PartitionKey='…',RowKey='…')");
+                let (partition, row) = pair(keys).ok_or_else(wrong)?;
+                Ok(Self::Entity(TableName::new(name)?, EntityKey::new(&partition, &row)?))
+            }
+        }
+    }
+
+    fn plain(name: &str) -> Result<Self, TableError> {
+        Ok(match name {
+            "" => Self::Service,
+            "$batch" => Self::Batch,
+            "Tables" => Self::Tables,
+            name => Self::Entities(TableName::new(name)?),
+        })
+    }
+}
+
+/// The text in quotes that something begins with, and the rest. A quote within it is doubled.
+pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut rest = text.strip_prefix('\'')?;
+    let mut value = String::new();
+    loop {
+        let (before, after) = rest.split_once('\'')?;
+        value.push_str(before);
+        match after.strip_prefix('\'') {
+            Some(after) => rest = after,
+            None => return Some((value, after)),
+        }
+        value.push('\'');
+    }
+}
+
+/// The two keys, in any order.
+fn pair(text: &str) -> Option<(String, String)> {
+    let (first, value, rest) = named(text)?;
+    let (second, other, rest) = named(rest.strip_prefix(',')?)?;
+    match (first, second, rest) {
+        ("PartitionKey", "RowKey", "") => Some((value, other)),
+        ("RowKey", "PartitionKey", "") => Some((other, value)),
+        _ => None,
+    }
+}
+
+fn named(text: &str) -> Option<(&str, String, &str)> {
+    let (name, rest) = text.split_once('=')?;
+    let (value, rest) = quoted(rest)?;
+    Some((name.trim(), value, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(name: &str) -> TableName {
+        TableName::new(name).expect("valid")
+    }
+
+    #[test]
+    fn paths_name_tables_and_entities() {
+        let entity = |partition, row| Address::Entity(table("tab"), EntityKey::new(partition, row).expect("valid"));
+        let rows = [
+            ("/a", Address::Service),
+            ("/a/", Address::Service),
+            ("/a/Tables", Address::Tables),
+            ("/a/Tables()", Address::Tables),
+            ("/a/Tables('tab')", Address::Table(table("tab"))),
+            ("/a/Tables(%27tab%27)", Address::Table(table("tab"))),
+            ("/a/tab", Address::Entities(table("tab"))),
+            ("/a/tab()", Address::Entities(table("tab"))),
+            ("/a/$batch", Address::Batch),
+            ("/a/tab(PartitionKey='p',RowKey='r')", entity("p", "r")),
+            ("/a/tab(RowKey='r',PartitionKey='p')", entity("p", "r")),
+            ("/a/tab(PartitionKey='',RowKey='')", entity("", "")),
+            ("/a/tab(PartitionKey='o''b',RowKey='''')", entity("o'b", "'")),
+            ("/a/tab(PartitionKey='a%2C%20(x,y)',RowKey=')%26+')", entity("a, (x,y)", ")&+")),
+            ("/a/tab(PartitionKey='%25',RowKey='%C3%A9')", entity("%", "é")),
+        ];
+        for (path, address) in rows {
+            assert_eq!(Address::parse(path).expect("an address"), address, "{path}");
+        }
+    }
+
+    #[test]
+    fn other_paths_are_refused() {
+        let rows = [
+            ("/a/tab/more", Code::InvalidUri),
+            ("/a/tab(PartitionKey='p',RowKey='r'", Code::InvalidUri),
+            ("/a/Tables('tab'x)", Code::InvalidUri),
+            ("/a/%zz", Code::InvalidUri),
+            ("/a/%FF", Code::InvalidUri),
+            ("/a/tab('p')", Code::InvalidInput),
+            ("/a/tab(PartitionKey='p',RowKey='r',)", Code::InvalidInput),
+            ("/a/tab(PartitionKey='p')", Code::InvalidInput),
+            ("/a/tab(PartitionKey='p',PartitionKey='r')", Code::InvalidInput),
+            ("/a/tab(PartitionKey='p',RowKey='r'x)", Code::InvalidInput),
+            ("/a/tab(PartitionKey='p',RowKey='%2F')", Code::InvalidInput),
+            ("/a/tab(PartitionKey=p,RowKey='r')", Code::InvalidInput),
+            ("/a/ta", Code::OutOfRangeInput),
+            ("/a/1tab", Code::InvalidResourceName),
+            ("/a/Tables('tables')", Code::InvalidResourceName),
+        ];
+        for (path, code) in rows {
+            assert_eq!(Address::parse(path).unwrap_err().code(), code, "{path}");
+        }
+    }
+}

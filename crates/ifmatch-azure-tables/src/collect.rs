@@ -1,0 +1,82 @@
+//! Collecting the entities of tables that were deleted.
+
+use std::collections::HashSet;
+
+use super::table::Home;
+use ifmatch_blob::name::{BlobName, BlobPath};
+use ifmatch_blob::store::BlobEntry;
+use ifmatch_blob::store::{BlobStore, Delete, ListQuery, Page, StoreError, StoreErrorKind};
+
+/// The most names to ask for at once.
+const STEP: usize = 1000;
+
+/// Deletes the entities of an account that no table has, and says how many.
+///
+/// May run beside all requests: the identities that entities have are listed before the tables. An entity that was inserted
+/// into a table that still is has the identity of a table that was there before it, and so is in that listing.
+pub(super) async fn collect(store: &impl BlobStore, home: &Home) -> Result<usize, StoreError> {
+    let identities = identities(store, home).await?;
+    if identities.is_empty() {
+        return Ok(0);
+    }
+    let living = living(store, home).await?;
+    let mut collected = 0;
+    for identity in identities.iter().filter(|identity| !living.contains(identity.as_str())) {
+        collected += remove(store, home, identity).await?;
+    }
+    Ok(collected)
+}
+
+/// The identities of all tables that have entities, deleted ones among them.
+async fn identities(store: &impl BlobStore, home: &Home) -> Result<Vec<String>, StoreError> {
+    let mut identities = Vec::new();
+    let mut query = ListQuery { prefix: String::new(), after: None, limit: 1 };
+    while let Some(first) = store.list(&home.entities, &query).await?.and_then(|page| page.items.into_iter().next()) {
+        let identity = first.name.as_str().split('/').next().unwrap_or_default().to_owned();
+        // The character after the slash: behind all names that begin with this identity.
+        query.after = Some(format!("{identity}0"));
+        identities.push(identity);
+    }
+    Ok(identities)
+}
+
+/// The identities of all tables that are there.
+async fn living(store: &impl BlobStore, home: &Home) -> Result<HashSet<Box<str>>, StoreError> {
+    let mut living = HashSet::new();
+    let mut query = ListQuery { prefix: String::new(), after: None, limit: STEP };
+    while let Some(Page { items, next }) = store.list(&home.tables, &query).await? {
+        for BlobEntry { name, .. } in items {
+            let blob = BlobPath { container: home.tables.clone(), name };
+            living.extend(home.read(store, &blob).await?.map(|table| table.identity));
+        }
+        match next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    Ok(living)
+}
+
+async fn remove(store: &impl BlobStore, home: &Home, identity: &str) -> Result<usize, StoreError> {
+    let mut removed = 0;
+    let mut query = ListQuery { prefix: format!("{identity}/"), after: None, limit: STEP };
+    while let Some(Page { items, next }) = store.list(&home.entities, &query).await? {
+        for BlobEntry { name, .. } in items {
+            removed += usize::from(remove_one(store, home, name).await?);
+        }
+        match next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    Ok(removed)
+}
+
+async fn remove_one(store: &impl BlobStore, home: &Home, name: BlobName) -> Result<bool, StoreError> {
+    let blob = BlobPath { container: home.entities.clone(), name };
+    match store.delete(&blob, Delete::default()).await {
+        Ok(()) => Ok(true),
+        Err(error) if *error.kind() == StoreErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}

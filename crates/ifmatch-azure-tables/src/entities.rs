@@ -1,0 +1,213 @@
+//! The entities of a table in the store.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use ifmatch_core::EntityTag;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::Revision;
+use ifmatch_core::tag::TagList;
+use ifmatch_store::Clock;
+
+use super::entity::Entity;
+use super::error::{Code, TableError};
+use super::etag::Guard;
+use super::key::EntityKey;
+use super::table::{Home, Table};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BlobStore, Delete, Opened, Put, Reading, StoreError, StoreErrorKind, Upload};
+
+/// The entities of a table.
+#[derive(Debug)]
+pub(super) struct Entities<'a, S, C> {
+    pub(super) store: &'a S,
+    pub(super) clock: &'a C,
+    pub(super) home: &'a Home,
+    pub(super) table: &'a Table,
+}
+
+/// An entity in one of its versions.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) entity: Entity,
+    pub(super) generation: Revision,
+}
+
+/// What is there before a write.
+#[derive(Clone, Debug)]
+struct Before {
+    stored: Stored,
+    /// What a write is bound to that replaces this version.
+    tag: EntityTag,
+}
+
+/// What becomes of an entity.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change<'a> {
+    Replace(&'a Entity),
+    Merge(&'a Entity),
+    Delete,
+}
+
+/// How often a change is tried again that another writer was faster than.
+const ATTEMPTS: u32 = 100;
+/// The first pause before another attempt; each is twice the one before, up to the last.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+impl<S: BlobStore, C: Clock> Entities<'_, S, C> {
+    /// The entity with this key.
+    pub(super) async fn get(&self, key: &EntityKey) -> Result<Option<Stored>, TableError> {
+        let before = self.load(&self.blob(key)?, Reading::Whole).await?;
+        Ok(before.map(|before| before.stored))
+    }
+
+    /// Inserts an entity, and gives the number of its version. Of several who insert one, one does.
+    pub(super) async fn insert(&self, key: &EntityKey, entity: &Entity) -> Result<Revision, TableError> {
+        entity.check(key)?;
+        let put = put(entity.encode(), absent());
+        match self.store.put(&self.blob(key)?, put).await {
+            Ok(written) => numbered(written.generation),
+            Err(error) if is_refused(&error) => Err(TableError::new(Code::EntityAlreadyExists)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Changes an entity, and gives the number of its new version.
+    ///
+    /// What depends on the version in the store is bound to it: if another writer is faster, the store refuses the write, and
+    /// what is there then is looked at anew.
+    pub(super) async fn change(
+        &self,
+        key: &EntityKey,
+        guard: &Guard,
+        change: Change<'_>,
+    ) -> Result<Option<Revision>, TableError> {
+        let blob = self.blob(key)?;
+        let depends = matches!(change, Change::Merge(_)) || matches!(guard, Guard::Tag(_));
+        for attempt in 0..ATTEMPTS {
+            self.pause(attempt).await?;
+            let reading = if matches!(change, Change::Merge(_)) { Reading::Whole } else { Reading::Head };
+            let before = if depends { self.load(&blob, reading).await? } else { None };
+            let preconditions = match (&before, guard) {
+                (Some(before), _) => exactly(&before.tag),
+                (None, _) if depends => absent(),
+                (None, Guard::Exists) => present(),
+                (None, _) => Preconditions::default(),
+            };
+            if depends {
+                guard.check(before.as_ref().map(|before| before.stored.generation))?;
+            }
+            match self.write(key, &blob, change, before, preconditions).await? {
+                Written::Done(generation) => return Ok(generation),
+                Written::Refused if depends => {}
+                Written::Refused => return Err(TableError::new(Code::ResourceNotFound)),
+            }
+        }
+        Err(TableError::new(Code::ServerBusy).detail("others changed the entity each time before this request could"))
+    }
+
+    async fn write(
+        &self,
+        key: &EntityKey,
+        blob: &BlobPath,
+        change: Change<'_>,
+        before: Option<Before>,
+        preconditions: Preconditions,
+    ) -> Result<Written, TableError> {
+        let entity = match change {
+            Change::Replace(entity) => entity.clone(),
+            Change::Merge(entity) => before.map_or_else(Entity::default, |before| before.stored.entity).merged(entity),
+            Change::Delete => {
+                let deleted = self.store.delete(blob, Delete { preconditions, ..Delete::default() }).await;
+                return Written::of(deleted.map(|()| None));
+            }
+        };
+        entity.check(key)?;
+        match self.store.put(blob, put(entity.encode(), preconditions)).await {
+            Ok(written) => Ok(Written::Done(Some(numbered(written.generation)?))),
+            Err(error) => Written::of(Err(error)),
+        }
+    }
+
+    async fn load(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Before>, TableError> {
+        let Some(opened) = self.store.open_unleased(blob, reading).await? else { return Ok(None) };
+        let generation = numbered(opened.info.generation)?;
+        let tag = opened.info.tag.clone().filter(|tag| !tag.is_weak());
+        let tag = tag.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "the store has no strong tags"))?;
+        let entity = match reading {
+            Reading::Head => Entity::default(),
+            _ => Entity::decode(&bytes(opened).await?)?,
+        };
+        Ok(Some(Before { stored: Stored { entity, generation }, tag }))
+    }
+
+    fn blob(&self, key: &EntityKey) -> Result<BlobPath, TableError> {
+        Ok(BlobPath { container: self.home.entities.clone(), name: key.name_in(&self.table.identity)? })
+    }
+
+    /// Waits before another attempt, for a random part of a time that grows.
+    async fn pause(&self, attempt: u32) -> Result<(), TableError> {
+        if attempt > 0 {
+            let longest = PAUSE.0.saturating_mul(1 << attempt.min(16)).min(PAUSE.1);
+            let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+            let random = ifmatch_store::nonce();
+            let random = random.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
+            self.clock.sleep(Duration::from_micros(random % longest)).await;
+        }
+        Ok(())
+    }
+}
+
+/// What came of a write that was bound to conditions.
+enum Written {
+    /// It took place; a version has a number, a deletion none.
+    Done(Option<Revision>),
+    /// The conditions do not hold.
+    Refused,
+}
+
+impl Written {
+    fn of(result: Result<Option<Revision>, StoreError>) -> Result<Self, TableError> {
+        match result {
+            Ok(generation) => Ok(Self::Done(generation)),
+            Err(error) if is_refused(&error) || *error.kind() == StoreErrorKind::NotFound => Ok(Self::Refused),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A write of these bytes.
+pub(super) fn put(content: String, preconditions: Preconditions) -> Put {
+    let length = u64::try_from(content.len()).ok();
+    let body = Upload::new(Full::new(Bytes::from(content)));
+    Put { preconditions, length, ..Put::new(body) }
+}
+
+/// Whether the conditions of a write do not hold.
+pub(super) fn is_refused(error: &StoreError) -> bool {
+    matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. })
+}
+
+/// All bytes of a blob.
+pub(super) async fn bytes(mut opened: Opened) -> Result<Bytes, StoreError> {
+    Ok(opened.source.read(None).await?.collect().await?.to_bytes())
+}
+
+/// Nothing is there.
+pub(super) fn absent() -> Preconditions {
+    Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() }
+}
+
+fn present() -> Preconditions {
+    Preconditions { if_match: Some(TagList::Any), ..Preconditions::default() }
+}
+
+fn exactly(tag: &EntityTag) -> Preconditions {
+    Preconditions { if_match: Some(TagList::Tags(vec![tag.clone()])), ..Preconditions::default() }
+}
+
+fn numbered(generation: Option<Revision>) -> Result<Revision, TableError> {
+    let unsupported = || StoreError::new(StoreErrorKind::Unsupported, "the store does not number its writes");
+    Ok(generation.ok_or_else(unsupported)?)
+}

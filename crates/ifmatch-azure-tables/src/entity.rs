@@ -1,0 +1,240 @@
+//! Entities: their properties, as requests bring them and as the store keeps them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::edm::{self, Value};
+use super::error::{Code, TableError};
+use super::key::EntityKey;
+use ifmatch_blob::store::{StoreError, StoreErrorKind};
+
+/// The properties of an entity, without its keys and its time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Entity {
+    properties: BTreeMap<Box<str>, Value>,
+}
+
+/// The form in which entities are stored.
+const VERSION: u64 = 1;
+/// The most properties, the keys and the time not counted.
+const MAX_PROPERTIES: usize = 252;
+/// The most characters of a property's name.
+const MAX_NAME: usize = 255;
+/// The most bytes of an entity, as Azure counts.
+const MAX_BYTES: usize = 1024 * 1024;
+/// What follows a property's name where its type is told.
+pub(super) const TYPE: &str = "@odata.type";
+/// The properties that every entity has by itself.
+pub(super) const PARTITION_KEY: &str = "PartitionKey";
+pub(super) const ROW_KEY: &str = "RowKey";
+pub(super) const TIMESTAMP: &str = "Timestamp";
+/// Built-in properties with their types.
+const BY_ITSELF: [(&str, &str); 3] =
+    [(PARTITION_KEY, "Edm.String"), (ROW_KEY, "Edm.String"), (TIMESTAMP, "Edm.DateTime")];
+
+impl Entity {
+    /// Reads the entity of a request's body. What the body says of keys and time is not part of it.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub(super) fn parse(body: &Map<String, Json>) -> Result<Self, TableError> {
+        for (name, r#type) in BY_ITSELF {
+            check_type(body, name, r#type)?;
+        }
+        let mut properties = BTreeMap::new();
+        for (name, json) in body {
+            let by_itself = BY_ITSELF.iter().any(|(own, _)| own == name);
+            if by_itself || name.starts_with("odata.") || name.ends_with(TYPE) {
+                continue;
+            }
+            check_name(name)?;
+            let declared = body.get(&format!("{name}{TYPE}")).map(type_name).transpose()?;
+            if let Some(value) = Value::parse(json, declared)? {
+                properties.insert(name.as_str().into(), value);
+            }
+        }
+        Ok(Self { properties })
+    }
+
+    /// The entity with the properties of another one put over its own.
+    #[must_use]
+    pub(super) fn merged(mut self, other: &Self) -> Self {
+        self.properties.extend(other.properties.iter().map(|(name, value)| (name.clone(), value.clone())));
+        self
+    }
+
+    /// Checks the limits of what is stored.
+    ///
+    /// # Errors
+    /// There are too many properties, or too many bytes.
+    pub(super) fn check(&self, key: &EntityKey) -> Result<(), TableError> {
+        if self.properties.len() > MAX_PROPERTIES {
+            return Err(TableError::new(Code::TooManyProperties));
+        }
+        if self.bytes(key) > MAX_BYTES { Err(TableError::new(Code::EntityTooLarge)) } else { Ok(()) }
+    }
+
+    /// How many bytes Azure counts for the entity.
+    pub(super) fn bytes(&self, key: &EntityKey) -> usize {
+        let keys = 4 + edm::utf16_bytes(&key.partition) + edm::utf16_bytes(&key.row);
+        let each = self.properties.iter().map(|(name, value)| 8 + edm::utf16_bytes(name) + value.size());
+        keys + each.sum::<usize>()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        self.properties.get(name)
+    }
+
+    pub(super) fn properties(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.properties.iter().map(|(name, value)| (&**name, value))
+    }
+
+    /// The bytes to store.
+    pub(super) fn encode(&self) -> String {
+        let mut stored = Map::new();
+        for (name, value) in self.properties() {
+            let (json, declared) = value.to_json();
+            stored.extend(declared.map(|declared| (format!("{name}{TYPE}"), declared.into())));
+            stored.insert(name.to_owned(), json);
+        }
+        json!({ "version": VERSION, "properties": stored }).to_string()
+    }
+
+    /// Reads stored bytes.
+    ///
+    /// # Errors
+    /// They are damaged, or a newer release wrote them.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
+        let damaged = || StoreError::new(StoreErrorKind::Unreadable, "the entity is damaged, or of a newer release");
+        let stored: Json = serde_json::from_slice(bytes).map_err(|_| damaged())?;
+        match (&stored["version"], &stored["properties"]) {
+            (version, Json::Object(properties)) if *version == VERSION => {
+                Self::parse(properties).map_err(|_| damaged())
+            }
+            _ => Err(damaged()),
+        }
+    }
+}
+
+/// The key that a request's body has.
+///
+/// # Errors
+/// A key is missing, or no text, or not valid.
+pub(super) fn key_in(body: &Map<String, Json>) -> Result<EntityKey, TableError> {
+    let key = |name: &str| match body.get(name) {
+        Some(Json::String(key)) => Ok(key.as_str()),
+        Some(Json::Null) | None => Err(TableError::new(Code::PropertiesNeedValue)),
+        Some(_) => Err(TableError::invalid("a key is text")),
+    };
+    EntityKey::new(key(PARTITION_KEY)?, key(ROW_KEY)?)
+}
+
+/// Rejects a property with a type annotation that contradicts its type.
+fn check_type(body: &Map<String, Json>, name: &str, r#type: &str) -> Result<(), TableError> {
+    match body.get(&format!("{name}{TYPE}")).map(type_name).transpose()? {
+        Some(declared) if declared != r#type => Err(TableError::invalid(format!("the type of {name} is {type}"))),
+        _ => Ok(()),
+    }
+}
+
+fn type_name(json: &Json) -> Result<&str, TableError> {
+    json.as_str().ok_or_else(|| TableError::invalid("the type of a property is text"))
+}
+
+/// A name is an identifier as in C#.
+fn check_name(name: &str) -> Result<(), TableError> {
+    if name.chars().count() > MAX_NAME {
+        return Err(TableError::new(Code::PropertyNameTooLong));
+    }
+    let begins = name.starts_with(|char: char| char.is_alphabetic() || char == '_');
+    let inner = |char: char| char.is_alphanumeric() || char == '_';
+    if begins && name.chars().all(inner) { Ok(()) } else { Err(TableError::new(Code::PropertyNameInvalid)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(body: &Json) -> Result<Entity, TableError> {
+        Entity::parse(body.as_object().expect("an object"))
+    }
+
+    #[test]
+    fn an_entity_is_read_as_it_was_stored() {
+        let body = json!({
+            "PartitionKey": "p", "RowKey": "r", "Timestamp": "2020-01-01T00:00:00Z", "odata.etag": "x",
+            "text": "it", "text@odata.type": "Edm.String", "large": "1099511627776", "large@odata.type": "Edm.Int64",
+            "real": 0.1, "whole": 7, "nothing": null, "_x1": true,
+        });
+        let entity = parse(&body).expect("an entity");
+        let names: Vec<_> = entity.properties().map(|(name, _)| name).collect();
+        assert_eq!(names, ["_x1", "large", "real", "text", "whole"]);
+        assert_eq!(Entity::decode(entity.encode().as_bytes()).expect("stored"), entity);
+    }
+
+    #[test]
+    fn a_key_is_text_and_the_time_a_time() {
+        let rows = [
+            ("PartitionKey", "Edm.String", true),
+            ("PartitionKey", "Edm.Int32", false),
+            ("RowKey", "Edm.String", true),
+            ("RowKey", "Edm.Guid", false),
+            ("Timestamp", "Edm.DateTime", true),
+            ("Timestamp", "Edm.String", false),
+        ];
+        for (name, declared, is_right) in rows {
+            let body = json!({ name: "2020-01-01T00:00:00Z", format!("{name}@odata.type"): declared });
+            let error = parse(&body).err().map(|error| error.code());
+            assert_eq!(error, (!is_right).then_some(Code::InvalidInput), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_no_release_wrote_is_damaged() {
+        for text in ["", "{}", "[]", r#"{"version":2,"properties":{}}"#, r#"{"version":1}"#, "\"x\""] {
+            let error = Entity::decode(text.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), &StoreErrorKind::Unreadable, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_merge_keeps_what_the_other_has_not() {
+        let before = parse(&json!({ "a": 1, "b": 2 })).expect("an entity");
+        let merged = before.merged(&parse(&json!({ "b": "3", "c": 4, "a": null })).expect("an entity"));
+        assert_eq!(merged, parse(&json!({ "a": 1, "b": "3", "c": 4 })).expect("an entity"));
+    }
+
+    #[test]
+    fn names_are_identifiers() {
+        for name in ["", "1a", "a-b", "a b", "a.b", "@a"] {
+            assert_eq!(parse(&json!({ name: 1 })).unwrap_err().code(), Code::PropertyNameInvalid, "{name}");
+        }
+        assert!(parse(&json!({ "é": 1 })).is_ok());
+        assert_eq!(parse(&json!({ "n".repeat(256): 1 })).unwrap_err().code(), Code::PropertyNameTooLong);
+    }
+
+    #[test]
+    fn an_entity_has_limits() {
+        let key = EntityKey::new("p", "r").expect("valid");
+        let many = |count: usize, text: &str| {
+            let body: Map<_, _> = (0..count).map(|at| (format!("p{at:03}"), Json::from(text))).collect();
+            Entity::parse(&body).expect("an entity").check(&key)
+        };
+        assert!(many(MAX_PROPERTIES, "x").is_ok());
+        assert_eq!(many(MAX_PROPERTIES + 1, "x").unwrap_err().code(), Code::TooManyProperties);
+        let text = "x".repeat(32 * 1024);
+        assert!(many(15, &text).is_ok());
+        assert_eq!(many(16, &text).unwrap_err().code(), Code::EntityTooLarge);
+    }
+
+    #[test]
+    fn both_keys_are_needed() {
+        let key = |body: Json| key_in(body.as_object().expect("an object"));
+        assert!(key(json!({ "PartitionKey": "", "RowKey": "" })).is_ok());
+        for body in [json!({ "PartitionKey": "p" }), json!({ "RowKey": "r", "PartitionKey": null })] {
+            assert_eq!(key(body).unwrap_err().code(), Code::PropertiesNeedValue);
+        }
+        assert_eq!(key(json!({ "PartitionKey": 1, "RowKey": "r" })).unwrap_err().code(), Code::InvalidInput);
+    }
+}

@@ -1,0 +1,150 @@
+//! The errors of the table service: Azure's codes, as JSON.
+
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use serde_json::json;
+
+use ifmatch_azure::shared_key::AuthError;
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::store::{StoreError, StoreErrorKind};
+
+/// Where the code of an error is told, too.
+const X_MS_ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
+
+/// Why a request was not carried out.
+#[derive(Debug)]
+pub(super) struct TableError {
+    reason: Reason,
+    detail: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Refused(Code),
+    NotAuthorised(AuthError),
+}
+
+macro_rules! codes {
+    ($($code:ident $status:ident $message:literal,)*) => {
+        /// Azure's name for an error.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Code {
+            $($code,)*
+        }
+
+        impl Code {
+            /// The name, the status and the text of the error.
+            fn parts(self) -> (&'static str, StatusCode, &'static str) {
+                match self {
+                    $(Self::$code => (stringify!($code), StatusCode::$status, $message),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    AtomFormatNotSupported UNSUPPORTED_MEDIA_TYPE "Atom format is not supported.",
+    ConditionHeadersNotSupported BAD_REQUEST "Condition headers are not supported.",
+    EntityAlreadyExists CONFLICT "The specified entity already exists.",
+    EntityTooLarge BAD_REQUEST "The entity is larger than the maximum allowed size (1MB).",
+    InternalError INTERNAL_SERVER_ERROR "Server encountered an internal error. Please try again after some time.",
+    InvalidInput BAD_REQUEST "One of the request inputs is not valid.",
+    InvalidQueryParameterValue BAD_REQUEST
+        "Value for one of the query parameters specified in the request URI is invalid.",
+    InvalidResourceName BAD_REQUEST "The specified resource name contains invalid characters.",
+    InvalidUri BAD_REQUEST "The requested URI does not represent any resource on the server.",
+    KeyValueTooLarge BAD_REQUEST "The key property values are too large.",
+    MissingRequiredHeader BAD_REQUEST "A required HTTP header was not specified.",
+    NotImplemented NOT_IMPLEMENTED "The requested operation is not implemented on the specified resource.",
+    OperationTimedOut INTERNAL_SERVER_ERROR "The operation could not be completed within the permitted time.",
+    OutOfRangeInput BAD_REQUEST "The specified resource name length is not within the permissible limits.",
+    PropertiesNeedValue BAD_REQUEST "The values are not specified for all properties in the entity.",
+    PropertyNameInvalid BAD_REQUEST "The property name is invalid.",
+    PropertyNameTooLong BAD_REQUEST "The property name exceeds the maximum allowed length.",
+    PropertyValueTooLarge BAD_REQUEST "The property value exceeds the maximum allowed size (64KB).",
+    RequestBodyTooLarge PAYLOAD_TOO_LARGE "The request body is too large and exceeds the maximum permissible limit.",
+    ResourceNotFound NOT_FOUND "The specified resource does not exist.",
+    ServerBusy SERVICE_UNAVAILABLE "The server is currently unable to receive requests. Please retry your request.",
+    TableAlreadyExists CONFLICT "The table specified already exists.",
+    TableNotFound NOT_FOUND "The table specified does not exist.",
+    TooManyProperties BAD_REQUEST "The entity contains more properties than allowed.",
+    UnsupportedHttpVerb METHOD_NOT_ALLOWED "The resource doesn't support the specified HTTP verb.",
+    UpdateConditionNotSatisfied PRECONDITION_FAILED
+        "The update condition specified in the request was not satisfied.",
+    XMethodIncorrectCount BAD_REQUEST "Two or more X-HTTP-Method headers are specified.",
+    XMethodIncorrectValue BAD_REQUEST "The specified X-HTTP-Method header is invalid.",
+    XMethodNotUsingPost BAD_REQUEST "The request uses X-HTTP-Method with an HTTP verb other than POST.",
+}
+
+impl TableError {
+    pub(super) fn new(code: Code) -> Self {
+        Self { reason: Reason::Refused(code), detail: None }
+    }
+
+    /// A request that makes no sense; the detail says why.
+    pub(super) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(Code::InvalidInput).detail(detail)
+    }
+
+    /// Says more than the code does.
+    pub(super) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// The code; that of a request that nobody signed is not among them.
+    #[cfg(test)]
+    pub(super) fn code(&self) -> Code {
+        match self.reason {
+            Reason::Refused(code) => code,
+            Reason::NotAuthorised(error) => panic!("{error}"),
+        }
+    }
+
+    /// The answer.
+    pub(super) fn to_response(&self) -> Response<BlobBody> {
+        let (code, status, message) = match self.reason {
+            Reason::Refused(code) => code.parts(),
+            Reason::NotAuthorised(error) => {
+                (error.code(), error.status(), "Server failed to authenticate the request.")
+            }
+        };
+        let detail = match self.reason {
+            Reason::Refused(_) => self.detail.clone(),
+            Reason::NotAuthorised(error) => Some(error.to_string()),
+        };
+        let message = detail.map_or(message.to_owned(), |detail| format!("{message}\n{detail}"));
+        let body = json!({ "odata.error": { "code": code, "message": { "lang": "en-US", "value": message } } });
+        let mut response = Response::new(BlobBody::from(body.to_string()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json;charset=utf-8"));
+        headers.insert(X_MS_ERROR_CODE, HeaderValue::from_static(code));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl From<AuthError> for TableError {
+    fn from(error: AuthError) -> Self {
+        Self { reason: Reason::NotAuthorised(error), detail: None }
+    }
+}
+
+/// What a store's error is to the client, where the operation does not know better. What the client is not told, the
+/// log is.
+impl From<StoreError> for TableError {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the store failed");
+        match error.kind() {
+            StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::new(Code::ServerBusy),
+            StoreErrorKind::OutcomeUnknown => Self::new(Code::OperationTimedOut),
+            StoreErrorKind::Unsupported => Self::new(Code::NotImplemented).detail("the store cannot keep tables"),
+            StoreErrorKind::Full => Self::new(Code::InternalError).detail("there is no room left"),
+            _ => Self::new(Code::InternalError),
+        }
+    }
+}

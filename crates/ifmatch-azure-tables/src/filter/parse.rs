@@ -1,0 +1,103 @@
+//! Reading a filter: `or` binds less than `and`, and `not` goes before a comparison or a parenthesis.
+
+use super::token::{self, Token};
+use super::{Filter, Operand};
+use crate::error::TableError;
+
+/// How deep parentheses and negations may be nested.
+const MAX_DEPTH: usize = 50;
+
+pub(super) fn filter(text: &str) -> Result<Filter, TableError> {
+    let mut parser = Parser { text, rest: text, depth: 0 };
+    let filter = parser.any()?;
+    if parser.rest.trim_start().is_empty() { Ok(filter) } else { Err(parser.unexpected()) }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    rest: &'a str,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn any(&mut self) -> Result<Filter, TableError> {
+        self.chain(&Token::Or, Self::all, Filter::Any)
+    }
+
+    fn all(&mut self) -> Result<Filter, TableError> {
+        self.chain(&Token::And, Self::one, Filter::All)
+    }
+
+    /// One or more, with the same word between them.
+    fn chain(
+        &mut self,
+        between: &Token,
+        each: fn(&mut Self) -> Result<Filter, TableError>,
+        together: fn(Vec<Filter>) -> Filter,
+    ) -> Result<Filter, TableError> {
+        let first = each(self)?;
+        let mut filters = vec![first];
+        while self.take(between) {
+            filters.push(each(self)?);
+        }
+        Ok(if filters.len() == 1 { filters.remove(0) } else { together(filters) })
+    }
+
+    fn one(&mut self) -> Result<Filter, TableError> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(TableError::invalid(format!("the filter is nested more than {MAX_DEPTH} times")));
+        }
+        let filter = if self.take(&Token::Not) {
+            Filter::Not(Box::new(self.one()?))
+        } else if self.take(&Token::Open) {
+            let inner = self.any()?;
+            if !self.take(&Token::Close) {
+                return Err(self.unexpected());
+            }
+            inner
+        } else {
+            self.comparison()?
+        };
+        self.depth -= 1;
+        Ok(filter)
+    }
+
+    fn comparison(&mut self) -> Result<Filter, TableError> {
+        let left = self.operand()?;
+        match token::next(self.rest) {
+            Some((Token::Compare(comparison), rest)) => {
+                self.rest = rest;
+                Ok(Filter::Compare(left, comparison, self.operand()?))
+            }
+            _ if left.may_be_boolean() => Ok(Filter::Is(left)),
+            _ => Err(TableError::invalid("a part of the filter is neither true nor false: compare it with something")),
+        }
+    }
+
+    fn operand(&mut self) -> Result<Operand, TableError> {
+        let (operand, rest) = match token::next(self.rest) {
+            Some((Token::Property(name), rest)) => (Operand::Property(name), rest),
+            Some((Token::Literal(value), rest)) => (Operand::Literal(value), rest),
+            _ => return Err(self.unexpected()),
+        };
+        self.rest = rest;
+        Ok(operand)
+    }
+
+    /// Goes on if the next word is this one.
+    fn take(&mut self, token: &Token) -> bool {
+        match token::next(self.rest) {
+            Some((next, rest)) if next == *token => {
+                self.rest = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn unexpected(&self) -> TableError {
+        let at = self.text.len() - self.rest.trim_start().len();
+        TableError::invalid(format!("the filter cannot be read from its byte {at} on"))
+    }
+}

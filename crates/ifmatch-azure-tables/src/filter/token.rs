@@ -1,0 +1,96 @@
+//! The words of a filter.
+
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+use super::Comparison;
+use crate::address::quoted;
+use crate::datetime::DateTime;
+use crate::edm::Value;
+
+/// A word of a filter.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Token {
+    Open,
+    Close,
+    And,
+    Or,
+    Not,
+    Compare(Comparison),
+    Property(Box<str>),
+    Literal(Value),
+}
+
+/// Reads the word that the text begins with, after blanks, and gives the rest. `None`: it is no word.
+pub(super) fn next(text: &str) -> Option<(Token, &str)> {
+    let text = text.trim_start();
+    if text.starts_with('\'') {
+        let (value, rest) = quoted(text)?;
+        return Some((Token::Literal(Value::String(value.into())), rest));
+    }
+    let parenthesis = [('(', Token::Open), (')', Token::Close)];
+    if let Some((char, token)) = parenthesis.into_iter().find(|(char, _)| text.starts_with(*char)) {
+        return Some((token, &text[char.len_utf8()..]));
+    }
+    let end = text.find(|char: char| char.is_whitespace() || matches!(char, '(' | ')' | '\'')).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    if rest.starts_with('\'') {
+        let (value, rest) = quoted(rest)?;
+        return Some((Token::Literal(typed(word, &value)?), rest));
+    }
+    self::word(word).map(|token| (token, rest))
+}
+
+/// A literal with its type before the quotes.
+fn typed(name: &str, text: &str) -> Option<Value> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "datetime" => Value::DateTime(DateTime::parse(text)?),
+        "guid" => Value::Guid(Uuid::try_parse(text).ok()?),
+        "binary" | "x" => Value::Binary(hex::decode(text).ok()?.into()),
+        _ => return None,
+    })
+}
+
+fn word(word: &str) -> Option<Token> {
+    let lower = word.to_ascii_lowercase();
+    Some(match lower.as_str() {
+        "and" => Token::And,
+        "or" => Token::Or,
+        "not" => Token::Not,
+        "eq" => Token::Compare(Comparison::Equal),
+        "ne" => Token::Compare(Comparison::NotEqual),
+        "lt" => Token::Compare(Comparison::Less),
+        "le" => Token::Compare(Comparison::LessOrEqual),
+        "gt" => Token::Compare(Comparison::Greater),
+        "ge" => Token::Compare(Comparison::GreaterOrEqual),
+        "true" => Token::Literal(Value::Boolean(true)),
+        "false" => Token::Literal(Value::Boolean(false)),
+        _ if word.starts_with(|char: char| char.is_alphabetic() || char == '_') => {
+            let inner = |char: char| char.is_alphanumeric() || char == '_';
+            return word.chars().all(inner).then(|| Token::Property(word.into()));
+        }
+        _ => return number(&lower).map(Token::Literal),
+    })
+}
+
+/// A number in lower case: with an `l` behind it an `Edm.Int64`, with `d`, a point or an exponent an `Edm.Double`.
+fn number(word: &str) -> Option<Value> {
+    if let Some(digits) = word.strip_suffix('l') {
+        return whole(digits).map(Value::Int64);
+    }
+    if let Some(number) = whole::<i32>(word) {
+        return Some(Value::Int32(number));
+    }
+    if let Some(number) = whole(word) {
+        return Some(Value::Int64(number));
+    }
+    let digits = word.strip_suffix('d').unwrap_or(word);
+    let inner = |char: char| char.is_ascii_digit() || matches!(char, '.' | '-' | '+' | 'e');
+    let number = digits.parse().ok().filter(|number: &f64| digits.chars().all(inner) && number.is_finite());
+    number.map(Value::Double)
+}
+
+fn whole<T: FromStr>(digits: &str) -> Option<T> {
+    digits.parse().ok()
+}

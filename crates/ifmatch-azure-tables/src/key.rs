@@ -1,0 +1,152 @@
+//! The keys of entities, and the names of the blobs that they are.
+
+use super::error::{Code, TableError};
+use ifmatch_blob::name::BlobName;
+
+/// What names an entity in its table: always valid.
+///
+/// In the name of the blob, the keys are cut by a space. It is less than every other character that a name may have,
+/// and the keys' own spaces are escaped, so that names are in the order of the keys: first of the partition keys, then of the
+/// row keys, each in the order of their UTF-8 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EntityKey {
+    pub(super) partition: Box<str>,
+    pub(super) row: Box<str>,
+}
+
+/// The most UTF-16 units of a key: 1 KiB, as Azure counts.
+const MAX_UNITS: usize = 512;
+/// What cuts the keys.
+const CUT: char = ' ';
+/// What an escape begins with.
+const ESCAPE: char = '!';
+/// What a space and an exclamation mark are once they are escaped, in this order.
+const ESCAPED: [(char, char); 2] = [(CUT, '0'), (ESCAPE, '1')];
+
+impl EntityKey {
+    /// The key of an entity.
+    ///
+    /// # Errors
+    /// A key has more than 512 characters, or `/`, `\`, `#`, `?`, or a control character.
+    pub(super) fn new(partition: &str, row: &str) -> Result<Self, TableError> {
+        check(partition)?;
+        check(row)?;
+        Ok(Self { partition: partition.into(), row: row.into() })
+    }
+
+    /// The name of the entity's blob in a table.
+    ///
+    /// # Errors
+    /// The keys are too long together.
+    pub(super) fn name_in(&self, table: &str) -> Result<BlobName, TableError> {
+        let name = prefix(table, Some(&self.partition), Some(&self.row));
+        BlobName::new(&name).map_err(|_| TableError::new(Code::KeyValueTooLarge))
+    }
+
+    /// The key in a blob's name, without the table's identity.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let (_, keys) = name.split_once('/')?;
+        let (partition, row) = keys.split_once(CUT)?;
+        Some(Self { partition: unescape(partition)?.into(), row: unescape(row)?.into() })
+    }
+}
+
+/// What the names of a table's entities begin with, or of those in a partition, or of those that also have a row key
+/// that begins so.
+pub(super) fn prefix(table: &str, partition: Option<&str>, row: Option<&str>) -> String {
+    let mut name = format!("{table}/");
+    if let Some(partition) = partition {
+        escape(partition, &mut name);
+        name.push(CUT);
+        escape(row.unwrap_or_default(), &mut name);
+    }
+    name
+}
+
+fn check(key: &str) -> Result<(), TableError> {
+    if key.encode_utf16().count() > MAX_UNITS {
+        return Err(TableError::new(Code::KeyValueTooLarge));
+    }
+    let forbidden = |char: char| char.is_control() || matches!(char, '/' | '\\' | '#' | '?');
+    if key.contains(forbidden) {
+        return Err(TableError::invalid("a key has no '/', '\\', '#', '?' and no control characters"));
+    }
+    Ok(())
+}
+
+fn escape(key: &str, name: &mut String) {
+    for char in key.chars() {
+        match ESCAPED.iter().find(|(plain, _)| *plain == char) {
+            Some((_, escaped)) => name.extend([ESCAPE, *escaped]),
+            None => name.push(char),
+        }
+    }
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut chars = text.chars();
+    let mut key = String::with_capacity(text.len());
+    while let Some(char) = chars.next() {
+        key.push(match char {
+            ESCAPE => {
+                let escaped = chars.next()?;
+                ESCAPED.iter().find(|(_, other)| *other == escaped)?.0
+            }
+            char => char,
+        });
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Keys of few characters, those around the escapes among them, so that many begin alike.
+    fn keys() -> impl Strategy<Value = EntityKey> {
+        let key = "[ !\"01.a'é🦀\u{a0}-]{0,5}";
+        (key, key).prop_map(|(partition, row)| EntityKey::new(&partition, &row).expect("valid"))
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_in_the_order_of_the_keys(one in keys(), other in keys()) {
+            let name = |key: &EntityKey| key.name_in("t").expect("short");
+            prop_assert_eq!(name(&one).cmp(&name(&other)), one.cmp(&other));
+        }
+
+        #[test]
+        fn a_name_tells_its_key(key in keys()) {
+            let name = key.name_in("t").expect("short");
+            prop_assert_eq!(EntityKey::parse(name.as_str()), Some(key));
+        }
+
+        #[test]
+        fn a_prefix_is_that_of_its_partition_alone(key in keys(), other in keys()) {
+            let name = key.name_in("t").expect("short");
+            let within = name.as_str().starts_with(&prefix("t", Some(&other.partition), None));
+            prop_assert_eq!(within, key.partition == other.partition);
+        }
+    }
+
+    #[test]
+    fn keys_of_a_kibibyte_fit_unless_both_are_as_long() {
+        let longest = "漢".repeat(MAX_UNITS);
+        let table = "0".repeat(32);
+        assert!(EntityKey::new(&longest, &"漢".repeat(400)).expect("valid").name_in(&table).is_ok());
+        let both = EntityKey::new(&longest, &longest).expect("valid").name_in(&table);
+        assert_eq!(both.unwrap_err().code(), Code::KeyValueTooLarge);
+        let longer = EntityKey::new(&"a".repeat(MAX_UNITS + 1), "");
+        assert_eq!(longer.unwrap_err().code(), Code::KeyValueTooLarge);
+    }
+
+    #[test]
+    fn what_azure_forbids_is_in_no_key() {
+        for char in ['/', '\\', '#', '?', '\0', '\t', '\u{7f}', '\u{9f}'] {
+            assert_eq!(EntityKey::new("p", &format!("r{char}")).unwrap_err().code(), Code::InvalidInput, "{char:?}");
+        }
+        assert!(EntityKey::new("", "").is_ok_and(|key| key.name_in("t").is_ok()));
+    }
+}

@@ -1,0 +1,154 @@
+//! The parameters of a request.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::error::{Code, TableError};
+use super::filter::Filter;
+use ifmatch_blob::name;
+
+/// The parameters of a request that say which rows of a listing to give, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Options {
+    pub(super) format: Option<String>,
+    pub(super) filter: Option<Filter>,
+    /// The properties to give; all of them if it is none.
+    pub(super) select: Option<Vec<String>>,
+    /// The most rows.
+    pub(super) top: usize,
+    pub(super) next_partition: Option<Token>,
+    pub(super) next_row: Option<Token>,
+    pub(super) next_table: Option<Token>,
+    /// What is asked for other than tables and entities: permissions, statistics.
+    pub(super) other: bool,
+}
+
+/// The most rows of a page, and the number of them unless the request says otherwise.
+const MAX_ROWS: usize = 1000;
+
+impl Options {
+    /// Reads the query of an address.
+    ///
+    /// # Errors
+    /// What a parameter says cannot be understood.
+    pub(super) fn parse(query: &str) -> Result<Self, TableError> {
+        let mut options = Self {
+            format: None,
+            filter: None,
+            select: None,
+            top: MAX_ROWS,
+            next_partition: None,
+            next_row: None,
+            next_table: None,
+            other: false,
+        };
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            options.take(&decode(name)?, &decode(value)?)?;
+        }
+        Ok(options)
+    }
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), TableError> {
+        match name {
+            "$format" => self.format = Some(value.to_owned()),
+            "$filter" if value.trim().is_empty() => self.filter = None,
+            "$filter" => self.filter = Some(Filter::parse(value)?),
+            "$select" => self.select = select(value),
+            "$top" => self.top = top(value)?,
+            "NextPartitionKey" => self.next_partition = Some(Token::decode(value)?),
+            "NextRowKey" => self.next_row = Some(Token::decode(value)?),
+            "NextTableName" => self.next_table = Some(Token::decode(value)?),
+            "comp" | "restype" => self.other = true,
+            // The time a request may take is the server's matter; what else there is, Azure ignores as well.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The last key of a page, in the form in which clients get and send it: opaque, never empty, and ASCII.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Token(pub(super) String);
+
+/// What every token begins with.
+const TOKEN: &str = "1!";
+
+impl Token {
+    pub(super) fn encode(&self) -> String {
+        format!("{TOKEN}{}", URL_SAFE_NO_PAD.encode(&self.0))
+    }
+
+    fn decode(text: &str) -> Result<Self, TableError> {
+        let bytes = text.strip_prefix(TOKEN).and_then(|encoded| URL_SAFE_NO_PAD.decode(encoded).ok());
+        let key = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        let wrong = || TableError::new(Code::InvalidQueryParameterValue).detail("continue with what the service gave");
+        key.map(Self).ok_or_else(wrong)
+    }
+}
+
+fn decode(text: &str) -> Result<String, TableError> {
+    let text = text.replace('+', " ");
+    match name::decode(&text) {
+        Ok(text) => Ok(text.into_owned()),
+        Err(error) => Err(TableError::new(Code::InvalidQueryParameterValue).detail(error.to_string())),
+    }
+}
+
+fn select(text: &str) -> Option<Vec<String>> {
+    let names: Vec<String> =
+        text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
+    (!names.is_empty() && !names.iter().any(|name| name == "*")).then_some(names)
+}
+
+fn top(text: &str) -> Result<usize, TableError> {
+    match text.parse() {
+        Ok(top @ 1..=MAX_ROWS) => Ok(top),
+        _ => Err(TableError::invalid(format!("$top is a number from 1 to {MAX_ROWS}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        let options = Options::parse("$select=a,%20b,&$top=3&%24filter=a+eq+1%2B1&timeout=5").unwrap_err();
+        assert_eq!(options.code(), Code::InvalidInput);
+        let options = Options::parse("$select=a,%20b,&$top=3&%24filter=a+eq+'1%2B1'&timeout=5").expect("options");
+        assert_eq!(options.select, Some(vec!["a".into(), "b".into()]));
+        assert_eq!(options.top, 3);
+        assert_eq!(options.filter, Filter::parse("a eq '1+1'").ok());
+        assert!(!options.other);
+        assert!(Options::parse("comp=acl").is_ok_and(|options| options.other));
+        assert!(Options::parse("$select=*&$filter=").is_ok_and(|options| options.select.is_none()));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused() {
+        let rows = [
+            ("$top=0", Code::InvalidInput),
+            ("$top=1001", Code::InvalidInput),
+            ("$top=x", Code::InvalidInput),
+            ("$filter=eq", Code::InvalidInput),
+            ("$filter=%zz", Code::InvalidQueryParameterValue),
+            ("NextRowKey=", Code::InvalidQueryParameterValue),
+            ("NextTableName=abc", Code::InvalidQueryParameterValue),
+            ("NextPartitionKey=1!_w", Code::InvalidQueryParameterValue),
+        ];
+        for (query, code) in rows {
+            assert_eq!(Options::parse(query).unwrap_err().code(), code, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_read_as_it_was_given() {
+        for key in ["", "a", "é !'\u{a0}"] {
+            let token = Token(key.to_owned()).encode();
+            assert!(token.is_ascii() && !token.is_empty());
+            let options = Options::parse(&format!("NextRowKey={token}")).expect("options");
+            assert_eq!(options.next_row, Some(Token(key.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Pages of a listing that shows only some of what it looks at.
+
+use std::future::Future;
+
+use super::error::TableError;
+use ifmatch_blob::name::{BlobName, ContainerName};
+use ifmatch_blob::store::{BlobStore, ListQuery};
+
+/// What makes rows of blobs.
+pub(super) trait Rows: Sync {
+    /// A row.
+    type Row: Send;
+
+    /// The row that a blob is; none if it is not to be shown, or not there any more.
+    fn row(&self, name: &BlobName) -> impl Future<Output = Result<Option<Self::Row>, TableError>> + Send;
+
+    /// How many bytes a row is.
+    fn bytes(row: &Self::Row) -> usize;
+}
+
+/// Which part of a listing to give.
+#[derive(Clone, Debug)]
+pub(super) struct Part<'a> {
+    pub(super) container: &'a ContainerName,
+    /// What the names begin with.
+    pub(super) prefix: String,
+    /// The name to continue after.
+    pub(super) after: Option<String>,
+    /// The most rows.
+    pub(super) limit: usize,
+    pub(super) effort: Effort,
+}
+
+/// What one page may cost: a filter that nothing passes must not keep a request busy for ever, nor large rows fill the memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// The most blobs looked at.
+    examined: usize,
+    /// The most bytes of rows, but for the first row.
+    bytes: usize,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { examined: 10_000, bytes: 4 * 1024 * 1024 }
+    }
+}
+
+/// A part of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Page<T> {
+    pub(super) rows: Vec<T>,
+    /// The name to continue after; none at the end.
+    pub(super) next: Option<BlobName>,
+}
+
+/// The fewest and the most names to ask the store for at once.
+const STEP: (usize, usize) = (100, 1000);
+
+/// A page of the rows in a container.
+pub(super) async fn page<R: Rows>(
+    store: &impl BlobStore,
+    part: Part<'_>,
+    rows: &R,
+) -> Result<Page<R::Row>, TableError> {
+    let Part { container, prefix, after, limit, effort } = part;
+    let mut query = ListQuery { prefix, after, limit: (limit + 1).clamp(STEP.0, STEP.1) };
+    let mut page = Page { rows: Vec::new(), next: None };
+    let (mut examined, mut bytes) = (0, 0);
+    let mut last = None;
+    while let Some(names) = store.list(container, &query).await? {
+        for entry in names.items {
+            if examined == effort.examined {
+                return Ok(Page { next: last, ..page });
+            }
+            examined += 1;
+            if let Some(row) = rows.row(&entry.name).await? {
+                bytes += R::bytes(&row);
+                let full = page.rows.len() == limit || bytes > effort.bytes;
+                if full && !page.rows.is_empty() {
+                    return Ok(Page { next: last, ..page });
+                }
+                page.rows.push(row);
+            }
+            last = Some(entry.name);
+        }
+        match names.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entities;
+    use ifmatch_blob::name::BlobPath;
+    use ifmatch_blob_embedded::EmbeddedStore;
+
+    /// Shows the blobs whose names have an even number; each is as many bytes as its number says.
+    struct Even;
+
+    impl Rows for Even {
+        type Row = usize;
+
+        async fn row(&self, name: &BlobName) -> Result<Option<usize>, TableError> {
+            let number: usize = name.as_str().parse().expect("a number");
+            Ok(number.is_multiple_of(2).then_some(number))
+        }
+
+        fn bytes(row: &usize) -> usize {
+            *row
+        }
+    }
+
+    #[tokio::test]
+    async fn pages_end_where_a_limit_is_reached_and_go_on_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = EmbeddedStore::open(folder.path()).await.expect("a store");
+        let container = ContainerName::new("numbers").expect("valid");
+        for number in 0..9 {
+            let blob =
+                BlobPath { container: container.clone(), name: BlobName::new(&number.to_string()).expect("valid") };
+            store.put(&blob, entities::put(String::new(), entities::absent())).await.expect("it is stored");
+        }
+        let effort = |examined, bytes| Effort { examined, bytes };
+        let rows: [(usize, Effort, &[&[usize]]); 6] = [
+            (9, effort(100, 100), &[&[0, 2, 4, 6, 8]]),
+            (2, effort(100, 100), &[&[0, 2], &[4, 6], &[8]]),
+            (9, effort(3, 100), &[&[0, 2], &[4], &[6, 8]]),
+            (9, effort(1, 100), &[&[0], &[], &[2], &[], &[4], &[], &[6], &[], &[8]]),
+            (9, effort(100, 6), &[&[0, 2, 4], &[6], &[8]]),
+            (9, effort(100, 1), &[&[0], &[2], &[4], &[6], &[8]]),
+        ];
+        for (limit, effort, expected) in rows {
+            let (mut pages, mut after) = (Vec::new(), None);
+            loop {
+                let part = Part { container: &container, prefix: String::new(), after, limit, effort };
+                let Page { rows, next } = page(&store, part, &Even).await.expect("a page");
+                pages.push(rows);
+                match next {
+                    Some(next) => after = Some(next.as_str().to_owned()),
+                    None => break,
+                }
+            }
+            assert_eq!(pages, expected, "{limit} {effort:?}");
+        }
+    }
+}

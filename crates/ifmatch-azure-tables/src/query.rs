@@ -1,0 +1,162 @@
+//! Listings: of entities and of tables.
+
+use http::{HeaderName, HeaderValue, Response};
+use ifmatch_store::Clock;
+use serde_json::Value as Json;
+
+use super::datetime::DateTime;
+use super::edm::Value;
+use super::entities::{Entities, Stored};
+use super::entity::{PARTITION_KEY, ROW_KEY, TIMESTAMP};
+use super::error::{Code, TableError};
+use super::filter::{Filter, Property, Row, Scalar};
+use super::key::{self, EntityKey};
+use super::options::{Options, Token};
+use super::page::{Effort, Part, Rows, page};
+use super::reply::Style;
+use super::table::{Home, Table, TableName};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::name::{BlobName, BlobPath};
+use ifmatch_blob::store::BlobStore;
+
+/// The fields that say where to go on.
+const NEXT_PARTITION: HeaderName = HeaderName::from_static("x-ms-continuation-nextpartitionkey");
+const NEXT_ROW: HeaderName = HeaderName::from_static("x-ms-continuation-nextrowkey");
+const NEXT_TABLE: HeaderName = HeaderName::from_static("x-ms-continuation-nexttablename");
+
+/// The entities of a table that a filter lets pass, in the order of their keys.
+pub(super) async fn entities<S: BlobStore, C: Clock>(
+    entities: &Entities<'_, S, C>,
+    options: &Options,
+    style: &Style,
+) -> Result<Response<BlobBody>, TableError> {
+    let table = entities.table;
+    let (partition, row) = options.filter.as_ref().map(Filter::keys).unwrap_or_default();
+    let part = Part {
+        container: &entities.home.entities,
+        prefix: key::prefix(&table.identity, partition, row),
+        after: after(options, table)?,
+        limit: options.top,
+        effort: Effort::default(),
+    };
+    let page = page(entities.store, part, &Matching { entities, filter: options.filter.as_ref() }).await?;
+    if entities.home.find(entities.store, &table.name).await?.as_ref() != Some(table) {
+        // The table was deleted meanwhile, and its entities may be half gone.
+        return Err(TableError::new(Code::TableNotFound));
+    }
+    let select = options.select.as_deref();
+    let json = |(key, stored): &(EntityKey, Stored)| Json::Object(style.entity(&table.name, key, stored, select));
+    let mut response = style.listing(table.name.as_str(), page.rows.iter().map(json).collect());
+    if let Some(key) = page.next.as_ref().and_then(|name| EntityKey::parse(name.as_str())) {
+        let next = [(NEXT_PARTITION, key.partition), (NEXT_ROW, key.row)];
+        response.headers_mut().extend(next.into_iter().filter_map(|(name, key)| Some((name, token(&key)?))));
+    }
+    Ok(response)
+}
+
+/// The tables that a filter lets pass, in the order of their names.
+pub(super) async fn tables(
+    store: &impl BlobStore,
+    home: &Home,
+    options: &Options,
+    style: &Style,
+) -> Result<Response<BlobBody>, TableError> {
+    let after = options.next_table.as_ref().map(|token| token.0.clone());
+    let part =
+        Part { container: &home.tables, prefix: String::new(), after, limit: options.top, effort: Effort::default() };
+    let page = page(store, part, &Tables { store, home, filter: options.filter.as_ref() }).await?;
+    let rows = page.rows.iter().map(|name| Json::Object(style.table(name))).collect();
+    let mut response = style.listing("Tables", rows);
+    let next = page.next.as_ref().and_then(|name| token(name.as_str()));
+    response.headers_mut().extend(next.map(|next| (NEXT_TABLE, next)));
+    Ok(response)
+}
+
+/// The name of the blob to continue after.
+fn after(options: &Options, table: &Table) -> Result<Option<String>, TableError> {
+    let Some(partition) = &options.next_partition else { return Ok(None) };
+    let row = options.next_row.as_ref().map_or("", |row| &row.0);
+    let name = EntityKey::new(&partition.0, row)?.name_in(&table.identity)?;
+    Ok(Some(name.as_str().to_owned()))
+}
+
+fn token(key: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(&Token(key.to_owned()).encode()).ok()
+}
+
+/// The entities that a filter lets pass.
+struct Matching<'a, S, C> {
+    entities: &'a Entities<'a, S, C>,
+    filter: Option<&'a Filter>,
+}
+
+impl<S: BlobStore, C: Clock> Rows for Matching<'_, S, C> {
+    type Row = (EntityKey, Stored);
+
+    async fn row(&self, name: &BlobName) -> Result<Option<Self::Row>, TableError> {
+        let Some(key) = EntityKey::parse(name.as_str()) else { return Ok(None) };
+        let passes = |stored: Option<&Stored>| {
+            self.filter.map_or(Some(true), |filter| filter.holds(&Seen { key: &key, stored }))
+        };
+        if passes(None) == Some(false) {
+            return Ok(None);
+        }
+        let stored = self.entities.get(&key).await?;
+        Ok(stored.filter(|stored| passes(Some(stored)) == Some(true)).map(|stored| (key, stored)))
+    }
+
+    fn bytes((key, stored): &Self::Row) -> usize {
+        stored.entity.bytes(key)
+    }
+}
+
+/// An entity, as far as it was read.
+struct Seen<'a> {
+    key: &'a EntityKey,
+    stored: Option<&'a Stored>,
+}
+
+impl Row for Seen<'_> {
+    fn property(&self, name: &str) -> Property<'_> {
+        match (name, self.stored) {
+            (PARTITION_KEY, _) => Property::Is(Scalar::Text(&self.key.partition)),
+            (ROW_KEY, _) => Property::Is(Scalar::Text(&self.key.row)),
+            (_, None) => Property::Unknown,
+            (TIMESTAMP, Some(stored)) => {
+                let moment = DateTime::of(stored.generation.timestamp());
+                moment.map_or(Property::Missing, |moment| Property::Is(Scalar::Moment(moment)))
+            }
+            (name, Some(stored)) => {
+                let value: Option<&Value> = stored.entity.get(name);
+                value.map_or(Property::Missing, |value| Property::Is(value.into()))
+            }
+        }
+    }
+}
+
+/// The tables that a filter lets pass.
+struct Tables<'a, S> {
+    store: &'a S,
+    home: &'a Home,
+    filter: Option<&'a Filter>,
+}
+
+impl<S: BlobStore> Rows for Tables<'_, S> {
+    type Row = TableName;
+
+    async fn row(&self, name: &BlobName) -> Result<Option<TableName>, TableError> {
+        let blob = BlobPath { container: self.home.tables.clone(), name: name.clone() };
+        let table = self.home.read(self.store, &blob).await?.map(|table| table.name);
+        Ok(table.filter(|name| self.filter.is_none_or(|filter| filter.holds(name) == Some(true))))
+    }
+
+    fn bytes(name: &TableName) -> usize {
+        name.as_str().len()
+    }
+}
+
+impl Row for TableName {
+    fn property(&self, name: &str) -> Property<'_> {
+        if name == "TableName" { Property::Is(Scalar::Text(self.as_str())) } else { Property::Missing }
+    }
+}

@@ -1,0 +1,212 @@
+//! From a request to what it asks for.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http_body::Body;
+use ifmatch_store::Clock;
+
+use super::address::Address;
+use super::entities::{Change, Entities};
+use super::entity::Entity;
+use super::error::{Code, TableError};
+use super::etag::Guard;
+use super::format::Metadata;
+use super::key::EntityKey;
+use super::options::Options;
+use super::reply::Style;
+use super::service::Shared;
+use super::table::{Home, TableName};
+use super::{query, read, write};
+use ifmatch_azure::shared_key;
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
+
+const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
+const X_MS_CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
+const X_HTTP_METHOD: HeaderName = HeaderName::from_static("x-http-method");
+/// What a request that does not say its version is answered in.
+const VERSION: HeaderValue = HeaderValue::from_static("2019-02-02");
+
+/// Answers a request.
+pub(super) async fn answer<S, C, B>(shared: &Shared<S, C>, head: Parts, body: B) -> Response<BlobBody>
+where
+    S: BlobStore,
+    C: Clock,
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    let mut response = route(shared, &head, body).await.unwrap_or_else(|error| error.to_response());
+    let headers = response.headers_mut();
+    let version = head.headers.get(X_MS_VERSION).cloned();
+    headers.insert(X_MS_VERSION, version.unwrap_or(VERSION));
+    headers.extend(head.headers.get(X_MS_CLIENT_REQUEST_ID).map(|id| (X_MS_CLIENT_REQUEST_ID, id.clone())));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+async fn route<S, C, B>(shared: &Shared<S, C>, head: &Parts, body: B) -> Result<Response<BlobBody>, TableError>
+where
+    S: BlobStore,
+    C: Clock,
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    let account = shared_key::authorise_table(&shared.accounts, head, shared.clock.wall())?;
+    let address = Address::parse(head.uri.path())?;
+    let method = Verb::of(head)?;
+    let options = Options::parse(head.uri.query().unwrap_or_default())?;
+    if options.other || matches!(address, Address::Service | Address::Batch) {
+        return Err(TableError::new(Code::NotImplemented));
+    }
+    let metadata = Metadata::wanted(options.format.as_deref(), &head.headers)?;
+    let style = Style::new(head, account.name(), metadata);
+    let home = Home::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+    let request = Request { shared, headers: &head.headers, options, style, home };
+    match address {
+        Address::Entity(table, key) => request.entity(&table, &key, method, body).await,
+        Address::Entities(table) => request.entities(&table, method, body).await,
+        Address::Table(table) => request.table(&table, method).await,
+        _ => request.tables(method, body).await,
+    }
+}
+
+/// A request that its account signed.
+struct Request<'a, S, C> {
+    shared: &'a Shared<S, C>,
+    headers: &'a HeaderMap,
+    options: Options,
+    style: Style,
+    home: Home,
+}
+
+impl<S: BlobStore, C: Clock> Request<'_, S, C> {
+    async fn tables<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let store = &self.shared.store;
+        match verb {
+            Verb::Get => query::tables(store, &self.home, &self.options, &self.style).await,
+            Verb::Post => {
+                write::no_conditions(self.headers)?;
+                let body = write::object(self.headers, body).await?;
+                write::create_table(store, &self.home, self.headers, &body, &self.style).await
+            }
+            _ => Err(TableError::new(Code::UnsupportedHttpVerb)),
+        }
+    }
+
+    async fn table(&self, name: &TableName, verb: Verb) -> Result<Response<BlobBody>, TableError> {
+        let store = &self.shared.store;
+        match verb {
+            Verb::Get => read::table(store, &self.home, name, &self.style).await,
+            Verb::Delete => {
+                write::no_conditions(self.headers)?;
+                write::delete_table(store, &self.home, name).await
+            }
+            _ => Err(TableError::new(Code::UnsupportedHttpVerb)),
+        }
+    }
+
+    async fn entities<B>(&self, table: &TableName, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        if !matches!(verb, Verb::Get | Verb::Post) {
+            return Err(TableError::new(Code::UnsupportedHttpVerb));
+        }
+        let body = if verb == Verb::Post {
+            write::no_conditions(self.headers)?;
+            Some(write::object(self.headers, body).await?)
+        } else {
+            None
+        };
+        let table = self.home.find(&self.shared.store, table).await?;
+        let table = table.ok_or_else(|| TableError::new(Code::TableNotFound))?;
+        let Shared { store, clock, .. } = self.shared;
+        let entities = Entities { store, clock, home: &self.home, table: &table };
+        match body {
+            Some(body) => write::insert(&entities, self.headers, &body, &self.style).await,
+            None => query::entities(&entities, &self.options, &self.style).await,
+        }
+    }
+
+    async fn entity<B>(
+        &self,
+        table: &TableName,
+        key: &EntityKey,
+        verb: Verb,
+        body: B,
+    ) -> Result<Response<BlobBody>, TableError>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let (guard, entity) = match verb {
+            Verb::Get => (Guard::None, Entity::default()),
+            Verb::Put | Verb::Merge => {
+                let guard = write::guard(self.headers)?;
+                (guard, Entity::parse(&write::object(self.headers, body).await?)?)
+            }
+            Verb::Delete => match write::guard(self.headers)? {
+                Guard::None => return Err(TableError::new(Code::MissingRequiredHeader).detail("If-Match")),
+                guard => (guard, Entity::default()),
+            },
+            Verb::Post => return Err(TableError::new(Code::UnsupportedHttpVerb)),
+        };
+        let table = self.home.find(&self.shared.store, table).await?;
+        let table = table.ok_or_else(|| TableError::new(Code::TableNotFound))?;
+        let Shared { store, clock, .. } = self.shared;
+        let entities = Entities { store, clock, home: &self.home, table: &table };
+        let change = match verb {
+            Verb::Get | Verb::Post => return read::entity(&entities, key, &self.options, &self.style).await,
+            Verb::Put => Change::Replace(&entity),
+            Verb::Merge => Change::Merge(&entity),
+            Verb::Delete => Change::Delete,
+        };
+        write::change(&entities, key, &guard, change).await
+    }
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Get,
+    Post,
+    Put,
+    Merge,
+    Delete,
+}
+
+impl Verb {
+    /// The method, or what `X-HTTP-Method` says in its place.
+    fn of(head: &Parts) -> Result<Self, TableError> {
+        let mut others = head.headers.get_all(X_HTTP_METHOD).iter();
+        let method = match (others.next(), others.next()) {
+            (None, _) => return Self::named(head.method.as_str(), Code::UnsupportedHttpVerb),
+            (Some(_), Some(_)) => return Err(TableError::new(Code::XMethodIncorrectCount)),
+            (Some(_), None) if head.method != Method::POST => return Err(TableError::new(Code::XMethodNotUsingPost)),
+            (Some(method), None) => method.to_str().unwrap_or_default(),
+        };
+        match Self::named(method, Code::XMethodIncorrectValue)? {
+            Self::Get | Self::Post => Err(TableError::new(Code::XMethodIncorrectValue)),
+            verb => Ok(verb),
+        }
+    }
+
+    fn named(method: &str, otherwise: Code) -> Result<Self, TableError> {
+        Ok(match method {
+            "GET" => Self::Get,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "PATCH" | "MERGE" => Self::Merge,
+            "DELETE" => Self::Delete,
+            _ => return Err(TableError::new(otherwise)),
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! Tables behind HTTP.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use ifmatch_store::{Clock, SystemClock};
+use tower_service::Service;
+
+use super::table::Home;
+use super::{collect, route};
+use ifmatch_azure::accounts::Accounts;
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
+
+/// Tables of entities in a blob store, behind HTTP as the Azure SDKs speak it. Cheap to clone.
+///
+/// | Request | Answer |
+/// |---|---|
+/// | `POST /{account}/Tables` | 201; 409 `TableAlreadyExists` |
+/// | `GET /{account}/Tables` | the tables, in pages |
+/// | `DELETE /{account}/Tables('{table}')` | 204, and all its entities are gone |
+/// | `POST /{account}/{table}` | 201; 409 `EntityAlreadyExists` |
+/// | `GET /{account}/{table}()?$filter=` | entities, in the order of their keys, in pages |
+/// | `GET /{account}/{table}(PartitionKey='{p}',RowKey='{r}')` | the entity; 404 `ResourceNotFound` |
+/// | `PUT` on an entity | replaces it; without `If-Match` also inserts it |
+/// | `PATCH`, `MERGE` on an entity | puts properties over its own; without `If-Match` also inserts it |
+/// | `DELETE` on an entity | deletes it; needs `If-Match` |
+///
+/// All requests are signed by an account's key. A tag in `If-Match` is compared as the very text; any other is 412
+/// `UpdateConditionNotSatisfied`. The store must number its writes, as [`EmbeddedStore`](ifmatch_blob_embedded::EmbeddedStore) does.
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::{Request, StatusCode};
+/// use http_body_util::Full;
+/// use ifmatch_blob_embedded::EmbeddedStore;
+/// use ifmatch_azure::accounts::Accounts;
+/// use ifmatch_azure_tables::TableService;
+/// use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let store = EmbeddedStore::open(folder.path()).await?;
+/// let service = TableService::new(store).accounts(Accounts::development());
+/// let unsigned = Request::get("/devstoreaccount1/Tables").body(Full::new(Bytes::new()))?;
+/// assert_ne!(service.oneshot(unsigned).await?.status(), StatusCode::OK);
+/// # Ok(())
+/// # }
+/// ```
+pub struct TableService<S, C = SystemClock> {
+    shared: Arc<Shared<S, C>>,
+}
+
+/// What all requests share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared<S, C> {
+    pub(super) store: S,
+    pub(super) clock: C,
+    pub(super) accounts: Accounts,
+}
+
+impl<S: BlobStore> TableService<S> {
+    /// Puts tables in a store behind HTTP. Nobody has access until there are [accounts](Self::accounts).
+    pub fn new(store: S) -> Self {
+        Self::with_clock(store, SystemClock)
+    }
+}
+
+impl<S: BlobStore, C: Clock> TableService<S, C> {
+    /// Puts tables in a store behind HTTP, with a clock of your own: the one that the store uses.
+    pub fn with_clock(store: S, clock: C) -> Self {
+        Self { shared: Arc::new(Shared { store, clock, accounts: Accounts::default() }) }
+    }
+
+    /// Deletes the entities of tables that were deleted, and says how many there were.
+    ///
+    /// They are out of reach as soon as their table is deleted; this gives back the room. Call it at the start and now and
+    /// then; it may run beside all requests.
+    ///
+    /// # Errors
+    /// If the store fails. What was not deleted will be another time.
+    ///
+    /// ```
+    /// # use ifmatch_blob_embedded::EmbeddedStore;
+    /// # use ifmatch_azure::accounts::Accounts;
+    /// # use ifmatch_azure_tables::TableService;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = EmbeddedStore::open(folder.path()).await?;
+    /// let service = TableService::new(store).accounts(Accounts::development());
+    /// assert_eq!(service.collect().await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn collect(&self) -> Result<usize, StoreError> {
+        let mut collected = 0;
+        for account in self.shared.accounts.iter() {
+            let home = Home::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+            collected += collect::collect(&self.shared.store, &home).await?;
+        }
+        Ok(collected)
+    }
+}
+
+impl<S: Clone, C: Clone> TableService<S, C> {
+    /// Sets whose tables there are, and the keys that sign requests; none if not set. Each account has tables of its own.
+    #[must_use]
+    pub fn accounts(mut self, accounts: Accounts) -> Self {
+        Arc::make_mut(&mut self.shared).accounts = accounts;
+        self
+    }
+}
+
+impl<S, C> Clone for TableService<S, C> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S, C> fmt::Debug for TableService<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableService").field("accounts", &self.shared.accounts).finish_non_exhaustive()
+    }
+}
+
+impl<S, C, B> Service<Request<B>> for TableService<S, C>
+where
+    S: BlobStore,
+    C: Clock,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<BlobBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        let (head, body) = request.into_parts();
+        Box::pin(async move { Ok(route::answer(&shared, head, body).await) })
+    }
+}

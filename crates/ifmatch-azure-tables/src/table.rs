@@ -1,0 +1,135 @@
+//! Tables: what keeps their names and identities.
+
+use std::fmt;
+
+use ifmatch_store::nonce;
+use serde_json::{Value as Json, json};
+
+use super::entities;
+use super::error::{Code, TableError};
+use ifmatch_azure::accounts::Account;
+use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
+use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
+
+/// The name of a table: 3 to 63 ASCII letters and digits, the first a letter. Its case is kept, but two tables cannot differ
+/// by case alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TableName(Box<str>);
+
+impl TableName {
+    /// A name from its text.
+    ///
+    /// # Errors
+    /// It is too short, too long, has other characters, or is `tables`.
+    pub(super) fn new(text: &str) -> Result<Self, TableError> {
+        if !text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            || text.starts_with(|char: char| char.is_ascii_digit())
+        {
+            return Err(TableError::new(Code::InvalidResourceName));
+        }
+        if !(3..=63).contains(&text.len()) {
+            return Err(TableError::new(Code::OutOfRangeInput));
+        }
+        if text.eq_ignore_ascii_case("tables") {
+            return Err(TableError::new(Code::InvalidResourceName));
+        }
+        Ok(Self(text.into()))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A table that there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    /// The name, in the case in which the table was created.
+    pub(super) name: TableName,
+    /// Drawn at random: no other table has or had it.
+    pub(super) identity: Box<str>,
+}
+
+/// Where an account has its tables, and their entities.
+#[derive(Clone, Debug)]
+pub(super) struct Home {
+    pub(super) tables: ContainerName,
+    pub(super) entities: ContainerName,
+}
+
+impl Home {
+    /// Containers that no request can name.
+    ///
+    /// # Errors
+    /// The account's name is too long for a container's, which no valid one is.
+    pub(super) fn of(account: &Account) -> Result<Self, InvalidName> {
+        let container = |what| ContainerName::internal(&format!("{what}.{}", account.name()));
+        Ok(Self { tables: container("tables")?, entities: container("entities")? })
+    }
+
+    fn blob(&self, name: &TableName) -> Result<BlobPath, StoreError> {
+        let name = BlobName::new(&name.as_str().to_ascii_lowercase());
+        let name = name.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+        Ok(BlobPath { container: self.tables.clone(), name })
+    }
+
+    /// The table of this name.
+    pub(super) async fn find(&self, store: &impl BlobStore, name: &TableName) -> Result<Option<Table>, StoreError> {
+        self.read(store, &self.blob(name)?).await
+    }
+
+    /// The table that a blob is.
+    pub(super) async fn read(&self, store: &impl BlobStore, blob: &BlobPath) -> Result<Option<Table>, StoreError> {
+        let Some(opened) = store.open_unleased(blob, Reading::Whole).await? else { return Ok(None) };
+        Table::decode(&entities::bytes(opened).await?).map(Some)
+    }
+
+    /// Creates a table. Of several creators one does.
+    pub(super) async fn create(&self, store: &impl BlobStore, name: &TableName) -> Result<Table, TableError> {
+        let identity = format!("{:016x}{:016x}", random()?, random()?);
+        let table = Table { name: name.clone(), identity: identity.into() };
+        let put = entities::put(table.encode(), entities::absent());
+        match store.put(&self.blob(name)?, put).await {
+            Ok(_) => Ok(table),
+            Err(error) if entities::is_refused(&error) => Err(TableError::new(Code::TableAlreadyExists)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Deletes a table: from now on nobody finds its entities.
+    pub(super) async fn delete(&self, store: &impl BlobStore, name: &TableName) -> Result<(), TableError> {
+        match store.delete(&self.blob(name)?, Delete::default()).await {
+            Ok(()) => Ok(()),
+            Err(error) if *error.kind() == StoreErrorKind::NotFound => Err(TableError::new(Code::ResourceNotFound)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The form in which tables are stored.
+const VERSION: u64 = 1;
+
+impl Table {
+    fn encode(&self) -> String {
+        json!({ "version": VERSION, "name": self.name.as_str(), "identity": &*self.identity }).to_string()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
+        let stored: Option<Json> = serde_json::from_slice(bytes).ok();
+        let table = stored.filter(|stored| stored["version"] == VERSION).and_then(|stored| {
+            let name = TableName::new(stored["name"].as_str()?).ok()?;
+            Some(Self { name, identity: stored["identity"].as_str()?.into() })
+        });
+        table.ok_or_else(|| StoreError::new(StoreErrorKind::Unreadable, "the table is damaged, or of a newer release"))
+    }
+}
+
+fn random() -> Result<u64, StoreError> {
+    nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))
+}

@@ -1,0 +1,160 @@
+//! Creating tables; inserting, replacing, merging and deleting entities.
+
+use std::pin::pin;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http_body::Body;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use ifmatch_store::Clock;
+use serde_json::{Map, Value as Json};
+
+use super::entities::{Change, Entities, Stored};
+use super::entity::{Entity, key_in};
+use super::error::{Code, TableError};
+use super::etag::Guard;
+use super::key::EntityKey;
+use super::reply::{self, Style};
+use super::table::{Home, TableName};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::store::{BlobStore, BoxError};
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+/// The most bytes of a request: an entity of one mebibyte, all of it escaped.
+const MAX_BODY: usize = 4 * 1024 * 1024;
+
+pub(super) async fn create_table(
+    store: &impl BlobStore,
+    home: &Home,
+    headers: &HeaderMap,
+    body: &Map<String, Json>,
+    style: &Style,
+) -> Result<Response<BlobBody>, TableError> {
+    let name = body.get("TableName").ok_or_else(|| TableError::new(Code::PropertiesNeedValue))?;
+    let name = name.as_str().ok_or_else(|| TableError::invalid("the name of a table is text"))?;
+    let table = home.create(store, &TableName::new(name)?).await?;
+    Ok(created(headers, || style.element("Tables", style.table(&table.name))))
+}
+
+pub(super) async fn delete_table(
+    store: &impl BlobStore,
+    home: &Home,
+    name: &TableName,
+) -> Result<Response<BlobBody>, TableError> {
+    home.delete(store, name).await?;
+    Ok(reply::empty())
+}
+
+pub(super) async fn insert<S: BlobStore, C: Clock>(
+    entities: &Entities<'_, S, C>,
+    headers: &HeaderMap,
+    body: &Map<String, Json>,
+    style: &Style,
+) -> Result<Response<BlobBody>, TableError> {
+    let key = key_in(body)?;
+    let entity = Entity::parse(body)?;
+    let generation = entities.insert(&key, &entity).await?;
+    let name = &entities.table.name;
+    let mut response = created(headers, || {
+        style.element(name.as_str(), style.entity(name, &key, &Stored { entity, generation }, None))
+    });
+    reply::tag(response.headers_mut(), generation);
+    style.locate(response.headers_mut(), name, &key);
+    Ok(response)
+}
+
+/// Replaces or merges an entity, or deletes it.
+pub(super) async fn change<S: BlobStore, C: Clock>(
+    entities: &Entities<'_, S, C>,
+    key: &EntityKey,
+    guard: &Guard,
+    change: Change<'_>,
+) -> Result<Response<BlobBody>, TableError> {
+    let generation = entities.change(key, guard, change).await?;
+    let mut response = reply::empty();
+    if let Some(generation) = generation {
+        reply::tag(response.headers_mut(), generation);
+    }
+    Ok(response)
+}
+
+/// What `If-Match` asks for.
+///
+/// # Errors
+/// It is no tag, or repeated, or there are conditions that the operation does not know. Those are not ignored: the client
+/// would take its write for a guarded one.
+pub(super) fn guard(headers: &HeaderMap) -> Result<Guard, TableError> {
+    unconditional(headers, &[IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE])?;
+    let mut lines = headers.get_all(IF_MATCH).iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => Ok(Guard::None),
+        (Some(line), None) => Guard::parse(line.as_bytes()),
+        (Some(_), Some(_)) => Err(TableError::invalid("If-Match must not be repeated")),
+    }
+}
+
+/// Refuses conditions where there can be none.
+///
+/// # Errors
+/// There is one.
+pub(super) fn no_conditions(headers: &HeaderMap) -> Result<(), TableError> {
+    unconditional(headers, &[IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE])
+}
+
+fn unconditional(headers: &HeaderMap, names: &[HeaderName]) -> Result<(), TableError> {
+    match names.iter().find(|name| headers.contains_key(*name)) {
+        Some(name) => Err(TableError::new(Code::ConditionHeadersNotSupported).detail(format!("leave out {name}"))),
+        None => Ok(()),
+    }
+}
+
+/// Reads a body, which is a JSON object.
+///
+/// # Errors
+/// It is something else, or too long, or the client stopped sending.
+pub(super) async fn object<B>(headers: &HeaderMap, body: B) -> Result<Map<String, Json>, TableError>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    let media = headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
+    if media.contains("xml") {
+        return Err(TableError::new(Code::AtomFormatNotSupported));
+    }
+    let (mut body, mut bytes) = (pin!(Limited::new(body, MAX_BODY)), Vec::new());
+    // Joined as they come: frames of single bytes would take many times as much.
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            let too_long = error.is::<LengthLimitError>();
+            let early = || TableError::invalid("the body ended early");
+            if too_long { TableError::new(Code::RequestBodyTooLarge) } else { early() }
+        })?;
+        bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+    }
+    match serde_json::from_slice(&bytes) {
+        Ok(Json::Object(object)) => Ok(object),
+        Ok(_) => Err(TableError::invalid("the body is not a JSON object")),
+        Err(error) => Err(TableError::invalid(format!("the body is not JSON: {error}"))),
+    }
+}
+
+/// The answer after a creation: with what was created, unless the client prefers to have none of it.
+fn created(headers: &HeaderMap, content: impl FnOnce() -> Response<BlobBody>) -> Response<BlobBody> {
+    let prefers = |preference: &str| {
+        let lines = headers.get_all(PREFER).iter().filter_map(|line| line.to_str().ok());
+        lines.flat_map(|line| line.split(',')).any(|one| one.trim().eq_ignore_ascii_case(preference))
+    };
+    if prefers("return-no-content") {
+        let mut response = reply::empty();
+        response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static("return-no-content"));
+        return response;
+    }
+    let mut response = content();
+    *response.status_mut() = StatusCode::CREATED;
+    if prefers("return-content") {
+        response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static("return-content"));
+    }
+    response
+}

@@ -1,0 +1,79 @@
+//! A store in which others act between two steps of a request.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use ifmatch_blob::name::ContainerName;
+
+use crate::support::{Client, Fixture, Store};
+use ifmatch_blob::test_util::{Hook, Hooked, Step};
+
+/// When the others act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Before an entity is opened.
+    Open,
+    /// Before an entity is written or deleted.
+    Write,
+    /// Before entities are listed.
+    List,
+    /// Before a table is created or deleted.
+    Table,
+}
+
+type Act = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
+
+/// Others who act at a moment.
+#[derive(Clone)]
+pub(crate) struct Interposed {
+    moment: Moment,
+    act: Arc<Mutex<(usize, Act)>>,
+}
+
+impl fmt::Debug for Interposed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interposed").field("moment", &self.moment).finish_non_exhaustive()
+    }
+}
+
+impl Fixture {
+    /// A client to whose requests something happens in between, so many times; the others use the plain client.
+    pub(crate) fn interrupted<F>(
+        &self,
+        moment: Moment,
+        times: usize,
+        act: impl Fn(Client) -> F + Send + 'static,
+    ) -> Client<Hooked<Store, Interposed>>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let client = self.client.clone();
+        let act: Act = Box::new(move || Box::pin(act(client.clone())));
+        let act = Arc::new(Mutex::new((times, act)));
+        let hook = Interposed { moment, act };
+        Client::over(Hooked { inner: self.store.clone(), hook }, &self.clock)
+    }
+}
+
+impl Hook for Interposed {
+    async fn before(&self, step: Step, container: &ContainerName) {
+        let of_tables = container.as_str().starts_with("-tables");
+        let moment = match step {
+            Step::Put | Step::Delete if of_tables => Moment::Table,
+            Step::Open | Step::List if of_tables => return,
+            Step::Put | Step::Delete => Moment::Write,
+            Step::Open => Moment::Open,
+            Step::List => Moment::List,
+        };
+        let acting = {
+            let mut act = self.act.lock().expect("no panic");
+            let due = moment == self.moment && act.0 > 0;
+            act.0 -= usize::from(due);
+            due.then(|| (act.1)())
+        };
+        if let Some(acting) = acting {
+            acting.await;
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Making a blob of blocks.
+
+use std::ops::Range;
+
+use http::{Method, Response};
+use http_body_util::BodyExt;
+use ifmatch_core::lease;
+use ifmatch_core::precondition::{Precondition, Preconditions, Verdict};
+use ifmatch_core::tag::TagList;
+use ifmatch_store::Clock;
+
+use super::super::error::AzureError;
+use super::super::write::{self, Head};
+use super::super::{Call, fields, md5};
+use super::committed::CommittedList;
+use super::document::{self, From};
+use super::reader::{self, Moved, Segment};
+use super::shelf::{self, StagedBlocks};
+use super::{BlockId, Shelf};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BlobInfo, BlobStore, Opened, Put, Reading, StoreErrorKind, Upload};
+
+/// The longest document, in bytes: 50,000 blocks with the longest ids fit in.
+const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
+/// How often a list is carried out anew because its blocks, or the blob that has them, changed meanwhile.
+const TRIES: usize = 5;
+
+/// The interleavings that matter:
+/// - a block that is replaced or removed between the look and its turn to be read: the whole list is carried out anew;
+/// - a container that is created again meanwhile has none of these blocks: that the list is carried out anew tells so;
+/// - a blob that is replaced while its blocks are read: what was read belongs to the version before, so that the write
+///   carries `If-Match` of that version, and the list is carried out anew;
+/// - a block that is staged again after the list was written: it is not removed, since it is another version.
+pub(crate) async fn put_list<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    blob: &BlobPath,
+    upload: impl FnOnce() -> Upload,
+) -> Result<Response<BlobBody>, AzureError> {
+    let fields = &call.head.headers;
+    let head = Head::of_whole(call)?;
+    let headers = BlobHeaders { metadata: fields::metadata(fields)?, ..fields::kept(fields, false)? };
+    let wanted = document::parse(&document(call, upload).await?)?;
+    write::look(call, blob, &head.conditions, head.lease).await?;
+    for _ in 0..TRIES {
+        if let Some(response) = attempt(call, blob, &head, &headers, &wanted).await? {
+            return Ok(response);
+        }
+    }
+    Err(AzureError::busy())
+}
+
+async fn document<S, C>(call: &Call<S, C>, upload: impl FnOnce() -> Upload) -> Result<Vec<u8>, AzureError> {
+    let md5 = md5::given(&call.head.headers, &md5::CONTENT_MD5)?;
+    let length = fields::length(&call.head.headers)?;
+    if length > MAX_DOCUMENT {
+        return Err(AzureError::too_large(MAX_DOCUMENT));
+    }
+    let incomplete = |why: String| AzureError::bad_request("IncompleteBody", why);
+    let (mut body, mut bytes) = (upload(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| incomplete(error.to_string()))?;
+        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        if bytes.len() as u64 > length {
+            break;
+        }
+    }
+    if bytes.len() as u64 != length {
+        return Err(incomplete("the body has not the length of Content-Length".to_owned()));
+    }
+    if md5.is_some_and(|md5| md5 != ContentMd5::of(&bytes)) { Err(md5::mismatch()) } else { Ok(bytes) }
+}
+
+/// Carries the list out. None: something changed meanwhile, and it is to be carried out anew.
+async fn attempt<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    blob: &BlobPath,
+    head: &Head,
+    headers: &BlobHeaders,
+    wanted: &[(From, BlockId)],
+) -> Result<Option<Response<BlobBody>>, AzureError> {
+    let store = &call.shared.store;
+    let shelf = Shelf::of(call, blob).await?;
+    let staged = shelf.staged(store).await?;
+    let is_staged = |(from, id): &(From, BlockId)| *from != From::Committed && staged.contains_key(id);
+    let current = if wanted.iter().all(is_staged) { None } else { Current::find(call, blob, &shelf, head).await? };
+    let (segments, blocks) = resolve(wanted, &staged, current.as_ref())?;
+    let length = blocks.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
+    let limit = call.shared.max_body;
+    let length = length.filter(|length| *length <= limit).ok_or_else(|| AzureError::too_large(limit))?;
+    let tied = current.as_ref().map(|current| current.preconditions.clone());
+    let moved = Moved::default();
+    let body =
+        reader::body(&call.shared, shelf.owner(), segments, current.map(|current| current.opened.source), &moved);
+    let put = Put { headers: headers.clone(), length: Some(length), ..head.put(body, limit) };
+    // Only a tag that the request did not name itself is worth another look.
+    let is_tied = tied.as_ref().is_some_and(|tied| tied.if_match != head.conditions.preconditions.if_match);
+    let put = Put { preconditions: tied.unwrap_or(put.preconditions), ..put };
+    let list = shelf.list()?;
+    match store.put(blob, put).await {
+        Ok(written) => {
+            head.confirm(call, blob, &written).await?;
+            if let Err(error) = CommittedList::of(blob, &written, blocks).save(store, &list).await {
+                tracing::warn!(%error, "the list of a blob's blocks is not kept: its blocks cannot be used again");
+            }
+            shelf::discard(store, staged).await;
+            Ok(Some(write::stored(&written)))
+        }
+        Err(error) => match error.kind() {
+            StoreErrorKind::PreconditionFailed { precondition: Precondition::IfMatch, .. } if is_tied => Ok(None),
+            _ if moved.happened() => Ok(None),
+            _ => Err(head.refused(error)),
+        },
+    }
+}
+
+/// The blob as it is, of whose blocks some are to be used again.
+struct Current {
+    opened: Opened,
+    list: CommittedList,
+    /// The write must replace this very version.
+    preconditions: Preconditions,
+}
+
+impl Current {
+    /// The blob, if it was made of blocks.
+    async fn find<S: BlobStore, C: Clock>(
+        call: &Call<S, C>,
+        blob: &BlobPath,
+        shelf: &Shelf,
+        head: &Head,
+    ) -> Result<Option<Self>, AzureError> {
+        let store = &call.shared.store;
+        let Some(opened) = store.open(blob, Reading::Ranges).await.map_err(AzureError::of_blob)? else {
+            return Ok(None);
+        };
+        let info = &opened.info;
+        lease::check(info.lease.as_ref(), head.lease, call.shared.now())
+            .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+        let preconditions = tied(head, info)?;
+        let list = CommittedList::load(store, &shelf.list()?).await.map_err(AzureError::of_blob)?;
+        let Some(list) = list.filter(|list| list.belongs_to(info)) else { return Ok(None) };
+        Ok(Some(Self { opened, list, preconditions }))
+    }
+}
+
+/// The preconditions of a write that must replace this very version. The request's own are evaluated of it here.
+///
+/// One that is false may have been true when the request was sent for the first time: then the store is asked all the same,
+/// for the answer that it gave. It writes nothing, since the condition is part of what it evaluates.
+fn tied(head: &Head, info: &BlobInfo) -> Result<Preconditions, AzureError> {
+    let conditions = &head.conditions.preconditions;
+    let if_match = Some(TagList::Tags(info.tag.iter().cloned().collect()));
+    match conditions.evaluate(&Method::PUT, Some(&info.validators())) {
+        Verdict::Failed(precondition) if head.request.is_none() => {
+            let current = info.tag.clone();
+            Err(head.refused(StoreErrorKind::PreconditionFailed { precondition, current }.into()))
+        }
+        Verdict::Failed(Precondition::IfMatch) => Ok(conditions.clone()),
+        Verdict::Failed(_) => Ok(Preconditions { if_match, ..conditions.clone() }),
+        Verdict::Proceed | Verdict::NotModified => Ok(Preconditions { if_match, ..Preconditions::default() }),
+    }
+}
+
+type Resolved = (Vec<Segment>, Vec<(BlockId, u64)>);
+
+/// Where the bytes of each block are, and how many.
+fn resolve(
+    wanted: &[(From, BlockId)],
+    staged: &StagedBlocks,
+    current: Option<&Current>,
+) -> Result<Resolved, AzureError> {
+    let ranges = current.map(|current| current.list.ranges()).unwrap_or_default();
+    let (mut segments, mut blocks) = (Vec::new(), Vec::new());
+    for (from, id) in wanted {
+        let staged = staged.get(id).filter(|_| *from != From::Committed);
+        let committed = ranges.get(id).filter(|_| *from != From::Uncommitted);
+        let (segment, length) = match (staged, committed) {
+            (Some(block), _) => (Segment::Staged(block.clone()), block.length),
+            (None, Some(range)) => (Segment::Current(Range::clone(range)), range.end - range.start),
+            (None, None) => return Err(document::not_a_list("a block of the list was not staged, or was used up")),
+        };
+        segments.push(segment);
+        blocks.push((id.clone(), length));
+    }
+    Ok((segments, blocks))
+}

@@ -1,0 +1,94 @@
+//! The bytes of the blocks of a list, one block after the other, as one body.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use ifmatch_store::Clock;
+
+use super::shelf::{Owner, Staged};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::store::{BlobStore, BoxError, Reading, Source, Upload};
+
+/// Where the bytes of a block are.
+pub(super) enum Segment {
+    /// In a staged block.
+    Staged(Staged),
+    /// In the blob as it is.
+    Current(Range<u64>),
+}
+
+/// Says whether a staged block, or the container, was replaced or removed while the blocks were to be read.
+#[derive(Clone, Default)]
+pub(super) struct Moved(Arc<AtomicBool>);
+
+impl Moved {
+    pub(super) fn happened(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The body that consists of these segments. It ends well only if the container is still the one for which they were staged:
+/// the store, which has looked for the container before it reads the body, cannot write to another one then.
+pub(super) fn body<S: BlobStore, C: Clock>(
+    shared: &Arc<Context<S, C>>,
+    owner: Owner,
+    segments: Vec<Segment>,
+    current: Option<Box<dyn Source>>,
+    moved: &Moved,
+) -> Upload {
+    let segments = segments.into_iter();
+    let reader = Reader { shared: Arc::clone(shared), owner, segments, current, body: None, moved: moved.clone() };
+    Upload::new(StreamBody::new(stream::try_unfold(reader, Reader::next)))
+}
+
+struct Reader<S, C> {
+    shared: Arc<Context<S, C>>,
+    owner: Owner,
+    segments: std::vec::IntoIter<Segment>,
+    current: Option<Box<dyn Source>>,
+    body: Option<BlobBody>,
+    moved: Moved,
+}
+
+impl<S: BlobStore, C: Clock> Reader<S, C> {
+    async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
+        loop {
+            if let Some(body) = &mut self.body {
+                match body.frame().await {
+                    Some(frame) => return Ok(Some((frame?, self))),
+                    None => self.body = None,
+                }
+            }
+            match self.segments.next() {
+                Some(segment) => self.body = Some(self.open(segment).await?),
+                None if self.owner.is_there(&self.shared.store).await? => return Ok(None),
+                None => return Err(self.moved("the container was replaced or removed")),
+            }
+        }
+    }
+
+    async fn open(&mut self, segment: Segment) -> Result<BlobBody, BoxError> {
+        match (segment, &mut self.current) {
+            (Segment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),
+            (Segment::Current(_), None) => Err("the blob is not opened".into()),
+            (Segment::Staged(block), _) => {
+                let opened = self.shared.store.open_unleased(&block.path, Reading::Whole).await?;
+                if let Some(mut opened) = opened.filter(|opened| opened.info.tag == block.tag) {
+                    return Ok(opened.source.read(None).await?);
+                }
+                Err(self.moved("a staged block was replaced or removed"))
+            }
+        }
+    }
+
+    fn moved(&self, what: &str) -> BoxError {
+        self.moved.0.store(true, Ordering::Release);
+        what.into()
+    }
+}

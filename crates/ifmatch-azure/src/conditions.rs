@@ -1,0 +1,161 @@
+//! Conditional header fields by Azure's rules, made into the preconditions that the store evaluates.
+
+use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::lease::{self, Lease, LeaseUse};
+use ifmatch_core::precondition::{Preconditions, Verdict};
+use ifmatch_core::tag::TagList;
+
+use super::error::AzureError;
+use super::fields;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::store::BlobInfo;
+
+/// The conditions of a read: any combination.
+pub(super) fn of_read(headers: &HeaderMap) -> Result<Preconditions, AzureError> {
+    Ok(Preconditions {
+        if_match: tags(headers, IF_MATCH, Many::Allowed)?,
+        if_unmodified_since: date(headers, &IF_UNMODIFIED_SINCE)?,
+        if_none_match: tags(headers, IF_NONE_MATCH, Many::Allowed)?,
+        if_modified_since: date(headers, &IF_MODIFIED_SINCE)?,
+    })
+}
+
+/// Evaluates the conditions of a read: `If-Match && If-Unmodified-Since && (If-None-Match || If-Modified-Since)`.
+///
+/// Each field alone is the core's business; the RFC's order, in which one field makes another void, is not Azure's.
+pub(super) fn evaluate_read(conditions: &Preconditions, info: &BlobInfo) -> Result<Verdict, AzureError> {
+    if conditions.if_none_match == Some(TagList::Any) {
+        let message = "If-None-Match: * cannot be true of a blob that is read";
+        return Err(AzureError::bad_request("UnsatisfiableCondition", message));
+    }
+    let none = Preconditions::default;
+    let verdict = |alone: Preconditions| alone.evaluate(&Method::GET, Some(&info.validators()));
+    let guards = [
+        Preconditions { if_match: conditions.if_match.clone(), ..none() },
+        Preconditions { if_unmodified_since: conditions.if_unmodified_since, ..none() },
+    ];
+    let guards = guards.map(verdict);
+    if let Some(failed) = guards.into_iter().find(|verdict| *verdict != Verdict::Proceed) {
+        return Ok(failed);
+    }
+    let changes = [
+        Preconditions { if_none_match: conditions.if_none_match.clone(), ..none() },
+        Preconditions { if_modified_since: conditions.if_modified_since, ..none() },
+    ];
+    let mut changes = changes.into_iter().filter(|alone| !alone.is_empty()).map(verdict).peekable();
+    let unchanged = changes.peek().is_some() && changes.all(|verdict| verdict != Verdict::Proceed);
+    Ok(if unchanged { Verdict::NotModified } else { Verdict::Proceed })
+}
+
+/// The conditions of a write.
+#[derive(Clone, Debug)]
+pub(super) struct WriteConditions {
+    /// What the store evaluates in the step that writes.
+    pub(super) preconditions: Preconditions,
+    /// `If-Modified-Since`, which HTTP does not know on writes. A modification date never goes back: once a blob was
+    /// modified after the date it stays so, and the look before the write is as good as one in the same step.
+    modified_since: Option<HttpDate>,
+}
+
+/// The conditions of a write: one, or a tag and a date of the same sense, of which the tag decides.
+pub(super) fn of_write(headers: &HeaderMap) -> Result<WriteConditions, AzureError> {
+    let if_match = tags(headers, IF_MATCH, Many::Refused)?;
+    let if_none_match = tags(headers, IF_NONE_MATCH, Many::Refused)?;
+    let unmodified_since = date(headers, &IF_UNMODIFIED_SINCE)?;
+    let modified_since = date(headers, &IF_MODIFIED_SINCE)?;
+    let keeps = if_match.is_some() || unmodified_since.is_some();
+    let changes = if_none_match.is_some() || modified_since.is_some();
+    if keeps && changes {
+        return Err(multiple());
+    }
+    let if_unmodified_since = unmodified_since.filter(|_| if_match.is_none());
+    let modified_since = modified_since.filter(|_| if_none_match.is_none());
+    let preconditions = Preconditions { if_match, if_unmodified_since, if_none_match, if_modified_since: None };
+    Ok(WriteConditions { preconditions, modified_since })
+}
+
+impl WriteConditions {
+    /// Whether a tag decides that is another one after the write, or that there is none before it, so that the same request
+    /// cannot rightly succeed twice in a row. `If-Match: *` is as true after the write as before.
+    pub(super) fn hold_once(&self) -> bool {
+        let Preconditions { if_match, if_none_match, .. } = &self.preconditions;
+        matches!(if_match, Some(TagList::Tags(_))) || *if_none_match == Some(TagList::Any)
+    }
+
+    /// Whether there is something to look at before the store is asked to write.
+    pub(super) fn need_look(&self) -> bool {
+        self.modified_since.is_some()
+    }
+
+    /// Refuses a write of what was not modified since the date. A lease that forbids the write comes first: then the store
+    /// says so.
+    pub(super) fn look(
+        &self,
+        last_modified: Option<HttpDate>,
+        held: Option<&Lease>,
+        r#use: LeaseUse,
+        now: Timestamp,
+    ) -> Result<(), AzureError> {
+        let unmodified = self.modified_since.is_some_and(|date| last_modified.is_some_and(|last| last <= date));
+        if unmodified && lease::check(held, r#use, now).is_ok() { Err(AzureError::condition_not_met()) } else { Ok(()) }
+    }
+
+    /// Refuses a write without a condition where the operator wants one.
+    pub(super) fn check_policy<S, C>(&self, shared: &Context<S, C>, method: &Method) -> Result<(), AzureError> {
+        if !shared.required.refuses(method, &self.preconditions) {
+            return Ok(());
+        }
+        let message =
+            "this service wants a condition on every write: send If-Match, If-None-Match or If-Unmodified-Since";
+        Err(AzureError::new(StatusCode::PRECONDITION_REQUIRED, "ConditionHeadersRequired", message))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Many {
+    Allowed,
+    Refused,
+}
+
+/// The tags of a field. Azure's listings show them without quotes, so that they come like this, too.
+fn tags(headers: &HeaderMap, name: HeaderName, many: Many) -> Result<Option<TagList>, AzureError> {
+    let lines: Vec<_> = headers.get_all(&name).iter().collect();
+    let [line] = lines.as_slice() else {
+        return match (lines.is_empty(), many) {
+            (true, _) => Ok(None),
+            (false, Many::Allowed) => Ok(TagList::from_headers(headers, name)),
+            (false, Many::Refused) => Err(multiple()),
+        };
+    };
+    let invalid = || AzureError::invalid_field(name.as_str(), "it is an entity tag, or *");
+    let text = line.to_str().map_err(|_| invalid())?.trim();
+    if text == "*" {
+        return Ok(Some(TagList::Any));
+    }
+    if let Ok(tag) = EntityTag::parse(text.as_bytes()) {
+        return Ok(Some(TagList::Tags(vec![tag])));
+    }
+    match (text.contains('"'), text.contains(','), many) {
+        (true, true, Many::Allowed) => Ok(TagList::from_headers(headers, name)),
+        (_, true, Many::Refused) => Err(multiple()),
+        (false, false, _) if !text.is_empty() => {
+            EntityTag::strong(text).map(|tag| Some(TagList::Tags(vec![tag]))).map_err(|_| invalid())
+        }
+        _ => Err(invalid()),
+    }
+}
+
+/// A date. One that cannot be read is refused: a condition that somebody meant must not be ignored.
+fn date(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HttpDate>, AzureError> {
+    let Some(text) = fields::one(headers, name)? else { return Ok(None) };
+    let invalid = || AzureError::invalid_field(name.as_str(), "it is a date such as Sun, 06 Nov 1994 08:49:37 GMT");
+    HttpDate::parse(text.as_bytes()).map(Some).ok_or_else(invalid)
+}
+
+fn multiple() -> AzureError {
+    let message = "a write has one condition: a tag, or a date";
+    AzureError::bad_request("MultipleConditionHeadersNotSupported", message)
+}

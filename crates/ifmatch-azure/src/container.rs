@@ -1,0 +1,93 @@
+//! Containers: created, looked at, changed and deleted by themselves.
+
+use http::{Response, StatusCode};
+use ifmatch_core::lease::{self, LeaseUse};
+use ifmatch_store::Clock;
+
+use super::conditions::{self, WriteConditions};
+use super::error::AzureError;
+use super::{Call, fields, response, retry};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::store::{BlobStore, ContainerInfo, Delete, HeaderChange, SetHeaders, StoreErrorKind};
+
+pub(super) async fn create<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    container: &ContainerName,
+) -> Result<Response<BlobBody>, AzureError> {
+    let headers = BlobHeaders { metadata: fields::metadata(&call.head.headers)?, ..BlobHeaders::default() };
+    let created = call.shared.store.create_container(container, headers).await;
+    Ok(changed(StatusCode::CREATED, &created.map_err(AzureError::of_container)?))
+}
+
+pub(super) async fn properties<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    container: &ContainerName,
+) -> Result<Response<BlobBody>, AzureError> {
+    let id = fields::lease_id(&call.head.headers, &fields::LEASE_ID)?;
+    let info = find(call, container).await?;
+    let now = call.shared.now();
+    lease::check(info.lease.as_ref(), LeaseUse::Read(id), now)
+        .map_err(|failure| AzureError::of_container(StoreErrorKind::LeaseFailed(failure)))?;
+    let mut response = changed(StatusCode::OK, &info);
+    let headers = response.headers_mut();
+    fields::add_metadata(headers, &info.headers);
+    fields::add_lease(headers, info.lease.as_ref(), now);
+    Ok(response)
+}
+
+pub(super) async fn set_metadata<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    container: &ContainerName,
+) -> Result<Response<BlobBody>, AzureError> {
+    let headers = &call.head.headers;
+    let conditions = conditions::of_write(headers)?;
+    let lease = LeaseUse::Read(fields::lease_id(headers, &fields::LEASE_ID)?);
+    let change = HeaderChange::Metadata(fields::metadata(headers)?);
+    look(call, container, &conditions, lease).await?;
+    let set = SetHeaders { preconditions: conditions.preconditions, lease, change, request: None };
+    let info = call.shared.store.set_container(container, set).await.map_err(AzureError::of_container)?;
+    Ok(changed(StatusCode::OK, &info))
+}
+
+pub(super) async fn delete<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    container: &ContainerName,
+) -> Result<Response<BlobBody>, AzureError> {
+    let headers = &call.head.headers;
+    let conditions = conditions::of_write(headers)?;
+    let lease = LeaseUse::Write(fields::lease_id(headers, &fields::LEASE_ID)?);
+    look(call, container, &conditions, lease).await?;
+    let request = if conditions.hold_once() { retry::key(&call.head) } else { None };
+    let delete = Delete { preconditions: conditions.preconditions, lease, request };
+    call.shared.store.delete_container(container, delete).await.map_err(AzureError::of_container)?;
+    Ok(response::empty(StatusCode::ACCEPTED, None, None))
+}
+
+/// What is known of the container.
+pub(super) async fn find<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    container: &ContainerName,
+) -> Result<ContainerInfo, AzureError> {
+    let found = call.shared.store.container(container).await.map_err(AzureError::of_container)?;
+    found.ok_or_else(AzureError::container_not_found)
+}
+
+/// Evaluates what the store does not.
+pub(super) async fn look<S: BlobStore, C: Clock>(
+    call: &Call<S, C>,
+    container: &ContainerName,
+    conditions: &WriteConditions,
+    lease: LeaseUse,
+) -> Result<(), AzureError> {
+    if !conditions.need_look() {
+        return Ok(());
+    }
+    let info = find(call, container).await?;
+    conditions.look(info.last_modified, info.lease.as_ref(), lease, call.shared.now())
+}
+
+fn changed(status: StatusCode, info: &ContainerInfo) -> Response<BlobBody> {
+    response::empty(status, info.tag.as_ref(), info.last_modified)
+}

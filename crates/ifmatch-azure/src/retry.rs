@@ -1,0 +1,34 @@
+//! The identity of a request that an SDK may send again: its `x-ms-client-request-id`, which stays the same.
+
+use http::header::{
+    CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    IF_UNMODIFIED_SINCE,
+};
+use http::request::Parts;
+
+use super::fields;
+use super::string_to_sign::X_MS_DATE;
+use ifmatch_blob::store::RequestKey;
+
+/// The identity of a request: the client's id, and everything in its head that decides what it does.
+///
+/// For lease operations, and for writes whose condition holds only once. Any other write can rightly be sent twice, by a program that gives all
+/// its requests one id, too; an answer from memory would then be wrong.
+pub(super) fn key(head: &Parts) -> Option<RequestKey> {
+    let id = fields::one(&head.headers, &fields::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;
+    let decides = |name: &str| {
+        let standard = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION];
+        let conditions = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
+        let varies = [X_MS_DATE, fields::CLIENT_REQUEST_ID];
+        let listed = standard.iter().chain(&conditions).any(|other| other == name);
+        listed || (name.starts_with("x-ms-") && !varies.iter().any(|other| other == name))
+    };
+    let mut fields: Vec<(&str, &[u8])> =
+        head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    fields.retain(|(name, _)| decides(name));
+    fields.sort_unstable();
+    let query = head.uri.query().unwrap_or_default();
+    let mut parts = vec![id.as_bytes(), head.method.as_str().as_bytes(), query.as_bytes()];
+    parts.extend(fields.iter().flat_map(|(name, value)| [name.as_bytes(), value]));
+    Some(RequestKey::of(&parts))
+}

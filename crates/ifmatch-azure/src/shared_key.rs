@@ -1,0 +1,180 @@
+//! Who signed a request: `SharedKey` and `SharedKeyLite`, for blobs and for tables.
+//!
+//! What `SharedKey` covers of a request for blobs decides what that does: method, path, parameters, the `x-ms-*` fields and
+//! the standard ones. The forms for tables and the short ones cover less, as Azure defines them: no conditions, most parameters
+//! neither, and the short one for tables not even the method. The content is covered by none. A copy of a signed request passes
+//! for a quarter of an hour, and one that was changed where it is not covered: an encrypted connection keeps it secret.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use http::header::{AUTHORIZATION, DATE};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use ifmatch_core::date::{HttpDate, Timestamp};
+use sha2::Sha256;
+use thiserror::Error;
+
+use super::string_to_sign;
+use crate::accounts::{Account, Accounts};
+
+/// How far a request's date may be from now, either way.
+const MAX_SKEW: Duration = Duration::from_mins(15);
+/// What stands before an account and its signature.
+const SHARED_KEY: &str = "SharedKey";
+const SHARED_KEY_LITE: &str = "SharedKeyLite";
+
+/// The account that signed this request of the blob service.
+///
+/// # Errors
+/// Nobody signed it, or not rightly, or too long ago, or it goes to another account's address.
+pub fn authorise_blob<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
+    authorise(accounts, head, now, |claim| match claim.scheme {
+        Scheme::Full => string_to_sign::blob(head, claim.account),
+        Scheme::Lite => string_to_sign::blob_lite(head, claim.account),
+    })
+}
+
+/// The account that signed this request of the table service.
+///
+/// # Errors
+/// Nobody signed it, or not rightly, or too long ago, or it goes to another account's address.
+pub fn authorise_table<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
+    authorise(accounts, head, now, |claim| match claim.scheme {
+        Scheme::Full => string_to_sign::table(head, claim.account),
+        Scheme::Lite => string_to_sign::table_lite(head, claim.account),
+    })
+}
+
+/// Why a request is not taken for its account's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AuthError {
+    /// There is no `Authorization`.
+    #[error("sign the request with the account's key (SharedKey)")]
+    Missing,
+    /// It is repeated, in another form, or of another scheme.
+    #[error("Authorization has the form 'SharedKey account:signature' or 'SharedKeyLite account:signature'")]
+    Malformed,
+    /// It is a shared access signature.
+    #[error("shared access signatures are not supported: sign with the account's key")]
+    SharedAccess,
+    /// There is no date, or it is too far from now.
+    #[error("the request's date (x-ms-date, else Date) is more than 15 minutes from the server's, or missing")]
+    Skewed,
+    /// The account is unknown, not the path's, or its key did not sign this.
+    #[error("the signature is not that of the account's key: check the account, the key, and the string to sign")]
+    Mismatch,
+}
+
+impl AuthError {
+    /// Azure's error code.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Missing => "NoAuthenticationInformation",
+            Self::Malformed => "InvalidAuthenticationInfo",
+            Self::SharedAccess | Self::Skewed | Self::Mismatch => "AuthenticationFailed",
+        }
+    }
+
+    /// The status of the answer.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Missing => StatusCode::UNAUTHORIZED,
+            Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::SharedAccess | Self::Skewed | Self::Mismatch => StatusCode::FORBIDDEN,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Scheme {
+    Full,
+    Lite,
+}
+
+/// Who the request says signed it.
+#[derive(Clone, Copy)]
+struct Claim<'a> {
+    scheme: Scheme,
+    account: &'a str,
+    signature: &'a str,
+}
+
+fn authorise<'a>(
+    accounts: &'a Accounts,
+    head: &Parts,
+    now: Timestamp,
+    signed: impl FnOnce(Claim<'_>) -> Option<String>,
+) -> Result<&'a Account, AuthError> {
+    let claim = claim(head)?;
+    let signature = STANDARD.decode(claim.signature).map_err(|_| AuthError::Malformed)?;
+    let text = signed(claim).ok_or(AuthError::Mismatch)?;
+    let account = accounts.get(claim.account).filter(|account| addresses(head.uri.path(), account));
+    let is_signed = is_signed(account.map_or(&[], Account::keys), &text, &signature);
+    let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
+    // The date last: whoever cannot sign learns nothing of the server's clock.
+    if in_time(&head.headers, now) { Ok(account) } else { Err(AuthError::Skewed) }
+}
+
+fn claim(head: &Parts) -> Result<Claim<'_>, AuthError> {
+    let mut lines = head.headers.get_all(AUTHORIZATION).iter();
+    let line = match (lines.next(), lines.next()) {
+        (Some(line), None) => line.to_str().map_err(|_| AuthError::Malformed)?,
+        (Some(_), Some(_)) => return Err(AuthError::Malformed),
+        (None, _) if has_shared_access(head) => return Err(AuthError::SharedAccess),
+        (None, _) => return Err(AuthError::Missing),
+    };
+    let (scheme, credentials) = line.split_once(' ').ok_or(AuthError::Malformed)?;
+    let scheme = match scheme {
+        _ if scheme.eq_ignore_ascii_case(SHARED_KEY) => Scheme::Full,
+        _ if scheme.eq_ignore_ascii_case(SHARED_KEY_LITE) => Scheme::Lite,
+        _ => return Err(AuthError::Malformed),
+    };
+    let (account, signature) = credentials.trim().split_once(':').ok_or(AuthError::Malformed)?;
+    Ok(Claim { scheme, account, signature })
+}
+
+fn has_shared_access(head: &Parts) -> bool {
+    head.uri.query().is_some_and(|query| query.split('&').any(|parameter| parameter.starts_with("sig=")))
+}
+
+/// Whether the path begins with the account's name: one account's key opens no other account.
+fn addresses(path: &str, account: &Account) -> bool {
+    let inner = path.strip_prefix('/').and_then(|path| path.strip_prefix(account.name()));
+    inner.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns `true` if one of the keys signed the text. Does the same work for any number of keys, including zero, so
+/// that the time of a refusal does not reveal which accounts exist.
+fn is_signed(keys: &[Hmac<Sha256>], text: &str, signature: &[u8]) -> bool {
+    #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
+    static DECOY: LazyLock<Hmac<Sha256>> =
+        LazyLock::new(|| Hmac::new_from_slice(b"decoy").expect("a key of any length"));
+    (0..Account::MAX_KEYS).any(|at| {
+        let key = keys.get(at).unwrap_or(&*DECOY);
+        is_signature(key, text, signature) && at < keys.len()
+    })
+}
+
+/// Compares in constant time.
+fn is_signature(key: &Hmac<Sha256>, text: &str, signature: &[u8]) -> bool {
+    key.clone().chain_update(text).verify_slice(signature).is_ok()
+}
+
+fn in_time(headers: &HeaderMap, now: Timestamp) -> bool {
+    let mut lines = headers.get_all(string_to_sign::X_MS_DATE).iter();
+    let date = match (lines.next(), lines.next()) {
+        (None, _) => HttpDate::from_headers(headers, DATE),
+        (Some(line), None) => HttpDate::parse(line.as_bytes()),
+        (Some(_), Some(_)) => None,
+    };
+    let seconds = date.and_then(|date| u64::try_from(date.unix()).ok());
+    let date = seconds.map(|seconds| Timestamp::from_micros(seconds.saturating_mul(1_000_000)));
+    date.is_some_and(|date| date.until(now) <= MAX_SKEW && now.until(date) <= MAX_SKEW)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! Signatures that the SDKs made, and what is left of them when anything is changed.
+
+use std::time::Duration;
+
+use http::{HeaderName, Method, Request};
+use serde_json::Value;
+
+use super::*;
+
+/// Requests of the Python and JavaScript SDKs as they were sent, and some made by hand after the reference.
+const VECTORS: &str = include_str!("../../tests/azure/data/signatures.json");
+
+struct Vector {
+    name: String,
+    is_table: bool,
+    head: Parts,
+}
+
+impl Vector {
+    fn of(value: &Value) -> Self {
+        let text = |name: &str| value[name].as_str().expect("text");
+        let mut request = Request::builder().method(text("method")).uri(text("target"));
+        for field in value["headers"].as_array().expect("fields") {
+            request = request.header(field[0].as_str().expect("a name"), field[1].as_str().expect("a value"));
+        }
+        let head = request.body(()).expect("a request").into_parts().0;
+        Self { name: text("name").to_owned(), is_table: text("service") == "table", head }
+    }
+
+    fn check(&self, head: &Parts) -> Result<(), AuthError> {
+        self.check_at(head, self.date())
+    }
+
+    fn check_at(&self, head: &Parts, now: Timestamp) -> Result<(), AuthError> {
+        let accounts = Accounts::development();
+        let account =
+            if self.is_table { authorise_table(&accounts, head, now) } else { authorise_blob(&accounts, head, now) };
+        account.map(|account| assert_eq!(account.name(), crate::accounts::DEVELOPMENT_ACCOUNT))
+    }
+
+    fn date(&self) -> Timestamp {
+        let date = self.head.headers.get("x-ms-date").or(self.head.headers.get("date")).expect("a date");
+        let seconds = HttpDate::parse(date.as_bytes()).expect("a date").unix().cast_unsigned();
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    /// Whether the field is part of what is signed.
+    fn signs(&self, name: &HeaderName) -> bool {
+        let is_lite = self.head.headers[AUTHORIZATION].as_bytes().starts_with(b"SharedKeyLite");
+        let is_date = name == "x-ms-date" || (name == "date" && !self.head.headers.contains_key("x-ms-date"));
+        let is_content = name == "content-type" || name == "content-md5";
+        match (self.is_table, is_lite) {
+            (true, true) => is_date,
+            (true, false) => is_date || is_content,
+            (false, true) => is_date || is_content || name.as_str().starts_with("x-ms-"),
+            (false, false) => true,
+        }
+    }
+}
+
+fn vectors() -> Vec<Vector> {
+    let vectors: Value = serde_json::from_str(VECTORS).expect("JSON");
+    vectors.as_array().expect("a list").iter().map(Vector::of).collect()
+}
+
+#[test]
+fn what_the_sdks_sign_is_accepted() {
+    let vectors = vectors();
+    assert!(vectors.len() > 30);
+    for vector in vectors {
+        assert_eq!(vector.check(&vector.head), Ok(()), "{}", vector.name);
+    }
+}
+
+#[test]
+fn another_value_of_anything_signed_is_refused() {
+    for vector in vectors() {
+        let name = &vector.name;
+        let mut changed = vector.head.clone();
+        changed.uri = format!("{}x", vector.head.uri.path()).parse().expect("a path");
+        assert_eq!(vector.check(&changed), Err(AuthError::Mismatch), "{name}: the path");
+        for field in vector.head.headers.keys().filter(|field| *field != AUTHORIZATION) {
+            let mut changed = vector.head.clone();
+            changed.headers.insert(field, "Sat, 21 Nov 2026 00:00:01 GMT".parse().expect("a value"));
+            let expected = if vector.signs(field) { Err(AuthError::Mismatch) } else { Ok(()) };
+            assert_eq!(vector.check(&changed), expected, "{name}: {field}");
+        }
+        let lite_table = vector.is_table && vector.head.headers[AUTHORIZATION].as_bytes().starts_with(b"SharedKeyLite");
+        let mut changed = vector.head.clone();
+        changed.method = Method::OPTIONS;
+        let expected = if lite_table { Ok(()) } else { Err(AuthError::Mismatch) };
+        assert_eq!(vector.check(&changed), expected, "{name}: the method");
+    }
+}
+
+#[test]
+fn each_end_of_the_quarter_of_an_hour_is_in_it() {
+    for vector in vectors() {
+        let (date, head) = (vector.date(), &vector.head);
+        let earlier = |duration: Duration| {
+            Timestamp::from_micros(date.micros() - u64::try_from(duration.as_micros()).expect("short"))
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(vector.check_at(head, date.saturating_add(MAX_SKEW)), Ok(()), "{}", vector.name);
+        assert_eq!(vector.check_at(head, date.saturating_add(MAX_SKEW + second)), Err(AuthError::Skewed));
+        assert_eq!(vector.check_at(head, earlier(MAX_SKEW)), Ok(()));
+        assert_eq!(vector.check_at(head, earlier(MAX_SKEW + second)), Err(AuthError::Skewed));
+    }
+}
+
+/// The order that the SDKs have from .NET: found in the tables of their sources.
+#[test]
+fn names_are_in_the_order_of_the_service() {
+    use super::super::header_order::compare;
+    let sorted = [
+        "x-ms-meta-a",
+        "x-ms-meta-a_b",
+        "x-ms-meta-a1",
+        "x-ms-meta-ab",
+        "x-ms-meta-a-b",
+        "x-ms-meta-ab1",
+        "x-ms-meta-b",
+    ];
+    for pair in sorted.windows(2) {
+        assert_eq!(compare(pair[0], pair[1]), std::cmp::Ordering::Less, "{pair:?}");
+        assert_eq!(compare(pair[1], pair[0]), std::cmp::Ordering::Greater, "{pair:?}");
+    }
+}
+
+/// Builds a request with this signature, without an account if none is given.
+fn request(target: &str, authorization: &str, date: Option<&str>) -> Parts {
+    let mut request = Request::get(target).header("x-ms-version", "2021-12-02").header(AUTHORIZATION, authorization);
+    if let Some(date) = date {
+        request = request.header("x-ms-date", date);
+    }
+    request.body(()).expect("a request").into_parts().0
+}
+
+/// Builds the request, signed with the development account's key over `covered`.
+fn signed(target: &str, covered: &str) -> Parts {
+    let account = crate::accounts::DEVELOPMENT_ACCOUNT;
+    let date = Some("Sat, 21 Nov 2026 00:00:00 GMT");
+    let text = string_to_sign::blob(&request(covered, "", date), account).expect("a text");
+    let accounts = Accounts::development();
+    let key = accounts.get(account).expect("the account").keys()[0].clone();
+    let signature = STANDARD.encode(key.chain_update(text).finalize().into_bytes());
+    request(target, &format!("SharedKey {account}:{signature}"), date)
+}
+
+fn authorised(head: &Parts) -> Result<(), AuthError> {
+    let date = HttpDate::parse(b"Sat, 21 Nov 2026 00:00:00 GMT").expect("a date").unix().cast_unsigned();
+    authorise_blob(&Accounts::development(), head, Timestamp::from_micros(date * 1_000_000)).map(|_| ())
+}
+
+#[test]
+fn a_signature_over_a_query_covers_no_other_query() {
+    const QUERY: &str = "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub";
+    assert_eq!(authorised(&signed(QUERY, QUERY)), Ok(()));
+    for altered in [
+        "/devstoreaccount1/c?comp=list&delimiter=a:b%0Aprefix:pub",
+        "/devstoreaccount1/c?comp=list%0adelimiter:a:b%0aprefix:pub",
+        "/devstoreaccount1/c?comp=list&delimiter%3Aa=b&prefix=pub",
+        "/devstoreaccount1/c?comp=list&delimiter:a=b&prefix=pub",
+        "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub%0D",
+        "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub%7F",
+    ] {
+        assert_eq!(authorised(&signed(altered, QUERY)), Err(AuthError::Mismatch), "{altered}");
+    }
+}
+
+#[test]
+fn refusals_do_not_tell_whether_there_is_an_account() {
+    let dates = [None, Some("Thu, 01 Jan 2015 00:00:00 GMT"), Some("Sat, 21 Nov 2026 00:00:00 GMT")];
+    for (scheme, signature) in [
+        ("SharedKey", "!!!!"),
+        ("SharedKey", ""),
+        ("SharedKey", "AAAA"),
+        ("SharedKeyLite", "!!!!"),
+        ("SharedKeyLite", "AAAA"),
+    ] {
+        for date in dates {
+            let refused = |account: &str| {
+                let authorization = format!("{scheme} {account}:{signature}");
+                authorised(&request(&format!("/{account}/c"), &authorization, date)).expect_err("a refusal")
+            };
+            assert_eq!(refused("devstoreaccount1"), refused("unknown"), "{scheme} {signature} {date:?}");
+        }
+    }
+}
+
+#[test]
+fn the_key_that_stands_in_for_none_signs_nothing() {
+    let decoy = Hmac::<Sha256>::new_from_slice(b"decoy").expect("a key");
+    let signature = decoy.clone().chain_update("text").finalize().into_bytes();
+    assert!(!is_signed(&[], "text", &signature));
+    assert!(is_signed(&[decoy], "text", &signature));
+}

@@ -1,0 +1,101 @@
+//! What is left over is collected, and nothing else is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ifmatch_azure::collect_blocks;
+use ifmatch_blob::BlobService;
+use ifmatch_blob::name::ContainerName;
+use tokio::sync::Notify;
+
+use crate::support::{Fixture, fixture};
+use ifmatch_blob::test_util::{Hook, Hooked, Step};
+
+const LIST: &str = "<BlockList><Latest>AA==</Latest></BlockList>";
+const WEEK: Duration = Duration::from_hours(7 * 24);
+
+async fn stage(fixture: &Fixture, blob: &str) {
+    fixture.client.put(&format!("/box/{blob}?comp=block&blockid=AA=="), &[], "x").await.is(201);
+}
+
+#[tokio::test]
+async fn blocks_are_collected_after_a_week() {
+    let fixture = fixture().await;
+    stage(&fixture, "old").await;
+    fixture.clock.advance(Duration::from_hours(1));
+    stage(&fixture, "young").await;
+    fixture.clock.advance(WEEK);
+    fixture.clock.advance(Duration::ZERO);
+    // The older one is a week and an hour old, the younger one a week.
+    assert_eq!(collect_blocks(fixture.client.service.context()).await.expect("it works"), 1);
+    fixture.client.put("/box/old?comp=blocklist", &[], LIST).await.refused(400, "InvalidBlockList");
+    fixture.client.put("/box/young?comp=blocklist", &[], LIST).await.is(201);
+}
+
+#[tokio::test]
+async fn lists_are_collected_with_their_blobs() {
+    let fixture = fixture().await;
+    let client = &fixture.client;
+    for blob in ["used", "deleted", "written"] {
+        stage(&fixture, blob).await;
+        client.put(&format!("/box/{blob}?comp=blocklist"), &[], LIST).await.is(201);
+    }
+    client.delete("/box/deleted", &[]).await.is(202);
+    client.upload("/box/written", "whole", &[]).await.is(201);
+    assert_eq!(collect_blocks(client.service.context()).await.expect("it works"), 0, "all are too young");
+    fixture.clock.advance(WEEK * 2);
+    assert_eq!(collect_blocks(client.service.context()).await.expect("it works"), 2);
+    assert_eq!(collect_blocks(client.service.context()).await.expect("it works"), 0);
+    let blocks = client.get("/box/used?comp=blocklist").await.is(200);
+    assert_eq!(blocks.all("Name"), ["AA=="]);
+}
+
+/// An invocation that the platform ends after a given number of listings.
+#[derive(Clone, Default)]
+struct Invocation {
+    listings: Arc<AtomicUsize>,
+    ended: Arc<Notify>,
+}
+
+impl Hook for Invocation {
+    async fn before(&self, step: Step, _: &ContainerName) {
+        if step == Step::List && self.listings.fetch_sub(1, Ordering::SeqCst) == 0 {
+            self.ended.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_that_was_cut_short_is_continued_by_the_next() {
+    let fixture = fixture().await;
+    stage(&fixture, "old").await;
+    fixture.clock.advance(WEEK * 2);
+    // More than two pages of recent blocks, listed before the old one.
+    fixture.client.put("/aaa?restype=container", &[], "").await.is(201);
+    for number in 0..120 {
+        let id = STANDARD.encode(format!("{number:03}"));
+        fixture.client.put(&format!("/aaa/young?comp=block&blockid={id}"), &[], "x").await.is(201);
+    }
+    let hook = Invocation::default();
+    let service = BlobService::with_clock(Hooked { inner: fixture.store, hook: hook.clone() }, fixture.clock);
+    let mut removed = Vec::new();
+    for _ in 0..2 {
+        hook.listings.store(2, Ordering::SeqCst);
+        tokio::select! {
+            done = collect_blocks(service.context()) => removed.push(done.expect("it works")),
+            () = hook.ended.notified() => {}
+        }
+    }
+    assert_eq!(removed, [1], "the second invocation reaches the old block and completes the sweep");
+    hook.listings.store(9, Ordering::SeqCst);
+    assert_eq!(collect_blocks(service.context()).await.expect("it works"), 0);
+    assert_eq!(
+        hook.listings.load(Ordering::SeqCst),
+        5,
+        "the next sweep begins anew: three pages of blocks, one of lists"
+    );
+}

@@ -1,0 +1,78 @@
+//! What others do between two steps of a request, and how often a request asks the store.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::Method;
+use http_body_util::BodyExt;
+use ifmatch_azure::AzureDialect;
+use ifmatch_blob::BlobService;
+use ifmatch_blob::name::ContainerName;
+use tower::ServiceExt;
+
+use crate::support::{accounts, fixture};
+use ifmatch_blob::test_util::{Hook, Hooked, Step};
+
+/// Something that happens once, right before a blob is written; and how often blobs are listed.
+#[derive(Clone, Default)]
+struct Interposed {
+    act: Arc<Mutex<Option<BoxFuture<'static, ()>>>>,
+    listed: Arc<AtomicUsize>,
+}
+
+impl Hook for Interposed {
+    async fn before(&self, step: Step, _: &ContainerName) {
+        if step == Step::List {
+            self.listed.fetch_add(1, Ordering::SeqCst);
+        }
+        let act = if step == Step::Put { self.act.lock().expect("no panic").take() } else { None };
+        if let Some(act) = act {
+            act.await;
+        }
+    }
+}
+
+/// The blocks went with the container for which they were staged.
+#[tokio::test]
+async fn a_list_makes_no_blob_in_a_container_that_is_created_meanwhile() {
+    let fixture = fixture().await;
+    let client = fixture.client;
+    client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.is(201);
+    let others = client.clone();
+    let act = Box::pin(async move {
+        others.delete("/box?restype=container", &[]).await.is(202);
+        others.put("/box?restype=container", &[], "").await.is(201);
+    });
+    let hook = Interposed { act: Arc::new(Mutex::new(Some(act))), ..Interposed::default() };
+    let store = Hooked { inner: fixture.store, hook };
+    let service = BlobService::with_clock(store, fixture.clock).dialect(AzureDialect::new(accounts()));
+    let list = "<BlockList><Latest>AA==</Latest></BlockList>".into();
+    let request = client.signed(Method::PUT, "/box/a?comp=blocklist", &[], list, Duration::ZERO);
+    let answer = service.oneshot(request).await.expect("infallible");
+    let code = answer.headers().get("x-ms-error-code").and_then(|code| code.to_str().ok());
+    assert_eq!((answer.status().as_u16(), code), (400, Some("InvalidBlockList")));
+    client.get("/box/a").await.refused(404, "BlobNotFound");
+}
+
+/// Each question is answered with hundreds of names, of which most would be thrown away.
+#[tokio::test]
+async fn a_listing_of_folders_does_not_ask_for_each() {
+    let fixture = fixture().await;
+    let client = fixture.client;
+    for number in 0..100 {
+        client.upload(&format!("/box/{number:03}/a"), "x", &[]).await.is(201);
+        client.upload(&format!("/box/{number:03}/b"), "x", &[]).await.is(201);
+    }
+    let listed = Arc::new(AtomicUsize::new(0));
+    let hook = Interposed { listed: Arc::clone(&listed), ..Interposed::default() };
+    let store = Hooked { inner: fixture.store, hook };
+    let service = BlobService::with_clock(store, fixture.clock).dialect(AzureDialect::new(accounts()));
+    let target = "/box?restype=container&comp=list&delimiter=%2F";
+    let request = client.signed(Method::GET, target, &[], "".into(), Duration::ZERO);
+    let body = service.oneshot(request).await.expect("infallible").into_body().collect().await.expect("a body");
+    let text = String::from_utf8(body.to_bytes().to_vec()).expect("UTF-8");
+    assert_eq!(text.matches("<BlobPrefix>").count(), 100);
+    assert!(listed.load(Ordering::SeqCst) < 5, "{listed:?} questions");
+}

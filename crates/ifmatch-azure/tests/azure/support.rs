@@ -1,0 +1,253 @@
+//! A store in a temporary folder, a clock that tests move, and a client that signs as the SDKs do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use ifmatch_azure::AzureDialect;
+use ifmatch_azure::accounts::{Account, Accounts};
+use ifmatch_blob::BlobService;
+use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_core::date::HttpDate;
+use ifmatch_store::{Clock, Driver, MemoryRegister};
+use sha2::Sha256;
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+pub(crate) use ifmatch_blob::test_util::ManualClock;
+
+pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
+pub(crate) type Service = BlobService<Store, ManualClock>;
+
+/// The key of the account `photos`, and one of the other account.
+pub(crate) const KEY: &[u8] = b"photos' key";
+pub(crate) const OTHER_KEY: &[u8] = b"reports' key";
+
+/// The accounts `photos`, the default one, and `reports`.
+pub(crate) fn accounts() -> Accounts {
+    let account = |name, key| Account::new(name, &STANDARD.encode(key)).expect("a valid account");
+    let photos = account("photos", KEY).and_key(&STANDARD.encode("photos' second key")).expect("a valid key");
+    Accounts::new([photos, account("reports", OTHER_KEY)]).expect("two names")
+}
+
+pub(crate) struct Fixture {
+    pub(crate) store: Store,
+    pub(crate) clock: ManualClock,
+    pub(crate) client: Client,
+}
+
+/// A service whose container `box` of the account `photos` is there and empty.
+pub(crate) async fn fixture() -> Fixture {
+    let folder = Arc::new(tempfile::tempdir().expect("a temporary folder"));
+    let clock = ManualClock::default();
+    let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
+    let store = EmbeddedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
+    let service =
+        BlobService::with_clock(store.clone(), clock.clone()).dialect(AzureDialect::new(accounts())).max_body(1 << 20);
+    let client = Client { service, clock: clock.clone(), account: "photos", key: KEY, _folder: folder };
+    client.put("/box?restype=container", &[], "").await.is(201);
+    Fixture { store, clock, client }
+}
+
+/// Signs requests for an account, and sends them.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) service: Service,
+    pub(crate) clock: ManualClock,
+    pub(crate) account: &'static str,
+    pub(crate) key: &'static [u8],
+    /// Removed with the last client.
+    pub(crate) _folder: Arc<TempDir>,
+}
+
+impl Client {
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        target: &str,
+        fields: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let request = self.signed(method, target, fields, body.into(), Duration::ZERO);
+        send(&self.service, request).await
+    }
+
+    pub(crate) async fn get(&self, target: &str) -> Answer {
+        self.send(Method::GET, target, &[], "").await
+    }
+
+    pub(crate) async fn put(&self, target: &str, fields: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+        self.send(Method::PUT, target, fields, body).await
+    }
+
+    pub(crate) async fn delete(&self, target: &str, fields: &[(&str, &str)]) -> Answer {
+        self.send(Method::DELETE, target, fields, "").await
+    }
+
+    /// Writes a whole blob.
+    pub(crate) async fn upload(&self, target: &str, body: impl Into<Bytes>, fields: &[(&str, &str)]) -> Answer {
+        self.put(target, &[&[("x-ms-blob-type", "BlockBlob")], fields].concat(), body).await
+    }
+
+    /// A lease operation.
+    pub(crate) async fn lease(&self, target: &str, action: &str, fields: &[(&str, &str)]) -> Answer {
+        let separator = if target.contains('?') { '&' } else { '?' };
+        self.put(&format!("{target}{separator}comp=lease"), &[&[("x-ms-lease-action", action)], fields].concat(), "")
+            .await
+    }
+
+    /// A request as the SDKs sign it, with a date that is so much later than now.
+    pub(crate) fn signed(
+        &self,
+        method: Method,
+        target: &str,
+        fields: &[(&str, &str)],
+        body: Bytes,
+        later: Duration,
+    ) -> Request<Full<Bytes>> {
+        let seconds = (self.clock.now().micros() / 1_000_000 + later.as_secs()).cast_signed();
+        let date = HttpDate::from_unix(seconds).to_string();
+        let length = body.len().to_string();
+        let own = [("x-ms-version", "2026-02-06"), ("x-ms-date", date.as_str()), ("content-length", length.as_str())];
+        let own = own.into_iter().filter(|(name, _)| fields.iter().all(|(other, _)| other != name));
+        let uri = format!("/{}{target}", self.account);
+        let mut request = Request::builder().method(method).uri(&uri);
+        for (name, value) in own.chain(fields.iter().copied()) {
+            request = request.header(name, value);
+        }
+        let mut request = request.body(Full::new(body)).expect("a valid request");
+        let text = string_to_sign(&request, self.account);
+        let authorization = format!("SharedKey {}:{}", self.account, signature(self.key, &text));
+        request.headers_mut().insert("authorization", authorization.parse().expect("a value"));
+        request
+    }
+}
+
+/// What the reference says is signed; the metadata of these tests have no names that sort in an unusual way.
+fn string_to_sign<B>(request: &Request<B>, account: &str) -> String {
+    let headers = request.headers();
+    let field = |name: &str| {
+        let lines = headers.get_all(name).iter().map(|value| value.to_str().expect("ASCII"));
+        lines.collect::<Vec<_>>().join(",")
+    };
+    let length = Some(field("content-length")).filter(|length| length != "0").unwrap_or_default();
+    let standard = [
+        field("content-encoding"),
+        field("content-language"),
+        length,
+        field("content-md5"),
+        field("content-type"),
+        String::new(),
+        field("if-modified-since"),
+        field("if-match"),
+        field("if-none-match"),
+        field("if-unmodified-since"),
+        field("range"),
+    ];
+    let mut own: Vec<&str> =
+        headers.keys().map(http::HeaderName::as_str).filter(|name| name.starts_with("x-ms-")).collect();
+    own.sort_unstable();
+    let own: Vec<String> = own.iter().map(|name| format!("{name}:{}\n", field(name))).collect();
+    let own = own.concat();
+    let mut parameters: Vec<String> = request
+        .uri()
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|text| !text.is_empty())
+        .map(|parameter| {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let value = percent_encoding::percent_decode_str(value).decode_utf8().expect("UTF-8");
+            format!("\n{name}:{value}")
+        })
+        .collect();
+    parameters.sort_unstable();
+    let path = request.uri().path();
+    format!("{}\n{}\n{own}/{account}{path}{}", request.method(), standard.join("\n"), parameters.concat())
+}
+
+pub(crate) fn signature(key: &[u8], text: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length");
+    mac.update(text.as_bytes());
+    STANDARD.encode(mac.finalize().into_bytes())
+}
+
+/// A whole response.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    #[track_caller]
+    pub(crate) fn is(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    /// The status and the code of an error.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16, code: &str) {
+        assert_eq!((self.status.as_u16(), self.code()), (status, code), "{self:?}");
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        self.headers.get("x-ms-error-code").map_or("", |code| code.to_str().expect("ASCII"))
+    }
+
+    #[track_caller]
+    pub(crate) fn field(&self, name: &str) -> &str {
+        let value = self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
+        value.to_str().expect("visible ASCII")
+    }
+
+    #[track_caller]
+    pub(crate) fn tag(&self) -> String {
+        self.field("etag").to_owned()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("UTF-8")
+    }
+
+    /// The texts of all elements of this name.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+        let parts = self.text().split(&open).skip(1);
+        parts.map(|part| part.split_once(&close).map_or("", |(text, _)| text)).collect()
+    }
+}
+
+/// Sends a request and reads the whole answer, which must have what every answer has.
+pub(crate) async fn send(service: &Service, request: Request<Full<Bytes>>) -> Answer {
+    let method = request.method().clone();
+    let client_id = request.headers().get("x-ms-client-request-id").cloned();
+    let (head, body) = service.clone().oneshot(request).await.expect("infallible").into_parts();
+    let body = body.collect().await.expect("a whole body").to_bytes();
+    let answer = Answer { status: head.status, headers: head.headers, body };
+    assert_eq!(answer.field("x-ms-request-id").len(), 36);
+    assert_eq!(answer.headers.get("x-ms-client-request-id"), client_id.as_ref());
+    let bodiless = method == Method::HEAD || answer.status == StatusCode::NOT_MODIFIED;
+    assert!(!bodiless || answer.body.is_empty(), "a body in answer to {method}: {answer:?}");
+    if let (false, Some(length)) = (bodiless, answer.headers.get("content-length")) {
+        assert_eq!(length.to_str().expect("digits"), answer.body.len().to_string());
+    }
+    if answer.status.is_client_error() || answer.status.is_server_error() {
+        let media_type = answer.headers.get("content-type").map(|value| value.to_str().expect("ASCII"));
+        assert_eq!(media_type, (!bodiless).then_some("application/xml"), "{answer:?}");
+        assert!(bodiless || answer.all("Code") == [answer.code()], "{answer:?}");
+    }
+    answer
+}
+
+/// A lease id that ends in this digit.
+pub(crate) fn lease_id(digit: char) -> String {
+    format!("a0000000-0000-4000-8000-00000000000{digit}")
+}

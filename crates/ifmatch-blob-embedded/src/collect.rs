@@ -1,0 +1,209 @@
+//! Collecting what nothing leads to any more: before the first request what a crash left behind, later what is left of
+//! deleted containers and of deletions.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::register::{RegisterError, Swap};
+use ifmatch_store::{Clock, Key, Register};
+
+use super::error::OpenError;
+use super::folder::{Folder, is_incoming, nonce_of};
+use super::payload::{Payload, PayloadError};
+use super::swap::body_of;
+use super::{Inner, key};
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::records::{is_old, step};
+
+/// What the records say of the bodies.
+#[derive(Default)]
+struct Index {
+    /// The numbers of all bodies that a record points to.
+    bodies: HashSet<u64>,
+    /// A record that does not say where its body is.
+    damaged: Option<Key>,
+}
+
+impl<R: Register, C: Clock> Inner<R, C> {
+    /// Must not run beside writers: a body is whole before a record points to it.
+    pub(super) async fn collect(&self) -> Result<(), OpenError> {
+        let index = self.read_index().await?;
+        let folder = Arc::clone(&self.folder);
+        let collected = tokio::task::spawn_blocking(move || index.sweep(&folder)).await.map_err(OpenError::other)?;
+        match collected.map_err(|error| OpenError::folder(self.folder.temporary(), error))? {
+            0 => {}
+            files => tracing::info!(files, "collected what a crash left behind"),
+        }
+        Ok(())
+    }
+
+    async fn read_index(&self) -> Result<Index, OpenError> {
+        let mut index = Index::default();
+        // The containers first: with one that a newer release wrote, nothing is touched.
+        for prefix in [key::CONTAINERS, key::BLOBS] {
+            let mut after = None;
+            while let Some(records) =
+                step(self.driver.register(), prefix, &mut after).await.map_err(OpenError::register)?
+            {
+                for (key, record) in self.tidy(records).await.map_err(OpenError::register)? {
+                    index.add(&key, &record, self.driver.now())?;
+                    self.occupancy.found(&key, &record, self.driver.now());
+                }
+            }
+        }
+        Ok(index)
+    }
+
+    /// Forgets old deletions and collects deleted containers, beside readers and writers.
+    pub(super) async fn forget_deletions(&self) -> Result<(), RegisterError> {
+        for prefix in [key::BLOBS, key::CONTAINERS] {
+            let mut after = None;
+            while let Some(records) = step(self.driver.register(), prefix, &mut after).await? {
+                self.tidy(records).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects the blobs of an incarnation of a container that is no more.
+    pub(super) async fn collect_container(&self, container: &ContainerName, incarnation: Revision) {
+        let prefix = key::of_blobs_in(container, incarnation);
+        let mut after = None;
+        let collected: Result<(), RegisterError> = async {
+            while let Some(records) = step(self.driver.register(), &prefix, &mut after).await? {
+                for (key, record) in records {
+                    self.discard(&key, record).await?;
+                }
+            }
+            Ok(())
+        }
+        .await;
+        if let Err(error) = collected {
+            tracing::warn!(%container, %error, "blobs of a deleted container are left over; they are collected later");
+        }
+    }
+
+    /// Discards the blobs of containers that are no more, forgets old deletions, and gives back what stays.
+    ///
+    /// The records were read before their containers are: an incarnation that had blobs by then and is not the
+    /// current one now never comes back.
+    async fn tidy(&self, records: Vec<(Key, Record)>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let mut containers = HashMap::new();
+        let mut kept = Vec::with_capacity(records.len());
+        for (key, record) in records {
+            let is_lost = match key::container_of(&key) {
+                Some((container, incarnation)) => {
+                    if !containers.contains_key(&container) {
+                        let current = self.current(&container).await?;
+                        containers.insert(container.clone(), current);
+                    }
+                    containers.get(&container).is_some_and(|current| current.excludes(incarnation))
+                }
+                None => false,
+            };
+            if is_lost {
+                self.discard(&key, record).await?;
+            } else {
+                self.forget(&key, &record).await?;
+                kept.push((key, record));
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The incarnation of the container whose record has this key.
+    async fn current(&self, container: &Key) -> Result<Incarnation, RegisterError> {
+        let record = self.driver.register().load(container).await?;
+        let Some(version) = record.as_ref().and_then(|record| record.state(self.driver.now()).version()) else {
+            return Ok(Incarnation::None);
+        };
+        let payload = Payload::decode(version.payload());
+        Ok(payload.map_or(Incarnation::Unknown, |payload| Incarnation::Is(payload.created(version))))
+    }
+
+    /// Removes a record that nobody can reach, and its body. Whoever reached it before may still write to it once more.
+    async fn discard(&self, key: &Key, record: Record) -> Result<(), RegisterError> {
+        let mut found = Some(record);
+        while let Some(record) = found {
+            found = match self.driver.register().compare_and_swap(key, record.revision(), None).await? {
+                Swap::Done => {
+                    self.remove(body_of(&record, self.driver.now())).await;
+                    None
+                }
+                Swap::Conflict(found) => found,
+            };
+        }
+        Ok(())
+    }
+
+    /// Forgets an old deletion. A record that anybody has changed meanwhile stays.
+    async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
+        let now = self.driver.now();
+        if record.is_forgettable(now) && is_old(record, now) {
+            self.driver.register().compare_and_swap(key, record.revision(), None).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Which incarnation of a container there is.
+enum Incarnation {
+    None,
+    Is(Revision),
+    /// Its record is damaged.
+    Unknown,
+}
+
+impl Incarnation {
+    /// Whether another one is no more.
+    fn excludes(&self, other: Revision) -> bool {
+        match self {
+            _ if other == key::INTERNAL => false,
+            Self::None => true,
+            Self::Is(current) => *current != other,
+            Self::Unknown => false,
+        }
+    }
+}
+impl Index {
+    fn add(&mut self, key: &Key, record: &Record, now: Timestamp) -> Result<(), OpenError> {
+        let Some(version) = record.state(now).version() else { return Ok(()) };
+        match Payload::decode(version.payload()) {
+            Ok(payload) => self.bodies.extend(payload.file().map(|name| name.nonce)),
+            Err(error @ PayloadError::Newer(_)) => return Err(OpenError::record(key.as_str(), error)),
+            Err(PayloadError::Damaged) => self.damaged = Some(key.clone()),
+        }
+        Ok(())
+    }
+
+    /// Removes files, and says how many. Files that are no bodies are somebody else's.
+    fn sweep(&self, folder: &Folder) -> io::Result<usize> {
+        let mut collected = remove_files(folder.temporary(), is_incoming)?;
+        if let Some(key) = &self.damaged {
+            tracing::warn!(%key, "the record is damaged: no body is collected, since one of them may be its own");
+            return Ok(collected);
+        }
+        for shard in folder.shards() {
+            let unknown = |name: &str| nonce_of(name).is_some_and(|nonce| !self.bodies.contains(&nonce));
+            collected += remove_files(&shard, unknown)?;
+        }
+        Ok(collected)
+    }
+}
+
+fn remove_files(folder: &Path, unwanted: impl Fn(&str) -> bool) -> io::Result<usize> {
+    let mut removed = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(&unwanted) && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}

@@ -1,0 +1,139 @@
+//! Containers: a record each, and an incarnation that tells the blobs of one from those of an earlier one of its name.
+
+use std::sync::Arc;
+
+use http::Method;
+use ifmatch_core::command::{Content, Outcome, Refusal};
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision, Version};
+use ifmatch_core::tag::TagList;
+use ifmatch_store::driver::Applied;
+use ifmatch_store::{Clock, Register};
+
+use super::background::in_the_background;
+use super::error::disk;
+use super::payload::Payload;
+use super::swap::{Change, encoded, payload_of, random, unexpected};
+use super::{Inner, key};
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::store::{ContainerInfo, Delete, SetHeaders, StoreError, StoreErrorKind};
+
+impl<R: Register, C: Clock> Inner<R, C> {
+    /// The incarnation of a container. None: there is no such container.
+    pub(super) async fn find(&self, container: &ContainerName) -> Result<Option<Revision>, StoreError> {
+        if container.is_internal() {
+            return Ok(Some(key::INTERNAL));
+        }
+        Ok(self.look_up(container).await?.map(|known| known.incarnation))
+    }
+
+    /// The incarnation of a container that must exist.
+    pub(super) async fn incarnation(&self, container: &ContainerName) -> Result<Revision, StoreError> {
+        self.find(container).await?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+    }
+
+    /// The incarnation of a container, which is created if need be.
+    pub(super) async fn ensure(&self, container: &ContainerName) -> Result<Revision, StoreError> {
+        let applied = self.create(container, BlobHeaders::default()).await?;
+        match applied.outcome {
+            // With a failed precondition another writer was faster.
+            Outcome::Written(_) | Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
+                incarnation_of(&applied.after, self)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+            }
+            outcome => Err(unexpected(outcome, self.driver.now())),
+        }
+    }
+
+    pub(super) async fn create_container(
+        &self,
+        container: &ContainerName,
+        headers: BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        self.folder.check_room().map_err(disk)?;
+        let applied = self.create(container, headers).await?;
+        match applied.outcome {
+            Outcome::Written(_) => {
+                self.info_of(&applied.after)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+            }
+            Outcome::Refused(Refusal::PreconditionFailed { .. }) => Err(StoreErrorKind::ContainerExists.into()),
+            outcome => Err(unexpected(outcome, self.driver.now())),
+        }
+    }
+
+    async fn create(&self, container: &ContainerName, headers: BlobHeaders) -> Result<Applied, StoreError> {
+        let preconditions = Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() };
+        // Where there is one already, its lease makes no difference.
+        let lease = LeaseUse::Read(None);
+        let change = Change { method: Method::PUT, preconditions, lease, request: None, nonce: random()? };
+        let content = encoded(&Payload::of_container(headers))?;
+        self.swap(&key::of_container(container)?, &change, content).await
+    }
+
+    pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        Ok(self.look_up(container).await?.map(|known| known.info.clone()))
+    }
+
+    pub(super) async fn set_container(
+        &self,
+        container: &ContainerName,
+        set: SetHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        // A container's lease protects it from deletion only.
+        let (LeaseUse::Write(id) | LeaseUse::Read(id)) = set.lease;
+        let request = set.request.map(|key| key.request(None));
+        let (method, nonce) = (Method::PUT, random()?);
+        let change = Change { method, preconditions: set.preconditions, lease: LeaseUse::Read(id), request, nonce };
+        let set = self.set_fields(&key::of_container(container)?, &change, &set.change).await;
+        let (_, record) = set.map_err(StoreError::of_container)?;
+        self.info_of(&record)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
+    }
+
+    fn info_of(&self, record: &Record) -> Result<Option<ContainerInfo>, StoreError> {
+        record.state(self.driver.now()).version().map(|version| container_info(record, version)).transpose()
+    }
+}
+
+/// Deletes a container. From that one swap on its blobs are out of reach; they are collected without the caller.
+pub(super) async fn delete<R: Register, C: Clock>(
+    inner: &Arc<Inner<R, C>>,
+    container: &ContainerName,
+    delete: Delete,
+) -> Result<(), StoreError> {
+    let request = delete.request.map(|key| key.request(None));
+    let (method, nonce) = (Method::DELETE, random()?);
+    let change = Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce };
+    let (inner, container) = (Arc::clone(inner), container.clone());
+    in_the_background(async move {
+        let applied = inner.swap(&key::of_container(&container)?, &change, Content::Absent).await?;
+        match applied.outcome {
+            Outcome::Written(_) => {}
+            Outcome::Replayed(_) => return Ok(()),
+            outcome => return Err(unexpected(outcome, inner.driver.now()).of_container()),
+        }
+        if let Ok(Some(incarnation)) = incarnation_of(&applied.before, &inner) {
+            tokio::spawn(async move { inner.collect_container(&container, incarnation).await });
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// What is known of a container that a record has a version of.
+pub(super) fn container_info(record: &Record, version: &Version) -> Result<ContainerInfo, StoreError> {
+    let payload = payload_of(version)?;
+    Ok(ContainerInfo {
+        tag: version.tags().first().cloned(),
+        last_modified: Some(version.last_modified()),
+        created: Some(payload.created(version).timestamp()),
+        headers: payload.headers,
+        lease: record.lease().copied(),
+    })
+}
+
+/// The incarnation that a container's record tells. None: there is no such container.
+fn incarnation_of<R: Register, C: Clock>(record: &Record, inner: &Inner<R, C>) -> Result<Option<Revision>, StoreError> {
+    let version = record.state(inner.driver.now()).version();
+    version.map(|version| Ok(payload_of(version)?.created(version))).transpose()
+}

@@ -1,0 +1,157 @@
+//! What failures of the folder and of the index mean.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use ifmatch_core::command::Refusal;
+use ifmatch_core::date::Timestamp;
+use ifmatch_store::driver::DriverError;
+use ifmatch_store::register::{RegisterError, RegisterErrorKind};
+
+use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
+
+/// Why a store could not be opened. Nothing was changed.
+#[derive(Debug)]
+pub struct OpenError {
+    kind: OpenErrorKind,
+    text: String,
+    source: BoxError,
+}
+
+/// What to do about a store that could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenErrorKind {
+    /// Another process has the folder open: stop that one, or choose another folder.
+    InUse,
+    /// The folder may not be written, or is no folder.
+    Denied,
+    /// The disk is full.
+    Full,
+    /// It is damaged, or a newer release wrote it.
+    Unreadable,
+    /// The system refused something else.
+    Other,
+}
+
+impl OpenError {
+    /// What to do about it.
+    pub fn kind(&self) -> OpenErrorKind {
+        self.kind
+    }
+
+    pub(super) fn folder(path: &Path, source: io::Error) -> Self {
+        let kind = match source.kind() {
+            _ if is_full(&source) => OpenErrorKind::Full,
+            io::ErrorKind::ResourceBusy => return Self::in_use(path, source),
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::AlreadyExists => OpenErrorKind::Denied,
+            _ => OpenErrorKind::Other,
+        };
+        let text = format!("the data folder {} cannot be used", path.display());
+        Self { kind, text, source: source.into() }
+    }
+
+    fn in_use(path: &Path, source: io::Error) -> Self {
+        let text =
+            format!("another process uses the data folder {}: stop it, or choose another folder", path.display());
+        Self { kind: OpenErrorKind::InUse, text, source: source.into() }
+    }
+
+    pub(super) fn index(path: &Path, source: ifmatch_redb::OpenError) -> Self {
+        use ifmatch_redb::OpenErrorKind as Index;
+        let kind = match source.kind() {
+            Index::InUse => OpenErrorKind::InUse,
+            Index::Denied => OpenErrorKind::Denied,
+            Index::Full => OpenErrorKind::Full,
+            Index::Damaged => OpenErrorKind::Unreadable,
+            _ => OpenErrorKind::Other,
+        };
+        Self { kind, text: format!("the index {} cannot be opened", path.display()), source: source.into() }
+    }
+
+    /// There are bodies, and nothing tells whose they are. To an empty index they all would be left over.
+    pub(super) fn lost_index(path: &Path) -> Self {
+        let text = format!("the index {} cannot be opened", path.display());
+        let why = "it is gone, but the bodies of blobs are there: put it back, or move them away to begin anew";
+        Self { kind: OpenErrorKind::Unreadable, text, source: why.into() }
+    }
+
+    pub(super) fn record(key: &str, source: impl Into<BoxError>) -> Self {
+        let text = format!("the record {key} in the index cannot be read");
+        Self { kind: OpenErrorKind::Unreadable, text, source: source.into() }
+    }
+
+    pub(super) fn register(source: RegisterError) -> Self {
+        let kind = match source.kind() {
+            RegisterErrorKind::Unreadable => OpenErrorKind::Unreadable,
+            RegisterErrorKind::Full => OpenErrorKind::Full,
+            _ => OpenErrorKind::Other,
+        };
+        Self { kind, text: "the index cannot be read".into(), source: source.into() }
+    }
+
+    pub(super) fn other(source: impl Into<BoxError>) -> Self {
+        Self { kind: OpenErrorKind::Other, text: "the store cannot be opened".into(), source: source.into() }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.text, self.source)
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+/// A failure of the disk before anything was committed.
+pub(super) fn disk(error: io::Error) -> StoreError {
+    let kind = if is_full(&error) { StoreErrorKind::Full } else { StoreErrorKind::Unavailable };
+    StoreError::new(kind, error)
+}
+
+/// A task that ended without a result: it panicked, or the runtime shut down.
+pub(super) fn lost(error: tokio::task::JoinError) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, error)
+}
+
+/// A failure of the index.
+pub(super) fn index(error: DriverError) -> StoreError {
+    let kind = match &error {
+        DriverError::Register(error) => match error.kind() {
+            RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
+            RegisterErrorKind::Unreadable => StoreErrorKind::Unreadable,
+            RegisterErrorKind::Full => StoreErrorKind::Full,
+            _ => StoreErrorKind::Unavailable,
+        },
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::new(kind, error)
+}
+
+/// A refusal of the record.
+pub(super) fn refused(refusal: Refusal, now: Timestamp) -> StoreError {
+    match refusal {
+        Refusal::PreconditionFailed { precondition, current } => {
+            StoreErrorKind::PreconditionFailed { precondition, current }.into()
+        }
+        Refusal::InFlight { deadline } => StoreErrorKind::InFlight { retry_after: now.until(deadline) }.into(),
+        Refusal::NotFound => StoreErrorKind::NotFound.into(),
+        Refusal::Lease(failure) => StoreErrorKind::LeaseFailed(failure).into(),
+        Refusal::LeaseConflict(conflict) => StoreErrorKind::LeaseConflict(conflict).into(),
+        Refusal::ProbeFirst | Refusal::Stale => {
+            StoreError::new(StoreErrorKind::Unreadable, "the index holds a record that this store did not write")
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}

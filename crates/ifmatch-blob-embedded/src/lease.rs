@@ -1,0 +1,47 @@
+//! Lease operations on blobs and containers: one command each, decided by the record.
+
+use ifmatch_core::command::{Authority, Command, LeaseOperation, Outcome};
+use ifmatch_core::record::Version;
+use ifmatch_store::{Clock, Key, Register};
+
+use super::error::index;
+use super::swap::{random, unexpected};
+use super::{Inner, key};
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{LeaseRequest, Leased, StoreError};
+
+impl<R: Register, C: Clock> Inner<R, C> {
+    pub(super) async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        let incarnation = self.incarnation(&blob.container).await?;
+        self.operate(&key::of_blob(&blob.container, incarnation, &blob.name)?, request).await
+    }
+
+    pub(super) async fn lease_container(
+        &self,
+        container: &ContainerName,
+        request: LeaseRequest,
+    ) -> Result<Leased, StoreError> {
+        self.operate(&key::of_container(container)?, request).await.map_err(StoreError::of_container)
+    }
+
+    async fn operate(&self, key: &Key, request: LeaseRequest) -> Result<Leased, StoreError> {
+        let operation = LeaseOperation {
+            action: request.action,
+            preconditions: &request.preconditions,
+            observed: None,
+            authority: Authority::Register,
+            request: request.request.map(|key| key.request(None)),
+            nonce: random()?,
+        };
+        let applied = self.driver.apply_in_turn(key, &Command::Lease(operation)).await.map_err(index)?;
+        let now = self.driver.now();
+        let Outcome::Leased(receipt) = applied.outcome else { return Err(unexpected(applied.outcome, now)) };
+        // The retry of a release gets its answer even where the blob is gone by now.
+        let version = applied.after.state(now).version();
+        Ok(Leased {
+            receipt,
+            tag: version.and_then(|version| version.tags().first().cloned()),
+            last_modified: version.map_or_else(|| receipt.at.last_modified(), Version::last_modified),
+        })
+    }
+}

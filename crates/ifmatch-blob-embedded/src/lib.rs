@@ -1,0 +1,240 @@
+//! The embedded store: bodies as files in a folder, everything else in a register beside them.
+//!
+//! A blob is one record, whose payload says where the body is and which header fields came with it. A write stages its body
+//! under a name that nobody else uses, makes it durable, and then swaps the record: that one swap is the commit
+//! point. The body of the version before is deleted afterwards. A crash at any moment therefore leaves the old blob
+//! or the new one, and perhaps a file that no record points to, which the next start collects.
+//!
+//! The name of a body is its hash and a number drawn at random, so that anyone can check it while no two versions
+//! share a file: there are no reference counts that could go wrong. A version that differs from the one before in its
+//! header fields only has the same file, which goes with the last of them.
+//!
+//! A container is a record as well. The keys of its blobs contain the generation at which it was created, so that one
+//! swap deletes it with all of them; what is then out of reach is collected afterwards.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ifmatch_redb::RedbRegister;
+use ifmatch_store::{Clock, Driver, Register, SystemClock};
+
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{
+    AtHand, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
+    Put, Reading, SetHeaders, StoreError, Written,
+};
+
+use disk::{Disk, System};
+pub use error::{OpenError, OpenErrorKind};
+pub use folder::create_folder;
+use folder::{Folder, Root, has_bodies, is_missing};
+use known::KnownBlobs;
+use known_containers::KnownContainers;
+use occupancy::Occupancy;
+use recent::RecentBodies;
+
+mod background;
+mod collect;
+mod container;
+mod disk;
+mod error;
+mod folder;
+mod key;
+mod known;
+mod known_containers;
+mod lease;
+mod list;
+mod occupancy;
+mod payload;
+#[cfg(unix)]
+#[cfg(test)]
+mod power;
+#[cfg_attr(unix, path = "private_unix.rs")]
+mod private;
+mod read;
+mod recent;
+mod room;
+mod source;
+mod spool;
+mod swap;
+mod upload;
+mod write;
+
+/// The embedded store: bodies as files in a folder, everything else in a register beside them. Cheap to clone.
+///
+/// ```
+/// use ifmatch_blob_embedded::EmbeddedStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let store = EmbeddedStore::open(folder.path()).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct EmbeddedStore<R = RedbRegister, C = SystemClock> {
+    inner: Arc<Inner<R, C>>,
+}
+
+struct Inner<R, C> {
+    driver: Driver<R, C>,
+    folder: Arc<Folder>,
+    recent: RecentBodies,
+    known: KnownBlobs,
+    containers: KnownContainers,
+    occupancy: Occupancy,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a folder, or creates it, with its index in the folder's `index.redb`.
+    ///
+    /// What a crash left behind is collected first.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it may not be
+    /// written, or is no folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, a newer release
+    /// wrote it, or there are bodies and no index.
+    pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = folder.as_ref().to_owned();
+        let open = move || {
+            let root = Root::take(&path).map_err(|error| OpenError::folder(&path, error))?;
+            let index = path.join("index.redb");
+            if is_missing(&index) && has_bodies(&path) {
+                return Err(OpenError::lost_index(&index));
+            }
+            let register = RedbRegister::open(&index).map_err(|error| OpenError::index(&index, error))?;
+            Ok((root, register))
+        };
+        let (root, register) = tokio::task::spawn_blocking(open).await.map_err(OpenError::other)??;
+        Self::in_root(root, Driver::new(register), Arc::new(System)).await
+    }
+}
+
+impl<R: Register, C: Clock> EmbeddedStore<R, C> {
+    /// Opens the store in a folder, with an index of your own.
+    ///
+    /// Only one process may use the folder at a time: it is locked until the store and all its work have ended. Only
+    /// the store may write to the index. The remains of a crash are collected first.
+    ///
+    /// # Errors
+    /// As for [`EmbeddedStore::open`].
+    pub async fn with_driver(folder: impl AsRef<Path>, driver: Driver<R, C>) -> Result<Self, OpenError> {
+        Self::on_disk(folder, driver, Arc::new(System)).await
+    }
+
+    async fn on_disk(folder: impl AsRef<Path>, driver: Driver<R, C>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        let path = folder.as_ref().to_owned();
+        let take = move || Root::take(&path).map_err(|error| OpenError::folder(&path, error));
+        let root = tokio::task::spawn_blocking(take).await.map_err(OpenError::other)??;
+        Self::in_root(root, driver, disk).await
+    }
+
+    async fn in_root(root: Root, driver: Driver<R, C>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        let path = root.path().to_owned();
+        let create = move || Folder::create(root, disk).map_err(|error| OpenError::folder(&path, error));
+        let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;
+        let driver = driver.assume_absent();
+        let inner = Inner {
+            driver,
+            folder: Arc::new(folder),
+            recent: RecentBodies::new(),
+            known: KnownBlobs::new(),
+            containers: KnownContainers::new(),
+            occupancy: Occupancy::default(),
+        };
+        let store = Self { inner: Arc::new(inner) };
+        store.inner.collect().await?;
+        Ok(store)
+    }
+
+    /// Forgets what was deleted more than a day ago, and collects what is left of deleted containers. Until then the
+    /// record of a deletion gives late retries their answer. Opening the store does the same; call this now and then
+    /// while it stays open.
+    ///
+    /// # Errors
+    /// If the index fails. What was not forgotten will be another time.
+    pub async fn forget_deletions(&self) -> Result<(), StoreError> {
+        self.inner.forget_deletions().await.map_err(|error| error::index(error.into()))
+    }
+}
+
+impl<R, C> Clone for EmbeddedStore<R, C> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<R, C> fmt::Debug for EmbeddedStore<R, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore").field("folder", &self.inner.folder).finish_non_exhaustive()
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
+    async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        self.inner.open(blob, reading).await
+    }
+
+    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        self.inner.open(blob, reading).await
+    }
+
+    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
+        self.inner.at_hand(blob)
+    }
+
+    fn is_known_empty(&self, container: &ContainerName) -> bool {
+        self.inner.occupancy.is_empty(container)
+    }
+
+    async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
+        write::put(&self.inner, blob, put).await
+    }
+
+    async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+        write::delete(&self.inner, blob, delete).await
+    }
+
+    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        self.inner.list(container, query).await
+    }
+
+    async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
+        write::set_headers(&self.inner, blob, set).await
+    }
+
+    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.inner.lease(blob, request).await
+    }
+
+    async fn create_container(
+        &self,
+        container: &ContainerName,
+        headers: BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        self.inner.create_container(container, headers).await
+    }
+
+    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        self.inner.container(container).await
+    }
+
+    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+        self.inner.set_container(container, set).await
+    }
+
+    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.inner.lease_container(container, request).await
+    }
+
+    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        container::delete(&self.inner, container, delete).await
+    }
+
+    async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+        self.inner.containers(query).await
+    }
+}

@@ -1,0 +1,72 @@
+//! Listings, from the index alone.
+
+use ifmatch_core::record::{Record, Version};
+use ifmatch_store::register::Scan;
+use ifmatch_store::{Clock, Register};
+
+use super::container::container_info;
+use super::error::index;
+use super::read::info;
+use super::{Inner, key};
+use ifmatch_blob::name::{BlobName, ContainerName};
+use ifmatch_blob::store::{BlobEntry, ContainerEntry, ListQuery, Page, StoreError, StoreErrorKind};
+
+/// The most records looked at in one step of a listing.
+const STEP: usize = 1000;
+
+impl<R: Register, C: Clock> Inner<R, C> {
+    pub(super) async fn list(
+        &self,
+        container: &ContainerName,
+        query: &ListQuery,
+    ) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        let Some(incarnation) = self.find(container).await? else { return Ok(None) };
+        let entry = |name: &str, record: &Record, version: &Version| {
+            let name = BlobName::new(name).map_err(unreadable)?;
+            Ok(BlobEntry { name, info: info(record, version)? })
+        };
+        self.page(&key::of_blobs_in(container, incarnation), query, entry).await.map(Some)
+    }
+
+    pub(super) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+        let entry = |name: &str, record: &Record, version: &Version| {
+            let name = ContainerName::new(name).map_err(unreadable)?;
+            Ok(ContainerEntry { name, info: container_info(record, version)? })
+        };
+        self.page(key::CONTAINERS, query, entry).await
+    }
+
+    /// A page of what exists under `root`; `entry` makes an item of a name below it.
+    async fn page<T>(
+        &self,
+        root: &str,
+        query: &ListQuery,
+        entry: impl Fn(&str, &Record, &Version) -> Result<T, StoreError>,
+    ) -> Result<Page<T>, StoreError> {
+        let prefix = format!("{root}{}", query.prefix);
+        let mut after = query.after.as_ref().map(|after| format!("{root}{after}"));
+        let mut page = Page { items: Vec::new(), next: None };
+        let mut last = String::new();
+        loop {
+            let limit = (query.limit - page.items.len()).saturating_add(1).min(STEP);
+            let scan = Scan { prefix: &prefix, after: after.as_deref(), limit };
+            let records = self.driver.register().scan(&scan).await.map_err(|error| index(error.into()))?;
+            let Some((end, _)) = records.last() else { return Ok(page) };
+            after = Some(end.as_str().to_owned());
+            for (key, record) in &records {
+                let Some(version) = record.state(self.driver.now()).version() else { continue };
+                if page.items.len() >= query.limit {
+                    page.next = Some(last);
+                    return Ok(page);
+                }
+                let name = key.as_str().strip_prefix(root).unwrap_or_default();
+                page.items.push(entry(name, record, version)?);
+                name.clone_into(&mut last);
+            }
+        }
+    }
+}
+
+fn unreadable(error: ifmatch_blob::name::InvalidName) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreadable, error)
+}

@@ -1,0 +1,183 @@
+//! How many blobs there may be in the containers that this crate keeps for itself, so that most writes need not look for
+//! staged blocks where there are none at all.
+//!
+//! A number here may be too large, but never too small: a write counts from before it begins, and until it is known to have
+//! left nothing behind.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ifmatch_core::command::Outcome;
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::Record;
+use ifmatch_store::Key;
+use ifmatch_store::driver::Applied;
+
+use super::key;
+use ifmatch_blob::name::ContainerName;
+
+/// The numbers, by the containers' names.
+#[derive(Debug, Default)]
+pub(super) struct Occupancy(Mutex<HashMap<Box<str>, u64>>);
+
+/// A write under way, which counts as a blob more.
+pub(super) struct Counted<'a> {
+    occupancy: &'a Occupancy,
+    container: &'a str,
+}
+
+impl Occupancy {
+    /// Whether there is nothing in a container of this crate's own.
+    pub(super) fn is_empty(&self, container: &ContainerName) -> bool {
+        container.is_internal() && self.lock().get(container.as_str()).is_none_or(|blobs| *blobs == 0)
+    }
+
+    /// Counts a record that was there before the first write.
+    pub(super) fn found(&self, key: &Key, record: &Record, now: Timestamp) {
+        if let Some(container) = key::internal_container_of(key).filter(|_| is_present(record, now) == 1) {
+            self.change(container, |blobs| blobs.saturating_add(1));
+        }
+    }
+
+    /// Counts a write that is about to begin. None: it is not to such a container.
+    pub(super) fn begin<'a>(&'a self, key: &'a Key) -> Option<Counted<'a>> {
+        let container = key::internal_container_of(key)?;
+        self.change(container, |blobs| blobs.saturating_add(1));
+        Some(Counted { occupancy: self, container })
+    }
+
+    fn change(&self, container: &str, change: impl FnOnce(u64) -> u64) {
+        let mut numbers = self.lock();
+        match numbers.get_mut(container) {
+            Some(blobs) => *blobs = change(*blobs),
+            None => drop(numbers.insert(container.into(), change(0))),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counted<'_> {
+    /// Counts what the write has left. Without this, for nobody knows the outcome, it counts for ever.
+    pub(super) fn end(self, applied: &Applied, now: Timestamp) {
+        let (before, after) = match applied.outcome {
+            Outcome::Written(_) => (is_present(&applied.before, now), is_present(&applied.after, now)),
+            _ => (0, 0),
+        };
+        self.occupancy.change(self.container, |blobs| (blobs + after).saturating_sub(1 + before));
+    }
+}
+
+fn is_present(record: &Record, now: Timestamp) -> u64 {
+    u64::from(record.state(now).version().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use ifmatch_core::precondition::Preconditions;
+    use ifmatch_core::tag::TagList;
+
+    use super::*;
+    use crate::EmbeddedStore;
+    use ifmatch_blob::name::{BlobName, BlobPath};
+    use ifmatch_blob::store::{BlobStore, Delete, MissingContainer, Put, Reading, StoreErrorKind, Upload};
+
+    fn blocks() -> ContainerName {
+        ContainerName::internal("blocks").expect("valid")
+    }
+
+    fn blob(name: &str) -> BlobPath {
+        BlobPath { container: blocks(), name: BlobName::new(name).expect("valid") }
+    }
+
+    fn bytes() -> Put {
+        let put = Put::new(Upload::new(Full::<Bytes>::from("a block")));
+        Put { container: MissingContainer::Refuse, ..put }
+    }
+
+    fn if_absent() -> Preconditions {
+        Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() }
+    }
+
+    #[tokio::test]
+    async fn a_container_is_empty_only_without_blobs_through_restarts_as_well() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || async { EmbeddedStore::open(folder.path()).await.expect("it opens") };
+        let store = open().await;
+        assert!(store.is_known_empty(&blocks()));
+        for name in ["a", "b", "a"] {
+            store.put(&blob(name), bytes()).await.expect("written");
+            assert!(!store.is_known_empty(&blocks()), "{name}");
+        }
+        assert!(store.is_known_empty(&ContainerName::internal("blocklists").expect("valid")));
+        drop(store);
+        let store = open().await;
+        for name in ["a", "b"] {
+            assert!(!store.is_known_empty(&blocks()), "{name}");
+            store.delete(&blob(name), Delete::default()).await.expect("deleted");
+        }
+        assert!(store.is_known_empty(&blocks()));
+        drop(store);
+        assert!(open().await.is_known_empty(&blocks()));
+    }
+
+    #[tokio::test]
+    async fn what_was_refused_does_not_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+        store.put(&blob("a"), bytes()).await.expect("written");
+        let refused = store.put(&blob("a"), Put { preconditions: if_absent(), ..bytes() }).await;
+        assert!(matches!(refused.expect_err("there is one").kind(), StoreErrorKind::PreconditionFailed { .. }));
+        assert!(store.delete(&blob("b"), Delete::default()).await.is_err());
+        assert!(!store.is_known_empty(&blocks()));
+        store.delete(&blob("a"), Delete::default()).await.expect("deleted");
+        assert!(store.delete(&blob("a"), Delete::default()).await.is_err());
+        assert!(store.is_known_empty(&blocks()));
+    }
+
+    #[test]
+    fn a_write_counts_before_it_begins_and_when_nobody_knows_its_outcome() {
+        let occupancy = Occupancy::default();
+        let key = Key::new("b/-blocks/0000000000000000/a").expect("valid");
+        // Nothing ends this one.
+        assert!(occupancy.begin(&key).is_some());
+        assert!(!occupancy.is_empty(&blocks()));
+    }
+
+    #[test]
+    fn of_other_containers_nothing_is_said() {
+        let occupancy = Occupancy::default();
+        assert!(occupancy.begin(&Key::new("b/notes/0000000000000001/a").expect("valid")).is_none());
+        assert!(!occupancy.is_empty(&ContainerName::new("notes").expect("valid")));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn writers_beside_each_other_are_all_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+        let writers = (0..4_usize).map(|writer| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for at in 0..10_usize {
+                    let path = blob(&((writer + at) % 3).to_string());
+                    store.put(&path, bytes()).await.expect("written");
+                    if at % 2 == 0 {
+                        // Another writer may have been faster.
+                        let _ = store.delete(&path, Delete::default()).await;
+                    }
+                }
+            })
+        });
+        assert!(futures_util::future::join_all(writers).await.into_iter().all(|ended| ended.is_ok()));
+        for name in ["0", "1", "2"] {
+            let there = store.open(&blob(name), Reading::Head).await.expect("it can be read").is_some();
+            assert!(!there || !store.is_known_empty(&blocks()), "{name} was not counted");
+            assert_eq!(store.delete(&blob(name), Delete::default()).await.is_ok(), there);
+        }
+        assert!(store.is_known_empty(&blocks()));
+    }
+}

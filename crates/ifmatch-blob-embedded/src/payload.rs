@@ -1,0 +1,267 @@
+//! What a record's payload says of a blob: a version byte, then postcard.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::record::{Revision, Version};
+use serde::{Deserialize, Serialize, Serializer};
+use thiserror::Error;
+
+use super::folder::BodyName;
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+
+/// The encoding that this build writes.
+const VERSION: u8 = 2;
+/// The previous encoding, without an MD5.
+const WITHOUT_MD5: u8 = 1;
+/// The bytes that suffice for nearly all payloads, without what is in them of a body.
+const USUAL_SIZE: usize = 192;
+
+/// What is kept of one version of a blob, or of a container, which has no bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Payload {
+    pub(super) hash: ContentHash,
+    pub(super) length: u64,
+    pub(super) place: Place,
+    /// The first version's generation; none in the first version itself.
+    pub(super) created: Option<Revision>,
+    pub(super) headers: BlobHeaders,
+}
+
+/// Where a body is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Here: a small body needs no file, and no syncs but the record's.
+    Inline(Bytes),
+    /// In the file with this number.
+    File(u64),
+}
+
+/// Why bytes are no payload that this build can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(super) enum PayloadError {
+    #[error("it has encoding version {0}, this release reads up to {VERSION}: run a newer release")]
+    Newer(u8),
+    #[error("it is damaged")]
+    Damaged,
+}
+
+impl Payload {
+    /// A container's: it has no bytes.
+    pub(super) fn of_container(headers: BlobHeaders) -> Self {
+        let place = Place::Inline(Bytes::new());
+        Self { hash: ContentHash::of(b""), length: 0, place, created: None, headers }
+    }
+
+    /// The generation of the first version of what this is a version of.
+    pub(super) fn created(&self, version: &Version) -> Revision {
+        self.created.unwrap_or(version.generation())
+    }
+
+    /// The file of the body, if it has one.
+    pub(super) fn file(&self) -> Option<BodyName> {
+        match self.place {
+            Place::File(nonce) => Some(BodyName { hash: self.hash, nonce }),
+            Place::Inline(_) => None,
+        }
+    }
+
+    /// The bytes to store.
+    pub(super) fn encode(&self) -> Result<Bytes, postcard::Error> {
+        let place = match &self.place {
+            Place::Inline(bytes) => StoredPlace::Inline(bytes),
+            Place::File(nonce) => StoredPlace::File(*nonce),
+        };
+        let headers = StoredHeaders::from(&self.headers);
+        let stored = Stored { hash: self.hash, length: self.length, place, created: self.created, headers };
+        let inline = if let Place::Inline(bytes) = &self.place { bytes.len() } else { 0 };
+        let mut encoded = Vec::with_capacity(USUAL_SIZE + inline);
+        encoded.push(VERSION);
+        let encoded = postcard::to_extend(&stored, encoded)?;
+        let md5 = self.headers.content_md5.as_ref().map(ContentMd5::as_bytes);
+        postcard::to_extend(&md5, encoded).map(Bytes::from)
+    }
+
+    /// The file that stored bytes name, if they name one. Does not look at all of them.
+    pub(super) fn file_in(bytes: &[u8]) -> Result<Option<BodyName>, PayloadError> {
+        let (_, rest) = version_of(bytes)?;
+        let (beginning, _) = postcard::take_from_bytes::<Beginning<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
+        Ok(match beginning.place {
+            StoredPlace::Inline(_) => None,
+            StoredPlace::File(nonce) => Some(BodyName { hash: beginning.hash, nonce }),
+        })
+    }
+
+    /// Reads stored bytes. An inline body shares their memory.
+    pub(super) fn decode(bytes: &Bytes) -> Result<Self, PayloadError> {
+        let (version, rest) = version_of(bytes)?;
+        let (stored, rest) = postcard::take_from_bytes::<Stored<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
+        let (md5, rest) = if version == WITHOUT_MD5 { (None, rest) } else { md5_at(rest)? };
+        let place = match stored.place {
+            StoredPlace::Inline(body) => Place::Inline(bytes.slice_ref(body)),
+            StoredPlace::File(nonce) => Place::File(nonce),
+        };
+        let whole = match &place {
+            Place::Inline(body) => u64::try_from(body.len()) == Ok(stored.length),
+            Place::File(_) => true,
+        };
+        if !rest.is_empty() || !whole {
+            return Err(PayloadError::Damaged);
+        }
+        let headers = stored.headers.parse().ok_or(PayloadError::Damaged)?;
+        let headers = BlobHeaders { content_md5: md5, ..headers };
+        Ok(Self { hash: stored.hash, length: stored.length, place, created: stored.created, headers })
+    }
+}
+
+/// Splits stored bytes into the encoding version and the rest.
+fn version_of(bytes: &[u8]) -> Result<(u8, &[u8]), PayloadError> {
+    match bytes.split_first() {
+        Some((version @ WITHOUT_MD5..=VERSION, rest)) => Ok((*version, rest)),
+        Some((version, _)) if *version > VERSION => Err(PayloadError::Newer(*version)),
+        _ => Err(PayloadError::Damaged),
+    }
+}
+
+fn md5_at(bytes: &[u8]) -> Result<(Option<ContentMd5>, &[u8]), PayloadError> {
+    let (md5, rest) = postcard::take_from_bytes::<Option<[u8; 16]>>(bytes).map_err(|_| PayloadError::Damaged)?;
+    Ok((md5.map(ContentMd5::from_bytes), rest))
+}
+
+/// Data after the version byte, followed by the MD5.
+#[derive(Serialize, Deserialize)]
+struct Stored<'a> {
+    hash: ContentHash,
+    length: u64,
+    #[serde(borrow)]
+    place: StoredPlace<'a>,
+    created: Option<Revision>,
+    #[serde(borrow)]
+    headers: StoredHeaders<'a>,
+}
+
+/// What [`Stored`] begins with.
+#[derive(Deserialize)]
+struct Beginning<'a> {
+    hash: ContentHash,
+    #[expect(dead_code, reason = "comes before the place")]
+    length: u64,
+    #[serde(borrow)]
+    place: StoredPlace<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredPlace<'a> {
+    Inline(#[serde(serialize_with = "all_at_once")] &'a [u8]),
+    File(u64),
+}
+
+/// Writes bytes as one piece. They look the same one by one, which takes longer.
+fn all_at_once<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredHeaders<'a> {
+    #[serde(borrow)]
+    content_type: Option<&'a str>,
+    #[serde(borrow)]
+    content_encoding: Option<&'a str>,
+    #[serde(borrow)]
+    content_language: Option<&'a str>,
+    #[serde(borrow)]
+    content_disposition: Option<&'a str>,
+    #[serde(borrow)]
+    cache_control: Option<&'a str>,
+    #[serde(borrow)]
+    metadata: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> From<&'a BlobHeaders> for StoredHeaders<'a> {
+    fn from(headers: &'a BlobHeaders) -> Self {
+        let text = |value: &'a Option<FieldText>| value.as_ref().map(FieldText::as_str);
+        Self {
+            content_type: text(&headers.content_type),
+            content_encoding: text(&headers.content_encoding),
+            content_language: text(&headers.content_language),
+            content_disposition: text(&headers.content_disposition),
+            cache_control: text(&headers.cache_control),
+            metadata: headers.metadata.iter().map(|(name, value)| (&**name, value.as_str())).collect(),
+        }
+    }
+}
+
+impl StoredHeaders<'_> {
+    fn parse(&self) -> Option<BlobHeaders> {
+        let field = |value: Option<&str>| value.map(FieldText::new).transpose().ok();
+        let entry = |(name, value): (&&str, &&str)| Some(((*name).into(), FieldText::new(value).ok()?));
+        Some(BlobHeaders {
+            content_type: field(self.content_type)?,
+            content_encoding: field(self.content_encoding)?,
+            content_language: field(self.content_language)?,
+            content_disposition: field(self.content_disposition)?,
+            cache_control: field(self.cache_control)?,
+            content_md5: None,
+            metadata: self.metadata.iter().map(entry).collect::<Option<_>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload() -> Payload {
+        let text = |text| Some(FieldText::new(text).expect("valid"));
+        let mut headers = BlobHeaders { content_type: text("text/plain"), ..BlobHeaders::default() };
+        headers.metadata.insert("owner".into(), FieldText::new("me").expect("valid"));
+        headers.content_md5 = Some(ContentMd5::of(b"hello"));
+        let created = Some(Revision::new(7));
+        Payload { hash: ContentHash::of(b"hello"), length: 5, place: Place::Inline("hello".into()), created, headers }
+    }
+
+    #[test]
+    fn a_payload_is_read_as_it_was_written() {
+        for place in [Place::Inline("hello".into()), Place::File(7)] {
+            let payload = Payload { place, ..payload() };
+            let bytes = payload.encode().expect("plain data");
+            assert_eq!(Payload::file_in(&bytes), Ok(payload.file()));
+            assert_eq!(Payload::decode(&bytes), Ok(payload));
+        }
+    }
+
+    #[test]
+    fn a_payload_from_before_md5_was_kept_is_read() {
+        let headers = BlobHeaders { content_md5: None, ..payload().headers };
+        let payload = Payload { headers, ..payload() };
+        let mut bytes = payload.encode().expect("plain data").to_vec();
+        assert_eq!(bytes.pop(), Some(0), "there is no MD5 at the end");
+        bytes[0] = WITHOUT_MD5;
+        assert_eq!(Payload::file_in(&bytes), Ok(None));
+        assert_eq!(Payload::decode(&bytes.into()), Ok(payload));
+    }
+
+    #[test]
+    fn a_newer_payload_is_refused_by_name() {
+        let mut bytes = payload().encode().expect("plain data").to_vec();
+        bytes[0] = VERSION + 1;
+        assert_eq!(Payload::decode(&bytes.into()), Err(PayloadError::Newer(VERSION + 1)));
+    }
+
+    #[test]
+    fn a_payload_that_is_cut_or_longer_is_refused() {
+        let whole = payload().encode().expect("plain data");
+        for end in 0..whole.len() {
+            assert_eq!(Payload::decode(&whole.slice(..end)), Err(PayloadError::Damaged), "cut at {end}");
+        }
+        let longer = [&whole[..], b"x"].concat();
+        assert_eq!(Payload::decode(&longer.into()), Err(PayloadError::Damaged));
+    }
+
+    #[test]
+    fn an_inline_body_has_the_length_that_is_said() {
+        let lying = Payload { length: 4, ..payload() };
+        assert_eq!(Payload::decode(&lying.encode().expect("plain data")), Err(PayloadError::Damaged));
+    }
+}

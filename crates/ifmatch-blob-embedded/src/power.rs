@@ -1,0 +1,237 @@
+//! Tests on a disk that fails once and then loses power: unsynced data is lost or torn.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use ifmatch_store::{Driver, MemoryRegister};
+
+use super::EmbeddedStore;
+use super::disk::{Disk, OpenFolder, Space, System};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BlobStore, Put, Reading, Upload};
+
+type Store = EmbeddedStore<Arc<MemoryRegister>>;
+
+/// Call to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    File,
+    Folder,
+    /// The sync of another upload, right before a folder is opened. It loses the names that were not yet durable, and
+    /// later users of the folder see no error.
+    FolderOfAnother,
+}
+
+/// A disk behind a folder that acts as the page cache. Tracks synced data.
+#[derive(Debug)]
+struct Platter(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    fails: Option<(Call, usize)>,
+    draws: u64,
+    /// Durable bytes of files.
+    bytes: HashMap<u64, Vec<u8>>,
+    /// Durable names in folders.
+    names: HashMap<PathBuf, BTreeMap<OsString, u64>>,
+    /// Names lost by a failed sync: no later sync writes them.
+    lost: HashSet<(PathBuf, OsString, u64)>,
+    /// Number of failed syncs of a folder at the time it was opened.
+    opened: HashMap<i32, usize>,
+    failures: HashMap<PathBuf, usize>,
+    /// Open files, which prevent the reuse of inode numbers.
+    pinned: Vec<File>,
+}
+
+impl Platter {
+    fn new(seed: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State { draws: seed as u64, ..State::default() })))
+    }
+
+    fn fail(&self, call: Call, number: usize) {
+        self.0.lock().unwrap().fails = Some((call, number));
+    }
+
+    /// Returns the remains of a folder after a power loss.
+    fn after_power_loss(&self, root: &Path) -> tempfile::TempDir {
+        let left = tempfile::tempdir().unwrap();
+        self.0.lock().unwrap().restore(root, left.path());
+        left
+    }
+}
+
+impl State {
+    fn draw(&mut self, below: u64) -> u64 {
+        self.draws = self.draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.draws >> 33) % below
+    }
+
+    fn is_to_fail(&mut self, call: Call) -> bool {
+        match &mut self.fails {
+            Some((which, number)) if *which == call => {
+                *number -= 1;
+                if *number == 0 {
+                    self.fails = None;
+                }
+                self.fails.is_none()
+            }
+            _ => false,
+        }
+    }
+
+    /// Fails the sync of a folder: some of the names that were not yet durable become durable, and the others never
+    /// will.
+    fn lose_names(&mut self, folder: &Path) {
+        *self.failures.entry(folder.to_owned()).or_default() += 1;
+        for (name, number) in entries(folder) {
+            let durable = self.names.entry(folder.to_owned()).or_default();
+            if durable.get(&name) == Some(&number) {
+                continue;
+            }
+            if self.draw(2) == 0 {
+                self.names.entry(folder.to_owned()).or_default().insert(name, number);
+            } else {
+                self.pinned.push(File::open(folder.join(&name)).unwrap());
+                self.lost.insert((folder.to_owned(), name, number));
+            }
+        }
+    }
+
+    fn restore(&mut self, from: &Path, to: &Path) {
+        let mut names = self.names.get(from).cloned().unwrap_or_default();
+        for (name, number) in entries(from) {
+            // The system may have written it on its own.
+            if self.draw(4) == 0 && !self.lost.contains(&(from.to_owned(), name.clone(), number)) {
+                names.insert(name, number);
+            }
+        }
+        for (name, number) in names {
+            let (from, to) = (from.join(&name), to.join(&name));
+            if from.is_dir() {
+                fs::create_dir(&to).unwrap();
+                self.restore(&from, &to);
+            } else {
+                let torn = || vec![0; 5];
+                fs::write(&to, self.bytes.get(&number).cloned().unwrap_or_else(torn)).unwrap();
+            }
+        }
+    }
+}
+
+fn entries(folder: &Path) -> Vec<(OsString, u64)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name(), entry.metadata().unwrap().ino())).collect()
+}
+
+impl Disk for Platter {
+    fn space(&self, folder: &Path) -> io::Result<Space> {
+        System.space(folder)
+    }
+
+    fn sync_file(&self, file: &File) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        let number = file.metadata().unwrap().ino();
+        state.pinned.push(file.try_clone().unwrap());
+        let mut bytes = fs::read(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        if state.is_to_fail(Call::File) {
+            let torn = usize::try_from(state.draw(bytes.len() as u64)).unwrap();
+            bytes[torn..].fill(0);
+            state.bytes.insert(number, bytes);
+            return Err(io::Error::other("the disk did not answer"));
+        }
+        state.bytes.entry(number).or_insert(bytes);
+        Ok(())
+    }
+
+    fn open_folder<'a>(&self, path: &'a Path) -> io::Result<OpenFolder<'a>> {
+        let mut state = self.0.lock().unwrap();
+        if state.is_to_fail(Call::FolderOfAnother) {
+            state.lose_names(path);
+        }
+        let file = File::open(path)?;
+        let failures = state.failures.get(path).copied().unwrap_or_default();
+        state.opened.insert(file.as_raw_fd(), failures);
+        Ok(OpenFolder { path, file })
+    }
+
+    fn sync_folder(&self, folder: &OpenFolder<'_>) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        if state.is_to_fail(Call::Folder) {
+            state.lose_names(folder.path);
+        }
+        let failures = state.failures.get(folder.path).copied().unwrap_or_default();
+        if failures > state.opened[&folder.file.as_raw_fd()] {
+            return Err(io::Error::other("the disk did not answer"));
+        }
+        let durable = entries(folder.path).into_iter();
+        let durable =
+            durable.filter(|(name, number)| !state.lost.contains(&(folder.path.to_owned(), name.clone(), *number)));
+        let durable = durable.collect();
+        state.names.insert(folder.path.to_owned(), durable);
+        Ok(())
+    }
+}
+
+fn blob(number: usize) -> BlobPath {
+    BlobPath::parse(&format!("/c/{number}")).unwrap()
+}
+
+fn content(number: usize) -> Bytes {
+    vec![u8::try_from(number).unwrap(); 10_000].into()
+}
+
+async fn open(folder: &Path, register: &Arc<MemoryRegister>, disk: Arc<dyn Disk>) -> Result<Store, super::OpenError> {
+    EmbeddedStore::on_disk(folder, Driver::new(Arc::clone(register)), disk).await
+}
+
+/// Writes blobs while a call fails, and returns the acknowledged ones.
+async fn write(store: &Store) -> Vec<usize> {
+    let mut acknowledged = Vec::new();
+    for number in 0..5 {
+        let put = Put::new(Upload::new(Full::<Bytes>::from(content(number))));
+        if store.put(&blob(number), put).await.is_ok() {
+            acknowledged.push(number);
+        }
+    }
+    acknowledged
+}
+
+async fn read(store: &Store, number: usize) -> Option<Bytes> {
+    let mut opened = store.open(&blob(number), Reading::Whole).await.expect("it can be read")?;
+    Some(opened.source.read(None).await.expect("it can be read").collect().await.expect("whole").to_bytes())
+}
+
+#[tokio::test]
+async fn one_failed_sync_costs_no_acknowledged_body() {
+    // The first two folders belong to the store itself.
+    for (call, numbers) in [(Call::File, [1, 2, 3]), (Call::Folder, [1, 2, 4]), (Call::FolderOfAnother, [2, 3, 4])] {
+        for number in numbers {
+            let root = tempfile::tempdir().unwrap();
+            let (platter, register) = (Platter::new(number), Arc::new(MemoryRegister::unbounded()));
+            platter.fail(call, number);
+            // A folder that cannot be made durable is not used; the next start recreates it.
+            let store = match open(root.path(), &register, platter.clone()).await {
+                Ok(store) => store,
+                Err(_) => open(root.path(), &register, platter.clone()).await.expect("one failure is not two"),
+            };
+            let acknowledged = write(&store).await;
+            assert!(acknowledged.len() >= 4, "one failure costs one write");
+            drop(store);
+            let left = platter.after_power_loss(root.path());
+            let store = open(left.path(), &register, Platter::new(number)).await.expect("it opens");
+            for blob in 0..5 {
+                let found = read(&store, blob).await;
+                assert!(found.is_none() || found == Some(content(blob)), "{call:?} {number}: blob {blob} is torn");
+                assert!(found.is_some() || !acknowledged.contains(&blob), "{call:?} {number}: blob {blob} is lost");
+            }
+        }
+    }
+}

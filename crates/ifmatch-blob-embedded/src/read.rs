@@ -1,0 +1,80 @@
+//! Opening a blob: the record and its body, both of one version.
+
+use ifmatch_core::record::{Record, Revision, Version};
+use ifmatch_store::{Clock, Register};
+
+use super::Inner;
+use super::error::index;
+use super::key;
+use super::known::Found;
+use super::payload::{Payload, Place};
+use super::source::{self, Memory};
+use super::swap::payload_of;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BlobInfo, Opened, Reading, Source, StoreError, StoreErrorKind};
+
+/// How often a blob is looked up again when it was replaced between its record and its file.
+const ATTEMPTS: usize = 32;
+
+impl<R: Register, C: Clock> Inner<R, C> {
+    pub(super) async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        let container = key::of_container(&blob.container)?;
+        let container_at = self.driver.revision_at_once(&container);
+        let Some(incarnation) = self.find(&blob.container).await? else { return Ok(None) };
+        let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
+        let mut missing = Revision::NONE;
+        for _ in 0..ATTEMPTS {
+            let record = self.driver.load(&key).await.map_err(index)?;
+            let now = self.driver.now();
+            let Some(version) = record.state(now).version() else { return Ok(None) };
+            let payload = payload_of(version)?;
+            let Some(source) = self.source(&payload, reading).await? else {
+                // A file goes after its record: if the record is still the same, the file was lost.
+                if version.generation() == missing {
+                    return Err(StoreError::new(StoreErrorKind::Unreadable, "the body's file is missing"));
+                }
+                missing = version.generation();
+                continue;
+            };
+            let info = info(&record, version)?;
+            if let Some(revision) = container_at.filter(|_| record.settled(now).is_some()) {
+                let container = Found { key: container, revision };
+                self.known.keep(blob, container, Found { key, revision: record.revision() }, &payload, &info);
+            }
+            return Ok(Some(Opened { info, source }));
+        }
+        Err(StoreError::new(StoreErrorKind::Unavailable, "the blob is replaced faster than it can be opened"))
+    }
+
+    /// The bytes; none if the file is gone.
+    async fn source(&self, payload: &Payload, reading: Reading) -> Result<Option<Box<dyn Source>>, StoreError> {
+        if reading == Reading::Head {
+            return Ok(Some(Box::new(Memory::empty())));
+        }
+        let name = match (&payload.place, payload.file()) {
+            (Place::Inline(bytes), _) => return Ok(Some(Box::new(Memory::from(bytes.clone())))),
+            (_, Some(name)) => name,
+            (_, None) => return Ok(None),
+        };
+        if let Some(bytes) = self.recent.get(&name) {
+            return Ok(Some(Box::new(Memory::from(bytes))));
+        }
+        let recent = self.recent.clone();
+        source::open(self.folder.body(&name), payload.length, move |bytes| recent.keep(name, bytes)).await
+    }
+}
+
+/// What is known of a blob that a record has a version of.
+pub(super) fn info(record: &Record, version: &Version) -> Result<BlobInfo, StoreError> {
+    let payload = payload_of(version)?;
+    Ok(BlobInfo {
+        tag: version.tags().first().cloned(),
+        last_modified: version.last_modified(),
+        length: payload.length,
+        hash: Some(payload.hash),
+        generation: Some(version.generation()),
+        created: Some(payload.created(version).timestamp()),
+        headers: payload.headers,
+        lease: record.lease().copied(),
+    })
+}

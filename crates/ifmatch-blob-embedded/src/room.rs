@@ -1,0 +1,143 @@
+//! The room on the disk that is left free. A body that took the last of it would leave none to the index, which then could
+//! carry out no deletion either: nobody could make room any more.
+
+use std::io;
+use std::path::Path;
+
+use super::disk::{Disk, Space};
+
+/// What is left free, in bytes, but no more than this part of the disk.
+const RESERVE: u64 = 16 * 1024 * 1024;
+const PART: u64 = 16;
+
+/// Rejects a write that would use the reserved disk space. The system answers this without disk access.
+pub(super) fn check(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
+    match disk.space(folder) {
+        Ok(Space { free, total }) if free < RESERVE.min(total / PART) => Err(io::ErrorKind::StorageFull.into()),
+        // If the free space is unknown, the write itself fails once the disk is full.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use bytes::Bytes;
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::{Full, StreamBody};
+    use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseId};
+    use ifmatch_core::precondition::Preconditions;
+    use ifmatch_store::{Driver, MemoryRegister};
+
+    use super::*;
+    use crate::EmbeddedStore;
+    use crate::disk::{OpenFolder, System};
+    use ifmatch_blob::headers::BlobHeaders;
+    use ifmatch_blob::name::BlobPath;
+    use ifmatch_blob::store::{
+        BlobStore, BoxError, Delete, LeaseRequest, Put, Reading, StoreError, StoreErrorKind, Upload, Written,
+    };
+
+    const MIB: u64 = 1024 * 1024;
+
+    /// What nobody knows.
+    const SILENCE: u64 = u64::MAX;
+
+    /// A disk with the given amount of space.
+    #[derive(Debug)]
+    struct Measured {
+        free: AtomicU64,
+        total: u64,
+    }
+
+    impl Measured {
+        fn new(free: u64, total: u64) -> Arc<Self> {
+            Arc::new(Self { free: free.into(), total })
+        }
+
+        fn set(&self, free: u64) {
+            self.free.store(free, Ordering::SeqCst);
+        }
+    }
+
+    impl Disk for Measured {
+        fn space(&self, _: &Path) -> io::Result<Space> {
+            match self.free.load(Ordering::SeqCst) {
+                SILENCE => Err(io::ErrorKind::Unsupported.into()),
+                free => Ok(Space { free, total: self.total }),
+            }
+        }
+
+        fn sync_file(&self, file: &File) -> io::Result<()> {
+            System.sync_file(file)
+        }
+
+        fn sync_folder(&self, folder: &OpenFolder<'_>) -> io::Result<()> {
+            System.sync_folder(folder)
+        }
+    }
+
+    fn blob(name: &str) -> BlobPath {
+        BlobPath::parse(&format!("/c/{name}")).expect("valid")
+    }
+
+    fn bytes(length: usize) -> Put {
+        Put::new(Upload::new(Full::<Bytes>::from(vec![7; length])))
+    }
+
+    /// A megabyte, in whose middle the room ends.
+    fn fatal(disk: &Arc<Measured>) -> Put {
+        let disk = Arc::clone(disk);
+        let pieces = (0..16).map(move |piece| {
+            if piece == 8 {
+                disk.set(15 * MIB);
+            }
+            Ok::<_, BoxError>(Frame::data(Bytes::from(vec![piece; 64 * 1024])))
+        });
+        Put::new(Upload::new(StreamBody::new(stream::iter(pieces))))
+    }
+
+    fn is_full<T>(result: Result<T, StoreError>) -> bool {
+        result.is_err_and(|error| *error.kind() == StoreErrorKind::Full)
+    }
+
+    #[tokio::test]
+    async fn what_makes_room_is_done_where_what_takes_it_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (driver, disk) = (Driver::new(MemoryRegister::unbounded()), Measured::new(100 * MIB, 1024 * MIB));
+        let store = EmbeddedStore::on_disk(folder.path(), driver, disk.clone()).await.expect("it opens");
+        let put = async |name, put| -> Result<Written, StoreError> { store.put(&blob(name), put).await };
+        put("large", bytes(100_000)).await.expect("there is room");
+        put("small", bytes(100)).await.expect("there is room");
+        assert!(is_full(put("large", fatal(&disk)).await));
+        assert!(is_full(put("large", bytes(100_000)).await));
+        assert!(is_full(put("small", bytes(100)).await));
+        let other = blob("x").container;
+        assert!(is_full(store.create_container(&other, BlobHeaders::default()).await));
+        assert_eq!(std::fs::read_dir(folder.path().join("tmp")).expect("a folder").count(), 0);
+
+        let opened = store.open(&blob("large"), Reading::Head).await.expect("it can be read").expect("it is there");
+        assert_eq!(opened.info.length, 100_000);
+        let action = LeaseAction::Acquire { id: LeaseId::from_random([1; 16]), duration: LeaseDuration::Infinite };
+        let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
+        store.lease(&blob("small"), lease).await.expect("leased");
+        store.delete(&blob("large"), Delete::default()).await.expect("deleted");
+        for free in [16 * MIB, SILENCE] {
+            disk.set(free);
+            put("large", bytes(100_000)).await.expect("there is room again");
+        }
+    }
+
+    #[test]
+    fn of_a_small_disk_little_is_left_free() {
+        let is_refused = |free, total| check(&*Measured::new(free, total), Path::new(".")).is_err();
+        assert!(!is_refused(2 * MIB, 32 * MIB));
+        assert!(is_refused(2 * MIB - 1, 32 * MIB));
+        assert!(!is_refused(0, 0));
+        assert!(System.space(Path::new(".")).is_ok_and(|space| space.total >= space.free && space.total > 0));
+    }
+}

@@ -1,0 +1,161 @@
+//! The bytes of a blob on their way out: from memory, or from an open file in chunks.
+
+use std::fs::File;
+use std::future::{Future, ready};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::error::{disk, lost};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::store::{Reply, Source, StoreError, StoreErrorKind};
+
+/// How many bytes are read at a time. A file that is no longer is read at once; a longer one holds twice as
+/// many in memory at the most, one chunk being read while the other one is sent.
+const CHUNK: u64 = 128 * 1024;
+
+/// Opens a file of a known length. `None`: there is no such file. One that is read at once is shown to `keep`.
+///
+/// What has been opened stays readable when the file is removed.
+pub(super) async fn open(
+    path: PathBuf,
+    length: u64,
+    keep: impl FnOnce(Bytes) + Send + 'static,
+) -> Result<Option<Box<dyn Source>>, StoreError> {
+    let opened = spawn_blocking(move || {
+        let file = match File::open(path) {
+            Ok(file) => Arc::new(Mutex::new(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let source: Box<dyn Source> = if length <= CHUNK {
+            let bytes = read(&file, 0..length)?;
+            keep(bytes.clone());
+            Box::new(Memory::from(bytes))
+        } else {
+            Box::new(Opened { file, length })
+        };
+        Ok(Some(source))
+    });
+    opened.await.map_err(lost)?.map_err(unreadable)
+}
+
+/// Bytes in memory.
+pub(super) struct Memory(Bytes);
+
+impl Memory {
+    pub(super) const fn empty() -> Self {
+        Self(Bytes::new())
+    }
+}
+
+impl From<Bytes> for Memory {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+}
+
+impl Source for Memory {
+    fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody> {
+        let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.0.len());
+        let bytes = match range {
+            Some(range) => self.0.slice(index(range.start)..index(range.end)),
+            None => self.0.clone(),
+        };
+        Box::pin(ready(Ok(bytes.into())))
+    }
+}
+
+struct Opened {
+    file: Arc<Mutex<File>>,
+    length: u64,
+}
+
+impl Source for Opened {
+    fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody> {
+        let range = range.unwrap_or(0..self.length);
+        let body = Chunks { file: Arc::clone(&self.file), unread: range.clone(), unsent: range, reading: None };
+        Box::pin(ready(Ok(BlobBody::stream(body))))
+    }
+}
+
+/// A part of a file, chunk by chunk.
+struct Chunks {
+    file: Arc<Mutex<File>>,
+    unread: Range<u64>,
+    unsent: Range<u64>,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl Chunks {
+    /// Reads the next chunk, if there is one, on a blocking thread.
+    fn read_next(&mut self) -> Option<JoinHandle<io::Result<Bytes>>> {
+        if self.unread.is_empty() {
+            return None;
+        }
+        let end = self.unread.end.min(self.unread.start.saturating_add(CHUNK));
+        let chunk = std::mem::replace(&mut self.unread.start, end)..end;
+        let file = Arc::clone(&self.file);
+        Some(spawn_blocking(move || read(&file, chunk)))
+    }
+}
+
+impl Body for Chunks {
+    type Data = Bytes;
+    type Error = StoreError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StoreError>>> {
+        let Some(mut reading) = self.reading.take().or_else(|| self.read_next()) else { return Poll::Ready(None) };
+        let Poll::Ready(chunk) = Pin::new(&mut reading).poll(context) else {
+            self.reading = Some(reading);
+            return Poll::Pending;
+        };
+        let chunk = chunk.map_err(lost).and_then(|chunk| chunk.map_err(unreadable));
+        match &chunk {
+            Ok(bytes) => {
+                self.unsent.start += bytes.len() as u64;
+                self.reading = self.read_next();
+            }
+            Err(error) => {
+                tracing::error!(%error, "a body was cut short on its way out");
+                self.unread = 0..0;
+            }
+        }
+        Poll::Ready(Some(chunk.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.unsent.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.unsent.end - self.unsent.start)
+    }
+}
+
+/// Reads a part of a file. Blocks. Several bodies may share the file, so each read says where it begins.
+fn read(file: &Mutex<File>, part: Range<u64>) -> io::Result<Bytes> {
+    let length = usize::try_from(part.end - part.start).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+    file.seek(SeekFrom::Start(part.start))?;
+    file.read_exact(&mut bytes)?;
+    Ok(bytes.into())
+}
+
+fn unreadable(error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => StoreError::new(StoreErrorKind::Unreadable, "the body's file is too short"),
+        _ => disk(error),
+    }
+}

@@ -1,0 +1,109 @@
+//! A body on its way to the disk: hashed and written on blocking threads, one chunk while the next one arrives.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ifmatch_core::digest::{ContentHash, Hasher};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::error::{disk, lost};
+use super::folder::{BodyName, Folder};
+use super::private;
+use ifmatch_blob::store::{StoreError, StoreErrorKind};
+
+/// A body on its way to the disk.
+///
+/// The file belongs to whatever holds its [`Removed`] guard: a spool that is dropped, even in the middle of a
+/// step, leaves no file behind.
+pub(super) struct Spool {
+    folder: Arc<Folder>,
+    nonce: u64,
+    step: JoinHandle<io::Result<Writing>>,
+}
+
+/// A body that is whole, durable, and not yet part of the store: dropping it removes the file.
+#[derive(Debug)]
+pub(super) struct Staged {
+    pub(super) name: BodyName,
+    file: Removed,
+}
+
+struct Writing {
+    hasher: Hasher,
+    file: File,
+    path: Removed,
+}
+
+impl Spool {
+    /// Begins a body with a number that no other body has.
+    pub(super) fn begin(folder: Arc<Folder>, nonce: u64) -> Self {
+        let path = folder.incoming(nonce);
+        let step = spawn_blocking(move || {
+            let file = private::create_file(&path)?;
+            Ok(Writing { hasher: Hasher::default(), file, path: Removed(path) })
+        });
+        Self { folder, nonce, step }
+    }
+
+    /// Hands over the next bytes. Returns when those before them are written.
+    pub(super) async fn write(&mut self, chunk: Vec<u8>) -> Result<(), StoreError> {
+        let mut writing = (&mut self.step).await.map_err(lost)?.map_err(disk)?;
+        let folder = Arc::clone(&self.folder);
+        self.step = spawn_blocking(move || {
+            folder.check_room()?;
+            writing.file.write_all(&chunk)?;
+            writing.hasher.update(&chunk);
+            Ok(writing)
+        });
+        Ok(())
+    }
+
+    /// Makes the body durable under its final name, if its hash is the promised one.
+    pub(super) async fn finish(self, promised: Option<ContentHash>) -> Result<Staged, StoreError> {
+        let writing = self.step.await.map_err(lost)?.map_err(disk)?;
+        let (folder, nonce) = (self.folder, self.nonce);
+        spawn_blocking(move || writing.finish(&folder, nonce, promised)).await.map_err(lost)?
+    }
+}
+
+impl Writing {
+    fn finish(self, folder: &Folder, nonce: u64, promised: Option<ContentHash>) -> Result<Staged, StoreError> {
+        let Self { hasher, file, mut path } = self;
+        let name = BodyName { hash: hasher.finish(), nonce };
+        if promised.is_some_and(|promised| promised != name.hash) {
+            return Err(StoreErrorKind::DigestMismatch.into());
+        }
+        folder.place(&file, &mut path.0, &name).map_err(disk)?;
+        Ok(Staged { name, file: path })
+    }
+}
+
+impl Staged {
+    /// Leaves the file where it is, whatever happens from now on.
+    pub(super) fn keep(self) -> BodyName {
+        self.file.keep();
+        self.name
+    }
+}
+
+/// A file that is removed on drop.
+#[derive(Debug)]
+struct Removed(PathBuf);
+
+impl Removed {
+    /// Keeps the file.
+    fn keep(mut self) {
+        self.0 = PathBuf::new();
+    }
+}
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            // What cannot be removed now is collected at the next start.
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! One change of a record, and of the files that belong to it.
+
+use std::fs;
+use std::io;
+
+use http::Method;
+use ifmatch_core::command::{Command, Content, Outcome, Refusal, Write};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Receipt, Record, RequestId, Version};
+use ifmatch_core::tag::TagList;
+use ifmatch_store::driver::{Applied, DriverError};
+use ifmatch_store::{Clock, Key, Register, nonce};
+use tokio::task::spawn_blocking;
+
+use super::Inner;
+use super::error::{index, refused};
+use super::folder::BodyName;
+use super::payload::Payload;
+use ifmatch_blob::store::{HeaderChange, StoreError, StoreErrorKind};
+
+/// How often a change is computed anew from what others have written meanwhile.
+const ATTEMPTS: usize = 100;
+
+/// What a change wants, apart from the content.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) method: Method,
+    pub(super) preconditions: Preconditions,
+    pub(super) lease: LeaseUse,
+    pub(super) request: Option<RequestId>,
+    pub(super) nonce: u64,
+}
+
+impl Change {
+    pub(super) fn write(&self, content: Content) -> Write<'_> {
+        Write {
+            method: &self.method,
+            preconditions: &self.preconditions,
+            content,
+            lease: self.lease,
+            based_on: None,
+            request: self.request,
+            nonce: self.nonce,
+        }
+    }
+}
+
+impl<R: Register, C: Clock> Inner<R, C> {
+    /// Swaps the record. The one step that makes a change take effect.
+    pub(super) async fn swap(&self, key: &Key, change: &Change, content: Content) -> Result<Applied, StoreError> {
+        let loaded = self.driver.load(key).await.map_err(index)?;
+        self.apply(key, loaded, change.write(content)).await
+    }
+
+    /// Applies a write, first to a record that was just loaded.
+    async fn apply(&self, key: &Key, loaded: Record, write: Write<'_>) -> Result<Applied, StoreError> {
+        let counted = self.occupancy.begin(key);
+        let applied = self.driver.apply_to(key, Some(loaded), &Command::Write(write)).await.map_err(index)?;
+        if let Some(counted) = counted {
+            counted.end(&applied, self.driver.now());
+        }
+        Ok(applied)
+    }
+
+    /// Swaps in what `content` makes of the version that the swap replaces. None: there is none.
+    pub(super) async fn revise(
+        &self,
+        key: &Key,
+        change: &Change,
+        content: impl Fn(Option<&Version>) -> Result<Content, StoreError> + Send,
+    ) -> Result<Applied, StoreError> {
+        let if_absent = Preconditions { if_none_match: Some(TagList::Any), ..change.preconditions.clone() };
+        for _ in 0..ATTEMPTS {
+            let record = self.driver.load(key).await.map_err(index)?;
+            let found = record.state(self.driver.now()).version();
+            let write = change.write(content(found)?);
+            let found = found.map(Version::generation);
+            let write = match found {
+                Some(_) => Write { based_on: found, ..write },
+                None => Write { preconditions: &if_absent, ..write },
+            };
+            let applied = self.apply(key, record, write).await?;
+            let overtaken = match &applied.outcome {
+                Outcome::Refused(Refusal::Stale) => true,
+                Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
+                    found.is_none() && applied.before.state(self.driver.now()).version().is_some()
+                }
+                _ => false,
+            };
+            if !overtaken {
+                return Ok(applied);
+            }
+        }
+        Err(index(DriverError::Contention))
+    }
+
+    /// Changes header fields. The body stays where it is.
+    pub(super) async fn set_fields(
+        &self,
+        key: &Key,
+        change: &Change,
+        fields: &HeaderChange,
+    ) -> Result<(Receipt, Record), StoreError> {
+        let content = |version: Option<&Version>| match version {
+            Some(version) => {
+                let payload = payload_of(version)?;
+                let (created, headers) = (Some(payload.created(version)), fields.of(&payload.headers));
+                encoded(&Payload { created, headers, ..payload })
+            }
+            // Nothing there: refused, unless it is the retry of a change that took effect before.
+            None => Ok(Content::Absent),
+        };
+        let applied = self.revise(key, change, content).await?;
+        let after = applied.after.clone();
+        Ok((self.settle(applied, None).await?, after))
+    }
+
+    /// Removes the file that nothing points to after this outcome: the one before, or the staged one.
+    pub(super) async fn settle(&self, applied: Applied, staged: Option<BodyName>) -> Result<Receipt, StoreError> {
+        let now = self.driver.now();
+        match applied.outcome {
+            Outcome::Written(receipt) => {
+                let kept = body_of(&applied.after, now);
+                self.remove(body_of(&applied.before, now).filter(|before| Some(*before) != kept)).await;
+                Ok(receipt)
+            }
+            Outcome::Replayed(receipt) => {
+                self.remove(staged).await;
+                Ok(receipt)
+            }
+            outcome => {
+                self.remove(staged).await;
+                Err(unexpected(outcome, now))
+            }
+        }
+    }
+
+    /// Removes a file, if there is one.
+    pub(super) async fn remove(&self, body: Option<BodyName>) {
+        let Some(body) = body else { return };
+        let path = self.folder.body(&body);
+        let removed = spawn_blocking(move || fs::remove_file(path)).await.map_err(io::Error::other).flatten();
+        if let Err(error) = removed {
+            tracing::warn!(%error, hash = body.hash.hex(), "a body is left over; the next start collects it");
+        }
+    }
+}
+
+/// What the store keeps with a version.
+pub(super) fn payload_of(version: &Version) -> Result<Payload, StoreError> {
+    Payload::decode(version.payload()).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+}
+
+/// The file of the version in a record. One that cannot be read may have a file: the next start sees to it.
+pub(super) fn body_of(record: &Record, now: Timestamp) -> Option<BodyName> {
+    let version = record.state(now).version()?;
+    Payload::file_in(version.payload()).ok()?
+}
+
+/// The content of a version with this payload.
+pub(super) fn encoded(payload: &Payload) -> Result<Content, StoreError> {
+    let hash = payload.hash;
+    let payload = payload.encode().map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+    Ok(Content::Hashed { hash, payload })
+}
+
+/// What any other outcome than a write's means. Only refusals come of writes.
+pub(super) fn unexpected(outcome: Outcome, now: Timestamp) -> StoreError {
+    match outcome {
+        Outcome::Refused(refusal) => refused(refusal, now),
+        _ => StoreError::new(StoreErrorKind::Unavailable, "the index carried out another command"),
+    }
+}
+
+/// A number that nobody else draws.
+pub(super) fn random() -> Result<u64, StoreError> {
+    nonce().map_err(|error| index(error.into()))
+}

@@ -1,0 +1,132 @@
+//! Receiving a body: into memory if it is small, else into a file, within a fixed amount of memory.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use http_body_util::BodyExt;
+use ifmatch_core::digest::ContentHash;
+
+use super::error::disk;
+use super::folder::{BodyName, Folder};
+use super::payload::Place;
+use super::spool::{Spool, Staged};
+use super::swap::random;
+use ifmatch_blob::store::{StoreError, StoreErrorKind, Upload};
+
+/// The longest body that is kept in the record itself, in bytes.
+const INLINE: usize = 4096;
+/// How many bytes go to the disk at a time. An upload holds twice as many in memory at the most.
+const CHUNK: usize = 256 * 1024;
+
+/// What the client promised of the body, and the most it may send.
+#[derive(Clone, Debug)]
+pub(super) struct Expected {
+    pub(super) length: Option<u64>,
+    pub(super) digest: Option<ContentHash>,
+    pub(super) limit: u64,
+}
+
+/// A body that has arrived whole and holds what was promised.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) hash: ContentHash,
+    pub(super) length: u64,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Inline(Bytes),
+    File(Staged),
+}
+
+impl Received {
+    /// Where the body is. From now on nobody removes its file unasked.
+    pub(super) fn keep(self) -> (Place, Option<BodyName>) {
+        match self.body {
+            Body::Inline(bytes) => (Place::Inline(bytes), None),
+            Body::File(staged) => {
+                let name = staged.keep();
+                (Place::File(name.nonce), Some(name))
+            }
+        }
+    }
+}
+
+/// Receives a body.
+pub(super) async fn receive(
+    folder: &Arc<Folder>,
+    mut body: Upload,
+    expected: &Expected,
+) -> Result<Received, StoreError> {
+    expected.check_promise()?;
+    folder.check_room().map_err(disk)?;
+    let mut buffer = Vec::new();
+    let mut spool: Option<Spool> = None;
+    let mut length = 0_u64;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| StoreError::new(StoreErrorKind::Interrupted, error))?;
+        let Ok(mut data) = frame.into_data() else { continue };
+        length = length.saturating_add(data.len() as u64);
+        expected.check_so_far(length)?;
+        while data.has_remaining() {
+            let piece = data.split_to(data.len().min(CHUNK - buffer.len()));
+            buffer.extend_from_slice(&piece);
+            if buffer.len() == CHUNK {
+                let spool = match &mut spool {
+                    Some(spool) => spool,
+                    none => none.insert(begin(folder)?),
+                };
+                spool.write(std::mem::take(&mut buffer)).await?;
+                buffer.reserve_exact(CHUNK);
+            }
+        }
+    }
+    expected.check_end(length)?;
+    if spool.is_none() && buffer.len() <= INLINE {
+        return inline(buffer, expected);
+    }
+    let mut spool = spool.map_or_else(|| begin(folder), Ok)?;
+    spool.write(buffer).await?;
+    let staged = spool.finish(expected.digest).await?;
+    Ok(Received { hash: staged.name.hash, length, body: Body::File(staged) })
+}
+
+fn begin(folder: &Arc<Folder>) -> Result<Spool, StoreError> {
+    Ok(Spool::begin(Arc::clone(folder), random()?))
+}
+
+fn inline(mut bytes: Vec<u8>, expected: &Expected) -> Result<Received, StoreError> {
+    let hash = ContentHash::of(&bytes);
+    if expected.digest.is_some_and(|digest| digest != hash) {
+        return Err(StoreErrorKind::DigestMismatch.into());
+    }
+    bytes.shrink_to_fit();
+    let length = bytes.len() as u64;
+    Ok(Received { hash, length, body: Body::Inline(bytes.into()) })
+}
+
+impl Expected {
+    fn check_promise(&self) -> Result<(), StoreError> {
+        self.length.map_or(Ok(()), |length| self.check_limit(length))
+    }
+
+    fn check_so_far(&self, length: u64) -> Result<(), StoreError> {
+        self.check_limit(length)?;
+        match self.length {
+            Some(promised) if length > promised => Err(StoreErrorKind::LengthMismatch.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_end(&self, length: u64) -> Result<(), StoreError> {
+        match self.length {
+            Some(promised) if length != promised => Err(StoreErrorKind::LengthMismatch.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_limit(&self, length: u64) -> Result<(), StoreError> {
+        if length > self.limit { Err(StoreErrorKind::TooLarge { limit: self.limit }.into()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,168 @@
+//! Writing, changing and deleting a blob: stage the body, swap the record, remove the body of the version before.
+//!
+//! Everything that a change takes for granted is looked up before the swap, in this order: the container's incarnation,
+//! the blob's version. The swap is at the key of that incarnation, and on that version. So a write that a deletion
+//! of the container overtakes is part of what was deleted, and a change that another write overtakes is computed anew.
+
+use std::sync::Arc;
+
+use http::Method;
+use ifmatch_core::command::{Command, Content, Outcome};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::record::{Receipt, Record, Revision, Version};
+use ifmatch_store::{Clock, Register};
+
+use super::background::in_the_background;
+use super::error::{index, refused};
+use super::payload::Payload;
+use super::swap::{Change, encoded, payload_of, random};
+use super::upload::{Expected, Received, receive};
+use super::{Inner, key};
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{Delete, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};
+
+pub(super) async fn put<R: Register, C: Clock>(
+    inner: &Arc<Inner<R, C>>,
+    blob: &BlobPath,
+    put: Put,
+) -> Result<Written, StoreError> {
+    let (method, nonce) = (Method::PUT, random()?);
+    let change = Change { method, preconditions: put.preconditions, lease: put.lease, request: None, nonce };
+    let container = inner.find(&blob.container).await?;
+    if put.request.is_none() {
+        // A retry has its answer in the record, whatever the conditions say by now; but which request it
+        // repeats is known only from the whole body.
+        inner.check(blob, container, put.container, &change).await?;
+    }
+    let (body, md5) = put.md5.watch(put.body);
+    let expected = Expected { length: put.length, digest: put.digest, limit: put.limit };
+    let received = receive(&inner.folder, body, &expected).await?;
+    let mut headers = put.headers;
+    md5.settle(&mut headers)?;
+    let request = put.request.map(|key| key.request(Some(&received.hash)));
+    let change = Change { request, ..change };
+    let job = Job { blob: blob.clone(), container, missing: put.container, change };
+    let inner = Arc::clone(inner);
+    in_the_background(async move { job.commit(&inner, received, headers).await }).await
+}
+
+pub(super) async fn delete<R: Register, C: Clock>(
+    inner: &Arc<Inner<R, C>>,
+    blob: &BlobPath,
+    delete: Delete,
+) -> Result<(), StoreError> {
+    let request = delete.request.map(|key| key.request(None));
+    let (method, nonce) = (Method::DELETE, random()?);
+    let change = Change { method, preconditions: delete.preconditions, lease: delete.lease, request, nonce };
+    let (inner, blob) = (Arc::clone(inner), blob.clone());
+    in_the_background(async move {
+        let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
+        let applied = inner.swap(&key, &change, Content::Absent).await?;
+        inner.settle(applied, None).await.map(drop)
+    })
+    .await
+}
+
+pub(super) async fn set_headers<R: Register, C: Clock>(
+    inner: &Inner<R, C>,
+    blob: &BlobPath,
+    set: SetHeaders,
+) -> Result<Written, StoreError> {
+    let request = set.request.map(|key| key.request(None));
+    let (method, nonce) = (Method::PUT, random()?);
+    let change = Change { method, preconditions: set.preconditions, lease: set.lease, request, nonce };
+    let key = key::of_blob(&blob.container, inner.incarnation(&blob.container).await?, &blob.name)?;
+    let (receipt, record) = inner.set_fields(&key, &change, &set.change).await?;
+    let version = record.state(inner.driver.now()).version();
+    let version = version.filter(|version| version.generation() == receipt.generation);
+    let payload = version.and_then(|version| payload_of(version).ok());
+    let hash = payload.as_ref().map(|payload| payload.hash);
+    Ok(written(receipt, hash, payload.and_then(|payload| payload.headers.content_md5)))
+}
+
+/// A write whose body has arrived.
+struct Job {
+    blob: BlobPath,
+    /// The incarnation that the write found when it began.
+    container: Option<Revision>,
+    missing: MissingContainer,
+    change: Change,
+}
+
+impl Job {
+    /// The incarnation to write to. A write that creates no container belongs to the one that it found.
+    async fn incarnation<R: Register, C: Clock>(&self, inner: &Inner<R, C>) -> Result<Revision, StoreError> {
+        match (self.missing, inner.find(&self.blob.container).await?) {
+            (MissingContainer::Create, None) => {
+                // A write that is refused leaves no container behind.
+                inner.check(&self.blob, None, self.missing, &self.change).await?;
+                inner.ensure(&self.blob.container).await
+            }
+            (MissingContainer::Create, Some(now)) => Ok(now),
+            (MissingContainer::Refuse, Some(now)) if self.container == Some(now) => Ok(now),
+            (MissingContainer::Refuse, _) => Err(StoreErrorKind::ContainerNotFound.into()),
+        }
+    }
+
+    async fn commit<R: Register, C: Clock>(
+        &self,
+        inner: &Inner<R, C>,
+        received: Received,
+        headers: BlobHeaders,
+    ) -> Result<Written, StoreError> {
+        let incarnation = self.incarnation(inner).await?;
+        let key = key::of_blob(&self.blob.container, incarnation, &self.blob.name)?;
+        let (hash, length) = (received.hash, received.length);
+        // If this task ends without an outcome, the file must stay: a record may point to it.
+        let (place, staged) = received.keep();
+        let content = |version: Option<&Version>| {
+            let created = version.and_then(|version| Some(payload_of(version).ok()?.created(version)));
+            encoded(&Payload { hash, length, place: place.clone(), created, headers: headers.clone() })
+        };
+        match inner.revise(&key, &self.change, content).await {
+            Ok(applied) => Ok(written(inner.settle(applied, staged).await?, Some(hash), headers.content_md5)),
+            Err(error) if *error.kind() == StoreErrorKind::OutcomeUnknown => Err(error),
+            Err(error) => {
+                inner.remove(staged).await;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<R: Register, C: Clock> Inner<R, C> {
+    /// Refuses a write that would be refused now.
+    async fn check(
+        &self,
+        blob: &BlobPath,
+        container: Option<Revision>,
+        missing: MissingContainer,
+        change: &Change,
+    ) -> Result<(), StoreError> {
+        let record = match container {
+            Some(incarnation) => {
+                let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
+                self.driver.load(&key).await.map_err(index)?
+            }
+            None if missing == MissingContainer::Refuse => return Err(StoreErrorKind::ContainerNotFound.into()),
+            None => Record::absent(),
+        };
+        let now = self.driver.now();
+        match record.apply(&Command::Write(change.write(Content::Unknown)), now).outcome {
+            Outcome::Refused(refusal) => Err(refused(refusal, now)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn written(receipt: Receipt, hash: Option<ContentHash>, md5: Option<ContentMd5>) -> Written {
+    Written {
+        tag: receipt.tag,
+        last_modified: receipt.modified.unwrap_or_else(|| receipt.generation.timestamp().last_modified()),
+        hash,
+        md5,
+        generation: Some(receipt.generation),
+        created: receipt.created,
+    }
+}

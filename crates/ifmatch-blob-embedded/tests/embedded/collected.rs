@@ -1,0 +1,145 @@
+//! What deleted containers leave in the folder and in the index: nothing, even after a crash.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{Delete, HeaderChange};
+use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_redb::RedbRegister;
+use ifmatch_store::Register;
+use ifmatch_store::register::Scan;
+use tokio::runtime::Builder;
+
+use ifmatch_blob::conformance::{blob, pattern, put};
+
+fn files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+}
+
+pub(crate) fn bodies(folder: &Path) -> usize {
+    files(&folder.join("bodies")) + files(&folder.join("tmp"))
+}
+
+async fn records(folder: &Path, prefix: &str) -> usize {
+    let register = RedbRegister::open(folder.join("index.redb")).unwrap();
+    register.scan(&Scan { prefix, after: None, limit: 10_000 }).await.unwrap().len()
+}
+
+/// Opens the store once the tasks of the one before have let go of it.
+async fn open(folder: &Path) -> EmbeddedStore {
+    let opened = async {
+        loop {
+            match EmbeddedStore::open(folder).await {
+                Ok(store) => break store,
+                Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), opened).await.expect("the store opens")
+}
+
+async fn until_bodies(folder: &Path, expected: usize) {
+    let collected = async {
+        while bodies(folder) != expected {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(30), collected).await;
+    assert!(waited.is_ok(), "{} bodies instead of {expected}", bodies(folder));
+}
+
+async fn fill(store: &EmbeddedStore, container: &str) {
+    for number in 0..20 {
+        let length = if number % 2 == 0 { 10 } else { 10_000 };
+        store.put(&blob(container, &format!("{number}")), put(pattern(length))).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_blobs_of_a_deleted_container_are_collected() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    fill(&store, "deleted").await;
+    fill(&store, "kept").await;
+    store.delete_container(&blob("deleted", "x").container, Delete::default()).await.unwrap();
+    until_bodies(folder.path(), 10).await;
+    drop(store);
+    drop(open(folder.path()).await);
+    assert_eq!(bodies(folder.path()), 10);
+    assert_eq!(records(folder.path(), "b/deleted/").await, 0);
+    assert_eq!(records(folder.path(), "b/kept/").await, 20);
+}
+
+/// The runtime ends with the deletion's answer: what the deletion leaves to a task of its own is not done any more.
+#[test]
+fn a_crash_after_a_deletion_leaves_it_to_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let container = blob("c", "x").container;
+    runtime().block_on(async {
+        let store = open(folder.path()).await;
+        fill(&store, "c").await;
+        store.delete_container(&container, Delete::default()).await.unwrap();
+        assert_eq!(bodies(folder.path()), 10, "nothing is collected yet");
+    });
+    runtime().block_on(async {
+        let store = open(folder.path()).await;
+        assert_eq!(bodies(folder.path()), 0);
+        assert!(store.container(&container).await.unwrap().is_none());
+        store.create_container(&container, BlobHeaders::default()).await.unwrap();
+        fill(&store, "c").await;
+    });
+    runtime().block_on(async {
+        drop(open(folder.path()).await);
+        assert_eq!(bodies(folder.path()), 10);
+        assert_eq!(records(folder.path(), "b/").await, 20);
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_race_of_writes_and_deletions_leaves_no_body_behind_and_takes_none_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let container = blob("race", "x").container;
+    let mut tasks = tokio::task::JoinSet::new();
+    for writer in 0..8 {
+        let (store, path) =
+            (store.clone(), BlobPath { container: container.clone(), ..blob("c", &format!("{writer}")) });
+        tasks.spawn(async move {
+            for round in 0..15 {
+                store.put(&path, put(pattern(5_000 + round))).await.unwrap();
+                let change = ifmatch_blob::conformance::headers::set(HeaderChange::Metadata([].into()));
+                // The container may be gone by now.
+                let _ = store.set_headers(&path, change).await;
+            }
+        });
+    }
+    for _ in 0..2 {
+        let (store, container) = (store.clone(), container.clone());
+        tasks.spawn(async move {
+            for _ in 0..10 {
+                let _ = store.delete_container(&container, Delete::default()).await;
+                let _ = store.forget_deletions().await;
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    fill(&store, "race").await;
+    store.forget_deletions().await.unwrap();
+    let query = ifmatch_blob::store::ListQuery { prefix: String::new(), after: None, limit: 1_000 };
+    let listed = store.list(&container, &query).await.unwrap().unwrap().items;
+    assert!(listed.len() >= 20);
+    let large = listed.iter().filter(|item| item.info.length > 4_096).count();
+    until_bodies(folder.path(), large).await;
+    for item in listed {
+        let path = BlobPath { container: container.clone(), name: item.name };
+        let opened = store.open(&path, ifmatch_blob::store::Reading::Whole).await;
+        assert!(opened.unwrap().is_some(), "{path}");
+    }
+}

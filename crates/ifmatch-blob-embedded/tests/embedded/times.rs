@@ -1,0 +1,163 @@
+//! Leases whose time ends while something happens, on a clock that the test moves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BoxError, Delete, LeaseRequest, Put, StoreErrorKind, Upload};
+use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_core::lease::{LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseUse};
+use ifmatch_store::{Driver, MemoryRegister};
+use tempfile::TempDir;
+
+use ifmatch_blob::conformance::leases::{id, request};
+use ifmatch_blob::conformance::{blob, kind, put};
+use ifmatch_blob::test_util::ManualClock;
+
+struct Fixture {
+    _folder: TempDir,
+    clock: ManualClock,
+    store: EmbeddedStore<MemoryRegister, ManualClock>,
+}
+
+async fn fixture() -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::default();
+    let driver = Driver::with_clock(MemoryRegister::unbounded(), clock.clone());
+    let store = EmbeddedStore::with_driver(folder.path(), driver).await.unwrap();
+    Fixture { _folder: folder, clock, store }
+}
+
+fn for_15_seconds(number: u8) -> LeaseRequest {
+    let duration = LeaseDuration::from_seconds(15).unwrap();
+    request(LeaseAction::Acquire { id: id(number), duration })
+}
+
+fn with(number: u8) -> LeaseUse {
+    LeaseUse::Write(Some(id(number)))
+}
+
+impl Fixture {
+    async fn leased(&self, name: &str) -> BlobPath {
+        let blob = blob("times", name);
+        self.store.put(&blob, put("before")).await.unwrap();
+        self.store.lease(&blob, for_15_seconds(1)).await.unwrap();
+        blob
+    }
+
+    /// Uploads with a lease, and does something while the body is on its way.
+    async fn upload(&self, blob: &BlobPath, meanwhile: impl AsyncFnOnce()) -> Result<(), StoreErrorKind> {
+        let (ask, asked) = tokio::sync::oneshot::channel();
+        let (open, opened) = tokio::sync::oneshot::channel::<()>();
+        let body = StreamBody::new(stream::once(async move {
+            let _ = ask.send(());
+            let _ = opened.await;
+            Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"holder")))
+        }));
+        let upload = self.store.put(blob, Put { lease: with(1), body: Upload::new(body), ..put("") });
+        let (result, ()) = futures_util::join!(upload, async {
+            asked.await.unwrap();
+            meanwhile().await;
+            open.send(()).unwrap();
+        });
+        result.map(drop).map_err(|error| error.kind().clone())
+    }
+
+    async fn bytes(&self, blob: &BlobPath) -> Bytes {
+        let mut opened = self.store.open(blob, ifmatch_blob::store::Reading::Whole).await.unwrap().unwrap();
+        opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes()
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_ends_during_an_upload_stops_it() {
+    let fixture = fixture().await;
+    let blob = fixture.leased("ends").await;
+    let ended = fixture.upload(&blob, async || fixture.clock.advance(Duration::from_secs(15))).await;
+    assert_eq!(ended, Err(StoreErrorKind::LeaseFailed(LeaseFailure::Lost)));
+    assert_eq!(fixture.bytes(&blob).await, "before");
+}
+
+#[tokio::test]
+async fn a_lease_that_is_renewed_during_an_upload_carries_it() {
+    let fixture = fixture().await;
+    let blob = fixture.leased("renewed").await;
+    let renewed = fixture.upload(&blob, async || {
+        fixture.clock.advance(Duration::from_secs(14));
+        fixture.store.lease(&blob, request(LeaseAction::Renew(id(1)))).await.unwrap();
+        fixture.clock.advance(Duration::from_secs(14));
+    });
+    assert_eq!(renewed.await, Ok(()));
+    assert_eq!(fixture.bytes(&blob).await, "holder");
+}
+
+#[tokio::test]
+async fn a_holder_who_was_replaced_during_an_upload_writes_nothing() {
+    let fixture = fixture().await;
+    let blob = fixture.leased("replaced").await;
+    let replaced = fixture.upload(&blob, async || {
+        fixture.clock.advance(Duration::from_secs(15));
+        fixture.store.lease(&blob, for_15_seconds(2)).await.unwrap();
+        fixture.store.put(&blob, Put { lease: with(2), ..put("successor") }).await.unwrap();
+    });
+    assert_eq!(replaced.await, Err(StoreErrorKind::LeaseFailed(LeaseFailure::IdMismatch)));
+    assert_eq!(fixture.bytes(&blob).await, "successor");
+}
+
+#[tokio::test]
+async fn an_expired_lease_can_be_renewed_until_somebody_writes() {
+    let fixture = fixture().await;
+    let blob = fixture.leased("expired").await;
+    let renew = || request(LeaseAction::Renew(id(1)));
+    fixture.clock.advance(Duration::from_mins(1));
+    fixture.store.lease(&blob, renew()).await.unwrap();
+    fixture.clock.advance(Duration::from_secs(15));
+    fixture.store.put(&blob, put("somebody")).await.unwrap();
+    let refused = kind(fixture.store.lease(&blob, renew()).await);
+    assert_eq!(refused, StoreErrorKind::LeaseConflict(LeaseConflict::IdMismatch));
+}
+
+#[tokio::test]
+async fn an_expired_lease_of_a_container_can_be_renewed_whatever_is_written() {
+    let fixture = fixture().await;
+    let blob = blob("times-container", "x");
+    fixture.store.put(&blob, put("1")).await.unwrap();
+    fixture.store.lease_container(&blob.container, for_15_seconds(1)).await.unwrap();
+    fixture.clock.advance(Duration::from_secs(15));
+    fixture.store.put(&blob, put("2")).await.unwrap();
+    let change = ifmatch_blob::conformance::headers::set(ifmatch_blob::store::HeaderChange::Metadata([].into()));
+    fixture.store.set_container(&blob.container, change).await.unwrap();
+    fixture.store.lease_container(&blob.container, request(LeaseAction::Renew(id(1)))).await.unwrap();
+    let delete = || fixture.store.delete_container(&blob.container, Delete::default());
+    assert_eq!(kind(delete().await), StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing));
+    fixture.clock.advance(Duration::from_secs(15));
+    delete().await.unwrap();
+}
+
+/// A client with a recurring date would overwrite a version that it has never seen.
+#[tokio::test]
+async fn no_date_comes_again_after_a_restart_with_a_clock_that_was_set_back() {
+    let (folder, register) = (tempfile::tempdir().unwrap(), Arc::new(MemoryRegister::unbounded()));
+    let (late, early) = (ManualClock::default(), ManualClock::default());
+    late.advance(Duration::from_secs(10));
+    let blob = blob("times", "dates");
+    let mut dates = Vec::new();
+    for clock in [late, early] {
+        let driver = Driver::with_clock(Arc::clone(&register), clock);
+        let store = EmbeddedStore::with_driver(folder.path(), driver).await.unwrap();
+        for text in ["one", "two"] {
+            let written = store.put(&blob, put(text)).await.unwrap();
+            let shown = store.open(&blob, ifmatch_blob::store::Reading::Head).await.unwrap().unwrap().info;
+            assert_eq!(written.last_modified, shown.last_modified);
+            dates.push(shown.last_modified);
+        }
+        store.delete(&blob, Delete::default()).await.unwrap();
+        drop(store);
+    }
+    assert!(dates.is_sorted_by(|before, after| before < after), "{dates:?}");
+}

@@ -1,0 +1,301 @@
+//! Random clients over a register that delays, fails and loses answers: no acknowledged write is lost, no refused write
+//! is visible, and bytes come with their own tag. `ROUNDS` sets the number of seeds to try.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http_body_util::BodyExt;
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::headers::FieldText;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{
+    Delete, HeaderChange, Put, Reading, RequestKey, SetHeaders, StoreError, StoreErrorKind, Written,
+};
+use ifmatch_blob_embedded::EmbeddedStore;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_store::{Driver, Key, MemoryRegister, Register};
+use tokio::task::JoinSet;
+
+use ifmatch_blob::conformance::{blob, if_absent, if_match, put};
+
+const CLIENTS: u64 = 6;
+const OPERATIONS: u64 = 60;
+const BLOBS: u64 = 3;
+
+/// Pseudo-random numbers from a seed (`SplitMix64`).
+struct Dice(AtomicU64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    fn roll(&self, sides: u64) -> u64 {
+        let mut z = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+
+    async fn dawdle(&self) {
+        for _ in 0..self.roll(40) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Unreliable {
+    records: Arc<MemoryRegister>,
+    dice: Arc<Dice>,
+    /// Swaps still in flight.
+    late: Arc<Mutex<JoinSet<()>>>,
+}
+
+impl Register for Unreliable {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        match self.dice.roll(100) {
+            0..3 => return Err(RegisterErrorKind::Unavailable.into()),
+            3..20 => self.dice.dawdle().await,
+            _ => {}
+        }
+        self.records.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        let ambiguous = || Err(RegisterErrorKind::Ambiguous.into());
+        match self.dice.roll(100) {
+            0..4 => Err(RegisterErrorKind::Unavailable.into()),
+            4..12 => {
+                self.records.compare_and_swap(key, expected, next).await?;
+                ambiguous()
+            }
+            12..16 => ambiguous(),
+            16..26 => {
+                let (this, key, next) = (self.clone(), key.clone(), next.cloned());
+                self.late.lock().unwrap().spawn(async move {
+                    this.dice.dawdle().await;
+                    this.records.compare_and_swap(&key, expected, next.as_ref()).await.expect("memory does not fail");
+                });
+                ambiguous()
+            }
+            26..50 => {
+                self.dice.dawdle().await;
+                let swapped = self.records.compare_and_swap(key, expected, next).await;
+                self.dice.dawdle().await;
+                swapped
+            }
+            _ => self.records.compare_and_swap(key, expected, next).await,
+        }
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.records.scan(scan).await
+    }
+}
+
+#[derive(Default)]
+struct History {
+    /// Acknowledged successor of each version, by tag.
+    replaced: BTreeMap<String, String>,
+    /// Latest acknowledged generation of each blob.
+    latest: BTreeMap<BlobPath, Revision>,
+    /// Writes of observed bytes, and of definitely refused ones.
+    seen: BTreeSet<String>,
+    refused: BTreeSet<String>,
+    acknowledged: usize,
+}
+
+impl History {
+    fn acknowledge(&mut self, blob: &BlobPath, before: Option<String>, written: Option<&Written>) {
+        self.acknowledged += 1;
+        if let Some(generation) = written.and_then(|written| written.generation) {
+            let latest = self.latest.entry(blob.clone()).or_insert(generation);
+            *latest = generation.max(*latest);
+        }
+        if let Some(before) = before {
+            let tag = written.and_then(|written| written.tag.as_ref());
+            let after = tag.map_or_else(|| "nothing".to_owned(), ToString::to_string);
+            let known = self.replaced.entry(before.clone()).or_insert_with(|| after.clone());
+            assert_eq!(known, &after, "{before} was replaced twice");
+        }
+    }
+}
+
+struct Client {
+    store: EmbeddedStore<Unreliable>,
+    dice: Dice,
+    name: u64,
+    history: Arc<Mutex<History>>,
+}
+
+impl Client {
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap()
+    }
+
+    async fn run(self) {
+        for operation in 0..OPERATIONS {
+            let blob = blob("c", &self.dice.roll(BLOBS).to_string());
+            let write = format!("{}-{operation}", self.name);
+            let floor = self.history().latest.get(&blob).copied();
+            match self.store.open(&blob, Reading::Whole).await {
+                Err(error) => assert_eq!(error.kind(), &StoreErrorKind::Unavailable),
+                Ok(None) => {
+                    let created = self.store.put(&blob, Self::put(&write, if_absent())).await;
+                    self.note(&blob, None, Some(&write), created.map(Some));
+                }
+                Ok(Some(mut opened)) => {
+                    let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+                    assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash, "the bytes of another version");
+                    assert!(opened.info.generation >= floor, "an acknowledged version is gone");
+                    let author = String::from_utf8_lossy(&bytes).split(' ').next().unwrap().to_owned();
+                    self.history().seen.insert(author);
+                    let tag = opened.info.tag.expect("a tag");
+                    self.change(&blob, &write, &tag.to_string(), if_match(&tag)).await;
+                }
+            }
+        }
+    }
+
+    fn put(write: &str, preconditions: Preconditions) -> Put {
+        let text = format!("{write} ");
+        let length = if write.len().is_multiple_of(3) { 100 } else { 6_000 };
+        Put { preconditions, ..put(format!("{text:.<length$}")) }
+    }
+
+    /// Writes, sets fields or deletes, conditional on the version read; sometimes repeats the request as a retry.
+    async fn change(&self, blob: &BlobPath, write: &str, before: &str, preconditions: Preconditions) {
+        let request = (self.dice.roll(3) == 0).then(|| RequestKey::of(&[write.as_bytes()]));
+        let kind = self.dice.roll(10);
+        let headers = HeaderChange::Metadata([("n".into(), FieldText::new(write).unwrap())].into());
+        for _ in 0..if request.is_some() { 3 } else { 1 } {
+            let result = match kind {
+                0..7 => {
+                    let put = Self::put(write, preconditions.clone());
+                    let work = self.store.put(blob, Put { request: request.clone(), ..put });
+                    if self.dice.roll(10) == 0 {
+                        // The client disconnects.
+                        let _ = tokio::time::timeout(Duration::from_micros(self.dice.roll(300)), work).await;
+                        return;
+                    }
+                    work.await.map(Some)
+                }
+                7..9 => {
+                    let (preconditions, lease) = (preconditions.clone(), LeaseUse::default());
+                    let set = SetHeaders { preconditions, lease, change: headers.clone(), request: request.clone() };
+                    self.store.set_headers(blob, set).await.map(Some)
+                }
+                _ => {
+                    let (preconditions, request) = (preconditions.clone(), request.clone());
+                    self.store.delete(blob, Delete { preconditions, request, ..Delete::default() }).await.map(|()| None)
+                }
+            };
+            let is_certain = kind < 7 && request.is_none();
+            let is_done = result.is_ok();
+            self.note(blob, Some(before), Some(write).filter(|_| is_certain), result);
+            if is_done && self.dice.roll(4) != 0 {
+                return;
+            }
+        }
+    }
+
+    fn note(
+        &self,
+        blob: &BlobPath,
+        before: Option<&str>,
+        write: Option<&str>,
+        result: Result<Option<Written>, StoreError>,
+    ) {
+        match result {
+            Ok(written) => self.history().acknowledge(blob, before.map(ToOwned::to_owned), written.as_ref()),
+            Err(error) => match error.kind() {
+                StoreErrorKind::OutcomeUnknown | StoreErrorKind::ContainerNotFound => {}
+                StoreErrorKind::PreconditionFailed { .. } | StoreErrorKind::NotFound | StoreErrorKind::Unavailable => {
+                    self.history().refused.extend(write.map(ToOwned::to_owned));
+                }
+                other => panic!("{other:?}: {error}"),
+            },
+        }
+    }
+}
+
+async fn round(seed: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let (records, dice) = (Arc::new(MemoryRegister::unbounded()), Arc::new(Dice::new(seed)));
+    let register = Unreliable { records: Arc::clone(&records), dice, late: Arc::default() };
+    let store = EmbeddedStore::with_driver(folder.path(), Driver::new(register.clone())).await.unwrap();
+    let history = Arc::new(Mutex::new(History::default()));
+    let clients = (1..=CLIENTS).map(|name| {
+        let (store, history, dice) = (store.clone(), Arc::clone(&history), Dice::new(seed << 8 | name));
+        tokio::spawn(Client { store, dice, name, history }.run())
+    });
+    for ended in join_all(clients).await {
+        ended.unwrap();
+    }
+    let mut late = std::mem::take(&mut *register.late.lock().unwrap());
+    while late.join_next().await.is_some() {}
+    drop(store);
+
+    let reopened = EmbeddedStore::with_driver(folder.path(), Driver::new(records_of(records))).await.unwrap();
+    let history = std::mem::take(&mut *history.lock().unwrap());
+    assert!(history.acknowledged > 0, "the register lets some writes through");
+    let both: Vec<_> = history.refused.intersection(&history.seen).collect();
+    assert!(both.is_empty(), "refused, and there all the same: {both:?}");
+    for number in 0..BLOBS {
+        let Some(mut opened) = reopened.open(&blob("c", &number.to_string()), Reading::Whole).await.unwrap() else {
+            continue;
+        };
+        let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
+        assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash);
+        let tag = opened.info.tag.unwrap().to_string();
+        assert!(!history.replaced.contains_key(&tag), "{tag} was replaced, and is back");
+    }
+}
+
+/// The same records without any more faults.
+fn records_of(records: Arc<MemoryRegister>) -> ifmatch_store::AnyRegister {
+    ifmatch_store::AnyRegister::new(Steady(records))
+}
+
+struct Steady(Arc<MemoryRegister>);
+
+impl Register for Steady {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.0.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.0.compare_and_swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.0.scan(scan).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unreliable_register_loses_nothing_and_mixes_nothing_up() {
+    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    for seed in 1..=rounds {
+        println!("seed {seed}");
+        round(seed).await;
+    }
+}

@@ -1,0 +1,307 @@
+//! What an object carries besides its bytes: header fields, the user's metadata, and the stamp of the write that made it.
+
+use std::borrow::Cow;
+
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::HttpDate;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::record::Revision;
+use object_store::{Attribute, AttributeValue, Attributes, ObjectMeta, UpdateVersion};
+
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_blob::store::BlobInfo;
+
+/// Prefix of the store's own metadata names. Every store accepts letters and digits.
+const RESERVED: &str = "ifmatch";
+const WRITE: &str = "ifmatchwrite";
+const HASH: &str = "ifmatchhash";
+const MD5: &str = "ifmatchmd5";
+const REQUEST: &str = "ifmatchrequest";
+const CONTAINER: &str = "ifmatchcontainer";
+
+/// The digits of a write's number, and those that are drawn at random.
+const GENERATION: usize = 16;
+
+/// How a store wants the names of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// As names of header fields.
+    Headers,
+    /// As identifiers, of letters, digits and underscores.
+    Identifiers,
+}
+
+/// What identifies a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// A number drawn at random for the write, in 16 hexadecimal digits.
+    pub(super) nonce: String,
+    /// The number of the write, larger than those before, where it is known before the bytes are sent.
+    pub(super) generation: Option<Revision>,
+    /// The hash of the bytes, where it is known before they are sent.
+    pub(super) hash: Option<ContentHash>,
+    /// The client's name for the request, in hexadecimal.
+    pub(super) request: Option<String>,
+    /// Incarnation of the blob's container.
+    pub(super) incarnation: Option<Revision>,
+}
+
+/// The request that made an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// The client's name for the request, in hexadecimal.
+    pub(super) request: String,
+    /// Whether there was no object before.
+    pub(super) created: bool,
+}
+
+/// One version of an object, as a read saw it.
+#[derive(Clone, Debug)]
+pub(super) struct Current {
+    /// What is known of the blob.
+    pub(super) info: BlobInfo,
+    /// What the store calls the version.
+    pub(super) version: UpdateVersion,
+    /// The number of the write that made it.
+    pub(super) write: Option<String>,
+    /// The request that made it.
+    pub(super) origin: Option<Origin>,
+    /// Incarnation of the container it was written to, or `None` if another program wrote it.
+    pub(super) incarnation: Option<Revision>,
+    /// When it was written, in microseconds since 1970 by the store's clock.
+    pub(super) written: i64,
+}
+
+impl Stamp {
+    /// Creates the stamp of a write with its number and container still unknown.
+    pub(super) fn new(nonce: String, hash: Option<ContentHash>, request: Option<String>) -> Self {
+        Self { nonce, generation: None, hash, request, incarnation: None }
+    }
+
+    /// What identifies the write, in hexadecimal.
+    pub(super) fn write(&self) -> String {
+        match self.generation {
+            Some(generation) => format!("{:016x}{}", generation.get(), self.nonce),
+            None => self.nonce.clone(),
+        }
+    }
+
+    /// Whether this is the write that made a version.
+    pub(super) fn made(&self, version: &Current) -> bool {
+        version.write.as_ref().is_some_and(|write| write.ends_with(&self.nonce))
+    }
+
+    /// What to store with the object.
+    pub(super) fn attributes(&self, headers: &BlobHeaders, naming: Naming, created: bool) -> Attributes {
+        let mut attributes = Attributes::new();
+        for (attribute, value) in [
+            (Attribute::ContentType, &headers.content_type),
+            (Attribute::ContentEncoding, &headers.content_encoding),
+            (Attribute::ContentLanguage, &headers.content_language),
+            (Attribute::ContentDisposition, &headers.content_disposition),
+            (Attribute::CacheControl, &headers.cache_control),
+        ] {
+            if let Some(value) = value {
+                attributes.insert(attribute, value.as_str().to_owned().into());
+            }
+        }
+        for (name, value) in &headers.metadata {
+            attributes.insert(Attribute::Metadata(naming.escape(name).into()), value.as_str().to_owned().into());
+        }
+        let mut own = |name: &'static str, value: String| {
+            attributes.insert(Attribute::Metadata(Cow::Borrowed(name)), AttributeValue::from(value));
+        };
+        own(WRITE, self.write());
+        if let Some(hash) = &self.hash {
+            own(HASH, hash.hex());
+        }
+        if let Some(md5) = &headers.content_md5 {
+            own(MD5, hex::encode(md5.as_bytes()));
+        }
+        if let Some(incarnation) = &self.incarnation {
+            own(CONTAINER, format!("{:016x}", incarnation.get()));
+        }
+        if let Some(request) = &self.request {
+            own(REQUEST, format!("{request}{}", if created { "-created" } else { "" }));
+        }
+        attributes
+    }
+}
+
+impl Current {
+    /// Reads what came in one response.
+    pub(super) fn new(meta: &ObjectMeta, attributes: &Attributes) -> Self {
+        let own = |name: &'static str| attributes.get(&Attribute::Metadata(Cow::Borrowed(name)));
+        let write = own(WRITE).filter(|text| is_hex(text)).map(|text| text.to_string());
+        let origin = own(REQUEST).map(|text| match text.strip_suffix("-created") {
+            Some(request) => Origin { request: request.to_owned(), created: true },
+            None => Origin { request: text.to_string(), created: false },
+        });
+        let incarnation = own(CONTAINER).and_then(|text| u64::from_str_radix(text, 16).ok()).map(Revision::new);
+        let info = BlobInfo {
+            tag: tag(meta.e_tag.as_deref(), write.as_deref()),
+            // The second that follows the store's date: see Timestamp::last_modified.
+            last_modified: HttpDate::from_unix(meta.last_modified.timestamp().saturating_add(1)),
+            length: meta.size,
+            hash: own(HASH).and_then(|text| hash(text)),
+            headers: headers(attributes),
+            generation: write.as_deref().and_then(generation),
+            created: None,
+            lease: None,
+        };
+        let version = UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() };
+        Self { info, version, write, origin, incarnation, written: meta.last_modified.timestamp_micros() }
+    }
+}
+
+/// The number of a write, where what identifies it has one.
+fn generation(write: &str) -> Option<Revision> {
+    let number = write.get(..GENERATION).filter(|_| write.len() == 2 * GENERATION)?;
+    u64::from_str_radix(number, 16).ok().map(Revision::new)
+}
+
+/// The tag of a version: the store's own, with the number of the write that made it.
+pub(super) fn tag(e_tag: Option<&str>, write: Option<&str>) -> Option<EntityTag> {
+    let e_tag = e_tag?;
+    // Some servers forget the quotes.
+    let tag = EntityTag::parse(e_tag.as_bytes()).or_else(|_| EntityTag::strong(e_tag)).ok()?;
+    match write {
+        Some(write) => tag.with_suffix(&format!("-{write}")).ok(),
+        None => Some(tag),
+    }
+}
+
+impl Naming {
+    /// Writes a name such that the store accepts it: what it does not becomes `_` and two hexadecimal digits.
+    ///
+    /// An underscore that such digits follow by chance is written so as well, as is the first letter of a name
+    /// that looks like one of our own. So each name can be read again.
+    fn escape(self, name: &str) -> String {
+        let mut text = String::with_capacity(name.len());
+        for (at, byte) in name.bytes().enumerate() {
+            let plain = match byte {
+                b'_' => !name.get(at + 1..at + 3).is_some_and(is_hex),
+                b'a'..=b'z' | b'A'..=b'Z' => at > 0 || !name.starts_with(RESERVED),
+                b'0'..=b'9' => at > 0 || self == Self::Headers,
+                _ => self == Self::Headers,
+            };
+            if plain {
+                text.push(char::from(byte));
+            } else {
+                text.push('_');
+                text.push_str(&hex::encode([byte]));
+            }
+        }
+        text
+    }
+}
+
+/// Reads a name that [`Naming::escape`] wrote.
+fn unescape(text: &str) -> String {
+    let mut name = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(char) = rest.chars().next() {
+        let escaped = rest.strip_prefix('_').and_then(|after| after.get(..2)).filter(|digits| is_hex(digits));
+        let byte = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(u8::is_ascii_graphic);
+        let (char, length) = byte.map_or((char, char.len_utf8()), |byte| (char::from(byte), 3));
+        name.push(char);
+        rest = &rest[length..];
+    }
+    name
+}
+
+fn headers(attributes: &Attributes) -> BlobHeaders {
+    let field = |attribute: Attribute| attributes.get(&attribute).and_then(|value| FieldText::new(value).ok());
+    let mut headers = BlobHeaders {
+        content_type: field(Attribute::ContentType),
+        content_encoding: field(Attribute::ContentEncoding),
+        content_language: field(Attribute::ContentLanguage),
+        content_disposition: field(Attribute::ContentDisposition),
+        cache_control: field(Attribute::CacheControl),
+        content_md5: attributes.get(&Attribute::Metadata(Cow::Borrowed(MD5))).and_then(|text| md5(text)),
+        ..BlobHeaders::default()
+    };
+    for (attribute, value) in attributes {
+        let Attribute::Metadata(name) = attribute else { continue };
+        if name.starts_with(RESERVED) {
+            continue;
+        }
+        if let Ok(value) = FieldText::new(value) {
+            headers.metadata.insert(unescape(name).to_ascii_lowercase().into(), value);
+        }
+    }
+    headers
+}
+
+fn hash(text: &str) -> Option<ContentHash> {
+    let bytes: [u8; 32] = hex::decode(text).ok()?.try_into().ok()?;
+    Some(ContentHash::from_bytes(bytes))
+}
+
+fn md5(text: &str) -> Option<ContentMd5> {
+    let bytes: [u8; 16] = hex::decode(text).ok()?.try_into().ok()?;
+    Some(ContentMd5::from_bytes(bytes))
+}
+
+/// Whether the text consists of lower-case hexadecimal digits.
+fn is_hex(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_tag_is_the_stores_own_with_the_writes_number() {
+        for (e_tag, write, expected) in [
+            (Some("\"5d41\""), Some("0a"), Some("\"5d41-0a\"")),
+            (Some("\"5d41\""), None, Some("\"5d41\"")),
+            (Some("5d41"), None, Some("\"5d41\"")),
+            (Some("W/\"5d41\""), Some("0a"), Some("W/\"5d41-0a\"")),
+            (Some("5d 41"), Some("0a"), None),
+            (None, Some("0a"), None),
+        ] {
+            assert_eq!(tag(e_tag, write).map(|tag| tag.to_string()).as_deref(), expected, "{e_tag:?} {write:?}");
+        }
+    }
+
+    #[test]
+    fn a_write_tells_its_number_where_it_has_one() {
+        let nonce = "00000000000000ab";
+        let stamp = |generation| Stamp { generation, ..Stamp::new(nonce.into(), None, None) };
+        for number in [None, Some(Revision::new(1_600_000_000_000_000)), Some(Revision::new(u64::MAX))] {
+            assert_eq!(generation(&stamp(number).write()), number);
+        }
+        assert_eq!(generation("another program's"), None);
+    }
+
+    #[test]
+    fn names_are_written_as_the_store_wants_them() {
+        for (naming, name, written) in [
+            (Naming::Headers, "first-name", "first-name"),
+            (Naming::Identifiers, "first-name", "first_2dname"),
+            (Naming::Identifiers, "1st", "_31st"),
+            (Naming::Headers, "a_b", "a_b"),
+            (Naming::Headers, "a_2d", "a_5f2d"),
+            (Naming::Headers, "ifmatchwrite", "_69fmatchwrite"),
+        ] {
+            assert_eq!(naming.escape(name), written);
+            assert_eq!(unescape(written), name);
+        }
+        assert_eq!(unescape("other_program"), "other_program");
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_can_be_read_again(name in "[!#$%&'*+.^_`|~0-9a-z-]{1,12}") {
+            for naming in [Naming::Headers, Naming::Identifiers] {
+                let written = naming.escape(&name);
+                prop_assert_eq!(unescape(&written), name.as_str());
+                prop_assert!(!written.starts_with(RESERVED));
+            }
+        }
+    }
+}

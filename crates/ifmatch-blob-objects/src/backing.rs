@@ -1,0 +1,149 @@
+//! Which object store the blobs are in, and where in it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{Attributes, ObjectMeta, ObjectStore, Result};
+
+use super::attributes::Naming;
+use super::spool::{Hashing, RunningHash};
+
+/// A store that lists objects with their attributes, in the byte order of their names.
+pub trait DescribedListing: fmt::Debug + Send + Sync {
+    /// Lists the objects below a prefix that follow a name, as [`ObjectStore::list_with_offset`] does, with their
+    /// attributes.
+    fn list_described(
+        &self,
+        prefix: Option<&Path>,
+        after: Option<&Path>,
+    ) -> BoxStream<'static, Result<(ObjectMeta, Attributes)>>;
+}
+
+/// The object store that the blobs are in, and what is particular about it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Backing {
+    pub(super) objects: Arc<dyn ObjectStore>,
+    /// What all names begin with.
+    pub(super) prefix: Path,
+    /// Whether listings come in the order of the names' bytes.
+    pub(super) ordered: bool,
+    /// How the names of metadata are written.
+    pub(super) naming: Naming,
+    /// How long a version must have lasted before it is replaced, where the store makes its tags from a clock.
+    pub(super) tick: Duration,
+    /// Whether the store takes bodies as they are.
+    pub(super) takes_uploads: bool,
+    /// Time for which reads may reuse the register's answer about a container.
+    pub(super) recollection: Duration,
+    /// Credentials that the store needs, reported instead of the store's own error about the machine's metadata
+    /// service.
+    pub(super) advice: Option<&'static str>,
+    /// Which paths the store keeps for itself.
+    pub(super) is_reserved: fn(&Path) -> bool,
+    /// Listing of the objects with their attributes.
+    pub(super) described: Option<Arc<dyn DescribedListing>>,
+    /// Returns the number of requests that the platform still allows.
+    pub(super) allowance: fn() -> usize,
+    /// The platform's hash for long bodies.
+    pub(super) hashing: Option<Hashing>,
+}
+
+impl Backing {
+    /// An object store of your own, which is assumed to list in no order.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use ifmatch_blob_objects::Backing;
+    ///
+    /// let backing = Backing::new(Arc::new(object_store::memory::InMemory::new()));
+    /// ```
+    pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
+        let prefix = Path::default();
+        let is_reserved = |_: &Path| false;
+        Self {
+            objects,
+            prefix,
+            ordered: false,
+            naming: Naming::Headers,
+            tick: Duration::ZERO,
+            takes_uploads: false,
+            recollection: Duration::ZERO,
+            advice: None,
+            is_reserved,
+            described: None,
+            allowance: || usize::MAX,
+            hashing: None,
+        }
+    }
+
+    /// The same with its blobs below a prefix.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use ifmatch_blob_objects::Backing;
+    /// use object_store::memory::InMemory;
+    ///
+    /// let backing = Backing::new(Arc::new(InMemory::new())).with_prefix("team/blobs".into()).listed_in_order();
+    /// ```
+    #[must_use]
+    pub fn with_prefix(self, prefix: Path) -> Self {
+        Self { prefix, ..self }
+    }
+
+    /// The same, of a store that lists in the order of the names' bytes, as most do: a page of a listing then takes
+    /// no look at all that comes after it.
+    #[must_use]
+    pub fn listed_in_order(self) -> Self {
+        Self { ordered: true, ..self }
+    }
+
+    /// The same, of a store that wants the names of metadata so; as names of header fields if not set.
+    #[must_use]
+    pub fn with_naming(self, naming: Naming) -> Self {
+        Self { naming, ..self }
+    }
+
+    /// The same, of a store that takes bodies as the platform has them: see [`DirectUpload`](super::DirectUpload).
+    #[must_use]
+    pub fn takes_uploads(self) -> Self {
+        Self { takes_uploads: true, ..self }
+    }
+
+    /// Sets how long reads may reuse the register's answer about a container. By default, each read asks the register.
+    ///
+    /// Use this with a distant register. During this time, a read may show a blob that an unanswered write left in a
+    /// container since deleted by another process. Writes never rely on a reused answer.
+    #[must_use]
+    pub fn with_container_memory(self, lasts: Duration) -> Self {
+        Self { recollection: lasts, ..self }
+    }
+
+    /// Sets a listing with attributes, so that a page of a listing needs no request per object.
+    #[must_use]
+    pub fn described_by(self, listing: Arc<dyn DescribedListing>) -> Self {
+        Self { described: Some(listing), ordered: true, ..self }
+    }
+
+    /// Sets the request limit of a platform that bounds the requests per invocation. `allowance` returns the number of
+    /// requests left. Pages of listings get shorter accordingly.
+    #[must_use]
+    pub fn with_allowance(self, allowance: fn() -> usize) -> Self {
+        Self { allowance, ..self }
+    }
+
+    /// Uses the platform's hash for long bodies, where that is faster than this crate's. `begin` starts a hash.
+    #[must_use]
+    pub fn hashed_by(self, begin: fn() -> Box<dyn RunningHash>) -> Self {
+        Self { hashing: Some(begin), ..self }
+    }
+
+    /// Wraps the object store, for example in a limit or in a test's fault injection. The [listing with
+    /// attributes](Self::described_by) is not wrapped.
+    #[must_use]
+    pub fn map(self, wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
+        Self { objects: wrap(self.objects), ..self }
+    }
+}

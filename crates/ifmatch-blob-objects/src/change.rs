@@ -1,0 +1,56 @@
+//! Changing header fields: the object is written once more, with itself, on the condition that it is still the same.
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::write::contended;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{
+    Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written,
+};
+
+/// How often the object is read again that others write meanwhile.
+const ATTEMPTS: usize = 16;
+
+impl Shared {
+    /// Changes header fields. Memory use does not depend on the object's size.
+    pub(super) async fn set_headers(self: &Arc<Self>, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
+        if !self.capability.metadata {
+            let why = "the store keeps no header fields with a blob";
+            return Err(StoreError::new(StoreErrorKind::Unsupported, why));
+        }
+        for _ in 0..ATTEMPTS {
+            let Some(mut opened) = self.read(blob, Reading::Ranges).await? else {
+                return Err(self.absent(&blob.container).await);
+            };
+            let info = opened.info;
+            let body = match opened.source.read(None).await {
+                Ok(body) => Upload::new(body),
+                Err(error) if *error.kind() == StoreErrorKind::Unavailable => continue,
+                Err(error) => return Err(error),
+            };
+            let put = Put {
+                preconditions: set.preconditions.clone(),
+                lease: set.lease,
+                container: MissingContainer::Refuse,
+                headers: set.change.of(&info.headers),
+                md5: Md5Use::AsGiven,
+                body,
+                length: Some(info.length),
+                digest: info.hash,
+                request: set.request.clone(),
+                limit: u64::MAX,
+            };
+            match self.put_based(blob, put, info.tag).await {
+                Err(error) if is_overtaken(error.kind()) => {}
+                result => return result,
+            }
+        }
+        Err(contended())
+    }
+}
+
+/// Whether the object was written while it was read.
+fn is_overtaken(kind: &StoreErrorKind) -> bool {
+    matches!(kind, StoreErrorKind::InFlight { .. } | StoreErrorKind::Interrupted)
+}

@@ -1,0 +1,117 @@
+//! Containers: the folders at the top, and what the register knows of them.
+//!
+//! A container exists if the register contains it, or if there are blobs in its folder.
+
+use http::Method;
+use ifmatch_core::command::{Command, Outcome, Refusal, Write};
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::record::{Record, Version};
+use ifmatch_store::{Key, nonce};
+
+use super::Shared;
+use super::failure::refused;
+use super::guard::{of_driver, of_register};
+use super::home::{ATTEMPTS, Payload, Registered, key, texts};
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::store::{ContainerInfo, SetHeaders, StoreError, StoreErrorKind};
+
+impl Shared {
+    /// Returns the key of a container's record, adding the record if necessary. The container must exist.
+    pub(super) async fn adopt(&self, container: &ContainerName) -> Result<Key, StoreError> {
+        self.expect(container).await?;
+        key(container)
+    }
+
+    pub(super) async fn create_container(
+        &self,
+        container: &ContainerName,
+        headers: &BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        match self.registered(container).await? {
+            Registered::Known(_) => return Err(StoreErrorKind::ContainerExists.into()),
+            Registered::Deleting(until) => return Err(self.is_deleting(container, until)),
+            gone @ Registered::Gone(_) => {
+                if self.has_blobs(container, gone.members()).await? {
+                    return Err(StoreErrorKind::ContainerExists.into());
+                }
+            }
+        }
+        let recorded = self.record_container(container, false, texts(headers)).await?;
+        if !recorded.is_new {
+            return Err(StoreErrorKind::ContainerExists.into());
+        }
+        self.info_of(&recorded.record).ok_or_else(|| StoreErrorKind::OutcomeUnknown.into())
+    }
+
+    pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
+        match Registered::of(&record, self.driver.now()) {
+            Registered::Known(_) => Ok(self.info_of(&record)),
+            Registered::Deleting(_) => Ok(None),
+            gone @ Registered::Gone(_) => Ok(self.has_blobs(container, gone.members()).await?.then(unknown)),
+        }
+    }
+
+    pub(super) async fn set_container(
+        &self,
+        container: &ContainerName,
+        set: SetHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        let key = self.adopt(container).await?;
+        // A container's lease protects it from deletion only.
+        let (LeaseUse::Write(id) | LeaseUse::Read(id)) = set.lease;
+        let request = set.request.map(|key| key.request(None));
+        let nonce = nonce().map_err(of_register)?;
+        for _ in 0..ATTEMPTS {
+            let record = self.driver.load(&key).await.map_err(of_driver)?;
+            let now = self.driver.now();
+            let (Registered::Known(_), Some(version)) = (Registered::of(&record, now), record.state(now).version())
+            else {
+                return Err(StoreErrorKind::ContainerNotFound.into());
+            };
+            let payload = Payload::of(version);
+            let headers = set.change.of(&payload.clone().headers());
+            let command = Write {
+                method: &Method::PUT,
+                preconditions: &set.preconditions,
+                content: payload.later(version).with_headers(&headers).content()?,
+                lease: LeaseUse::Read(id),
+                based_on: Some(version.generation()),
+                request,
+                nonce,
+            };
+            let applied = self.driver.apply_in_turn(&key, &Command::Write(command)).await.map_err(of_driver)?;
+            match applied.outcome {
+                Outcome::Refused(Refusal::Stale) => {}
+                Outcome::Written(_) | Outcome::Replayed(_) => {
+                    return self.info_of(&applied.after).ok_or_else(|| StoreErrorKind::ContainerNotFound.into());
+                }
+                outcome => return Err(refused(outcome, self.driver.now()).of_container()),
+            }
+        }
+        Err(StoreErrorKind::Unavailable.into())
+    }
+
+    fn info_of(&self, record: &Record) -> Option<ContainerInfo> {
+        record.state(self.driver.now()).version().map(|version| info(record, version))
+    }
+}
+
+/// Returns the properties of a container from a version in its record.
+pub(super) fn info(record: &Record, version: &Version) -> ContainerInfo {
+    let payload = Payload::of(version);
+    ContainerInfo {
+        tag: version.tags().first().cloned(),
+        last_modified: Some(version.last_modified()),
+        created: Some(payload.created(version)),
+        headers: payload.headers(),
+        lease: record.lease().copied(),
+    }
+}
+
+/// Returns the properties of a container with blobs but without a record.
+pub(super) fn unknown() -> ContainerInfo {
+    let headers = BlobHeaders::default();
+    ContainerInfo { tag: None, last_modified: None, headers, created: None, lease: None }
+}

@@ -1,0 +1,71 @@
+//! The listing of containers: the folders at the top, and those that the register remembers although they are empty.
+
+use std::collections::BTreeMap;
+
+use ifmatch_store::Register;
+use ifmatch_store::register::Scan;
+
+use super::container::{info, unknown};
+use super::guard::of_register;
+use super::home::{KEYS, Registered};
+use super::{Shared, failure};
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::store::{ContainerEntry, ContainerInfo, ListQuery, Page, StoreError};
+
+impl Shared {
+    /// Lists the containers.
+    pub(super) async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+        let query = &self.bounded(query);
+        let mut found = self.remembered(query).await?;
+        let prefix = Some(&self.backing.prefix).filter(|prefix| !prefix.as_ref().is_empty());
+        let listed = match self.backing.objects.list_with_delimiter(prefix).await {
+            Ok(listed) => listed.common_prefixes,
+            Err(error) if failure::is_absence(&error) => Vec::new(),
+            Err(error) => return Err(failure::of_read(error)),
+        };
+        for name in listed.iter().filter_map(|folder| ContainerName::new(folder.filename()?).ok()) {
+            let is_new = is_asked_for(query, name.as_str()) && !found.contains_key(&name);
+            if is_new && self.container(&name).await?.is_some() {
+                found.insert(name, None);
+            }
+        }
+        let more = found.len() > query.limit;
+        let items: Vec<_> = found
+            .into_iter()
+            .take(query.limit)
+            .map(|(name, info)| ContainerEntry { name, info: info.unwrap_or_else(unknown) })
+            .collect();
+        let next = items.last().filter(|_| more).map(|last| last.name.as_str().to_owned());
+        Ok(Page { items, next })
+    }
+
+    /// The first containers that the register knows, one more than asked for.
+    async fn remembered(
+        &self,
+        query: &ListQuery,
+    ) -> Result<BTreeMap<ContainerName, Option<ContainerInfo>>, StoreError> {
+        let prefix = format!("{KEYS}{}", query.prefix);
+        let mut after = query.after.as_ref().map(|after| format!("{KEYS}{after}"));
+        let mut found = BTreeMap::new();
+        while found.len() <= query.limit {
+            let scan = Scan { prefix: &prefix, after: after.as_deref(), limit: query.limit.saturating_add(1) };
+            let page = self.driver.register().scan(&scan).await.map_err(of_register)?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.as_str().to_owned());
+            for (key, record) in &page {
+                let name = key.as_str().strip_prefix(KEYS).and_then(|name| ContainerName::new(name).ok());
+                let now = self.driver.now();
+                let is_there = matches!(Registered::of(record, now), Registered::Known(_));
+                if let (Some(name), Some(version)) = (name, record.state(now).version().filter(|_| is_there)) {
+                    found.insert(name, Some(info(record, version)));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a name is in the part of the listing that was asked for.
+pub(super) fn is_asked_for(query: &ListQuery, name: &str) -> bool {
+    name.starts_with(&query.prefix) && query.after.as_ref().is_none_or(|after| name > after.as_str())
+}

@@ -1,0 +1,300 @@
+//! Container deletion: one swap marks the container as being deleted and hides its blobs; then its objects are deleted.
+//!
+//! The mark stays until all objects are gone, even if the deleter stops. Deleters take turns, and each renews its turn
+//! while it works: deletions are unconditional, so a slow deleter's request must not reach the blobs of a later
+//! container. Any request to the container, in any process, can take over an expired turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{StreamExt, iter};
+use http::Method;
+use ifmatch_core::command::{Command, Content, Outcome, Refusal, Write};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::task::{detach, timeout};
+use ifmatch_store::{Clock, Key, Register, nonce};
+use object_store::path::Path;
+
+use super::failure::{self, Failure, lost, refused};
+use super::guard::{GRACE, of_driver, of_register};
+use super::home::{Payload, RETRY, Registered, key};
+use super::write::contended;
+use super::{PATIENCE, Shared};
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::store::{Delete, StoreError, StoreErrorKind};
+
+/// Maximum number of objects per deletion, the number that stores delete in one request.
+const PAGE: usize = 1_000;
+/// Number of requests reserved for the end of a turn, if the platform limits them.
+const RESERVE: usize = 8;
+/// Duration of a deleter's turn. It is renewed halfway through.
+const TURN: Duration = Duration::from_mins(1);
+/// Pause before rereading a record that is about to change; grows up to [`RETRY`].
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Shared {
+    /// Deletes a container with all its blobs.
+    pub(super) async fn delete_container(
+        this: &Arc<Self>,
+        container: &ContainerName,
+        delete: Delete,
+    ) -> Result<(), StoreError> {
+        let (this, container) = (Arc::clone(this), container.clone());
+        super::write::in_a_task(async move { this.erase(&container, &delete).await }).await
+    }
+
+    /// Resumes an interrupted deletion without waiting for its end.
+    pub(super) fn resume_deletion(&self, container: &ContainerName) {
+        let Some(this) = self.me.upgrade() else { return };
+        let container = container.clone();
+        drop(detach(async move {
+            match this.finish_deletion(&container).await {
+                Ok(()) => tracing::info!(%container, "finished a deletion that was left half way"),
+                Err(error) => tracing::warn!(%container, %error, "a deletion is still left half way"),
+            }
+        }));
+    }
+
+    /// Continues the deletion of a container, if it is being deleted and no deleter has the turn.
+    pub(super) async fn finish_deletion(&self, container: &ContainerName) -> Result<(), StoreError> {
+        let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
+        let now = self.driver.now();
+        match Registered::of(&record, now) {
+            Registered::Deleting(until) if until <= now => match self.take_turn(container, &record, None).await? {
+                Some(turn) => turn.drain().await,
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    async fn erase(&self, container: &ContainerName, delete: &Delete) -> Result<(), StoreError> {
+        let key = key(container)?;
+        let give_up = self.driver.now().saturating_add(PATIENCE);
+        let mut pause = PAUSE;
+        loop {
+            let record = self.driver.load(&key).await.map_err(of_driver)?;
+            let now = self.driver.now();
+            let turn = match Registered::of(&record, now) {
+                Registered::Known(_) => self.take_turn(container, &record, Some(delete)).await?,
+                Registered::Deleting(until) if until <= now => self.take_turn(container, &record, None).await?,
+                Registered::Deleting(_) if now >= give_up => return Err(contended()),
+                Registered::Deleting(_) => {
+                    self.driver.clock().sleep(pause).await;
+                    pause = RETRY.min(pause * 2);
+                    None
+                }
+                Registered::Gone(_) => {
+                    self.expect(container).await?;
+                    None
+                }
+            };
+            if let Some(turn) = turn {
+                return turn.drain().await;
+            }
+        }
+    }
+
+    /// Takes the turn to delete a container, recording the client's request if it begins the deletion. Returns `None`
+    /// if another deleter was faster.
+    async fn take_turn<'a>(
+        &'a self,
+        container: &'a ContainerName,
+        record: &Record,
+        delete: Option<&Delete>,
+    ) -> Result<Option<Turn<'a>>, StoreError> {
+        let key = key(container)?;
+        self.recollection.drop(container);
+        let now = self.driver.now();
+        let Some(version) = record.state(now).version() else { return Err(contended()) };
+        let payload = Payload::of(version).later(version);
+        let mut turn = Turn { shared: self, container, key, payload, generation: version.generation(), until: now };
+        let none = Preconditions::default();
+        let (preconditions, lease) = match delete {
+            Some(delete) => (&delete.preconditions, delete.lease),
+            None => (&none, LeaseUse::Read(None)),
+        };
+        let until = now.saturating_add(TURN);
+        let content = turn.payload.clone().deleting(until).content()?;
+        match turn.write(content, preconditions, lease).await? {
+            Outcome::Written(_) => {
+                turn.until = until;
+                Ok(Some(turn))
+            }
+            Outcome::Refused(Refusal::Stale) => Ok(None),
+            outcome => Err(refused(outcome, self.driver.now()).of_container()),
+        }
+    }
+}
+
+/// A deleter's turn.
+struct Turn<'a> {
+    shared: &'a Shared,
+    container: &'a ContainerName,
+    key: Key,
+    payload: Payload,
+    /// Version of the container's record that contains the turn.
+    generation: Revision,
+    until: Timestamp,
+}
+
+impl Turn<'_> {
+    /// Deletes all objects of the container, then its record.
+    async fn drain(mut self) -> Result<(), StoreError> {
+        match self.empty().await {
+            Ok(()) => self.end(Content::Absent).await,
+            // The next request to the container completes the deletion.
+            Err(error) => {
+                let now = self.shared.driver.now();
+                let content = self.payload.clone().deleting(now).content()?;
+                if let Err(error) = self.end(content).await {
+                    tracing::warn!(container = %self.container, %error, "a deleter's turn ends by itself");
+                }
+                Err(if matches!(error.kind(), StoreErrorKind::InFlight { .. }) { error } else { lost(error) })
+            }
+        }
+    }
+
+    async fn empty(&mut self) -> Result<(), StoreError> {
+        if !self.shared.capability.metadata {
+            self.wait_for_writers().await?;
+        }
+        while self.sweep().await? > 0 {}
+        self.forget_blobs().await
+    }
+
+    /// Deletes the listed objects and returns their number.
+    async fn sweep(&mut self) -> Result<usize, StoreError> {
+        self.shared.check_owner().await?;
+        let folder = self.shared.folder(self.container);
+        let mut listed = self.shared.backing.objects.list(Some(&folder)).chunks(PAGE);
+        let mut deleted = 0;
+        loop {
+            self.keep().await?;
+            if (self.shared.backing.allowance)() < RESERVE {
+                return Err(StoreErrorKind::InFlight { retry_after: RETRY }.into());
+            }
+            let (clock, time) = (self.shared.driver.clock(), self.shared.time_to_work(self.until));
+            let Some(objects) = timeout(clock, time, listed.next()).await.map_err(lost)? else { return Ok(deleted) };
+            let objects = objects.into_iter().filter(|object| !object.as_ref().is_err_and(failure::is_absence));
+            let locations = objects.map(|object| Ok(object?.location));
+            let locations = locations.collect::<object_store::Result<Vec<_>>>().map_err(failure::of_read)?;
+            deleted += self.remove(locations).await?;
+        }
+    }
+
+    /// Deletes objects, and returns the number deleted.
+    async fn remove(&mut self, locations: Vec<Path>) -> Result<usize, StoreError> {
+        let (clock, time) = (self.shared.driver.clock(), self.shared.time_to_work(self.until));
+        let removed = self.shared.backing.objects.delete_stream(iter(locations).map(Ok).boxed());
+        // Waits for all of them, even after a failure: a late one must not delete a later blob.
+        let removed = timeout(clock, time, removed.map(counted).collect::<Vec<_>>()).await;
+        let removed = removed.unwrap_or_else(|elapsed| vec![Err(lost(elapsed))]);
+        if removed.iter().any(|removed| removed.as_ref().is_err_and(is_lost)) {
+            self.renew().await?;
+            clock.sleep(GRACE).await;
+        }
+        removed.into_iter().sum()
+    }
+
+    /// Waits until no blob of the container is being written.
+    async fn wait_for_writers(&mut self) -> Result<(), StoreError> {
+        let (prefix, mut after) = (self.prefix(), None);
+        while let Some(records) = self.shared.records(&prefix, &mut after).await? {
+            for (key, _) in records {
+                while self.shared.driver.load(&key).await.map_err(of_driver)?.permit(self.shared.driver.now()).is_some()
+                {
+                    self.keep().await?;
+                    self.shared.driver.clock().sleep(PAUSE).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the records of the blobs, except those being written. On a platform that limits requests, upkeep does so
+    /// later.
+    async fn forget_blobs(&mut self) -> Result<(), StoreError> {
+        if (self.shared.backing.allowance)() < usize::MAX {
+            return Ok(());
+        }
+        let (prefix, mut after) = (self.prefix(), None);
+        while let Some(records) = self.shared.records(&prefix, &mut after).await? {
+            for (key, record) in records {
+                self.keep().await?;
+                if record.permit(self.shared.driver.now()).is_none() {
+                    let register = self.shared.driver.register();
+                    register.compare_and_swap(&key, record.revision(), None).await.map_err(of_register)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prefix(&self) -> String {
+        format!("{}{}/", super::guard::KEYS, self.container)
+    }
+
+    /// Renews the turn once half of it has passed.
+    async fn keep(&mut self) -> Result<(), StoreError> {
+        if self.shared.driver.now().until(self.until) < TURN / 2 { self.renew().await } else { Ok(()) }
+    }
+
+    async fn renew(&mut self) -> Result<(), StoreError> {
+        let until = self.shared.driver.now().saturating_add(TURN);
+        let content = self.payload.clone().deleting(until).content()?;
+        self.end(content).await?;
+        self.until = until;
+        Ok(())
+    }
+
+    /// Writes the container's record, if this deleter still has the turn.
+    async fn end(&mut self, content: Content) -> Result<(), StoreError> {
+        match self.write(content, &Preconditions::default(), LeaseUse::Read(None)).await? {
+            Outcome::Written(_) => Ok(()),
+            outcome => Err(lost(refused(outcome, self.shared.driver.now()))),
+        }
+    }
+
+    async fn write(
+        &mut self,
+        content: Content,
+        preconditions: &Preconditions,
+        lease: LeaseUse,
+    ) -> Result<Outcome, StoreError> {
+        let command = Write {
+            method: &Method::DELETE,
+            preconditions,
+            content,
+            lease,
+            based_on: Some(self.generation),
+            request: None,
+            nonce: nonce().map_err(of_register)?,
+        };
+        let applied = self.shared.driver.apply(&self.key, &Command::Write(command)).await.map_err(of_driver)?;
+        if let Outcome::Written(receipt) = &applied.outcome {
+            self.generation = receipt.generation;
+        }
+        Ok(applied.outcome)
+    }
+}
+
+/// Returns the number of objects deleted by one deletion.
+fn counted(removed: object_store::Result<Path>) -> Result<usize, StoreError> {
+    match removed {
+        Ok(_) => Ok(1),
+        Err(error) if failure::is_absence(&error) => Ok(0),
+        Err(error) => match failure::of_write(error) {
+            Failure::Changed => Err(contended()),
+            Failure::TooSoon(error) | Failure::Definite(error) | Failure::Unknown(error) => Err(error),
+        },
+    }
+}
+
+/// Returns `true` if a deletion may have taken effect, or still may.
+fn is_lost(error: &StoreError) -> bool {
+    *error.kind() == StoreErrorKind::OutcomeUnknown
+}

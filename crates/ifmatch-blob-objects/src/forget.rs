@@ -1,0 +1,125 @@
+//! Forgetting what the object store says just as well: without that, the register would grow with each name that was ever
+//! written to, those of blocks too.
+
+use futures_util::TryStreamExt;
+use http::Method;
+use ifmatch_core::command::Content;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::record::Record;
+use ifmatch_store::register::Swap;
+use ifmatch_store::{Key, Register};
+
+use super::Shared;
+use super::failure::{self, lost};
+use super::guard::{self, Ending, GRACE, of_register};
+use super::home::{self, Members, Registered};
+use super::list::name_of;
+use super::write::contended;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::records::{is_old, step};
+use ifmatch_blob::store::StoreError;
+
+impl Shared {
+    /// Removes the records of blobs without leases and of deleted containers, and returns the number removed. A record
+    /// changed by another writer meanwhile stays.
+    ///
+    /// Also resumes interrupted deletions.
+    pub(super) async fn forget_idle(&self) -> Result<u64, StoreError> {
+        let mut forgotten = 0;
+        let mut after: Option<Key> = None;
+        while let Some(records) = self.records(guard::KEYS, &mut after).await? {
+            for (key, record) in records {
+                let now = self.driver.now();
+                if is_old(&record, now) && record.is_idle(now) && record.lease().is_none() {
+                    forgotten += self.forget(&key, &record).await?;
+                }
+            }
+        }
+        after = None;
+        while let Some(records) = self.records(home::KEYS, &mut after).await? {
+            for (key, record) in records {
+                let name = key.as_str().strip_prefix(home::KEYS).and_then(|name| ContainerName::new(name).ok());
+                if let Some(container) = name {
+                    forgotten += self.forget_container(&container, &key, &record).await?;
+                }
+            }
+        }
+        Ok(forgotten)
+    }
+
+    async fn forget_container(&self, container: &ContainerName, key: &Key, record: &Record) -> Result<u64, StoreError> {
+        let now = self.driver.now();
+        match Registered::of(record, now) {
+            Registered::Deleting(until) if until <= now => {
+                self.resume_deletion(container);
+                Ok(0)
+            }
+            gone @ Registered::Gone(_) if is_old(record, now) && record.is_forgettable(now) => {
+                match self.remove_strays(container, gone.members()).await {
+                    Ok(()) => self.forget(key, record).await,
+                    Err(error) => {
+                        tracing::warn!(%container, %error, "objects of a deleted container are still there");
+                        Ok(0)
+                    }
+                }
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// Removes objects left by late writers in a deleted container. Without the container's record, they would pass for
+    /// blobs.
+    async fn remove_strays(&self, container: &ContainerName, members: Members) -> Result<(), StoreError> {
+        if members.are_all() || !self.capability.metadata {
+            return Ok(());
+        }
+        let folder = self.folder(container);
+        let mut listed = self.backing.objects.list(Some(&folder));
+        loop {
+            let object = match listed.try_next().await {
+                Ok(Some(object)) => object,
+                Ok(None) => return Ok(()),
+                Err(error) if failure::is_absence(&error) => return Ok(()),
+                Err(error) => return Err(failure::of_read(error)),
+            };
+            let Some(name) = name_of(&object.location, &folder) else { continue };
+            let is_stray = async || {
+                let found = self.look(&object.location, Members::ALL).await?;
+                Ok::<_, StoreError>(found.is_some_and(|object| !members.contain(&object)))
+            };
+            if !is_stray().await? {
+                continue;
+            }
+            let work = async {
+                match is_stray().await {
+                    Ok(true) => {}
+                    Ok(false) => return Ending::Refused(contended()),
+                    Err(error) => return Ending::Refused(error),
+                }
+                if let Err(error) = self.check_owner().await {
+                    return Ending::Refused(error);
+                }
+                match self.remove(&object.location).await {
+                    Ok(()) => Ending::Done((), Content::Absent),
+                    Err(error) => Ending::Unknown(lost(error), GRACE),
+                }
+            };
+            let blob = BlobPath { container: container.clone(), name };
+            self.guarded(&blob, &Method::DELETE, LeaseUse::Read(None), None, work).await?;
+        }
+    }
+
+    async fn forget(&self, key: &Key, record: &Record) -> Result<u64, StoreError> {
+        let swapped = self.driver.register().compare_and_swap(key, record.revision(), None).await;
+        Ok(u64::from(swapped.map_err(of_register)? == Swap::Done))
+    }
+
+    /// Returns the next records with this key prefix, or `None` at the end.
+    pub(super) async fn records(
+        &self,
+        prefix: &str,
+        after: &mut Option<Key>,
+    ) -> Result<Option<Vec<(Key, Record)>>, StoreError> {
+        step(self.driver.register(), prefix, after).await.map_err(of_register)
+    }
+}

@@ -1,0 +1,184 @@
+//! Whose turn it is to write: the permit around every change of an object.
+
+use std::future::Future;
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Grant, Outcome};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::{Preconditions, Verdict};
+use ifmatch_core::record::{Record, Token, Variant};
+use ifmatch_store::driver::{Applied, DriverError};
+use ifmatch_store::register::{RegisterError, RegisterErrorKind};
+use ifmatch_store::task::timeout;
+use ifmatch_store::{Clock, Key, Place, nonce};
+
+use super::Shared;
+use super::attributes::Current;
+use super::failure::{lost, refused};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{StoreError, StoreErrorKind};
+
+/// How long a permit lasts, should this process end before it gives it back.
+const TTL: Duration = Duration::from_mins(1);
+/// Time during which a request with a lost answer may still take effect.
+pub(super) const GRACE: Duration = Duration::from_secs(15);
+
+/// How the work under a permit ended.
+pub(super) enum Ending<T> {
+    /// It took effect.
+    Done(T, Content),
+    /// It did not.
+    Refused(StoreError),
+    /// Nobody knows. It may still take effect within the time given.
+    Unknown(StoreError, Duration),
+}
+
+/// What the keys of blobs begin with.
+pub(super) const KEYS: &str = "b/";
+
+/// The key of a blob's record.
+pub(super) fn key(blob: &BlobPath) -> Result<Key, StoreError> {
+    let key = Key::new(format!("{KEYS}{}/{}", blob.container, blob.name));
+    key.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
+}
+
+/// Ends a write that took effect.
+pub(super) fn commit(token: Token, content: Content) -> Command<'static> {
+    Command::Commit(Commit { token, content })
+}
+
+impl Shared {
+    /// Does something to a blob while no other writer of the register does.
+    ///
+    /// The permit comes first, and what is there is looked at under it: so nothing that was seen can be out of date
+    /// because of our own writers. Under a lease, the permit ends with it. `seen` is the blob's record, if that was loaded
+    /// before.
+    pub(super) async fn guarded<T>(
+        &self,
+        blob: &BlobPath,
+        method: &Method,
+        lease: LeaseUse,
+        seen: Option<Record>,
+        work: impl Future<Output = Ending<T>>,
+    ) -> Result<T, StoreError> {
+        let key = key(blob)?;
+        let (Grant { token, deadline, .. }, begun, _place) = self.begin(&key, method, lease, seen).await?;
+        let (result, command) = match timeout(self.driver.clock(), self.time_to_work(deadline), work).await {
+            Ok(Ending::Done(value, content)) => (Ok(value), commit(token, content)),
+            Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
+            Ok(Ending::Unknown(error, grace)) => (Err(error), Command::Doubt(Doubt { token, grace })),
+            Err(elapsed) => {
+                let error = StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed);
+                (Err(error), Command::Doubt(Doubt { token, grace: GRACE }))
+            }
+        };
+        match self.driver.apply_to(&key, Some(begun), &command).await {
+            // The permit was over, and another writer went ahead: one of the two may have written over the other.
+            Ok(Applied { outcome: Outcome::Refused(refusal), .. }) if result.is_ok() => {
+                Err(lost(refused(Outcome::Refused(refusal), self.driver.now())))
+            }
+            Ok(_) => result,
+            // The object store knows the version. All that is lost with the permit's end is its early return.
+            Err(error) => {
+                tracing::warn!(%key, %error, "a permit could not be given back, it ends by itself");
+                result
+            }
+        }
+    }
+
+    /// How long the work under a permit may take. Requests that are given up then may still take effect in the time that is
+    /// left of the permit, and nobody else writes meanwhile.
+    pub(super) fn time_to_work(&self, deadline: Timestamp) -> Duration {
+        self.driver.now().until(deadline) * 3 / 4
+    }
+
+    /// Asks for a permit, and waits for it. The record is the one with the permit.
+    async fn begin(
+        &self,
+        key: &Key,
+        method: &Method,
+        lease: LeaseUse,
+        seen: Option<Record>,
+    ) -> Result<(Grant, Record, Place<'_>), StoreError> {
+        let begin = Begin {
+            method,
+            preconditions: &Preconditions::default(),
+            lease,
+            observed: None,
+            authority: Authority::Resource,
+            nonce: nonce().map_err(of_register)?,
+            ttl: TTL,
+        };
+        let (applied, place) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
+        match (applied.outcome, place) {
+            (Outcome::Granted(grant), Some(place)) => Ok((grant, applied.after, place)),
+            (outcome, _) => Err(refused(outcome, self.driver.now())),
+        }
+    }
+
+    /// Waits until the version that is about to be replaced has lasted for the store's tick.
+    ///
+    /// What it leaves free is then used by a version with a later time: tags that are made of a time do not come again.
+    pub(super) async fn outlast(&self, current: Option<&Current>) {
+        let tick = self.backing.tick;
+        let Some(current) = current.filter(|_| !tick.is_zero()) else { return };
+        let now = i64::try_from(self.driver.clock().wall().micros()).unwrap_or(i64::MAX);
+        let age = u64::try_from(now.saturating_sub(current.written)).unwrap_or_default();
+        self.driver.clock().sleep(tick.saturating_sub(Duration::from_micros(age))).await;
+    }
+}
+
+/// What the record says of a version.
+pub(super) fn content(current: &ifmatch_blob::store::Written) -> Content {
+    match &current.tag {
+        Some(tag) => Content::Tagged { variant: Variant::only(), tag: tag.clone() },
+        None => Content::Unknown,
+    }
+}
+
+/// Whether the conditions hold of what is there.
+pub(super) fn check(
+    method: &Method,
+    preconditions: &Preconditions,
+    current: Option<&Current>,
+) -> Result<(), StoreError> {
+    let validators = current.map(|current| current.info.validators());
+    match preconditions.evaluate(method, validators.as_ref()) {
+        Verdict::Proceed | Verdict::NotModified => Ok(()),
+        Verdict::Failed(precondition) => {
+            let current = current.and_then(|current| current.info.tag.clone());
+            Err(StoreErrorKind::PreconditionFailed { precondition, current }.into())
+        }
+    }
+}
+
+/// Converts a register's failure into an error for the client.
+pub(super) fn of_register(error: RegisterError) -> StoreError {
+    let kind = match error.kind() {
+        RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
+        RegisterErrorKind::Full => StoreErrorKind::Full,
+        RegisterErrorKind::Unreadable => StoreErrorKind::Unreadable,
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::new(kind, error)
+}
+
+/// Converts a driver's failure into an error for the client.
+pub(super) fn of_driver(error: DriverError) -> StoreError {
+    match error {
+        DriverError::Register(error) => of_register(error),
+        other => StoreError::new(StoreErrorKind::Unavailable, other),
+    }
+}
+
+/// Converts a driver's failure while requesting the write permit: the blob is unchanged.
+fn unbegun(error: DriverError) -> StoreError {
+    match error {
+        DriverError::Register(error) if error.kind() == RegisterErrorKind::Ambiguous => {
+            StoreError::new(StoreErrorKind::Unavailable, error)
+        }
+        other => of_driver(other),
+    }
+}

@@ -1,0 +1,366 @@
+//! The container that a blob belongs to. Containers of the same name may be created and deleted repeatedly; each has an
+//! incarnation, which its objects carry.
+//!
+//! An object of an older incarnation is not a blob: it is a late write overtaken by a deletion. A write therefore never
+//! slips past a deletion, even if the network or a listing of the register reorders them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_core::command::{Command, Content, Transition, Write};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision, State, Version};
+use ifmatch_store::register::{RegisterErrorKind, Swap};
+use ifmatch_store::{Key, Register, nonce};
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::attributes::Current;
+use super::failure::refused;
+use super::guard::{of_driver, of_register};
+use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::name::ContainerName;
+use ifmatch_blob::store::{MissingContainer, StoreError, StoreErrorKind};
+
+/// Maximum number of attempts at a change that loses races.
+pub(super) const ATTEMPTS: usize = 100;
+/// Maximum time after which a client should retry while a container is being deleted.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+/// Key prefix of containers.
+pub(super) const KEYS: &str = "c/";
+
+/// Returns the key of a container's record.
+pub(super) fn key(container: &ContainerName) -> Result<Key, StoreError> {
+    let key = Key::new(format!("{KEYS}{container}"));
+    key.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
+}
+
+/// A container in the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Home {
+    /// Revision that created the container, larger than that of any earlier container of this name.
+    pub(super) incarnation: Revision,
+    /// Oldest incarnation with blobs in the container: its own, unless it was adopted with existing objects.
+    since: Revision,
+}
+
+/// The objects in a container's folder that are its blobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Members(Option<Revision>);
+
+impl Members {
+    /// Objects of this incarnation and later ones.
+    pub(super) fn since(oldest: Revision) -> Self {
+        Self(Some(oldest))
+    }
+
+    /// No objects: the container is being deleted.
+    pub(super) const NONE: Self = Self(None);
+
+    /// All objects.
+    pub(super) const ALL: Self = Self(Some(Revision::NONE));
+
+    /// Returns `true` if an object is a blob of the container. Objects without an incarnation are: another program
+    /// wrote them, or the store keeps no metadata.
+    pub(super) fn contain(&self, object: &Current) -> bool {
+        self.0.is_some() && object.incarnation.is_none_or(|incarnation| self.include(incarnation))
+    }
+
+    fn include(&self, incarnation: Revision) -> bool {
+        self.0.is_some_and(|oldest| incarnation >= oldest)
+    }
+
+    /// Returns `true` if all objects are blobs.
+    pub(super) fn are_all(&self) -> bool {
+        *self == Self::ALL
+    }
+}
+
+impl Home {
+    /// Returns the objects that are blobs of the container.
+    pub(super) fn members(&self) -> Members {
+        Members::since(self.since)
+    }
+}
+
+/// The state of a container in the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registered {
+    /// The container exists.
+    Known(Home),
+    /// The container is being deleted. The current deleter's turn ends at this time.
+    Deleting(Timestamp),
+    /// The container does not exist, unless its folder contains objects of this incarnation or a later one.
+    Gone(Revision),
+}
+
+impl Registered {
+    /// Reads a container's record.
+    pub(super) fn of(record: &Record, now: Timestamp) -> Self {
+        // Only earlier releases take a permit to delete a container.
+        if let Some(permit) = record.permit(now) {
+            return Self::Deleting(permit.deadline);
+        }
+        match record.state(now) {
+            State::Present(version) => {
+                let payload = Payload::of(version);
+                match payload.deleting {
+                    Some(until) => Self::Deleting(until),
+                    None => Self::Known(payload.home(version)),
+                }
+            }
+            State::Absent => Self::Gone(record.revision()),
+            State::Unknown => Self::Gone(Revision::NONE),
+        }
+    }
+
+    /// Returns the objects that are blobs of the container.
+    pub(super) fn members(&self) -> Members {
+        match self {
+            Self::Known(home) => home.members(),
+            Self::Deleting(_) => Members::NONE,
+            Self::Gone(since) => Members::since(*since),
+        }
+    }
+}
+
+/// State of its container, as found by a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The container does not exist.
+    Absent(Members),
+    /// The container has blobs, but no record in the register.
+    Unknown(Members),
+    /// The register contains the container.
+    Known(Home),
+}
+
+impl Found {
+    /// Returns the objects that are blobs of the container.
+    pub(super) fn members(&self) -> Members {
+        match self {
+            Self::Absent(members) | Self::Unknown(members) => *members,
+            Self::Known(home) => home.members(),
+        }
+    }
+}
+
+impl Shared {
+    /// Returns the state of a container in the register.
+    pub(super) async fn registered(&self, container: &ContainerName) -> Result<Registered, StoreError> {
+        let record = self.driver.load(&key(container)?).await.map_err(of_driver)?;
+        Ok(Registered::of(&record, self.driver.now()))
+    }
+
+    /// Looks up a container.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::InFlight`] while it is being deleted. An interrupted deletion resumes in the background.
+    pub(super) async fn find(&self, container: &ContainerName) -> Result<Found, StoreError> {
+        match self.registered(container).await? {
+            Registered::Known(home) => Ok(Found::Known(home)),
+            Registered::Deleting(until) => Err(self.is_deleting(container, until)),
+            gone @ Registered::Gone(_) => {
+                let members = gone.members();
+                let exists = self.has_blobs(container, members).await?;
+                Ok(if exists { Found::Unknown(members) } else { Found::Absent(members) })
+            }
+        }
+    }
+
+    /// Returns the error for a request to a container that is being deleted, and resumes the deletion if necessary.
+    pub(super) fn is_deleting(&self, container: &ContainerName, until: Timestamp) -> StoreError {
+        let left = self.driver.now().until(until);
+        if left.is_zero() {
+            self.resume_deletion(container);
+        }
+        let retry_after = if left.is_zero() { RETRY } else { RETRY.min(left) };
+        StoreErrorKind::InFlight { retry_after }.into()
+    }
+
+    /// Returns the container, or an error if it does not exist.
+    pub(super) async fn expect(&self, container: &ContainerName) -> Result<Home, StoreError> {
+        match self.find(container).await? {
+            Found::Absent(_) => Err(StoreErrorKind::ContainerNotFound.into()),
+            Found::Unknown(_) => self.remember(container, true).await,
+            Found::Known(home) => Ok(home),
+        }
+    }
+
+    /// Returns the container, creating it if necessary.
+    pub(super) async fn ensure(&self, container: &ContainerName) -> Result<Home, StoreError> {
+        match self.find(container).await? {
+            Found::Absent(_) => self.remember(container, false).await,
+            Found::Unknown(_) => self.remember(container, true).await,
+            Found::Known(home) => Ok(home),
+        }
+    }
+
+    /// Admits a write to the container found under its blob's permit. `expected` is the incarnation to which the write
+    /// is bound, if any.
+    pub(super) async fn enter(
+        &self,
+        container: &ContainerName,
+        found: Found,
+        missing: MissingContainer,
+        expected: Option<Revision>,
+    ) -> Result<Home, StoreError> {
+        let lost = || match missing {
+            MissingContainer::Refuse => StoreErrorKind::ContainerNotFound,
+            MissingContainer::Create => StoreErrorKind::InFlight { retry_after: RETRY },
+        };
+        let is_lost = expected.is_some_and(|expected| match found {
+            Found::Known(home) => home.incarnation != expected,
+            // An in-memory register may have evicted the container; after a deletion, the bytes belong to no container.
+            Found::Unknown(members) | Found::Absent(members) => !members.include(expected),
+        });
+        match found {
+            _ if is_lost => Err(lost().into()),
+            Found::Known(home) => Ok(home),
+            Found::Absent(_) if missing == MissingContainer::Refuse => Err(StoreErrorKind::ContainerNotFound.into()),
+            Found::Absent(_) => self.remember(container, false).await,
+            Found::Unknown(_) => self.remember(container, true).await,
+        }
+    }
+
+    /// Returns the reason why a blob is missing: the blob or its container does not exist.
+    pub(super) async fn absent(&self, container: &ContainerName) -> StoreError {
+        match self.find(container).await {
+            Ok(Found::Absent(_)) => StoreErrorKind::ContainerNotFound.into(),
+            Ok(_) => StoreErrorKind::NotFound.into(),
+            Err(error) => error,
+        }
+    }
+
+    /// Records a container, unless it has a record by now. `adopts` includes the existing objects in its folder.
+    async fn remember(&self, container: &ContainerName, adopts: bool) -> Result<Home, StoreError> {
+        let created = self.record_container(container, adopts, BTreeMap::new()).await?;
+        match Registered::of(&created.record, self.driver.now()) {
+            Registered::Known(home) => Ok(home),
+            Registered::Deleting(until) => Err(self.is_deleting(container, until)),
+            Registered::Gone(_) => Err(StoreErrorKind::Unavailable.into()),
+        }
+    }
+
+    /// Records a container, unless it has a record. Only the register that owns the store gives incarnations.
+    pub(super) async fn record_container(
+        &self,
+        container: &ContainerName,
+        adopts: bool,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<Recorded, StoreError> {
+        let (key, nonce) = (key(container)?, nonce().map_err(of_register)?);
+        self.check_owner().await?;
+        for _ in 0..ATTEMPTS {
+            let record = self.driver.load(&key).await.map_err(of_driver)?;
+            let now = self.driver.now();
+            let Registered::Gone(since) = Registered::of(&record, now) else {
+                return Ok(Recorded { record, is_new: false });
+            };
+            let payload = Payload { since: adopts.then_some(since), metadata: metadata.clone(), ..Payload::default() };
+            let command = Write {
+                method: &Method::PUT,
+                preconditions: &Preconditions::default(),
+                content: payload.content()?,
+                lease: LeaseUse::Read(None),
+                based_on: None,
+                request: None,
+                nonce,
+            };
+            let Transition { next, outcome } = record.apply(&Command::Write(command), now);
+            let Some(next) = next else { return Err(refused(outcome, now)) };
+            if self.swap(&key, &record, &next).await? {
+                return Ok(Recorded { record: next, is_new: true });
+            }
+        }
+        Err(StoreErrorKind::Unavailable.into())
+    }
+
+    /// Replaces a record. Returns `false` if another writer was faster.
+    async fn swap(&self, key: &Key, record: &Record, next: &Record) -> Result<bool, StoreError> {
+        match self.driver.register().compare_and_swap(key, record.revision(), Some(next)).await {
+            Ok(swap) => Ok(swap == Swap::Done),
+            Err(error) if error.kind() == RegisterErrorKind::Ambiguous => match self.driver.load(key).await {
+                Ok(stored) if stored == *next => Ok(true),
+                _ => Err(of_register(error)),
+            },
+            Err(error) => Err(of_register(error)),
+        }
+    }
+}
+
+/// A container's record after an attempt to create it.
+pub(super) struct Recorded {
+    pub(super) record: Record,
+    /// `true` if this attempt created it.
+    pub(super) is_new: bool,
+}
+
+/// The part of a container's version that is opaque to the register.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(super) struct Payload {
+    /// Generation of the first version, `None` in the first version itself.
+    created: Option<Revision>,
+    /// Oldest incarnation with blobs in the container, if not its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<Revision>,
+    /// End of the current deleter's turn. Set once deletion of the container has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deleting: Option<Timestamp>,
+    metadata: BTreeMap<String, String>,
+}
+
+impl Payload {
+    /// Reads a version's payload. An unreadable one counts as empty.
+    pub(super) fn of(version: &Version) -> Self {
+        serde_json::from_slice(version.payload()).unwrap_or_default()
+    }
+
+    /// Converts the payload for a later version.
+    pub(super) fn later(self, version: &Version) -> Self {
+        let Home { incarnation, since } = self.home(version);
+        Self { created: Some(incarnation), since: Some(since), ..self }
+    }
+
+    /// Replaces the user's own fields.
+    pub(super) fn with_headers(self, headers: &BlobHeaders) -> Self {
+        Self { metadata: texts(headers), ..self }
+    }
+
+    /// Marks the container as being deleted, with the end of the deleter's turn.
+    pub(super) fn deleting(self, until: Timestamp) -> Self {
+        Self { deleting: Some(until), ..self }
+    }
+
+    fn home(&self, version: &Version) -> Home {
+        let incarnation = self.created.unwrap_or(version.generation());
+        Home { incarnation, since: self.since.unwrap_or(incarnation) }
+    }
+
+    /// Returns the user's own fields.
+    pub(super) fn headers(self) -> BlobHeaders {
+        let field = |(name, value): (String, String)| Some((name.into(), FieldText::new(&value).ok()?));
+        BlobHeaders { metadata: self.metadata.into_iter().filter_map(field).collect(), ..BlobHeaders::default() }
+    }
+
+    /// Returns when the container was created.
+    pub(super) fn created(&self, version: &Version) -> Timestamp {
+        self.home(version).incarnation.timestamp()
+    }
+
+    /// Encodes the payload.
+    pub(super) fn content(&self) -> Result<Content, StoreError> {
+        let payload = serde_json::to_vec(self);
+        let payload = payload.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+        Ok(Content::Hashed { hash: ContentHash::of(b""), payload: payload.into() })
+    }
+}
+
+/// Returns the user's own fields as text.
+pub(super) fn texts(headers: &BlobHeaders) -> BTreeMap<String, String> {
+    headers.metadata.iter().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect()
+}

@@ -1,0 +1,176 @@
+//! Leases, which the register keeps: only one that survives a restart may.
+
+use std::sync::Arc;
+
+use http::Method;
+use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observation, Observed, Outcome, Refusal};
+use ifmatch_core::lease::{Lease, LeaseAction, LeaseUse};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision, State, Variant, Version};
+use ifmatch_store::nonce;
+use object_store::path::Path;
+
+use super::Shared;
+use super::attributes::Current;
+use super::failure::refused;
+use super::guard::{Ending, check, key, of_driver, of_register};
+use super::home::Members;
+use super::write::contended;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind};
+
+/// How often a blob is looked at again that others write meanwhile.
+const ATTEMPTS: usize = 32;
+
+impl Shared {
+    /// The lease of a blob, where leases are kept.
+    pub(super) async fn lease_of(&self, blob: &BlobPath) -> Result<Option<Lease>, StoreError> {
+        if !self.durable {
+            return Ok(None);
+        }
+        let record = self.driver.load(&key(blob)?).await.map_err(of_driver)?;
+        Ok(record.lease().copied())
+    }
+
+    /// Ends the lease of a blob that is not there: who deleted it bypassed us. Returns the record without it.
+    pub(super) async fn end_lease_of_absent(
+        &self,
+        blob: &BlobPath,
+        location: &Path,
+        members: Members,
+        record: Record,
+    ) -> Result<Record, StoreError> {
+        if !record.lease_state(self.driver.now()).is_locked() {
+            return Ok(record);
+        }
+        let look = async {
+            match self.look(location, members).await {
+                Ok(None) => Ending::Done((), Content::Absent),
+                Ok(Some(_)) => Ending::Refused(contended()),
+                Err(error) => Ending::Refused(error),
+            }
+        };
+        self.guarded(blob, &Method::DELETE, LeaseUse::Read(None), Some(record), look).await?;
+        self.driver.load(&key(blob)?).await.map_err(of_driver)
+    }
+
+    /// Carries out a lease operation. The blob is looked at first: nothing else knows whether it is there.
+    pub(super) async fn lease(self: &Arc<Self>, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.must_keep_leases()?;
+        let (key, location) = (key(blob)?, self.location(blob)?);
+        let id = request.request.as_ref().map(|key| key.request(None));
+        let mut preconditions = request.preconditions;
+        for _ in 0..ATTEMPTS {
+            let members = self.registered(&blob.container).await?.members();
+            let record = self.driver.load(&key).await.map_err(of_driver)?;
+            let snapshot = record.snapshot(self.driver.now());
+            let Some(current) = self.look(&location, members).await? else {
+                self.end_lease_of_absent(blob, &location, members, record).await?;
+                return Err(self.absent(&blob.container).await);
+            };
+            if matches!(request.action, LeaseAction::Acquire { .. }) && self.is_in_doubt(&record) {
+                check(&Method::PUT, &preconditions, Some(&current))?;
+                self.renew_version(blob, &current).await?;
+                preconditions = Preconditions::default();
+                continue;
+            }
+            let observation = Observation::Present {
+                variant: Variant::only(),
+                tag: current.info.tag.clone(),
+                last_modified: Some(current.info.last_modified),
+            };
+            let authority = Authority::Resource;
+            let operation = LeaseOperation {
+                action: request.action,
+                preconditions: &Preconditions::default(),
+                observed: snapshot.map(|snapshot| Observed { snapshot, observation, authority }),
+                authority,
+                request: id,
+                nonce: nonce().map_err(of_register)?,
+            };
+            // The conditions are those of the object, whose date the register does not know; the state comes first.
+            let now = self.driver.now();
+            let expected = record.apply(&Command::Lease(operation.clone()), now).outcome;
+            if let Outcome::Refused(Refusal::LeaseConflict(_)) = expected {
+                return Err(refused(expected, now));
+            }
+            check(&Method::PUT, &preconditions, Some(&current))?;
+            let applied = self.driver.apply_in_turn(&key, &Command::Lease(operation)).await.map_err(of_driver)?;
+            match applied.outcome {
+                Outcome::Leased(receipt) => {
+                    let (tag, last_modified) = (current.info.tag, current.info.last_modified);
+                    return Ok(Leased { receipt, tag, last_modified });
+                }
+                Outcome::Refused(Refusal::ProbeFirst | Refusal::Stale) => {}
+                outcome => return Err(refused(outcome, self.driver.now())),
+            }
+        }
+        Err(StoreErrorKind::Unavailable.into())
+    }
+
+    /// Returns `true` if an unanswered write may still take effect, conditional on the blob's current version. A store
+    /// with equal tags for versions of the same bytes relies on such a write's timeout instead.
+    fn is_in_doubt(&self, record: &Record) -> bool {
+        let now = self.driver.now();
+        let may_fence = self.capability.is_native() && self.capability.unique_tags && self.capability.metadata;
+        let is_free = record.permit(now).is_none() && !record.lease_state(now).is_locked();
+        let was_written = record.revision() != Revision::NONE && *record.state(now) == State::Unknown;
+        may_fence && is_free && was_written
+    }
+
+    /// Rewrites a blob with its own content, so that pending writes conditional on its previous version fail from then
+    /// on.
+    async fn renew_version(self: &Arc<Self>, blob: &BlobPath, current: &Current) -> Result<(), StoreError> {
+        let set = SetHeaders {
+            preconditions: Preconditions::default(),
+            lease: LeaseUse::default(),
+            change: HeaderChange::Metadata(current.info.headers.metadata.clone()),
+            request: None,
+        };
+        match self.set_headers(blob, set).await {
+            Ok(_) => Ok(()),
+            // Another client has written or leased it meanwhile: look again.
+            Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. } | StoreErrorKind::LeaseFailed(_)) => {
+                Ok(())
+            }
+            Err(error) => Err(StoreError::new(StoreErrorKind::Unavailable, error)),
+        }
+    }
+
+    /// Carries out a lease operation on a container, of which the register knows everything.
+    pub(super) async fn lease_container(
+        &self,
+        container: &ContainerName,
+        request: LeaseRequest,
+    ) -> Result<Leased, StoreError> {
+        self.must_keep_leases()?;
+        let key = self.adopt(container).await?;
+        let operation = LeaseOperation {
+            action: request.action,
+            preconditions: &request.preconditions,
+            observed: None,
+            authority: Authority::Register,
+            request: request.request.map(|key| key.request(None)),
+            nonce: nonce().map_err(of_register)?,
+        };
+        let applied = self.driver.apply_in_turn(&key, &Command::Lease(operation)).await.map_err(of_driver)?;
+        let now = self.driver.now();
+        let Outcome::Leased(receipt) = applied.outcome else {
+            return Err(refused(applied.outcome, now).of_container());
+        };
+        let version = applied.after.state(now).version();
+        Ok(Leased {
+            receipt,
+            tag: version.and_then(|version| version.tags().first().cloned()),
+            last_modified: version.map_or_else(|| receipt.at.last_modified(), Version::last_modified),
+        })
+    }
+
+    fn must_keep_leases(&self) -> Result<(), StoreError> {
+        if self.durable {
+            return Ok(());
+        }
+        let why = "leases need a register that survives a restart: give the gateway a folder (--data) beside the store";
+        Err(StoreError::new(StoreErrorKind::Unsupported, why))
+    }
+}

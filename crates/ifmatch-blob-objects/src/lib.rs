@@ -1,0 +1,374 @@
+//! Blobs as objects of another store, under their own names: S3, Azure Blob Storage, Google Cloud Storage, a folder,
+//! or memory, all through the crate [`object_store`].
+//!
+//! The blob `/photos/2026/cat.jpg` is the object `photos/2026/cat.jpg`, below the prefix if there is one. Objects that are
+//! there already are therefore blobs, and other programs can read what is written here.
+//!
+//! # Writes
+//! The writers of one blob take turns by a permit in the register. Under the permit the object is looked at, the
+//! request's conditions are evaluated against what was seen, and the object is written on the condition that it
+//! is still the same, where the store has such a condition ([`Capability`]; [`ObjectBlobs::open`] tries it out). So no
+//! update is lost between our own writers on any store, nor between them and others on a store with conditions. The
+//! condition goes along with unconditional writes too: a request that the network delays can then never replace a
+//! version that came after it.
+//!
+//! Each object carries the number of the write that made it, where the store keeps metadata. It is part of the
+//! blob's tag, which so changes with every write even where the store's own tag is a hash. And it tells, after an error
+//! or a retry, whether a write took effect. The object also carries the incarnation of the blob's container: an object
+//! that arrives late in a deleted container is not a blob.
+//!
+//! # Limits
+//! - The crate has no conditional deletion and no conditional end of a multipart upload. The version is compared
+//!   right before; a writer who bypasses us can come in between.
+//! - A store that keeps no metadata (a folder) loses header fields, and cannot recognise the retry of a request.
+//! - To change header fields the object is written again, with itself: it passes through this process.
+//! - A container is deleted object by object. Its blobs are hidden from the start, and writes to it are refused until
+//!   the end. If the process stops halfway, the next request to the container resumes the deletion.
+//! - The register keeps the leases: [`ObjectBlobs::open_durable`]. With a register in memory there are none, and an
+//!   empty container, or the fields of any, is forgotten when the process ends.
+//! - A write under a lease is given up when three quarters of the time that the lease had left are over. The store may
+//!   still carry it out in the rest, before anybody else writes; and later only where no condition goes with it.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use ifmatch_blob_objects::{Backing, ObjectBlobs};
+//! use ifmatch_store::{AnyRegister, MemoryRegister};
+//! use object_store::memory::InMemory;
+//!
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let backing = Backing::new(Arc::new(InMemory::new()));
+//! let blobs = ObjectBlobs::open(backing, AnyRegister::new(MemoryRegister::with_capacity(10_000))).await?;
+//! assert!(blobs.capability().is_native());
+//! # Ok::<(), ifmatch_blob_objects::OpenError>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ifmatch_core::record::Revision;
+use ifmatch_store::{AnyRegister, Driver};
+use object_store::path::Path;
+use object_store::{GetOptions, GetResult, ObjectStoreExt};
+
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{
+    AtHand, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
+    Put, Reading, SetHeaders, StoreError, StoreErrorKind, Written,
+};
+
+use attributes::Current;
+pub use attributes::Naming;
+pub use backing::{Backing, DescribedListing};
+pub use direct::{DirectBody, DirectUpload};
+pub use failure::TooSoon;
+use home::Members;
+use members::Recollection;
+pub use open_error::{OpenError, OpenErrorKind};
+use owner::Owner;
+pub use probe::{Capability, Support};
+pub use spool::RunningHash;
+
+mod attributes;
+mod backing;
+mod change;
+mod container;
+mod container_list;
+mod direct;
+mod drain;
+mod failure;
+mod forget;
+mod guard;
+mod home;
+mod lease;
+mod list;
+#[cfg(feature = "local")]
+mod local;
+mod members;
+mod multipart;
+mod open_error;
+mod owner;
+mod probe;
+mod read;
+mod spool;
+mod write;
+
+/// How long a writer waits for its turn: a write to a store that is far away takes its time, and twenty may wait.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A [`BlobStore`] on an object store. Cheap to clone.
+#[derive(Clone)]
+pub struct ObjectBlobs {
+    shared: Arc<Shared>,
+}
+
+/// What all parts work with.
+struct Shared {
+    backing: Backing,
+    capability: Capability,
+    driver: Driver<AnyRegister>,
+    /// Whether the register survives a restart.
+    durable: bool,
+    /// The register with the name in the store's mark, if the store is marked.
+    owner: Option<Owner>,
+    recollection: Recollection,
+    /// Handle for background work.
+    me: Weak<Self>,
+}
+
+impl ObjectBlobs {
+    /// Opens an object store, and tries out with an object of its own whether the store honours conditions.
+    ///
+    /// The register decides which process may write. An in-memory register suffices for one process. The store is
+    /// marked with the register; a process that opens the store later with another register takes it over. The first
+    /// process then refuses all unconditional changes.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::Unusable`] if the store is unreachable or not writable, [`OpenErrorKind::Taken`] if it is
+    /// marked with another register that survives a restart.
+    pub async fn open(backing: Backing, register: AnyRegister) -> Result<Self, OpenError> {
+        Self::open_with(backing, register, false).await
+    }
+
+    /// The same with a register that survives a restart, which can therefore keep leases. What it knows of the blobs
+    /// must be of these very objects: give each store a register of its own.
+    ///
+    /// # Errors
+    /// As for [`ObjectBlobs::open`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use ifmatch_blob_objects::{Backing, ObjectBlobs};
+    /// use ifmatch_redb::RedbRegister;
+    /// use ifmatch_store::AnyRegister;
+    /// use object_store::memory::InMemory;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// let register = RedbRegister::open(folder.path().join("register.redb"))?;
+    /// let backing = Backing::new(Arc::new(InMemory::new()));
+    /// let blobs = ObjectBlobs::open_durable(backing, AnyRegister::new(register)).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn open_durable(backing: Backing, register: AnyRegister) -> Result<Self, OpenError> {
+        Self::open_with(backing, register, true).await
+    }
+
+    async fn open_with(backing: Backing, register: AnyRegister, durable: bool) -> Result<Self, OpenError> {
+        let capability = probe::probe(&backing).await?;
+        tracing::info!(store = %backing.objects, ?capability, "tried out the store's conditions");
+        if !capability.is_native() {
+            tracing::warn!(
+                store = %backing.objects,
+                "the store does not honour conditions: writers who bypass this server can cause lost updates"
+            );
+        }
+        let owner = Owner::claim(&backing, capability, &register, durable).await?;
+        Ok(Self::with(backing, register, capability, durable, Some(owner)))
+    }
+
+    /// The same as [`ObjectBlobs::open_durable`] for a store of which it is known what it does: nothing is tried out, and
+    /// nothing asked of it. A store that then ignores a condition loses updates.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+    /// use ifmatch_store::{AnyRegister, MemoryRegister};
+    /// use object_store::memory::InMemory;
+    ///
+    /// let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
+    /// let register = AnyRegister::new(MemoryRegister::unbounded());
+    /// let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
+    /// assert!(blobs.capability().is_native());
+    /// ```
+    pub fn trusting(backing: Backing, register: AnyRegister, capability: Capability) -> Self {
+        Self::with(backing, register, capability, true, None)
+    }
+
+    fn with(
+        backing: Backing,
+        register: AnyRegister,
+        capability: Capability,
+        durable: bool,
+        owner: Option<Owner>,
+    ) -> Self {
+        let driver = Driver::new(register).with_patience(PATIENCE);
+        let recollection = Recollection::new(backing.recollection);
+        let shared = |me: &Weak<Shared>| Shared {
+            backing,
+            capability,
+            driver,
+            durable,
+            owner,
+            recollection,
+            me: Weak::clone(me),
+        };
+        Self { shared: Arc::new_cyclic(shared) }
+    }
+
+    /// Forgets what a register that survives a restart knows of blobs that nobody has leased, and of containers that are
+    /// gone, a day after their last change, and says how many records that were: the object store says it as well. To be
+    /// called now and then. What is in use is not touched.
+    ///
+    /// # Errors
+    /// If the register fails. What was not forgotten will be another time.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ifmatch_blob_objects::{Backing, ObjectBlobs};
+    /// # use ifmatch_store::{AnyRegister, MemoryRegister};
+    /// # use object_store::memory::InMemory;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # let register = AnyRegister::new(MemoryRegister::unbounded());
+    /// let blobs = ObjectBlobs::open_durable(Backing::new(Arc::new(InMemory::new())), register).await?;
+    /// assert_eq!(blobs.forget_idle().await?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn forget_idle(&self) -> Result<u64, StoreError> {
+        self.shared.forget_idle().await
+    }
+
+    /// What the store was found to do.
+    pub fn capability(&self) -> Capability {
+        self.shared.capability
+    }
+}
+
+impl fmt::Debug for ObjectBlobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.shared;
+        f.debug_struct("ObjectBlobs")
+            .field("backing", &shared.backing)
+            .field("capability", &shared.capability)
+            .finish_non_exhaustive()
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl BlobStore for ObjectBlobs {
+    async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        self.shared.read(blob, reading).await
+    }
+
+    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        self.shared.read_unleased(blob, reading).await
+    }
+
+    fn at_hand(&self, _: &BlobPath) -> Option<AtHand> {
+        None
+    }
+
+    /// Another process may write there, too.
+    fn is_known_empty(&self, _: &ContainerName) -> bool {
+        false
+    }
+
+    async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
+        Shared::put(&self.shared, blob, put).await
+    }
+
+    async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+        Shared::delete(&self.shared, blob, delete).await
+    }
+
+    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        self.shared.list(container, query).await
+    }
+
+    async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError> {
+        self.shared.set_headers(blob, set).await
+    }
+
+    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
+        Box::pin(Shared::lease(&self.shared, blob, request)).await
+    }
+
+    async fn create_container(
+        &self,
+        container: &ContainerName,
+        headers: BlobHeaders,
+    ) -> Result<ContainerInfo, StoreError> {
+        self.shared.create_container(container, &headers).await
+    }
+
+    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
+        self.shared.container(container).await
+    }
+
+    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError> {
+        self.shared.set_container(container, set).await
+    }
+
+    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError> {
+        self.shared.lease_container(container, request).await
+    }
+
+    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
+        Shared::delete_container(&self.shared, container, delete).await
+    }
+
+    async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
+        self.shared.containers(query).await
+    }
+}
+
+impl Shared {
+    /// Where a blob is.
+    fn location(&self, blob: &BlobPath) -> Result<Path, StoreError> {
+        let path = format!("{}/{}/{}", self.backing.prefix, blob.container, blob.name);
+        let path = Path::parse(path).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+        if (self.backing.is_reserved)(&path) {
+            let why = "the store keeps names for itself that end in '#' and digits";
+            return Err(StoreError::new(StoreErrorKind::Unsupported, why));
+        }
+        Ok(path)
+    }
+
+    /// Where the blobs of a container are.
+    fn folder(&self, container: &ContainerName) -> Path {
+        self.backing.prefix.clone().join(container.as_str())
+    }
+
+    /// Asks for an object. None: there is none.
+    async fn get(&self, location: &Path, options: GetOptions) -> Result<Option<(GetResult, Current)>, StoreError> {
+        match self.backing.objects.get_opts(location, options).await {
+            Ok(result) => {
+                let mut current = Current::new(&result.meta, &result.attributes);
+                if !self.backing.tick.is_zero() {
+                    // No two versions have the same time, see `outlast`.
+                    current.info.generation = u64::try_from(current.written).ok().map(Revision::new);
+                }
+                Ok(Some((result, current)))
+            }
+            Err(error) if failure::is_absence(&error) => Ok(None),
+            Err(error) => Err(failure::of_read(error)),
+        }
+    }
+
+    /// Returns the current state of an object, or `None` if there is none or it is not a member of its container.
+    async fn look(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
+        let found = self.get(location, GetOptions::new().with_head(true)).await?;
+        Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))
+    }
+
+    /// Returns the current state of a blob, or `None` if there is none.
+    async fn find_blob(&self, blob: &BlobPath, location: &Path) -> Result<Option<Current>, StoreError> {
+        let members = self.registered(&blob.container).await?.members();
+        self.look(location, members).await
+    }
+
+    /// Deletes an object.
+    async fn remove(&self, location: &Path) -> object_store::Result<()> {
+        self.backing.objects.delete(location).await
+    }
+}

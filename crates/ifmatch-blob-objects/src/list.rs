@@ -1,0 +1,155 @@
+//! Listings, in the order of the names' bytes also where the store lists in another one.
+
+use std::collections::BTreeMap;
+
+use futures_util::stream::{BoxStream, StreamExt, TryStreamExt, iter};
+use object_store::path::Path;
+use object_store::{Attributes, ObjectMeta};
+
+use super::attributes::Current;
+use super::container_list::is_asked_for;
+use super::home::{Members, Registered};
+use super::{Shared, failure};
+use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
+use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError};
+
+/// How many objects are looked at at the same time.
+const LOOKS: usize = 16;
+
+impl Shared {
+    /// Lists the blobs of a container. None: there is no such container.
+    ///
+    /// The metadata is part of a blob's tag, and tags in a listing can be used in conditions. If the store's listing
+    /// lacks the metadata, each object in the page is therefore requested separately.
+    pub(super) async fn list(
+        &self,
+        container: &ContainerName,
+        query: &ListQuery,
+    ) -> Result<Option<Page<BlobEntry>>, StoreError> {
+        let query = &self.bounded(query);
+        let registered = self.registered(container).await?;
+        let members = registered.members();
+        let exists = match registered {
+            Registered::Known(_) => true,
+            Registered::Deleting(_) => false,
+            Registered::Gone(_) => self.has_blobs(container, members).await?,
+        };
+        if !exists {
+            return Ok(None);
+        }
+        let mut names = self.names(container, query).await?;
+        let more = names.len() > query.limit;
+        names.truncate(query.limit);
+        let next = names.last().filter(|_| more).map(|(last, _)| last.as_str().to_owned());
+        let entries = names.into_iter().map(|(name, found)| self.entry(container, members, name, found));
+        let entries: Vec<Option<BlobEntry>> = iter(entries).buffered(LOOKS).try_collect().await?;
+        Ok(Some(Page { items: entries.into_iter().flatten().collect(), next }))
+    }
+
+    /// Returns the query for a page that fits the platform's request limit: one request per name, and some for the
+    /// rest.
+    pub(super) fn bounded(&self, query: &ListQuery) -> ListQuery {
+        let most = (self.backing.allowance)() / 4 * 3;
+        ListQuery { limit: query.limit.min(most.max(1)), ..query.clone() }
+    }
+
+    /// Returns a blob's properties for a listing, or `None` if it is gone by now or the object is not a blob.
+    async fn entry(
+        &self,
+        container: &ContainerName,
+        members: Members,
+        name: BlobName,
+        found: Option<Current>,
+    ) -> Result<Option<BlobEntry>, StoreError> {
+        let blob = BlobPath { container: container.clone(), name };
+        let current = match found {
+            Some(current) => Some(current).filter(|current| members.contain(current)),
+            None => self.look(&self.location(&blob)?, members).await?,
+        };
+        let Some(current) = current else { return Ok(None) };
+        let lease = self.lease_of(&blob).await?;
+        Ok(Some(BlobEntry { name: blob.name, info: BlobInfo { lease, ..current.info } }))
+    }
+
+    /// Returns the first names requested, one more than the page holds, with the listed properties of the objects.
+    /// Memory use depends only on the page.
+    async fn names(
+        &self,
+        container: &ContainerName,
+        query: &ListQuery,
+    ) -> Result<Vec<(BlobName, Option<Current>)>, StoreError> {
+        let folder = self.folder(container);
+        // Stores list by whole segments: the one that the prefix breaks off in is filtered here.
+        let within = match query.prefix.rsplit_once('/').map(|(segments, _)| segments) {
+            Some(segments) => match Path::parse(format!("{folder}/{segments}")) {
+                Ok(within) => within,
+                Err(_) => return Ok(Vec::new()),
+            },
+            None => folder.clone(),
+        };
+        let offset = query.after.as_ref().and_then(|after| Path::parse(format!("{folder}/{after}")).ok());
+        let mut listed = self.listed(&within, offset.as_ref());
+        let wanted = query.limit.saturating_add(1);
+        let mut first: BTreeMap<BlobName, Option<Current>> = BTreeMap::new();
+        loop {
+            let (meta, attributes) = match listed.try_next().await {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(error) if failure::is_absence(&error) => break,
+                Err(error) => return Err(failure::of_read(error)),
+            };
+            let Some(name) = name_of(&meta.location, &folder).filter(|name| is_asked_for(query, name.as_str())) else {
+                continue;
+            };
+            first.insert(name, attributes.map(|attributes| Current::new(&meta, &attributes)));
+            if first.len() > wanted {
+                first.pop_last();
+            }
+            if self.backing.ordered && first.len() == wanted {
+                break;
+            }
+        }
+        Ok(first.into_iter().collect())
+    }
+
+    /// Lists the objects below a folder after one of them, with their attributes if the store lists those.
+    fn listed(
+        &self,
+        within: &Path,
+        offset: Option<&Path>,
+    ) -> BoxStream<'static, object_store::Result<(ObjectMeta, Option<Attributes>)>> {
+        let objects = &self.backing.objects;
+        match (&self.backing.described, offset) {
+            (Some(described), offset) => {
+                let listed = described.list_described(Some(within), offset);
+                listed.map_ok(|(meta, attributes)| (meta, Some(attributes))).boxed()
+            }
+            (None, Some(offset)) => objects.list_with_offset(Some(within), offset).map_ok(|meta| (meta, None)).boxed(),
+            (None, None) => objects.list(Some(within)).map_ok(|meta| (meta, None)).boxed(),
+        }
+    }
+
+    /// Returns `true` if there is any blob in a container's folder.
+    pub(super) async fn has_blobs(&self, container: &ContainerName, members: Members) -> Result<bool, StoreError> {
+        let mut listed = self.backing.objects.list(Some(&self.folder(container)));
+        loop {
+            match listed.try_next().await {
+                Ok(None) => return Ok(false),
+                Ok(Some(_)) if members.are_all() || !self.capability.metadata => return Ok(true),
+                Ok(Some(object)) => {
+                    if self.look(&object.location, members).await?.is_some() {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if failure::is_absence(&error) => return Ok(false),
+                Err(error) => return Err(failure::of_read(error)),
+            }
+        }
+    }
+}
+
+/// The blob that an object is; none if it has a name that no blob can have.
+pub(super) fn name_of(location: &Path, folder: &Path) -> Option<BlobName> {
+    let name = location.as_ref().strip_prefix(folder.as_ref())?.strip_prefix('/')?;
+    BlobName::new(name).ok()
+}

@@ -1,0 +1,111 @@
+//! The stores that a URL names.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::ObjectStoreScheme;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use url::Url;
+
+use super::attributes::Naming;
+use super::backing::Backing;
+use super::open_error::{OpenError, OpenErrorKind};
+
+#[cfg_attr(not(feature = "cloud"), path = "cloud_absent.rs")]
+mod cloud;
+mod inside;
+
+/// The kernel stamps files with a clock that advances at least every 10 ms. Two files that were written within one
+/// step can have the same tag, if the second gets the inode of the first.
+const FILE_TICK: Duration = Duration::from_millis(20);
+
+/// What the names of the settings begin with that stores read from the environment.
+const SETTINGS: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+
+impl Backing {
+    /// The store that a URL names: `file:///folder`, `memory://`, `s3://bucket/prefix`, `az://container/prefix` or
+    /// `gs://bucket/prefix`.
+    ///
+    /// `settings` are names and values as in the environment, such as `AWS_ENDPOINT`. All but those of the three
+    /// clouds are ignored, so that the whole environment can be given. A folder is created if need be.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::Url`], [`OpenErrorKind::Folder`] or [`OpenErrorKind::Settings`], and what to do about it.
+    ///
+    /// ```
+    /// use ifmatch_blob_objects::Backing;
+    ///
+    /// let backing = Backing::from_url("s3://bucket/prefix", std::env::vars());
+    /// # #[cfg(feature = "cloud")]
+    /// assert!(backing.is_ok());
+    /// ```
+    pub fn from_url(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
+        let invalid = || {
+            let what = "not the URL of a store: use file:///folder, memory://, s3://bucket/prefix, \
+                        az://container/prefix or gs://bucket/prefix";
+            OpenError::new(OpenErrorKind::Url, format!("{url} is {what}"))
+        };
+        let parsed = Url::parse(url).map_err(|error| invalid().because(error))?;
+        let (scheme, prefix) = ObjectStoreScheme::parse(&parsed).map_err(|error| invalid().because(error))?;
+        let settings = settings.into_iter().filter(|(name, _)| SETTINGS.iter().any(|start| name.starts_with(start)));
+        match scheme {
+            ObjectStoreScheme::Local => {
+                let folder = parsed.to_file_path().map_err(|()| invalid())?;
+                Ok(Self { tick: FILE_TICK, is_reserved: is_staged, ..Self::new(Arc::new(files(&folder)?)) })
+            }
+            ObjectStoreScheme::Memory => Ok(Self { prefix, ordered: true, ..Self::new(Arc::new(InMemory::new())) }),
+            ObjectStoreScheme::AmazonS3 | ObjectStoreScheme::GoogleCloudStorage => {
+                let objects = cloud::connect(&scheme, &parsed, settings)?;
+                let advice = Some(credentials(&scheme));
+                Ok(Self { prefix, ordered: !is_directory_bucket(&parsed), advice, ..Self::new(objects) })
+            }
+            ObjectStoreScheme::MicrosoftAzure => {
+                let objects = cloud::connect(&scheme, &parsed, settings)?;
+                let advice = Some(credentials(&scheme));
+                Ok(Self { prefix, ordered: true, naming: Naming::Identifiers, advice, ..Self::new(objects) })
+            }
+            _ => Err(invalid()),
+        }
+    }
+}
+
+/// Returns the credentials that a store needs, and how to provide them.
+fn credentials(scheme: &ObjectStoreScheme) -> &'static str {
+    match scheme {
+        ObjectStoreScheme::MicrosoftAzure => {
+            "no credentials were given, and this machine has no managed identity: set AZURE_STORAGE_ACCOUNT_NAME and \
+             AZURE_STORAGE_ACCOUNT_KEY (or AZURE_STORAGE_SAS_TOKEN) in the environment"
+        }
+        ObjectStoreScheme::GoogleCloudStorage => {
+            "no credentials were given, and this machine has no service account: set GOOGLE_SERVICE_ACCOUNT to the path of \
+             a service account's key file in the environment"
+        }
+        _ => {
+            "no credentials were given, and this machine has no instance role: set AWS_ACCESS_KEY_ID and \
+             AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN for temporary ones) in the environment, or \
+             AWS_SKIP_SIGNATURE=true for a bucket that needs none"
+        }
+    }
+}
+
+/// The files in a folder, whose writes are synced.
+fn files(folder: &std::path::Path) -> Result<inside::Inside, OpenError> {
+    let unusable = |what: &str| {
+        let what = format!("the folder {} cannot be {what}: check the path and its permissions", folder.display());
+        OpenError::new(OpenErrorKind::Folder, what)
+    };
+    std::fs::create_dir_all(folder).map_err(|error| unusable("created").because(error))?;
+    inside::Inside::new(folder).map_err(|error| unusable("used").because(error))
+}
+
+/// Whether a file has the name of one that is being written: digits are all that follows its first `#`.
+fn is_staged(path: &Path) -> bool {
+    let number = path.filename().and_then(|name| name.split_once('#')).map(|(_, number)| number);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// S3's directory buckets, whose names end in `--x-s3`, list in no order.
+fn is_directory_bucket(url: &Url) -> bool {
+    url.host_str().is_some_and(|bucket| bucket.ends_with("--x-s3"))
+}

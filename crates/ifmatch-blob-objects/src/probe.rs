@@ -1,0 +1,199 @@
+//! Tries out whether a store honours conditions. Some accept a condition and ignore it.
+
+use std::error::Error as StdError;
+
+use ifmatch_store::nonce;
+use object_store::path::Path;
+use object_store::{
+    Attribute, Attributes, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult,
+};
+
+use super::backing::Backing;
+use super::open_error::{OpenError, OpenErrorKind};
+use ifmatch_blob::store::BoxError;
+
+/// Folder of objects that are not blobs: container names cannot begin like this.
+pub(super) const FOLDER: &str = "-ifmatch";
+/// The name and the value of the metadata to try with.
+const MARK: &str = "ifmatchprobe";
+
+/// Addresses of the clouds' metadata services, which provide credentials to machines.
+const METADATA_SERVICES: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
+
+/// What a store was found to do.
+///
+/// ```
+/// use ifmatch_blob_objects::{Capability, Support};
+///
+/// let folder =
+///     Capability { create: Support::Native, update: Support::Unsupported, metadata: false, unique_tags: false };
+/// assert!(!folder.is_native());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// Writing an object only if there is none.
+    pub create: Support,
+    /// Writing an object only if it is still the same version.
+    pub update: Support,
+    /// Keeping header fields and metadata with an object.
+    pub metadata: bool,
+    /// Giving each version its own tag even if the bytes are the same. Hashes do not qualify.
+    pub unique_tags: bool,
+}
+
+/// How a store deals with a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// It honours the condition.
+    Native,
+    /// It accepts the condition and writes all the same.
+    Ignored,
+    /// It refuses conditional writes.
+    Unsupported,
+}
+
+impl Capability {
+    /// A store that honours all conditions and keeps metadata. Its tags may be hashes.
+    pub const FULL: Self =
+        Self { create: Support::Native, update: Support::Native, metadata: true, unique_tags: false };
+
+    /// Whether the store protects updates from writers who bypass us.
+    pub fn is_native(&self) -> bool {
+        self.create == Support::Native && self.update == Support::Native
+    }
+}
+
+/// Tries the store out with an object of its own, which is deleted afterwards.
+pub(super) async fn probe(backing: &Backing) -> Result<Capability, OpenError> {
+    let number = nonce().map_err(|error| unusable(backing, error))?;
+    let location = backing.prefix.clone().join(FOLDER).join(format!("probe-{number:016x}"));
+    let trial = Trial { objects: &*backing.objects, location: &location };
+    let result = trial.run().await;
+    let cleared = backing.objects.delete(&location).await;
+    let capability = result.map_err(|error| unusable(backing, error))?;
+    cleared.map_err(|error| unusable(backing, error))?;
+    Ok(capability)
+}
+
+fn unusable(backing: &Backing, source: impl Into<BoxError>) -> OpenError {
+    let source = source.into();
+    if let Some(advice) = backing.advice.filter(|_| asks_for_metadata(&*source)) {
+        tracing::debug!(error = %source, "the store cannot be used");
+        return OpenError::new(OpenErrorKind::Settings, format!("{} cannot be used: {advice}", backing.objects));
+    }
+    let hint = "check that it exists, can be reached and may be written to";
+    OpenError::new(OpenErrorKind::Unusable, format!("{} cannot be used: {hint}", backing.objects)).because(source)
+}
+
+/// Returns `true` if the error comes from a machine's metadata service, which is asked if there are no other
+/// credentials.
+fn asks_for_metadata(error: &(dyn StdError + 'static)) -> bool {
+    let text = error.to_string();
+    let is_named = METADATA_SERVICES.iter().any(|address| text.contains(address));
+    is_named || error.source().is_some_and(asks_for_metadata)
+}
+
+struct Trial<'a> {
+    objects: &'a dyn ObjectStore,
+    location: &'a Path,
+}
+
+impl Trial<'_> {
+    async fn run(&self) -> Result<Capability, Error> {
+        let create = self.create().await?;
+        let metadata = self.metadata().await?;
+        let update = self.update().await?;
+        let unique_tags = self.unique_tags().await?;
+        Ok(Capability { create, update, metadata, unique_tags })
+    }
+
+    /// Of two creations, the second must fail.
+    async fn create(&self) -> Result<Support, Error> {
+        match self.put("1", PutMode::Create).await {
+            Ok(_) => refusal(self.put("2", PutMode::Create).await),
+            Err(error) if is_unsupported(&error) => Ok(Support::Unsupported),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is stored with an object must come back with it.
+    async fn metadata(&self) -> Result<bool, Error> {
+        let mut attributes = Attributes::new();
+        attributes.insert(Attribute::Metadata(MARK.into()), MARK.into());
+        let options = PutOptions { attributes, ..PutOptions::default() };
+        match self.objects.put_opts(self.location, PutPayload::from_static(b"3"), options).await {
+            Ok(_) => {}
+            Err(error) if is_unsupported(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let found = self.objects.get_opts(self.location, GetOptions::new().with_head(true)).await?;
+        Ok(found.attributes.get(&Attribute::Metadata(MARK.into())).is_some_and(|value| &**value == MARK))
+    }
+
+    /// An update of a version that was replaced must fail, that of the current one must succeed.
+    async fn update(&self) -> Result<Support, Error> {
+        let replaced = self.put("4", PutMode::Overwrite).await?;
+        let current = self.put("five", PutMode::Overwrite).await?;
+        let stale = refusal(self.put("6", PutMode::Update(replaced.into())).await)?;
+        if stale != Support::Native {
+            return Ok(stale);
+        }
+        match refusal(self.put("7", PutMode::Update(current.into())).await)? {
+            Support::Ignored => Ok(Support::Native),
+            // It refuses every update.
+            Support::Native | Support::Unsupported => Ok(Support::Unsupported),
+        }
+    }
+
+    /// Two versions of the same bytes must have different tags.
+    async fn unique_tags(&self) -> Result<bool, Error> {
+        let first = self.put("8", PutMode::Overwrite).await?.e_tag;
+        let second = self.put("8", PutMode::Overwrite).await?.e_tag;
+        Ok(first.is_some() && first != second)
+    }
+
+    async fn put(&self, bytes: &'static str, mode: PutMode) -> Result<PutResult, Error> {
+        let options = PutOptions { mode, ..PutOptions::default() };
+        self.objects.put_opts(self.location, PutPayload::from_static(bytes.as_bytes()), options).await
+    }
+}
+
+/// How a store deals with a condition that is false.
+fn refusal(result: Result<PutResult, Error>) -> Result<Support, Error> {
+    match result {
+        Ok(_) => Ok(Support::Ignored),
+        Err(Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. }) => {
+            Ok(Support::Native)
+        }
+        Err(error) if is_unsupported(&error) => Ok(Support::Unsupported),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_unsupported(error: &Error) -> bool {
+    matches!(error, Error::NotImplemented { .. } | Error::NotSupported { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[test]
+    fn missing_credentials_are_asked_for_by_their_names() {
+        let backing = Backing { advice: Some("set AWS_ACCESS_KEY_ID"), ..Backing::new(Arc::new(InMemory::new())) };
+        let asked =
+            |url: &str| Error::Generic { store: "S3", source: format!("error sending request for {url}").into() };
+        let error = unusable(&backing, asked("http://169.254.169.254/latest/api/token"));
+        assert_eq!(error.kind(), OpenErrorKind::Settings);
+        assert_eq!(error.to_string(), "InMemory cannot be used: set AWS_ACCESS_KEY_ID");
+        let error = unusable(&backing, asked("https://bucket.example/"));
+        assert_eq!(error.kind(), OpenErrorKind::Unusable);
+        assert!(error.to_string().contains("bucket.example"), "{error}");
+        let nested = OpenError::new(OpenErrorKind::Unusable, "x").because(asked("http://metadata.google.internal/"));
+        assert!(asks_for_metadata(&nested));
+    }
+}

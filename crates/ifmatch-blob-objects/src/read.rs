@@ -1,0 +1,108 @@
+//! Reading objects: all that is read through one opening belongs to one version.
+
+use std::future::ready;
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures_util::future::join;
+use futures_util::{StreamExt, TryStreamExt};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use object_store::path::Path;
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
+
+use super::attributes::Current;
+use super::direct::DirectBody;
+use super::{Shared, failure};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{Opened, Reading, Reply, Source, StoreError, StoreErrorKind};
+
+impl Shared {
+    /// Opens an object, and looks for its lease. None: there is none.
+    pub(super) async fn read(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        let Some(mut opened) = self.read_unleased(blob, reading).await? else { return Ok(None) };
+        opened.info.lease = self.lease_of(blob).await?;
+        Ok(Some(opened))
+    }
+
+    /// Opens an object. Returns `None` if there is none or it is not a blob.
+    pub(super) async fn read_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+        let location = self.location(blob)?;
+        let options = GetOptions::new().with_head(reading != Reading::Whole);
+        let (found, members) = join(self.get(&location, options), self.members(&blob.container)).await;
+        let Some((result, current)) = found?.filter(|(_, current)| members.contain(current)) else { return Ok(None) };
+        let info = current.info.clone();
+        let source: Box<dyn Source> = match reading {
+            Reading::Head => Box::new(Nothing),
+            Reading::Whole => Box::new(Version::new(self, location, current, Some(body(result)))),
+            Reading::Ranges => Box::new(Version::new(self, location, current, None)),
+        };
+        Ok(Some(Opened { info, source }))
+    }
+}
+
+/// Gives no bytes.
+struct Nothing;
+
+impl Source for Nothing {
+    fn read(&mut self, _range: Option<Range<u64>>) -> Reply<'_, BlobBody> {
+        Box::pin(async { Ok(BlobBody::empty()) })
+    }
+}
+
+/// One version of an object.
+struct Version {
+    objects: Arc<dyn ObjectStore>,
+    location: Path,
+    current: Current,
+    /// All its bytes, on their way already.
+    whole: Option<BlobBody>,
+}
+
+impl Version {
+    fn new(shared: &Shared, location: Path, current: Current, whole: Option<BlobBody>) -> Self {
+        Self { objects: Arc::clone(&shared.backing.objects), location, current, whole }
+    }
+
+    /// Asks for bytes on the condition that they are still those of this version, and looks whether they are: some
+    /// stores ignore the condition.
+    fn part(&self, range: Option<Range<u64>>) -> impl Future<Output = Result<BlobBody, StoreError>> + Send + 'static {
+        let (objects, location) = (Arc::clone(&self.objects), self.location.clone());
+        let (e_tag, tag) = (self.current.version.e_tag.clone(), self.current.info.tag.clone());
+        async move {
+            let Some(e_tag) = e_tag else {
+                let why = "the store gives no tag to read parts of one version by";
+                return Err(StoreError::new(StoreErrorKind::Unavailable, why));
+            };
+            let options = GetOptions::new().with_if_match(Some(e_tag)).with_range(range.map(GetRange::Bounded));
+            match objects.get_opts(&location, options).await {
+                Ok(result) if Current::new(&result.meta, &result.attributes).info.tag == tag => Ok(body(result)),
+                Ok(_) | Err(Error::Precondition { .. } | Error::NotFound { .. }) => Err(replaced()),
+                Err(error) => Err(failure::of_read(error)),
+            }
+        }
+    }
+}
+
+impl Source for Version {
+    fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody> {
+        let range = range.filter(|range| *range != (0..self.current.info.length));
+        match self.whole.take() {
+            Some(whole) if range.is_none() => Box::pin(ready(Ok(whole))),
+            _ => Box::pin(self.part(range)),
+        }
+    }
+}
+
+/// The bytes that came, as the platform has them if it can.
+fn body(result: GetResult) -> BlobBody {
+    if let Some(direct) = DirectBody::take(&result) {
+        return direct;
+    }
+    BlobBody::stream(StreamBody::new(result.into_stream().map_ok(Frame::data).map_err(failure::of_read).boxed()))
+}
+
+fn replaced() -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, "the blob was replaced while it was read, ask again")
+}

@@ -1,0 +1,264 @@
+//! Takes in a body: small ones whole, large ones part by part.
+
+use std::mem;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use http_body_util::BodyExt;
+use ifmatch_core::digest::{ContentHash, Hasher};
+use object_store::PutPayload;
+
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::store::{BoxError, Md5Use, Put, StoreError, StoreErrorKind, Upload};
+
+/// A body up to this size is collected and sent in one request; a larger one is sent in parts of this size.
+///
+/// All stores take parts from 5 MiB up and at least 10,000 of them, so that a blob can have 78 GiB.
+pub(super) const PART: usize = 8 * 1024 * 1024;
+
+/// Body length above which the platform hashes, if it can.
+const SHORT: u64 = 256 * 1024;
+
+/// A running hash provided by the platform for incoming bodies: see [`Backing::hashed_by`](super::Backing::hashed_by).
+pub trait RunningHash: Send {
+    /// Adds the next bytes.
+    fn update(&mut self, bytes: &Bytes);
+
+    /// Returns the SHA-256 of all bytes.
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<ContentHash, BoxError>>;
+}
+
+/// Starts a platform hash.
+pub(super) type Hashing = fn() -> Box<dyn RunningHash>;
+
+/// A hash in progress.
+enum Hash {
+    Own(Hasher),
+    Platform(Box<dyn RunningHash>),
+}
+
+/// A body on its way in, counted and hashed.
+pub(super) struct Spool {
+    body: Upload,
+    /// What came beyond the part before.
+    rest: Bytes,
+    hash: Hash,
+    taken: u64,
+    promise: Promise,
+}
+
+/// The next bytes of a body, at most [`PART`] of them.
+pub(super) struct Part {
+    pub(super) payload: PutPayload,
+    /// Whether they are the last.
+    pub(super) last: bool,
+}
+
+impl Spool {
+    /// Starts to receive a request's body. The platform hashes it if it can and the body may be long.
+    pub(super) fn new(body: Upload, promise: &Promise, hashing: Option<Hashing>) -> Self {
+        let is_short = promise.length.is_some_and(|length| length <= SHORT);
+        let hash = match hashing.filter(|_| !is_short) {
+            Some(begin) => Hash::Platform(begin()),
+            None => Hash::Own(Hasher::default()),
+        };
+        Self { body, rest: Bytes::new(), hash, taken: 0, promise: *promise }
+    }
+
+    /// The next part: a full one, unless it is the last.
+    ///
+    /// # Errors
+    /// The client stopped sending, or sent too much.
+    pub(super) async fn part(&mut self) -> Result<Part, StoreError> {
+        let mut pieces = Pieces::default();
+        let mut room = PART;
+        loop {
+            let chunk = self.rest.split_to(room.min(self.rest.len()));
+            room -= chunk.len();
+            pieces.add(chunk);
+            if !self.rest.is_empty() {
+                return Ok(Part { payload: pieces.whole(), last: false });
+            }
+            match self.chunk().await? {
+                Some(chunk) => self.rest = chunk,
+                None => return Ok(Part { payload: pieces.whole(), last: true }),
+            }
+        }
+    }
+
+    /// The hash of the whole body, once the last part was taken.
+    ///
+    /// # Errors
+    /// The body is not what was promised.
+    pub(super) async fn finish(self) -> Result<ContentHash, StoreError> {
+        let hash = match self.hash {
+            Hash::Own(hasher) => hasher.finish(),
+            Hash::Platform(hash) => {
+                let failed = |error| StoreError::new(StoreErrorKind::Unavailable, error);
+                hash.finish().await.map_err(failed)?
+            }
+        };
+        self.promise.keep(self.taken, hash)
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>, StoreError> {
+        while let Some(frame) = self.body.frame().await {
+            let frame = frame.map_err(|error| StoreError::new(StoreErrorKind::Interrupted, error))?;
+            let Ok(chunk) = frame.into_data() else { continue };
+            if chunk.is_empty() {
+                continue;
+            }
+            self.taken = self.taken.saturating_add(chunk.len() as u64);
+            if self.taken > self.promise.limit {
+                return Err(StoreErrorKind::TooLarge { limit: self.promise.limit }.into());
+            }
+            if self.promise.length.is_some_and(|length| self.taken > length) {
+                return Err(StoreErrorKind::LengthMismatch.into());
+            }
+            match &mut self.hash {
+                Hash::Own(hasher) => hasher.update(&chunk),
+                Hash::Platform(hash) => hash.update(&chunk),
+            }
+            return Ok(Some(chunk));
+        }
+        Ok(None)
+    }
+}
+
+/// A piece shorter than this is joined with those after it. Else a client that sends byte by byte would have us keep many
+/// times as much as it sends: each piece has its own place, and holds what it was received into.
+const JOINED: usize = 4 * 1024;
+
+/// The pieces of a part.
+#[derive(Default)]
+struct Pieces {
+    whole: Vec<Bytes>,
+    /// Short ones, joined.
+    short: BytesMut,
+}
+
+impl Pieces {
+    fn add(&mut self, piece: Bytes) {
+        if piece.len() >= JOINED {
+            self.end_short();
+            self.whole.push(piece);
+            return;
+        }
+        self.short.extend_from_slice(&piece);
+        if self.short.len() >= JOINED {
+            self.end_short();
+        }
+    }
+
+    fn end_short(&mut self) {
+        if !self.short.is_empty() {
+            self.whole.push(mem::take(&mut self.short).freeze());
+        }
+    }
+
+    fn whole(mut self) -> PutPayload {
+        self.end_short();
+        self.whole.into_iter().collect()
+    }
+}
+
+/// What is known of a body beforehand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promise {
+    limit: u64,
+    length: Option<u64>,
+    digest: Option<ContentHash>,
+}
+
+impl Promise {
+    /// What a request says of its body.
+    pub(super) fn of(put: &Put) -> Self {
+        Self { limit: put.limit, length: put.length, digest: put.digest }
+    }
+
+    /// # Errors
+    /// [`StoreErrorKind::TooLarge`] where the promised length says so already.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match self.length {
+            Some(length) if length > self.limit => Err(StoreErrorKind::TooLarge { limit: self.limit }.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the MD5 handling for a write with these headers. They are sent before the parts of a long body, and so
+    /// before an MD5 could be computed.
+    pub(super) fn md5(&self, asked: Md5Use, headers: &BlobHeaders) -> Md5Use {
+        let is_short = self.length.is_some_and(|length| length <= PART as u64);
+        if is_short || headers.content_md5.is_some() { asked } else { Md5Use::AsGiven }
+    }
+
+    /// The promised length, if more than one part is promised.
+    pub(super) fn long(&self) -> Option<u64> {
+        self.length.filter(|length| *length > PART as u64)
+    }
+
+    /// The hash of what came, so many bytes, if that is what was promised.
+    pub(super) fn keep(&self, taken: u64, hash: ContentHash) -> Result<ContentHash, StoreError> {
+        if self.length.is_some_and(|length| length != taken) {
+            return Err(StoreErrorKind::LengthMismatch.into());
+        }
+        if self.digest.is_some_and(|digest| digest != hash) {
+            return Err(StoreErrorKind::DigestMismatch.into());
+        }
+        Ok(hash)
+    }
+
+    /// The hash that the client promised.
+    pub(super) fn digest(&self) -> Option<ContentHash> {
+        self.digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+    use ifmatch_blob::store::BoxError;
+
+    /// The parts of a body that comes in pieces of these lengths, and in how many pieces each part is kept.
+    async fn parts(lengths: Vec<usize>) -> (Vec<u8>, Vec<usize>) {
+        let pieces = lengths.into_iter().enumerate();
+        let pieces = pieces.map(|(at, length)| Bytes::from(vec![at.to_le_bytes()[0]; length]));
+        let body =
+            Upload::new(StreamBody::new(stream::iter(pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece))))));
+        let mut spool = Spool::new(body, &Promise { limit: u64::MAX, length: None, digest: None }, None);
+        let (mut bytes, mut counts) = (Vec::new(), Vec::new());
+        loop {
+            let part = spool.part().await.expect("a part");
+            counts.push(part.payload.iter().count());
+            part.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
+            if part.last {
+                assert_eq!(spool.finish().await.expect("nothing was promised"), ContentHash::of(&bytes));
+                return (bytes, counts);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_byte_by_byte_is_kept_as_densely_as_what_comes_at_once() {
+        let (bytes, counts) = parts(vec![1; 100_000]).await;
+        let expected: Vec<u8> = (0..100_000_usize).map(|at| at.to_le_bytes()[0]).collect();
+        assert!(bytes == expected, "other bytes");
+        assert_eq!(counts, [100_000_usize.div_ceil(JOINED)]);
+    }
+
+    #[tokio::test]
+    async fn pieces_stay_in_their_order_and_long_ones_as_they_are() {
+        let (bytes, counts) = parts(vec![10, PART - 100, 20, 5000, 1, 0, 7]).await;
+        let mut expected = Vec::new();
+        for (at, length) in [(0, 10), (1, PART - 100), (2, 20), (3, 5000), (4, 1), (6, 7)] {
+            expected.extend(vec![at; length]);
+        }
+        assert!(bytes == expected, "other bytes");
+        // The first ends 70 bytes into the fourth piece.
+        assert_eq!(counts, [3, 2]);
+    }
+}

@@ -1,0 +1,433 @@
+//! Writing and deleting objects on the condition that they are still what they were.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_core::EntityTag;
+use ifmatch_core::command::Content;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::Revision;
+use ifmatch_store::task::detach;
+use ifmatch_store::{Clock, nonce};
+use object_store::path::Path;
+use object_store::{Attributes, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
+
+use super::Shared;
+use super::attributes::{Current, Stamp, tag};
+use super::direct::{DirectUpload, Offer};
+use super::failure::{self, Failure, lost};
+use super::guard::{Ending, GRACE, check, content, key, of_driver, of_register};
+use super::home::{Found, Home, Members};
+use super::multipart::Multipart;
+use super::probe::Support;
+use super::spool::{Promise, Spool};
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
+
+/// How often a write is tried when others, who bypass us, change the object each time.
+const TRIES: u32 = 8;
+/// The pause before another try, times the number of tries so far.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Pause after the store refused a write as too soon: R2 accepts one write per second and object.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A write whose body is complete.
+#[derive(Debug)]
+struct Job {
+    blob: BlobPath,
+    location: Path,
+    preconditions: Preconditions,
+    lease: LeaseUse,
+    /// Tells if the write creates its container when missing.
+    missing: MissingContainer,
+    /// The tag of the version that the write was made from, where it was made from one.
+    based_on: Option<EntityTag>,
+    headers: BlobHeaders,
+    stamp: Stamp,
+    hash: ContentHash,
+}
+
+/// The bytes of a write.
+#[derive(Debug)]
+enum Body {
+    /// Sent in one request, together with its condition.
+    Whole(PutPayload),
+    /// At the store already, in parts; yet to be put together.
+    Parts(Multipart),
+}
+
+/// An attempt at a write.
+#[derive(Debug)]
+struct Goal {
+    stamp: Stamp,
+    mode: PutMode,
+    /// `true` if it creates the blob.
+    created: bool,
+}
+
+impl Shared {
+    /// Writes an object.
+    ///
+    /// The conditions are evaluated before the body is taken, to spare the client, and again under the permit. Once the
+    /// body is complete, the write goes on in a task of its own: a client that leaves does not leave a permit behind.
+    pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
+        this.put_based(blob, put, None).await
+    }
+
+    /// Writes an object that was made from the version with this tag, if it was made from one.
+    pub(super) async fn put_based(
+        self: &Arc<Self>,
+        blob: &BlobPath,
+        put: Put,
+        based_on: Option<EntityTag>,
+    ) -> Result<Written, StoreError> {
+        let this = self;
+        let location = this.location(blob)?;
+        let request = put.request.as_ref().map(|key| hex::encode(key.request(None).as_bytes()));
+        let (incarnation, members) = match put.container {
+            MissingContainer::Refuse => {
+                let home = this.expect(&blob.container).await?;
+                (Some(home.incarnation), home.members())
+            }
+            MissingContainer::Create => (None, this.registered(&blob.container).await?.members()),
+        };
+        let before = this.look(&location, members).await?;
+        let mut seen = None;
+        if !before.as_ref().is_some_and(|current| is_from(current, request.as_deref())) {
+            let mut record = this.driver.load(&key(blob)?).await.map_err(of_driver)?;
+            if before.is_none() {
+                record = this.end_lease_of_absent(blob, &location, members, record).await?;
+            }
+            let allowed = record.check_lease(put.lease, this.driver.now());
+            allowed.map_err(StoreErrorKind::LeaseFailed)?;
+            check(&Method::PUT, &put.preconditions, before.as_ref())?;
+            seen = Some(record);
+        }
+        let promise = Promise::of(&put);
+        let nonce = format!("{:016x}", nonce().map_err(of_register)?);
+        let mut stamp = Stamp { incarnation, ..Stamp::new(nonce, promise.digest(), request) };
+        let mut headers = put.headers;
+        let (body, md5) = promise.md5(put.md5, &headers).watch(put.body);
+        let (body, hash) = this.take_in(blob, body, &promise, &headers, &mut stamp).await?;
+        md5.settle(&mut headers)?;
+        let (blob, preconditions, lease, missing) = (blob.clone(), put.preconditions, put.lease, put.container);
+        let job = Job { blob, location, preconditions, lease, missing, based_on, headers, stamp, hash };
+        let this = Arc::clone(this);
+        in_a_task(async move {
+            let mut body = body;
+            this.guarded(&job.blob, &Method::PUT, job.lease, seen, this.write(&job, &mut body)).await
+        })
+        .await
+    }
+
+    /// Takes in a body: a small one whole, a large one in parts that go to the store, or as it is if the store can.
+    async fn take_in(
+        &self,
+        blob: &BlobPath,
+        mut body: Upload,
+        promise: &Promise,
+        headers: &BlobHeaders,
+        stamp: &mut Stamp,
+    ) -> Result<(Body, ContentHash), StoreError> {
+        promise.check()?;
+        let mut begun = None;
+        if let Some(length) = promise.long().filter(|_| self.backing.takes_uploads) {
+            let direct = DirectUpload::new(body, length);
+            let parts = self.begin_parts(blob, headers, stamp, Some(direct.clone())).await?;
+            match direct.end() {
+                Offer::Arrived(hash) => return Ok((Body::Parts(parts), promise.keep(length, hash)?)),
+                Offer::Left(left) => (body, begun) = (left, Some(parts)),
+                Offer::Lost => {
+                    let why = "the store took a body and does not say what became of it";
+                    return Err(StoreError::new(StoreErrorKind::Unavailable, why));
+                }
+            }
+        }
+        let mut spool = Spool::new(body, promise, self.backing.hashing);
+        let mut part = spool.part().await?;
+        if part.last && begun.is_none() {
+            let hash = spool.finish().await?;
+            stamp.hash = Some(hash);
+            return Ok((Body::Whole(part.payload), hash));
+        }
+        let mut parts = match begun {
+            Some(parts) => parts,
+            None => self.begin_parts(blob, headers, stamp, None).await?,
+        };
+        loop {
+            parts.send(part.payload).await?;
+            if part.last {
+                break;
+            }
+            part = spool.part().await?;
+        }
+        let hash = spool.finish().await?;
+        parts.flush().await?;
+        Ok((Body::Parts(parts), hash))
+    }
+
+    /// Begins a multipart upload. Completing it is unconditional, so the parts belong to the current container, which
+    /// is created if necessary.
+    async fn begin_parts(
+        &self,
+        blob: &BlobPath,
+        headers: &BlobHeaders,
+        stamp: &mut Stamp,
+        direct: Option<DirectUpload>,
+    ) -> Result<Multipart, StoreError> {
+        // Whether the request created the blob is not known yet: a retry of it cannot be answered.
+        stamp.request = None;
+        if self.capability.metadata && stamp.incarnation.is_none() {
+            stamp.incarnation = Some(self.ensure(&blob.container).await?.incarnation);
+        }
+        let attributes = self.attributes(headers, stamp, false);
+        let mut options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+        if let Some(direct) = direct {
+            options.extensions.insert(direct);
+        }
+        Multipart::begin(&*self.backing.objects, &self.location(blob)?, options).await
+    }
+
+    /// Deletes an object. There is no condition for it to go with: it is compared right before, under the permit.
+    pub(super) async fn delete(this: &Arc<Self>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
+        let location = this.location(blob)?;
+        let members = this.registered(&blob.container).await?.members();
+        let Some(current) = this.look(&location, members).await? else {
+            return Err(this.absent(&blob.container).await);
+        };
+        let record = this.driver.load(&key(blob)?).await.map_err(of_driver)?;
+        record.check_lease(delete.lease, this.driver.now()).map_err(StoreErrorKind::LeaseFailed)?;
+        check(&Method::DELETE, &delete.preconditions, Some(&current))?;
+        let (this, blob) = (Arc::clone(this), blob.clone());
+        let work = async move {
+            let work = this.delete_current(&blob, &location, &delete.preconditions);
+            this.guarded(&blob, &Method::DELETE, delete.lease, Some(record), work).await
+        };
+        in_a_task(work).await
+    }
+
+    async fn delete_current(&self, blob: &BlobPath, location: &Path, preconditions: &Preconditions) -> Ending<()> {
+        let current = match self.find_blob(blob, location).await {
+            Ok(Some(current)) => current,
+            Ok(None) => return Ending::Refused(StoreErrorKind::NotFound.into()),
+            Err(error) => return Ending::Refused(error),
+        };
+        if let Err(error) = check(&Method::DELETE, preconditions, Some(&current)) {
+            return Ending::Refused(error);
+        }
+        self.outlast(Some(&current)).await;
+        if let Err(error) = self.check_owner().await {
+            return Ending::Refused(error);
+        }
+        let mut removed = self.remove(location).await;
+        for _ in 0..TRIES {
+            if !removed.as_ref().is_err_and(failure::is_too_soon) {
+                break;
+            }
+            self.driver.clock().sleep(INTERVAL).await;
+            removed = self.remove(location).await;
+        }
+        match removed {
+            Ok(()) => Ending::Done((), Content::Absent),
+            Err(error) if failure::is_absence(&error) => Ending::Refused(StoreErrorKind::NotFound.into()),
+            Err(error) => match failure::of_write(error) {
+                Failure::Changed => Ending::Refused(contended()),
+                Failure::TooSoon(error) | Failure::Definite(error) => Ending::Refused(error),
+                Failure::Unknown(error) => Ending::Unknown(error, GRACE),
+            },
+        }
+    }
+
+    async fn write(&self, job: &Job, body: &mut Body) -> Ending<Written> {
+        let mut created = false;
+        let mut too_soon = None;
+        for tries in 0..=TRIES {
+            self.driver.clock().sleep(PAUSE * tries).await;
+            let (found, there) = match self.survey(job).await {
+                Ok(seen) => seen,
+                Err(error) if tries == 0 => return Ending::Refused(error),
+                Err(error) => return Ending::Unknown(lost(error), GRACE),
+            };
+            let current = there.as_ref().filter(|there| found.members().contain(there));
+            if let Some(written) = current.and_then(|current| job.answered_by(current, created)) {
+                let content = content(&written);
+                return Ending::Done(written, content);
+            }
+            if let Err(error) = job.check(current) {
+                return Ending::Refused(error);
+            }
+            if tries == TRIES {
+                let why = || if current.is_none() { taken() } else { contended() };
+                return Ending::Refused(too_soon.unwrap_or_else(why));
+            }
+            let home = match self.enter(&job.blob.container, found, job.missing, job.stamp.incarnation).await {
+                Ok(home) => home,
+                Err(error) => return Ending::Refused(error),
+            };
+            self.outlast(there.as_ref()).await;
+            created = current.is_none();
+            let goal =
+                Goal { stamp: self.stamp(job, body, there.as_ref(), home), mode: self.mode(there.as_ref()), created };
+            match self.send(job, &goal, body).await {
+                Ok(result) => return self.done(job, &goal, &result),
+                Err(Failure::Changed) => too_soon = None,
+                Err(Failure::TooSoon(error)) => {
+                    too_soon = Some(error);
+                    self.driver.clock().sleep(INTERVAL).await;
+                }
+                Err(Failure::Definite(error)) => return Ending::Refused(error),
+                Err(Failure::Unknown(error)) => {
+                    let grace = self.grace(job, &goal, body);
+                    return self.find_out(job, &goal, grace, error).await;
+                }
+            }
+        }
+        Ending::Refused(contended())
+    }
+
+    /// Looks up the container and the object. An object of an earlier container, which is not a blob, is also found.
+    async fn survey(&self, job: &Job) -> Result<(Found, Option<Current>), StoreError> {
+        let found = self.find(&job.blob.container).await?;
+        Ok((found, self.look(&job.location, Members::ALL).await?))
+    }
+
+    /// Sends the write, with the condition that the object is still what was seen.
+    async fn send(&self, job: &Job, goal: &Goal, body: &mut Body) -> Result<PutResult, Failure> {
+        // The condition of a creation does not cover its container: the gateway of another register would not take the
+        // object for a blob.
+        let is_covered = matches!((&*body, &goal.mode), (Body::Whole(_), PutMode::Update(_))) && !goal.created;
+        if !is_covered {
+            self.check_owner().await.map_err(Failure::Definite)?;
+        }
+        let sent = match body {
+            Body::Whole(payload) => {
+                let attributes = self.attributes(&job.headers, &goal.stamp, goal.created);
+                let options = PutOptions { mode: goal.mode.clone(), attributes, ..PutOptions::default() };
+                self.backing.objects.put_opts(&job.location, payload.clone(), options).await
+            }
+            Body::Parts(parts) => parts.complete().await,
+        };
+        sent.map_err(failure::of_write)
+    }
+
+    /// Returns the stamp of a write that replaces this object. For a multipart upload, the stamp is already at the
+    /// store.
+    fn stamp(&self, job: &Job, body: &Body, there: Option<&Current>, home: Home) -> Stamp {
+        let before = there.and_then(|there| there.info.generation).unwrap_or(Revision::NONE);
+        let generation = matches!(body, Body::Whole(_)).then(|| before.next(self.driver.now()));
+        Stamp { generation, incarnation: Some(home.incarnation), ..job.stamp.clone() }
+    }
+
+    fn mode(&self, there: Option<&Current>) -> PutMode {
+        match there {
+            None if self.capability.create == Support::Native => PutMode::Create,
+            Some(Current { version, .. }) if self.capability.update == Support::Native && version.e_tag.is_some() => {
+                PutMode::Update(version.clone())
+            }
+            _ => PutMode::Overwrite,
+        }
+    }
+
+    fn attributes(&self, headers: &BlobHeaders, stamp: &Stamp, created: bool) -> Attributes {
+        if self.capability.metadata {
+            stamp.attributes(headers, self.backing.naming, created)
+        } else {
+            Attributes::default()
+        }
+    }
+
+    fn done(&self, job: &Job, goal: &Goal, result: &PutResult) -> Ending<Written> {
+        let write = self.capability.metadata.then(|| goal.stamp.write());
+        let written = Written {
+            tag: tag(result.e_tag.as_deref(), write.as_deref()),
+            last_modified: self.driver.clock().wall().last_modified(),
+            hash: Some(job.hash),
+            md5: job.headers.content_md5,
+            generation: goal.stamp.generation.filter(|_| self.capability.metadata),
+            created: goal.created,
+        };
+        let content = content(&written);
+        Ending::Done(written, content)
+    }
+
+    /// Looks whether a write whose answer was lost took effect.
+    async fn find_out(&self, job: &Job, goal: &Goal, grace: Duration, error: StoreError) -> Ending<Written> {
+        let found = self.look(&job.location, Members::ALL).await.ok().flatten();
+        match found.and_then(|current| job.answered_by(&current, goal.created)) {
+            Some(written) => {
+                let content = content(&written);
+                Ending::Done(written, content)
+            }
+            None => Ending::Unknown(error, grace),
+        }
+    }
+
+    /// Returns how long other writers must wait after a write with a lost answer.
+    ///
+    /// The time is zero if the write is conditional on a tag that no later version has: the write fails once another
+    /// has succeeded. It is not zero in three cases: a deletion makes "absent" true again, completing a multipart
+    /// upload is unconditional, and a lease must block writes begun by earlier holders.
+    fn grace(&self, job: &Job, goal: &Goal, body: &Body) -> Duration {
+        let is_update = matches!(body, Body::Whole(_)) && matches!(goal.mode, PutMode::Update(_));
+        let is_leased = matches!(job.lease, LeaseUse::Write(Some(_)) | LeaseUse::Read(Some(_)));
+        if is_update && !is_leased && self.capability.unique_tags { Duration::ZERO } else { GRACE }
+    }
+}
+
+impl Job {
+    /// The answer, if what is there was made by this very write, or by an earlier try of the same request.
+    fn answered_by(&self, current: &Current, created: bool) -> Option<Written> {
+        let same_write = self.stamp.made(current);
+        let same_request = is_from(current, self.stamp.request.as_deref()) && current.info.hash == Some(self.hash);
+        let created = match &current.origin {
+            Some(origin) if same_request => origin.created,
+            _ => created,
+        };
+        (same_write || same_request).then(|| Written {
+            tag: current.info.tag.clone(),
+            last_modified: current.info.last_modified,
+            hash: Some(self.hash),
+            md5: current.info.headers.content_md5,
+            generation: current.info.generation,
+            created,
+        })
+    }
+}
+
+impl Job {
+    /// Whether the conditions hold, and what the write was made from is still there.
+    fn check(&self, current: Option<&Current>) -> Result<(), StoreError> {
+        check(&Method::PUT, &self.preconditions, current)?;
+        match &self.based_on {
+            Some(tag) if current.and_then(|current| current.info.tag.as_ref()) != Some(tag) => Err(contended()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the object was made by the request of this name.
+fn is_from(current: &Current, request: Option<&str>) -> bool {
+    request.is_some() && current.origin.as_ref().map(|origin| &*origin.request) == request
+}
+
+/// Runs to the end whatever becomes of the caller.
+pub(super) async fn in_a_task<T: Send + 'static>(
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    let stopped = || Err(StoreError::new(StoreErrorKind::OutcomeUnknown, "it was stopped half way"));
+    detach(work).result().await.unwrap_or_else(stopped)
+}
+
+pub(super) fn contended() -> StoreError {
+    StoreErrorKind::InFlight { retry_after: Duration::from_secs(1) }.into()
+}
+
+/// There is nothing to read at the name, and nothing can be put there.
+fn taken() -> StoreError {
+    let why = "the name is taken by a folder: the names of other blobs begin with it";
+    StoreError::new(StoreErrorKind::Unsupported, why)
+}

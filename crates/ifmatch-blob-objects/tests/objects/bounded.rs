@@ -1,0 +1,105 @@
+//! A platform that limits the number of requests per invocation.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::store::ListQuery;
+use ifmatch_blob_objects::{Backing, DescribedListing, ObjectBlobs};
+use object_store::path::Path;
+use object_store::{Attributes, GetOptions, ObjectMeta, ObjectStore, Result};
+
+use crate::faults::Faulty;
+use crate::{register, subject};
+use ifmatch_blob::conformance::leases::acquire;
+use ifmatch_blob::conformance::{Subject, blob};
+
+thread_local! {
+    /// Number of requests that the platform still allows.
+    static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// Creates a container with the given number of blobs.
+async fn filled(names: usize) -> Subject {
+    let backing = Backing::new(Faulty::in_memory(false)).listed_in_order().with_allowance(|| LEFT.get());
+    let subject = subject(ObjectBlobs::open_durable(backing, register()).await.unwrap());
+    for name in 0..names {
+        subject.write(&blob("c", &format!("{name:03}")), "x").await;
+    }
+    subject
+}
+
+fn all(limit: usize) -> ListQuery {
+    ListQuery { prefix: String::new(), after: None, limit }
+}
+
+#[tokio::test]
+async fn a_page_has_no_more_names_than_may_be_asked_about() {
+    let subject = filled(12).await;
+    let container = blob("c", "b").container;
+    LEFT.set(8);
+    let (mut names, mut query) = (Vec::new(), all(1000));
+    loop {
+        let page = subject.store.list(&container, &query).await.unwrap().unwrap();
+        assert!(page.items.len() <= 6);
+        names.extend(page.items.into_iter().map(|entry| entry.name.as_str().to_owned()));
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    let expected: Vec<_> = (0..12).map(|name| format!("{name:03}")).collect();
+    assert_eq!(names, expected);
+}
+
+/// A store that fails every request for a single object, but lists objects with all their attributes.
+#[derive(Debug)]
+struct Described(Arc<Faulty>);
+
+impl DescribedListing for Described {
+    fn list_described(
+        &self,
+        prefix: Option<&Path>,
+        after: Option<&Path>,
+    ) -> BoxStream<'static, Result<(ObjectMeta, Attributes)>> {
+        let store = Arc::clone(&self.0);
+        let listed = match after {
+            Some(after) => store.list_with_offset(prefix, after),
+            None => store.list(prefix),
+        };
+        let described = move |meta: ObjectMeta| {
+            let store = Arc::clone(&store);
+            async move {
+                let found = store.get_opts(&meta.location, GetOptions::new().with_head(true)).await?;
+                // According to the store's clock, not the time of this listing.
+                Ok((meta, found.attributes))
+            }
+        };
+        listed.and_then(described).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_described_listing_tells_the_same_as_a_look_at_each_object() {
+    let store = Faulty::in_memory(false);
+    let plain = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>).listed_in_order();
+    let described = plain.clone().described_by(Arc::new(Described(Arc::clone(&store))));
+    let register = register();
+    let plain = ObjectBlobs::open_durable(plain, register.clone()).await.unwrap();
+    let described = ObjectBlobs::open_durable(described, register).await.unwrap();
+    let subject = subject(plain.clone());
+    for name in ["a", "b/1", "b/2", "c"] {
+        subject.write(&blob("c", name), "x").await;
+    }
+    plain.lease(&blob("c", "b/1"), acquire(1)).await.unwrap();
+    let container = blob("c", "b").container;
+    for (prefix, after) in [("", None), ("b/", None), ("b/", Some("b/1")), ("", Some("b/1"))] {
+        let query = ListQuery { prefix: prefix.to_owned(), after: after.map(ToOwned::to_owned), limit: 2 };
+        let (looked, listed) = (plain.list(&container, &query).await, described.list(&container, &query).await);
+        let (looked, listed) = (looked.unwrap().unwrap(), listed.unwrap().unwrap());
+        assert!(!looked.items.is_empty());
+        assert_eq!(format!("{looked:?}"), format!("{listed:?}"), "{prefix} {after:?}");
+    }
+}

@@ -1,0 +1,352 @@
+//! An object store that does what a test tells it to before and after each write.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt, StreamExt};
+use ifmatch_blob_objects::TooSoon;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
+};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// What happens to one write.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// Somebody else writes this just before.
+    Foreign(&'static str),
+    /// Somebody else deletes the object just before.
+    ForeignDeletion,
+    /// The write is carried out, and the answer is lost.
+    LostAnswer,
+    /// The write is carried out, and tried again since the answer was lost.
+    Retried,
+    /// The write is not carried out, and nobody can tell.
+    LostRequest,
+    /// The write is refused because it follows another one too soon.
+    TooSoon,
+    /// The write is not carried out, and never ends.
+    Stuck,
+    /// Its thread stands still before the write is carried out, see [`Faulty::suspend`].
+    Suspended,
+    /// The write does not end; it is carried out a while after it was given up. A deletion takes a while.
+    Late,
+    /// The answer to a deletion is lost before it is carried out, a while later.
+    Delayed,
+    /// The answer is lost, and the write stays in flight with its condition, see [`Faulty::release`].
+    Held,
+    /// A deletion is definitely refused.
+    Refused,
+    /// The write waits before reaching the store, see [`Faulty::hold_write`].
+    Waits,
+}
+
+/// What happens to the next writes, the next one last.
+type Faults = Arc<Mutex<Vec<Fault>>>;
+
+/// Signals of a held listing or write: the one it sends, and the one it waits for.
+type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
+
+/// A write that takes effect after it was given up.
+struct Late {
+    inner: Arc<dyn ObjectStore>,
+    location: Path,
+    payload: PutPayload,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let (inner, location, payload) = (Arc::clone(&self.inner), self.location.clone(), self.payload.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            inner.put_opts(&location, payload, PutOptions::default()).await
+        });
+    }
+}
+
+/// A multipart upload, whose end is the write that the faults happen to.
+#[derive(Debug)]
+struct FaultyUpload {
+    inner: Box<dyn MultipartUpload>,
+    faults: Faults,
+    location: Path,
+}
+
+#[async_trait]
+impl MultipartUpload for FaultyUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        self.inner.put_part(data)
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let fault = self.faults.lock().unwrap().pop();
+        match fault {
+            Some(Fault::LostRequest) => Err(Faulty::lost()),
+            Some(Fault::TooSoon) => Err(Faulty::too_soon()),
+            Some(Fault::LostAnswer) => self.inner.complete().await.and_then(|_| Err(Faulty::lost())),
+            Some(Fault::Retried) => {
+                self.inner.complete().await?;
+                let source = "NoSuchUpload".into();
+                Err(Error::NotFound { path: self.location.to_string(), source })
+            }
+            other => {
+                assert!(other.is_none(), "nothing of the kind happens to the end of an upload: {other:?}");
+                self.inner.complete().await
+            }
+        }
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.inner.abort().await
+    }
+}
+
+/// An object store with faults.
+#[derive(Debug)]
+pub(crate) struct Faulty {
+    inner: Arc<dyn ObjectStore>,
+    /// Whether conditions are accepted and ignored.
+    ignores_conditions: bool,
+    faults: Faults,
+    listing: Mutex<Option<Gate>>,
+    waiting: Mutex<Option<Gate>>,
+    suspended: Mutex<Option<mpsc::Receiver<()>>>,
+    held: Mutex<Option<(Path, PutPayload, PutOptions)>>,
+    log: Mutex<Vec<&'static str>>,
+}
+
+impl Faulty {
+    pub(crate) fn new(inner: Arc<dyn ObjectStore>) -> Self {
+        Self {
+            inner,
+            ignores_conditions: false,
+            faults: Faults::default(),
+            listing: Mutex::default(),
+            waiting: Mutex::default(),
+            suspended: Mutex::default(),
+            held: Mutex::default(),
+            log: Mutex::default(),
+        }
+    }
+
+    /// A store in memory that may accept conditions and ignore them.
+    pub(crate) fn in_memory(ignores_conditions: bool) -> Arc<Self> {
+        Arc::new(Self { ignores_conditions, ..Self::new(Arc::new(InMemory::new())) })
+    }
+
+    /// What happens to the next writes, the next one first.
+    pub(crate) fn schedule(&self, faults: impl IntoIterator<Item = Fault>) {
+        let mut scheduled = self.faults.lock().unwrap();
+        assert!(scheduled.is_empty(), "the faults before did not happen: {scheduled:?}");
+        *scheduled = faults.into_iter().collect();
+        scheduled.reverse();
+    }
+
+    /// Whether a fault is yet to happen.
+    pub(crate) fn is_scheduled(&self) -> bool {
+        !self.faults.lock().unwrap().is_empty()
+    }
+
+    /// How the writes since the last call were conditioned.
+    pub(crate) fn modes(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.log.lock().unwrap())
+    }
+
+    /// Lets the thread of the next write stand still until it is told to go on.
+    pub(crate) fn suspend(&self) -> mpsc::Sender<()> {
+        let (resume, resumed) = mpsc::channel();
+        *self.suspended.lock().unwrap() = Some(resumed);
+        self.schedule([Fault::Suspended]);
+        resume
+    }
+
+    /// Holds up the next listing: the first channel says that it has begun, the second lets it go on.
+    pub(crate) fn hold_listing(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
+        let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
+        *self.listing.lock().unwrap() = Some((ask, opened));
+        (asked, open)
+    }
+
+    /// Holds the next write: the first channel signals its arrival, the second one releases it.
+    pub(crate) fn hold_write(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
+        let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
+        *self.waiting.lock().unwrap() = Some((ask, opened));
+        self.schedule([Fault::Waits]);
+        (asked, open)
+    }
+
+    /// Delivers the held write.
+    pub(crate) async fn release(&self) -> Result<PutResult> {
+        let (location, payload, options) = self.held.lock().unwrap().take().expect("a write is held");
+        self.inner.put_opts(&location, payload, options).await
+    }
+
+    fn next_fault(&self) -> Option<Fault> {
+        self.faults.lock().unwrap().pop()
+    }
+
+    fn after_a_while(deleted: BoxStream<'static, Result<Path>>) -> JoinHandle<Vec<Result<Path>>> {
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            deleted.collect().await
+        })
+    }
+
+    /// Performs one deletion.
+    fn delete(deleted: BoxStream<'static, Result<Path>>, fault: Option<&Fault>) -> BoxStream<'static, Result<Path>> {
+        match fault {
+            Some(Fault::LostRequest) => stream::once(async { Err(Self::lost()) }).boxed(),
+            Some(Fault::TooSoon) => stream::once(async { Err(Self::too_soon()) }).boxed(),
+            Some(Fault::Refused) => {
+                let refused = Error::PermissionDenied { path: "c/b".into(), source: "it is read-only".into() };
+                stream::once(async { Err(refused) }).boxed()
+            }
+            Some(Fault::Delayed) => {
+                drop(Self::after_a_while(deleted));
+                stream::once(async { Err(Self::lost()) }).boxed()
+            }
+            Some(Fault::Late) => {
+                // As in a folder: on a thread that continues even if its caller has left.
+                Self::after_a_while(deleted).map(|deleted| stream::iter(deleted.unwrap())).flatten_stream().boxed()
+            }
+            _ => deleted,
+        }
+    }
+
+    fn too_soon() -> Error {
+        Error::Generic { store: "faulty", source: Box::new(TooSoon) }
+    }
+
+    fn lost() -> Error {
+        Error::Generic { store: "faulty", source: "connection reset".into() }
+    }
+
+    async fn before(&self, location: &Path, fault: Option<&Fault>) -> Result<()> {
+        use object_store::ObjectStoreExt;
+        match fault {
+            Some(Fault::Foreign(text)) => {
+                self.inner.put(location, PutPayload::from_static(text.as_bytes())).await.map(drop)
+            }
+            Some(Fault::ForeignDeletion) => self.inner.delete(location).await,
+            Some(Fault::LostRequest) => Err(Self::lost()),
+            Some(Fault::TooSoon) => Err(Self::too_soon()),
+            Some(Fault::Stuck) => std::future::pending().await,
+            Some(Fault::Suspended) => {
+                let resumed = self.suspended.lock().unwrap().take().unwrap();
+                let _ = tokio::task::block_in_place(|| resumed.recv());
+                Ok(())
+            }
+            Some(Fault::Waits) => {
+                let (begin, opened) = self.waiting.lock().unwrap().take().unwrap();
+                let _ = begin.send(());
+                let _ = opened.await;
+                Ok(())
+            }
+            Some(Fault::LostAnswer | Fault::Retried | Fault::Late | Fault::Delayed | Fault::Held | Fault::Refused)
+            | None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Faulty({})", self.inner)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl ObjectStore for Faulty {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, mut options: PutOptions) -> Result<PutResult> {
+        self.log.lock().unwrap().push(match &options.mode {
+            PutMode::Overwrite => "overwrite",
+            PutMode::Create => "create",
+            PutMode::Update(_) => "update",
+        });
+        if self.ignores_conditions {
+            options.mode = PutMode::Overwrite;
+        }
+        let fault = self.next_fault();
+        self.before(location, fault.as_ref()).await?;
+        if let Some(Fault::Held) = fault {
+            *self.held.lock().unwrap() = Some((location.clone(), payload, options));
+            return Err(Self::lost());
+        }
+        if let Some(Fault::Late) = fault {
+            let _given_up = Late { inner: Arc::clone(&self.inner), location: location.clone(), payload };
+            return std::future::pending().await;
+        }
+        let result = self.inner.put_opts(location, payload.clone(), options.clone()).await;
+        match fault {
+            Some(Fault::LostAnswer) => result.and_then(|_| Err(Self::lost())),
+            Some(Fault::Retried) => {
+                result?;
+                self.inner.put_opts(location, payload, options).await
+            }
+            _ => result,
+        }
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.log.lock().unwrap().push("multipart");
+        let inner = self.inner.put_multipart_opts(location, options).await?;
+        Ok(Box::new(FaultyUpload { inner, faults: Arc::clone(&self.faults), location: location.clone() }))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[std::ops::Range<u64>]) -> Result<Vec<bytes::Bytes>> {
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.log.lock().unwrap().push("delete");
+        let (inner, faults) = (Arc::clone(&self.inner), Arc::clone(&self.faults));
+        let deleted = locations.map(move |location| {
+            let deleted = inner.delete_stream(stream::once(async { location }).boxed());
+            let fault = faults.lock().unwrap().pop();
+            Self::delete(deleted, fault.as_ref())
+        });
+        deleted.flatten_unordered(16).boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let listed = self.inner.list(prefix);
+        let Some((begin, opened)) = self.listing.lock().unwrap().take() else { return listed };
+        let held = async move {
+            let _ = begin.send(());
+            let _ = opened.await;
+            listed
+        };
+        held.flatten_stream().boxed()
+    }
+
+    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        self.inner.rename_opts(from, to, options).await
+    }
+}

@@ -1,0 +1,134 @@
+//! Writers who bypass us come between the look at an object and the write of it.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::store::{BoxError, Put, StoreErrorKind, Upload};
+use ifmatch_blob_objects::{Backing, ObjectBlobs, Support};
+use ifmatch_core::precondition::{Precondition, Preconditions};
+use object_store::{ObjectStore, ObjectStoreExt};
+
+use crate::faults::{Fault, Faulty};
+use crate::{folder, open, register, subject};
+use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match, pattern, put, refusal};
+
+async fn faulty() -> (Arc<Faulty>, Subject) {
+    let store = Faulty::in_memory(false);
+    let blobs = open(Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await;
+    store.modes();
+    (store, subject(blobs))
+}
+
+#[tokio::test]
+async fn an_update_of_another_version_is_refused() {
+    let (store, subject) = faulty().await;
+    let blob = blob("c", "b");
+    let tag = subject.write(&blob, "ours").await.tag.unwrap();
+    store.schedule([Fault::Foreign("theirs")]);
+    let refused = subject.write_if(&blob, if_match(&tag), "ours again").await;
+    let (precondition, current) = refusal(refused);
+    assert_eq!(precondition, Precondition::IfMatch);
+    assert_eq!(current, Some(subject.tag(&blob).await), "it tells the foreign version's tag");
+    assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
+}
+
+#[tokio::test]
+async fn an_update_of_what_was_deleted_is_refused() {
+    let (store, subject) = faulty().await;
+    let blob = blob("c", "b");
+    let tag = subject.write(&blob, "ours").await.tag.unwrap();
+    store.schedule([Fault::ForeignDeletion]);
+    assert_eq!(refusal(subject.write_if(&blob, if_match(&tag), "2").await), (Precondition::IfMatch, None));
+    assert!(subject.read(&blob).await.is_none());
+}
+
+#[tokio::test]
+async fn a_create_after_another_is_refused() {
+    let (store, subject) = faulty().await;
+    let blob = blob("c", "b");
+    store.schedule([Fault::Foreign("theirs")]);
+    assert_eq!(refusal(subject.write_if(&blob, if_absent(), "ours").await).0, Precondition::IfNoneMatch);
+    assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
+}
+
+#[tokio::test]
+async fn a_folder_protects_creations_too() {
+    let root = tempfile::tempdir().unwrap();
+    let mut store = None;
+    let backing = folder(root.path()).map(|inner| {
+        let faulty = Arc::new(Faulty::new(inner));
+        store = Some(Arc::clone(&faulty));
+        faulty
+    });
+    let subject = subject(open(backing).await);
+    let blob = blob("c", "b");
+    store.unwrap().schedule([Fault::Foreign("theirs")]);
+    assert_eq!(refusal(subject.write_if(&blob, if_absent(), "ours").await).0, Precondition::IfNoneMatch);
+    assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
+}
+
+#[tokio::test]
+async fn an_unconditional_write_comes_after_the_foreign_ones() {
+    let (store, subject) = faulty().await;
+    let blob = blob("c", "b");
+    store.schedule([Fault::Foreign("1"), Fault::Foreign("2"), Fault::ForeignDeletion, Fault::Foreign("4")]);
+    let written = subject.write(&blob, "ours").await;
+    assert!(!written.created);
+    assert_eq!(store.modes(), ["create", "update", "update", "create", "update"], "no write goes without a condition");
+    let (info, bytes) = subject.read(&blob).await.unwrap();
+    assert_eq!((info.tag, bytes), (written.tag, "ours".into()));
+}
+
+#[tokio::test]
+async fn whoever_changes_the_object_all_the_time_is_not_overwritten() {
+    let (store, subject) = faulty().await;
+    let blob = blob("c", "b");
+    store.schedule((0..8).map(|_| Fault::Foreign("theirs")));
+    let error = subject.write_if(&blob, Preconditions::default(), "ours").await.unwrap_err();
+    assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
+    assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
+    assert!(!subject.write(&blob, "ours").await.created, "the permit was given back");
+}
+
+#[tokio::test]
+async fn a_store_that_ignores_conditions_is_found_out() {
+    let store = Faulty::in_memory(true);
+    let blobs = ObjectBlobs::open(Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>), register()).await.unwrap();
+    let capability = blobs.capability();
+    assert_eq!((capability.create, capability.update), (Support::Ignored, Support::Ignored));
+    assert!(!capability.is_native() && capability.metadata);
+    let subject = subject(blobs);
+    store.modes();
+    let tag = subject.write_if(&blob("c", "b"), if_absent(), "1").await.unwrap().tag.unwrap();
+    subject.write_if(&blob("c", "b"), if_match(&tag), "2").await.unwrap();
+    assert_eq!(store.modes(), ["overwrite", "overwrite"], "what is ignored is not relied on");
+    ifmatch_blob::conformance::check(&subject).await;
+}
+
+#[tokio::test]
+async fn a_large_write_is_compared_again_once_it_is_complete() {
+    let (store, subject) = faulty().await;
+    let blob = blob("c", "b");
+    let tag = subject.write(&blob, "ours").await.tag.unwrap();
+    store.modes();
+    let chunk = pattern(3 * 1024 * 1024);
+    let others = Arc::clone(&store);
+    // The client is half way when somebody else writes.
+    let frames = stream::iter(0..8).then(move |at| {
+        let (others, chunk) = (Arc::clone(&others), chunk.clone());
+        async move {
+            if at == 5 {
+                others.put(&"c/b".into(), "theirs".into()).await.unwrap();
+            }
+            Ok::<_, BoxError>(Frame::data(chunk))
+        }
+    });
+    let body = Upload::new(StreamBody::new(frames));
+    let refused = subject.store.put(&blob, Put { preconditions: if_match(&tag), body, ..put("") }).await;
+    assert_eq!(refusal(refused).0, Precondition::IfMatch);
+    assert_eq!(store.modes(), ["multipart", "overwrite"], "the parts were under way");
+    assert_eq!(subject.read(&blob).await.unwrap().1, "theirs");
+}

@@ -1,0 +1,220 @@
+//! What the register knows, and what writers who bypass us make of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BoxError, Delete, MissingContainer, Put, StoreErrorKind, Upload};
+use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseFailure, LeaseUse};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_store::{AnyRegister, Clock, Key, MemoryRegister, Register, SystemClock};
+use object_store::ObjectStoreExt;
+use object_store::memory::InMemory;
+use tokio::sync::oneshot;
+
+use crate::faults::{Fault, Faulty};
+use crate::{durable, durable_on};
+use ifmatch_blob::conformance::leases::{acquire, id, request};
+use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match, kind, put};
+
+/// A body that says when it is asked for, and comes when the test says so.
+fn gated() -> (Upload, oneshot::Receiver<()>, oneshot::Sender<()>) {
+    let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel::<()>());
+    let body = StreamBody::new(stream::once(async move {
+        let _ = ask.send(());
+        let _ = opened.await;
+        Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"1")))
+    }));
+    (Upload::new(body), asked, open)
+}
+
+#[tokio::test]
+async fn writers_in_a_container_that_nobody_created_do_not_disturb_each_other() {
+    let store = Faulty::in_memory(false);
+    let subject = durable(&store).await;
+    store.put(&"c/theirs".into(), "theirs".into()).await.unwrap();
+    let writers = (0..8).map(|writer| {
+        let (subject, blob) = (&subject, blob("c", &format!("{writer}")));
+        async move { subject.store.put(&blob, Put { container: MissingContainer::Refuse, ..put("ours") }).await }
+    });
+    for written in join_all(writers).await {
+        assert!(written.expect("the container was there all the time").created);
+    }
+}
+
+#[tokio::test]
+async fn a_write_does_not_miss_a_container_that_the_register_forgot() {
+    let register = AnyRegister::new(MemoryRegister::with_capacity(256));
+    let backing = Backing::new(Arc::new(InMemory::new()));
+    let subject = crate::subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
+    subject.write(&blob("c", "something"), "1").await;
+    let (body, asked, send) = gated();
+    let within = Put { body, container: MissingContainer::Refuse, ..put("") };
+    let forgetting = async {
+        asked.await.expect("the body is asked for");
+        let container = Key::new("c/c").unwrap();
+        for other in 0.. {
+            if register.load(&container).await.unwrap().is_none_or(|record| record.settled(SystemClock.now()).is_none())
+            {
+                break;
+            }
+            subject.write(&blob("d", &format!("{other}")), "1").await;
+        }
+        send.send(()).expect("the body is waited for");
+    };
+    let blob = blob("c", "b");
+    let (written, ()) = futures_util::join!(subject.store.put(&blob, within), forgetting);
+    assert!(written.expect("the container was there all the time").created);
+}
+
+#[tokio::test]
+async fn a_write_spares_the_container_that_was_created_meanwhile() {
+    let store = Faulty::in_memory(false);
+    let subject = durable(&store).await;
+    let blob = blob("c", "b");
+    let (body, asked, send) = gated();
+    let writing = subject.store.put(&blob, Put { body, ..put("") });
+    let creating = async {
+        asked.await.expect("the body is asked for");
+        let (begun, open) = store.hold_listing();
+        send.send(()).expect("the body is waited for");
+        begun.await.expect("the write looks for its container");
+        let metadata = [("owner".into(), FieldText::new("me").expect("valid"))].into();
+        let headers = BlobHeaders { metadata, ..BlobHeaders::default() };
+        let created = subject.store.create_container(&blob.container, headers).await.expect("there is none");
+        open.send(()).expect("the listing is held");
+        created
+    };
+    let (written, created) = futures_util::join!(writing, creating);
+    assert!(written.unwrap().created);
+    assert_eq!(subject.store.container(&blob.container).await.unwrap(), Some(created));
+}
+
+/// A blob that is leased for ever, and deleted by somebody who bypasses us.
+async fn deleted_behind_our_back(name: &str) -> (Arc<Faulty>, Subject, BlobPath) {
+    let store = Faulty::in_memory(false);
+    let subject = durable(&store).await;
+    let blob = blob("c", name);
+    subject.write(&blob, "1").await;
+    subject.store.lease(&blob, acquire(1)).await.unwrap();
+    store.delete(&format!("c/{name}").into()).await.unwrap();
+    (store, subject, blob)
+}
+
+#[tokio::test]
+async fn with_a_blob_that_others_deleted_goes_its_lease() {
+    let (_store, subject, lost) = deleted_behind_our_back("b").await;
+    assert!(subject.write_if(&lost, if_absent(), "2").await.unwrap().created);
+    assert_eq!(subject.head(&lost).await.unwrap().lease, None);
+
+    let (_store, subject, lost) = deleted_behind_our_back("b").await;
+    let late = Put { lease: LeaseUse::Write(Some(id(1))), ..put("late") };
+    let refused = kind(subject.store.put(&lost, late).await);
+    assert_eq!(refused, StoreErrorKind::LeaseFailed(LeaseFailure::NotPresent));
+
+    let (store, subject, lost) = deleted_behind_our_back("b").await;
+    let broken = subject.store.lease(&lost, request(LeaseAction::Break(None))).await;
+    assert_eq!(kind(broken), StoreErrorKind::NotFound);
+    store.put(&"c/b".into(), "theirs".into()).await.unwrap();
+    assert_eq!(subject.head(&lost).await.unwrap().lease, None, "the blob that came later has none");
+}
+
+/// A blob whose lease ends after so many seconds.
+async fn leased_for(seconds: i64, store: &Arc<Faulty>) -> (Subject, BlobPath) {
+    let subject = durable(store).await;
+    let blob = lease_for(seconds, &subject).await;
+    (subject, blob)
+}
+
+async fn lease_for(seconds: i64, subject: &Subject) -> BlobPath {
+    let blob = blob("c", "b");
+    subject.write(&blob, "before").await;
+    subject.store.lease(&blob, acquire(1)).await.unwrap();
+    let slowly = request(LeaseAction::Break(BreakPeriod::from_seconds(seconds)));
+    subject.store.lease(&blob, slowly).await.unwrap();
+    blob
+}
+
+/// Writes as soon as the lease of others lets it.
+async fn write_next(subject: &Subject, blob: &BlobPath, preconditions: &Preconditions) {
+    loop {
+        let next = Put { preconditions: preconditions.clone(), ..put("next") };
+        match subject.store.put(blob, next).await {
+            Ok(_) => break,
+            Err(error) => match error.kind() {
+                StoreErrorKind::LeaseFailed(LeaseFailure::IdMissing) | StoreErrorKind::InFlight { .. } => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                _ => panic!("{error}"),
+            },
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_its_lease_cuts_short_does_not_come_over_the_next() {
+    let store = Faulty::in_memory(true);
+    let (subject, blob) = leased_for(4, &store).await;
+    store.schedule([Fault::Late]);
+    let cut = Put { lease: LeaseUse::Write(Some(id(1))), ..put("late") };
+    assert_eq!(kind(subject.store.put(&blob, cut).await), StoreErrorKind::OutcomeUnknown);
+    write_next(&subject, &blob, &Preconditions::default()).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(subject.read(&blob).await.unwrap().1, "next", "an acknowledged write was lost");
+}
+
+/// Within one process, the second one would wait until the first one runs again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_writers_of_two_processes_the_one_who_lost_its_permit_is_told_no_success() {
+    let (store, register) = (Faulty::in_memory(true), crate::register());
+    let (subject, other) = (durable_on(&store, register.clone()).await, durable_on(&store, register).await);
+    let blob = lease_for(3, &subject).await;
+    let current = if_match(&subject.tag(&blob).await);
+    let resume = store.suspend();
+    let lease = LeaseUse::Write(Some(id(1)));
+    let suspended = subject.store.put(&blob, Put { lease, preconditions: current.clone(), ..put("suspended") });
+    let next = async {
+        // The other one has the permit first.
+        while store.is_scheduled() {
+            tokio::task::yield_now().await;
+        }
+        write_next(&other, &blob, &current).await;
+        resume.send(()).expect("the thread stands still");
+    };
+    let (suspended, ()) = futures_util::join!(suspended, next);
+    assert_eq!(kind(suspended), StoreErrorKind::OutcomeUnknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_of_a_container_that_fails_leaves_nothing_under_way() {
+    // Deletion of the first object may or may not wait until the second one is gone.
+    for faults in [[Fault::Late, Fault::Delayed], [Fault::Delayed, Fault::Delayed]] {
+        let store = Faulty::in_memory(false);
+        let subject = durable(&store).await;
+        for name in ["a", "b"] {
+            subject.write(&blob("c", name), "before").await;
+        }
+        store.schedule(faults);
+        let failed = subject.store.delete_container(&blob("c", "a").container, Delete::default()).await;
+        assert_eq!(kind(failed), StoreErrorKind::OutcomeUnknown);
+        // The first of these writes completes the deletion.
+        for name in ["a", "b"] {
+            while let Err(error) = subject.store.put(&blob("c", name), put("after")).await {
+                assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for name in ["a", "b"] {
+            assert_eq!(subject.read(&blob("c", name)).await.expect("an acknowledged write").1, "after");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Gateways with registers of their own on one store: only the owner makes unconditional changes.
+
+use std::sync::Arc;
+
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::store::{Delete, StoreErrorKind};
+use ifmatch_blob_objects::{Backing, ObjectBlobs, OpenErrorKind};
+use object_store::ObjectStoreExt;
+use object_store::memory::InMemory;
+
+use crate::{open, register, subject};
+use ifmatch_blob::conformance::{blob, kind, pattern, put};
+
+/// Length of a body that is sent in parts.
+const LONG: usize = 8 * 1024 * 1024 + 1;
+
+fn store() -> (Arc<InMemory>, Backing) {
+    let objects = Arc::new(InMemory::new());
+    (Arc::clone(&objects), Backing::new(objects).with_prefix("team".into()))
+}
+
+#[tokio::test]
+async fn a_second_register_that_lasts_is_refused() {
+    let (objects, backing) = store();
+    let ours = register();
+    drop(ObjectBlobs::open_durable(backing.clone(), ours.clone()).await.expect("the store is new"));
+
+    let error = ObjectBlobs::open_durable(backing.clone(), register()).await.expect_err("it is taken");
+    assert_eq!(error.kind(), OpenErrorKind::Taken);
+    assert!(error.to_string().contains("delete the object team/-ifmatch/owner"), "{error}");
+    let error = ObjectBlobs::open(backing.clone(), register()).await.expect_err("it is taken");
+    assert_eq!(error.kind(), OpenErrorKind::Taken);
+
+    drop(ObjectBlobs::open_durable(backing.clone(), ours).await.expect("a restart"));
+    objects.delete(&"team/-ifmatch/owner".into()).await.unwrap();
+    drop(ObjectBlobs::open_durable(backing, register()).await.expect("the operator gave it away"));
+}
+
+#[tokio::test]
+async fn a_gateway_whose_store_was_taken_over_changes_nothing_without_a_condition() {
+    let (_, backing) = store();
+    let first = subject(open(backing.clone()).await);
+    let blob = blob("c", "b");
+    first.write(&blob, "before").await;
+    let second = subject(open(backing).await);
+
+    let refused = kind(first.store.delete(&blob, Delete::default()).await);
+    assert_eq!(refused, StoreErrorKind::Unavailable);
+    assert_eq!(kind(first.store.put(&blob, put(pattern(LONG))).await), StoreErrorKind::Unavailable);
+    let refused = kind(first.store.delete_container(&blob.container, Delete::default()).await);
+    assert_eq!(refused, StoreErrorKind::OutcomeUnknown);
+    assert_eq!(second.read(&blob).await.expect("it is still there").1, "before");
+
+    second.write(&blob, pattern(LONG)).await;
+    second.store.delete(&blob, Delete::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_ignores_conditions_has_one_writer() {
+    let store = crate::faults::Faulty::in_memory(true);
+    let backing = Backing::new(Arc::clone(&store) as Arc<dyn object_store::ObjectStore>);
+    let first = subject(open(backing.clone()).await);
+    let blob = blob("c", "b");
+    first.write(&blob, "before").await;
+    let second = subject(open(backing).await);
+    assert_eq!(kind(first.store.put(&blob, put("late")).await), StoreErrorKind::Unavailable);
+    second.write(&blob, "after").await;
+    assert_eq!(first.read(&blob).await.expect("reads go on").1, "after");
+}

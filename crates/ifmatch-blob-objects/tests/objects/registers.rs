@@ -1,0 +1,216 @@
+//! Registers that lose an answer or list late: no completed change is reported as failed, and no write outlives its
+//! container.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::headers::{BlobHeaders, FieldText};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put, StoreError, StoreErrorKind};
+use ifmatch_core::lease::{BreakPeriod, LeaseAction};
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_store::{AnyRegister, Key, MemoryRegister};
+
+use crate::durable_on;
+use crate::faults::Faulty;
+use ifmatch_blob::conformance::headers::set;
+use ifmatch_blob::conformance::leases::{acquire, id, request};
+use ifmatch_blob::conformance::{Subject, blob, kind, put};
+
+/// A register with faults injected by a test.
+#[derive(Clone)]
+struct Failing {
+    inner: Arc<MemoryRegister>,
+    /// Failure of the next swap.
+    next: Arc<Mutex<Option<RegisterErrorKind>>>,
+    /// `true` if loads fail because the connection broke.
+    is_down: Arc<AtomicBool>,
+    /// `true` if scans show no records.
+    is_blind: Arc<AtomicBool>,
+}
+
+impl Failing {
+    fn new() -> Self {
+        let inner = Arc::new(MemoryRegister::unbounded());
+        Self { inner, next: Arc::default(), is_down: Arc::default(), is_blind: Arc::default() }
+    }
+
+    /// Makes the next swap fail. An ambiguous one takes place, and the register is unavailable afterwards.
+    fn fail(&self, kind: RegisterErrorKind) {
+        *self.next.lock().unwrap() = Some(kind);
+    }
+
+    /// Makes the register answer again.
+    fn recover(&self) {
+        assert_eq!(*self.next.lock().unwrap(), None, "a swap was to fail");
+        self.is_down.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Register for Failing {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        if self.is_down.load(Ordering::SeqCst) {
+            return Err(RegisterErrorKind::Unavailable.into());
+        }
+        self.inner.load(key).await
+    }
+
+    async fn compare_and_swap(&self, key: &Key, at: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
+        let failure = self.next.lock().unwrap().take();
+        match failure {
+            None => self.inner.compare_and_swap(key, at, next).await,
+            Some(RegisterErrorKind::Ambiguous) => {
+                assert_eq!(self.inner.compare_and_swap(key, at, next).await?, Swap::Done);
+                self.is_down.store(true, Ordering::SeqCst);
+                Err(RegisterErrorKind::Ambiguous.into())
+            }
+            Some(kind) => Err(kind.into()),
+        }
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        if self.is_blind.load(Ordering::SeqCst) { Ok(Vec::new()) } else { self.inner.scan(scan).await }
+    }
+}
+
+/// A change decided by a single swap of the register.
+type Change = (&'static str, fn(&Subject) -> BoxFuture<'_, Result<(), StoreError>>);
+
+const CHANGES: [Change; 10] = [
+    ("acquire", |subject| Box::pin(async { subject.store.lease(&blob("c", "free"), acquire(2)).await.map(drop) })),
+    ("release", |subject| Box::pin(lease(subject, LeaseAction::Release(id(1))))),
+    ("change", |subject| Box::pin(lease(subject, LeaseAction::Change { id: id(1), proposed: id(2) }))),
+    ("break", |subject| Box::pin(lease(subject, LeaseAction::Break(BreakPeriod::from_seconds(0))))),
+    ("acquire the container", |subject| {
+        Box::pin(async { subject.store.lease_container(&blob("c", "free").container, acquire(2)).await.map(drop) })
+    }),
+    ("release the container", |subject| Box::pin(lease_container(subject, LeaseAction::Release(id(1))))),
+    ("break the container's lease", |subject| {
+        Box::pin(lease_container(subject, LeaseAction::Break(BreakPeriod::from_seconds(0))))
+    }),
+    ("create a container", |subject| {
+        Box::pin(async {
+            subject.store.create_container(&blob("new", "x").container, BlobHeaders::default()).await.map(drop)
+        })
+    }),
+    ("change a container's metadata", |subject| {
+        Box::pin(async {
+            let metadata = [("owner".into(), FieldText::new("me").unwrap())].into();
+            let change = set(HeaderChange::Metadata(metadata));
+            subject.store.set_container(&blob("c", "free").container, change).await.map(drop)
+        })
+    }),
+    ("delete a container", |subject| {
+        Box::pin(async { subject.store.delete_container(&blob("c", "free").container, Delete::default()).await })
+    }),
+];
+
+async fn lease(subject: &Subject, action: LeaseAction) -> Result<(), StoreError> {
+    subject.store.lease(&blob("c", "held"), request(action)).await.map(drop)
+}
+
+async fn lease_container(subject: &Subject, action: LeaseAction) -> Result<(), StoreError> {
+    subject.store.lease_container(&blob("held", "x").container, request(action)).await.map(drop)
+}
+
+/// All state affected by the changes.
+async fn seen(subject: &Subject) -> String {
+    let mut seen = Vec::new();
+    for name in ["free", "held"] {
+        seen.push(format!("{:?}", subject.head(&blob("c", name)).await.map(|info| info.lease)));
+    }
+    for name in ["c", "held", "new"] {
+        let info = subject.store.container(&blob(name, "x").container).await.unwrap();
+        seen.push(format!("{:?}", info.map(|info| (info.lease, info.headers))));
+    }
+    seen.join("\n")
+}
+
+#[tokio::test]
+async fn a_change_whose_answer_was_lost_is_not_called_undone() {
+    for (what, change) in CHANGES {
+        let register = Failing::new();
+        let subject = durable_on(&Faulty::in_memory(false), AnyRegister::new(register.clone())).await;
+        subject.write(&blob("c", "free"), "1").await;
+        subject.write(&blob("c", "held"), "1").await;
+        subject.store.lease(&blob("c", "held"), acquire(1)).await.unwrap();
+        let held = blob("held", "x").container;
+        subject.store.create_container(&held, BlobHeaders::default()).await.unwrap();
+        subject.store.lease_container(&held, acquire(1)).await.unwrap();
+
+        let before = seen(&subject).await;
+        register.fail(RegisterErrorKind::Unavailable);
+        assert_eq!(kind(change(&subject).await), StoreErrorKind::Unavailable, "{what}");
+        register.recover();
+        assert_eq!(seen(&subject).await, before, "{what}: it was called undone");
+
+        register.fail(RegisterErrorKind::Ambiguous);
+        assert_eq!(kind(change(&subject).await), StoreErrorKind::OutcomeUnknown, "{what}");
+        register.recover();
+        assert_ne!(seen(&subject).await, before, "{what}: it took place");
+    }
+}
+
+/// A write with a permit is on its way to the store when the container is deleted without noticing it.
+async fn overtaken(is_update: bool, comes_again: bool) {
+    let (store, register) = (Faulty::in_memory(false), Failing::new());
+    let subject = durable_on(&store, AnyRegister::new(register.clone())).await;
+    let (blob, what) = (blob("c", "b"), format!("update: {is_update}, created again: {comes_again}"));
+    subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
+    if is_update {
+        subject.write(&blob, "before").await;
+    }
+    let (begun, go_on) = store.hold_write();
+    let late = subject.store.put(&blob, Put { container: MissingContainer::Refuse, ..put("late") });
+    let deletion = async {
+        begun.await.expect("the write is on its way");
+        register.is_blind.store(true, Ordering::SeqCst);
+        subject.store.delete_container(&blob.container, Delete::default()).await.expect("it sees no write");
+        register.is_blind.store(false, Ordering::SeqCst);
+        if comes_again {
+            subject.store.create_container(&blob.container, BlobHeaders::default()).await.expect("it is gone");
+        }
+        go_on.send(()).expect("the write is held");
+    };
+    let (written, ()) = futures_util::join!(late, deletion);
+    // A creation took place before the deletion; an update finds nothing to replace.
+    assert_eq!(written.is_ok(), !is_update, "{what}: {written:?}");
+    assert!(subject.read(&blob).await.is_none(), "{what}: the blob outlived its container");
+    let container = subject.store.container(&blob.container).await.unwrap();
+    assert_eq!(container.is_some(), comes_again, "{what}");
+    let listed = subject.store.list(&blob.container, &all()).await.unwrap().map(|page| page.items);
+    assert_eq!(listed, comes_again.then(Vec::new), "{what}");
+}
+
+fn all() -> ListQuery {
+    ListQuery { prefix: String::new(), after: None, limit: 100 }
+}
+
+#[tokio::test]
+async fn a_late_scan_lets_no_write_through_a_deletion() {
+    for is_update in [false, true] {
+        for comes_again in [false, true] {
+            overtaken(is_update, comes_again).await;
+        }
+    }
+}
+
+/// The deletion does not find the record of the leased blob.
+#[tokio::test]
+async fn a_late_scan_leaves_no_lease_in_the_next_container() {
+    let register = Failing::new();
+    let subject = durable_on(&Faulty::in_memory(false), AnyRegister::new(register.clone())).await;
+    let blob: BlobPath = blob("c", "b");
+    subject.write(&blob, "before").await;
+    subject.store.lease(&blob, acquire(1)).await.unwrap();
+    register.is_blind.store(true, Ordering::SeqCst);
+    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
+    register.is_blind.store(false, Ordering::SeqCst);
+
+    assert!(subject.write(&blob, "after").await.created, "a lease of a deleted blob keeps writers off");
+    assert_eq!(subject.head(&blob).await.unwrap().lease, None);
+    subject.store.lease(&blob, acquire(2)).await.expect("it is free");
+}

@@ -1,0 +1,231 @@
+//! Writes that take effect late: under another holder's lease, or in a container deleted meanwhile.
+
+use std::sync::Arc;
+
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{Delete, ListQuery, MissingContainer, Put, StoreErrorKind};
+use ifmatch_blob_objects::{Backing, ObjectBlobs};
+use ifmatch_core::lease::{LeaseAction, LeaseUse};
+use ifmatch_store::{AnyRegister, Clock, Key, Register, SystemClock};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOptions};
+
+use crate::faults::{Fault, Faulty};
+use crate::{durable, register, subject};
+use ifmatch_blob::conformance::leases::{acquire, id, request};
+use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, put};
+
+fn all() -> ListQuery {
+    ListQuery { prefix: String::new(), after: None, limit: 100 }
+}
+
+/// Creates the container, and starts a blob there with its creation still in flight.
+async fn delayed_creation(subject: &Subject, store: &Faulty, blob: &BlobPath) {
+    subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
+    store.schedule([Fault::Held]);
+    let late = Put { container: MissingContainer::Refuse, ..put("late") };
+    assert_eq!(kind(subject.store.put(blob, late).await), StoreErrorKind::OutcomeUnknown);
+}
+
+#[tokio::test]
+async fn a_late_creation_does_not_bring_a_container_back() {
+    let store = Faulty::in_memory(false);
+    let subject = durable(&store).await;
+    let blob = blob("c", "b");
+    delayed_creation(&subject, &store, &blob).await;
+    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
+
+    store.release().await.expect("there is no object of this name");
+    assert_eq!(subject.store.container(&blob.container).await.unwrap(), None);
+    assert!(subject.read(&blob).await.is_none());
+    assert!(subject.store.containers(&all()).await.unwrap().items.is_empty());
+    assert_eq!(
+        kind(subject.store.delete_container(&blob.container, Delete::default()).await),
+        StoreErrorKind::ContainerNotFound
+    );
+}
+
+#[tokio::test]
+async fn a_late_creation_is_no_blob_of_the_next_container() {
+    let store = Faulty::in_memory(false);
+    let subject = durable(&store).await;
+    let (blob, other) = (blob("c", "b"), blob("c", "other"));
+    delayed_creation(&subject, &store, &blob).await;
+    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
+    subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
+    subject.write(&other, "1").await;
+
+    store.release().await.expect("there is no object of this name");
+    assert!(subject.read(&blob).await.is_none());
+    let listed = subject.store.list(&blob.container, &all()).await.unwrap().expect("the container");
+    assert_eq!(listed.items.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["other"]);
+    assert_eq!(kind(subject.store.delete(&blob, Delete::default()).await), StoreErrorKind::NotFound);
+    // The late write still holds the permit for a while.
+    let written = subject.write_if(&blob, if_absent(), "2").await.expect("it is absent");
+    assert!(written.created);
+    assert_eq!(subject.read(&blob).await.unwrap().1, "2");
+}
+
+#[tokio::test]
+async fn objects_of_other_programs_are_blobs_of_any_container() {
+    let store = Faulty::in_memory(false);
+    let subject = durable(&store).await;
+    let blob = blob("c", "theirs");
+    subject.store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
+    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
+    store.put(&"c/theirs".into(), "1".into()).await.unwrap();
+    assert_eq!(subject.read(&blob).await.unwrap().1, "1");
+    assert!(subject.store.container(&blob.container).await.unwrap().is_some());
+}
+
+/// An object written to an incarnation of its container.
+async fn plant(objects: &InMemory, location: &str, incarnation: u64) {
+    let mut attributes = Attributes::new();
+    let stamp = format!("{incarnation:016x}");
+    attributes.insert(Attribute::Metadata("ifmatchcontainer".into()), stamp.into());
+    let options = PutOptions { attributes, ..PutOptions::default() };
+    objects.put_opts(&Path::from(location), "stray".into(), options).await.unwrap();
+}
+
+#[tokio::test]
+async fn strays_go_before_their_container_is_forgotten() {
+    let register = register();
+    let objects = Arc::new(InMemory::new());
+    let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
+    let blobs = ObjectBlobs::open_durable(backing, register.clone()).await.unwrap();
+    crate::forgotten::deleted_long_ago(&register, "c/c").await;
+    let deleted = register.load(&Key::new("c/c").unwrap()).await.unwrap().unwrap().revision().get();
+    plant(&objects, "c/old", deleted - 1).await;
+    plant(&objects, "c/new", deleted + 1).await;
+
+    blobs.forget_idle().await.unwrap();
+    assert!(register.load(&Key::new("c/c").unwrap()).await.unwrap().is_none());
+    assert!(objects.head(&"c/old".into()).await.is_err(), "it would be a blob again");
+    objects.head(&"c/new".into()).await.expect("it belongs to no container that was deleted");
+}
+
+/// The operator moved the store to another gateway without stopping this one.
+#[tokio::test]
+async fn a_gateway_whose_store_was_taken_over_removes_no_strays() {
+    let register = register();
+    let objects = Arc::new(InMemory::new());
+    let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
+    let blobs = ObjectBlobs::open_durable(backing.clone(), register.clone()).await.unwrap();
+    crate::forgotten::deleted_long_ago(&register, "c/c").await;
+    let deleted = register.load(&Key::new("c/c").unwrap()).await.unwrap().unwrap().revision().get();
+    plant(&objects, "c/old", deleted - 1).await;
+    objects.delete(&"-ifmatch/owner".into()).await.unwrap();
+    drop(ObjectBlobs::open_durable(backing, crate::register()).await.expect("it was given away"));
+
+    blobs.forget_idle().await.unwrap();
+    objects.head(&"c/old".into()).await.expect("it may be a blob of the other gateway");
+    assert!(register.load(&Key::new("c/c").unwrap()).await.unwrap().is_some(), "the record that tells of it is kept");
+}
+
+/// The blob is leased, and its holder's write stays in flight; the holder then releases the lease.
+#[tokio::test]
+async fn a_late_write_does_not_come_true_under_the_next_lease() {
+    let store = Faulty::in_memory(false);
+    let subject = durable(&store).await;
+    let blob = blob("c", "b");
+    subject.write(&blob, "before").await;
+    subject.store.lease(&blob, acquire(1)).await.unwrap();
+    store.schedule([Fault::Held]);
+    let late = Put { lease: LeaseUse::Write(Some(id(1))), ..put("late") };
+    assert_eq!(kind(subject.store.put(&blob, late).await), StoreErrorKind::OutcomeUnknown);
+    subject.store.lease(&blob, request(LeaseAction::Release(id(1)))).await.unwrap();
+
+    let leased = subject.store.lease(&blob, acquire(2)).await.expect("it is free");
+    let tag = subject.tag(&blob).await;
+    assert_eq!(leased.tag.as_ref(), Some(&tag));
+    store.release().await.expect_err("the version that it replaces is gone");
+    assert_eq!(subject.read(&blob).await.unwrap().1, "before");
+    assert_eq!(subject.tag(&blob).await, tag);
+}
+
+/// A write without a lease, which releases its permit immediately.
+#[tokio::test]
+async fn a_late_write_without_a_lease_does_not_come_true_under_one() {
+    let store = Faulty::in_memory(false);
+    let subject = durable(&store).await;
+    let blob = blob("c", "b");
+    subject.write(&blob, "before").await;
+    store.schedule([Fault::Held]);
+    assert_eq!(kind(subject.store.put(&blob, put("late")).await), StoreErrorKind::OutcomeUnknown);
+    subject.store.lease(&blob, acquire(1)).await.unwrap();
+    store.release().await.expect_err("the version that it replaces is gone");
+    assert_eq!(subject.read(&blob).await.unwrap().1, "before");
+}
+
+/// A deleter that has disappeared: its turn has ended, and its mark remains.
+#[tokio::test]
+async fn a_deletion_that_was_left_half_way_is_finished_by_the_next_request() {
+    let register = register();
+    let store = Faulty::in_memory(false);
+    let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+    let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
+    let (theirs, blob) = (blob("c", "theirs"), blob("c", "b"));
+    subject.write(&blob, "before").await;
+    store.schedule([Fault::Refused]);
+    let failed = kind(subject.store.delete_container(&blob.container, Delete::default()).await);
+    assert_eq!(failed, StoreErrorKind::OutcomeUnknown, "the deletion goes on");
+    store.head(&"c/b".into()).await.expect("the object is still there");
+    assert!(subject.read(&blob).await.is_none(), "the container is as good as deleted");
+    store.put(&"c/theirs".into(), "theirs".into()).await.unwrap();
+    assert!(subject.read(&theirs).await.is_none(), "and so are the objects of other programs");
+    assert_eq!(subject.store.list(&blob.container, &all()).await.unwrap(), None);
+
+    while let Err(error) = subject.store.put(&blob, put("after")).await {
+        assert!(matches!(error.kind(), StoreErrorKind::InFlight { .. }), "{error}");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(subject.read(&blob).await.unwrap().1, "after");
+}
+
+#[tokio::test]
+async fn a_deletion_can_be_repeated_until_it_is_done() {
+    let register = register();
+    let store = Faulty::in_memory(false);
+    let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+    let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
+    let blob = blob("c", "b");
+    subject.write(&blob, "before").await;
+    store.schedule([Fault::Refused]);
+    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap_err();
+    subject.store.delete_container(&blob.container, Delete::default()).await.expect("it goes on");
+    store.head(&"c/b".into()).await.unwrap_err();
+}
+
+/// Returns the duration of the current deleter's turn according to the register, in seconds.
+async fn seconds_left(register: &AnyRegister) -> u64 {
+    let record = register.load(&Key::new("c/c").unwrap()).await.unwrap().expect("the container's record");
+    let version = record.state(SystemClock.now()).version().expect("the mark").clone();
+    let payload: serde_json::Value = serde_json::from_slice(version.payload()).unwrap();
+    let until = payload["deleting"].as_u64().expect("the end of a turn");
+    until.saturating_sub(SystemClock.now().micros()) / 1_000_000
+}
+
+#[tokio::test]
+async fn a_deleter_that_is_killed_holds_writers_up_for_a_minute_at_the_most() {
+    let register = register();
+    let store = Faulty::in_memory(false);
+    let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+    let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
+    let blob = blob("c", "b");
+    subject.write(&blob, "before").await;
+    let (begun, open) = store.hold_listing();
+    let deleting = subject.store.delete_container(&blob.container, Delete::default());
+    let killed = async {
+        begun.await.expect("the deleter lists the objects");
+        assert!(seconds_left(&register).await <= 60);
+        let refused = kind(subject.store.put(&blob, put("after")).await);
+        assert!(matches!(refused, StoreErrorKind::InFlight { .. }), "{refused:?}");
+        open.send(()).expect("the listing is held");
+    };
+    let (deleted, ()) = futures_util::join!(deleting, killed);
+    deleted.unwrap();
+    subject.write(&blob, "after").await;
+}

@@ -1,0 +1,181 @@
+//! Writes whose answer is lost: who has won is found out, or nobody is told that they have.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::store::{Put, StoreErrorKind};
+use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::{Precondition, Preconditions};
+use ifmatch_store::{AnyRegister, Clock, Key, Register, SystemClock};
+use object_store::ObjectStore;
+
+use crate::faults::{Fault, Faulty};
+use crate::{open, register, subject};
+use ifmatch_blob::conformance::leases::{acquire, id};
+use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match, pattern, put, refusal};
+
+/// The length of a body that is sent in parts: the end of such an upload has no condition.
+const LONG: usize = 8 * 1024 * 1024 + 1;
+
+async fn faulty(ignores_conditions: bool) -> (Arc<Faulty>, Subject) {
+    let store = Faulty::in_memory(ignores_conditions);
+    let blobs = open(Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>)).await;
+    (store, subject(blobs))
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_has_succeeded() {
+    let (store, subject) = faulty(false).await;
+    let blob = blob("c", "b");
+    for fault in [Fault::LostAnswer, Fault::Retried] {
+        store.schedule([fault.clone()]);
+        let created = subject.write_if(&blob, if_absent(), "1").await.expect("it is there");
+        assert!(created.created, "{fault:?}");
+        let tag = subject.tag(&blob).await;
+        assert_eq!(created.tag.as_ref(), Some(&tag));
+        store.schedule([fault.clone()]);
+        let updated = subject.write_if(&blob, if_match(&tag), "2").await.expect("it is there");
+        assert!(!updated.created, "{fault:?}");
+        assert_eq!(updated.tag, Some(subject.tag(&blob).await));
+        assert_eq!(subject.read(&blob).await.unwrap().1, "2");
+        subject.store.delete(&blob, ifmatch_blob::store::Delete::default()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_upload_in_parts_whose_answer_was_lost_has_succeeded() {
+    let (store, subject) = faulty(false).await;
+    let blob = blob("c", "b");
+    for fault in [Fault::LostAnswer, Fault::Retried] {
+        store.schedule([fault]);
+        let written = subject.write(&blob, pattern(LONG)).await;
+        assert_eq!(written.tag, Some(subject.tag(&blob).await));
+    }
+}
+
+#[tokio::test]
+async fn a_write_of_which_nobody_knows_is_not_called_a_success() {
+    let (store, subject) = faulty(false).await;
+    let blob = blob("c", "b");
+    let before = subject.write(&blob, "0").await.tag.unwrap();
+    store.schedule([Fault::LostRequest]);
+    let error = subject.write_if(&blob, if_match(&before), "1").await.unwrap_err();
+    assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
+    // Should it come true, its condition is false by then: nobody has to wait.
+    let tag = subject.write_if(&blob, if_match(&before), "2").await.unwrap().tag.unwrap();
+    assert_eq!(refusal(subject.write_if(&blob, if_match(&before), "3").await), (Precondition::IfMatch, Some(tag)));
+}
+
+/// Whether a permit to write the blob is out.
+async fn is_held(register: &AnyRegister, key: &str) -> bool {
+    let record = register.load(&Key::new(key).unwrap()).await.unwrap().expect("a record of the write");
+    record.permit(SystemClock.now()).is_some()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Update,
+    LeasedUpdate,
+    Creation,
+}
+
+/// A write with a lost answer.
+struct Lost {
+    what: &'static str,
+    is_ignored: bool,
+    /// `true` if the store's tags are hashes of the bytes.
+    tags_repeat: bool,
+    kind: Kind,
+    bytes: bytes::Bytes,
+    waits: bool,
+}
+
+#[tokio::test]
+async fn others_wait_only_where_it_may_come_true_over_their_writes() {
+    let update = || Lost {
+        what: "an update",
+        is_ignored: false,
+        tags_repeat: false,
+        kind: Kind::Update,
+        bytes: pattern(1),
+        waits: false,
+    };
+    let lost = [
+        update(),
+        Lost { what: "an update where conditions are ignored", is_ignored: true, waits: true, ..update() },
+        Lost { what: "an update where tags come again", tags_repeat: true, waits: true, ..update() },
+        Lost { what: "an update in parts", bytes: pattern(LONG), waits: true, ..update() },
+        Lost { what: "an update under a lease", kind: Kind::LeasedUpdate, waits: true, ..update() },
+        Lost { what: "a creation", kind: Kind::Creation, waits: true, ..update() },
+    ];
+    for Lost { what, is_ignored, tags_repeat, kind, bytes, waits } in lost {
+        let register = register();
+        let store = Faulty::in_memory(is_ignored);
+        let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+        let blobs = if tags_repeat {
+            ObjectBlobs::trusting(backing, register.clone(), Capability { unique_tags: false, ..Capability::FULL })
+        } else {
+            ObjectBlobs::open_durable(backing, register.clone()).await.unwrap()
+        };
+        let (subject, blob) = (subject(blobs), blob("c", "b"));
+        if kind != Kind::Creation {
+            subject.write(&blob, "before").await;
+        }
+        if kind == Kind::LeasedUpdate {
+            subject.store.lease(&blob, acquire(1)).await.unwrap();
+        }
+        store.schedule([Fault::LostRequest]);
+        let lease = LeaseUse::Write((kind == Kind::LeasedUpdate).then(|| id(1)));
+        let error = subject.store.put(&blob, Put { lease, ..put(bytes) }).await.unwrap_err();
+        assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{what}: {error}");
+        assert_eq!(is_held(&register, "b/c/b").await, waits, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_came_too_soon_is_written_a_little_later() {
+    for (register, bytes) in [(register(), pattern(1)), (register(), pattern(LONG))] {
+        let store = Faulty::in_memory(false);
+        let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+        let subject = subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
+        let blob = blob("c", "b");
+        store.schedule([Fault::TooSoon, Fault::TooSoon]);
+        let written = subject.write_if(&blob, if_absent(), bytes.clone()).await.expect("it is written in the end");
+        assert!(written.created && !store.is_scheduled());
+        // A store that keeps refusing: it is certain that nothing was written, so the next writer need not wait.
+        store.schedule(std::iter::repeat_n(Fault::TooSoon, 8));
+        let error = subject.write_if(&blob, Preconditions::default(), bytes).await.unwrap_err();
+        assert_eq!(error.kind(), &StoreErrorKind::Unavailable, "{error}");
+        assert!(!is_held(&register, "b/c/b").await);
+        assert_eq!(Some(subject.tag(&blob).await), written.tag);
+        store.schedule([Fault::TooSoon]);
+        subject.delete_if(&blob, Preconditions::default()).await.expect("it is deleted in the end");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_does_not_end_is_given_up() {
+    let (store, subject) = faulty(false).await;
+    store.schedule([Fault::Stuck]);
+    let error = subject.write_if(&blob("c", "b"), if_absent(), "1").await.unwrap_err();
+    assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_does_not_hold_up_the_next() {
+    let (_store, subject) = faulty(false).await;
+    let blob = blob("c", "b");
+    for _ in 0..20 {
+        // Dropped at whatever point it has come to.
+        let _ = tokio::time::timeout(Duration::from_micros(50), subject.store.put(&blob, put("left"))).await;
+        let written = subject.write(&blob, "stayed").await;
+        let (info, bytes) = subject.read(&blob).await.unwrap();
+        if info.tag == written.tag {
+            assert_eq!(bytes, "stayed");
+        } else {
+            assert_eq!(bytes, "left");
+        }
+    }
+}

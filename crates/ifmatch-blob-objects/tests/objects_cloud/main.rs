@@ -1,0 +1,94 @@
+//! The adapter for object stores on real servers: an S3 server in this process, and Azurite.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
+
+use ifmatch_blob::AnyStore;
+use ifmatch_blob::conformance;
+use ifmatch_blob_objects::{Backing, ObjectBlobs, OpenError, OpenErrorKind};
+use ifmatch_store::{AnyRegister, MemoryRegister};
+use tokio::net::TcpListener;
+
+mod azurite;
+mod s3;
+
+type Settings = Vec<(String, String)>;
+
+fn settings(pairs: &[(&str, &str)]) -> Settings {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+async fn open(url: &str, settings: Settings) -> ObjectBlobs {
+    let backing = Backing::from_url(url, settings).expect("valid settings");
+    ObjectBlobs::open(backing, AnyRegister::new(MemoryRegister::unbounded())).await.expect("the store can be used")
+}
+
+/// The contract, and that one of many conditional creations wins although two gateways have registers of their own: the
+/// store decides. The second gateway takes the store's mark, so it opens after the contract.
+async fn check(url: &str, settings: Settings, nests: bool) {
+    let blobs = open(url, settings.clone()).await;
+    assert!(blobs.capability().is_native() && blobs.capability().metadata, "{blobs:?}");
+    let subject = |blobs| conformance::Subject {
+        store: AnyStore::new(blobs),
+        keeps_headers: true,
+        knows_retries: true,
+        remembers_deletions: false,
+        leases: false,
+        nests,
+        writers: 4,
+    };
+    let first = subject(blobs);
+    conformance::check(&first).await;
+    let gateways = [first, subject(open(url, settings).await)];
+
+    let blob = conformance::blob("two-gateways", "create");
+    let create = |writer: usize| gateways[writer % 2].write_if(&blob, conformance::if_absent(), writer.to_string());
+    let results = futures_util::future::join_all((0..10).map(create)).await;
+    let winners: Vec<_> = (0..10).filter(|writer| results[*writer].is_ok()).collect();
+    assert_eq!(winners.len(), 1, "{results:?}");
+    assert_eq!(gateways[1].read(&blob).await.expect("a blob").1, winners[0].to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_keeps_the_contract() {
+    let server = s3::start().await;
+    check("s3://bucket/some/prefix", server.settings(), false).await;
+    assert_eq!(server.unfinished_uploads(), 0, "given up uploads are aborted at the store");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn azurite_keeps_the_contract() {
+    let server = azurite::start().await;
+    check("az://container/prefix", server.settings(), true).await;
+}
+
+/// Why a store cannot be opened.
+async fn refusal(url: &str, settings: Settings, also: &[(&str, &str)]) -> OpenError {
+    let settings = settings.into_iter().chain(crate::settings(also));
+    let backing = match Backing::from_url(url, settings) {
+        Ok(backing) => backing,
+        Err(error) => return error,
+    };
+    let register = AnyRegister::new(MemoryRegister::unbounded());
+    ObjectBlobs::open(backing, register).await.expect_err("it cannot be used")
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_used_is_refused_with_advice() {
+    let (s3, azurite) = (s3::start().await, azurite::start().await);
+    let nobody = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
+    for error in [
+        refusal("az://no-such-container", azurite.settings(), &[]).await,
+        refusal("s3://bucket", s3.settings(), &[("AWS_SECRET_ACCESS_KEY", "wrong")]).await,
+        refusal("s3://bucket", s3.settings(), &[("AWS_ENDPOINT", &format!("http://{nobody}"))]).await,
+    ] {
+        assert_eq!(error.kind(), OpenErrorKind::Unusable, "{error}");
+        assert!(error.to_string().contains("check that it exists, can be reached and may be written to"), "{error}");
+    }
+    for error in [
+        refusal("az://container", vec![], &[]).await,
+        refusal("s3://bucket", s3.settings(), &[("AWS_ALLOW_HTTP", "perhaps")]).await,
+    ] {
+        assert_eq!(error.kind(), OpenErrorKind::Settings, "{error}");
+        assert!(error.to_string().contains("check the settings"), "{error}");
+    }
+}

@@ -1,0 +1,97 @@
+//! A body arrives whole, or nothing changes.
+
+use crate::BlobStore;
+use crate::store::{BoxError, Put, Reading, StoreErrorKind, Upload};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
+
+use super::{Subject, blob, if_absent, pattern, pieces, put};
+
+/// Longer than any store takes in one piece.
+const LARGE: usize = 20 * 1024 * 1024 + 12_345;
+
+pub(crate) async fn check(subject: &Subject) {
+    a_large_body_comes_back(subject).await;
+    a_broken_promise_changes_nothing(subject).await;
+    a_writer_that_leaves_changes_nothing(subject).await;
+}
+
+fn chunks(bytes: &Bytes, size: usize) -> Vec<Bytes> {
+    (0..bytes.len()).step_by(size).map(|at| bytes.slice(at..bytes.len().min(at + size))).collect()
+}
+
+async fn a_large_body_comes_back(subject: &Subject) {
+    let blob = blob("bodies", "large");
+    let bytes = pattern(LARGE);
+    for (round, size) in [65_537, 9_000_000].into_iter().enumerate() {
+        let digest = Some(ContentHash::of(&bytes));
+        let length = Some(LARGE as u64);
+        let body = pieces(chunks(&bytes, size), None);
+        let written = subject.store.put(&blob, Put { body, length, digest, ..put("") }).await.unwrap();
+        assert_eq!(written.created, round == 0);
+        let (info, read) = subject.read(&blob).await.unwrap();
+        assert!(read == bytes, "{} bytes came back as {}", bytes.len(), read.len());
+        assert_eq!((info.tag, info.length), (written.tag, LARGE as u64));
+    }
+    let mut opened = subject.store.open(&blob, Reading::Ranges).await.unwrap().unwrap();
+    let border = 8 * 1024 * 1024;
+    let part = opened.source.read(Some(border - 10..border + 10)).await.unwrap();
+    let border = usize::try_from(border).unwrap();
+    assert_eq!(part.collect().await.unwrap().to_bytes(), bytes.slice(border - 10..border + 10));
+    let refused = subject.store.put(&blob, Put { preconditions: if_absent(), ..put(bytes) }).await;
+    assert!(matches!(refused.unwrap_err().kind(), StoreErrorKind::PreconditionFailed { .. }));
+    subject.delete_if(&blob, Preconditions::default()).await.unwrap();
+}
+
+async fn a_broken_promise_changes_nothing(subject: &Subject) {
+    for (name, bytes) in [("small", pattern(1_000)), ("big", pattern(LARGE))] {
+        let length = bytes.len() as u64;
+        let whole = || chunks(&bytes, 60_000);
+        let broken = || Put { body: pieces(whole(), Some("gone")), ..put("") };
+        let intact = || Put { body: pieces(whole(), None), ..put("") };
+        for existing in [false, true] {
+            let blob = blob(&format!("bodies-{name}"), if existing { "existing" } else { "absent" });
+            if existing {
+                subject.write(&blob, "before").await;
+            }
+            let before = subject.read(&blob).await;
+            for (put, kind) in [
+                (broken(), StoreErrorKind::Interrupted),
+                (Put { length: Some(length + 1), ..intact() }, StoreErrorKind::LengthMismatch),
+                (Put { length: Some(length - 1), ..intact() }, StoreErrorKind::LengthMismatch),
+                (Put { limit: length - 1, ..intact() }, StoreErrorKind::TooLarge { limit: length - 1 }),
+                (Put { digest: Some(ContentHash::of(b"x")), ..intact() }, StoreErrorKind::DigestMismatch),
+            ] {
+                let error = subject.store.put(&blob, put).await.expect_err(name);
+                assert_eq!(error.kind(), &kind, "{name}: {error}");
+                assert_eq!(subject.read(&blob).await, before, "{name}: {kind:?}");
+            }
+            let kept = subject.store.put(&blob, Put { length: Some(length), limit: length, ..intact() }).await.unwrap();
+            assert_eq!(kept.created, !existing);
+        }
+    }
+}
+
+async fn a_writer_that_leaves_changes_nothing(subject: &Subject) {
+    let blob = blob("bodies", "left");
+    subject.write(&blob, "before").await;
+    for sent in [pattern(100), pattern(LARGE)] {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let frames = stream::iter(chunks(&sent, 100_000)).map(|chunk| Ok::<_, BoxError>(Frame::data(chunk)));
+        let frames = frames.chain(stream::once(async move {
+            let _ = tell.send(());
+            std::future::pending().await
+        }));
+        let endless = Put { body: Upload::new(StreamBody::new(frames)), ..put("") };
+        tokio::select! {
+            result = subject.store.put(&blob, endless) => panic!("the body has not ended: {result:?}"),
+            told = told => told.expect("the body was read"),
+        }
+        assert_eq!(subject.read(&blob).await.unwrap().1, "before");
+    }
+    assert!(!subject.write(&blob, "after").await.created);
+}

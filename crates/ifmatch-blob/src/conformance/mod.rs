@@ -1,0 +1,170 @@
+//! The suite that every blob store must pass. A store's test fills in a [`Subject`] and calls [`check`].
+//!
+//! Each check uses containers of its own. A failed check panics.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed check panics")]
+
+use crate::name::{BlobName, BlobPath, ContainerName};
+use crate::store::{BlobInfo, BoxError, Delete, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
+use crate::{AnyStore, BlobStore};
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
+use ifmatch_core::EntityTag;
+use ifmatch_core::precondition::{Precondition, Preconditions};
+use ifmatch_core::tag::TagList;
+
+mod bodies;
+mod conditions;
+mod containers;
+pub mod headers;
+pub mod leases;
+mod listing;
+mod races;
+mod reading;
+
+/// A store under test, and its capabilities.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
+pub struct Subject {
+    /// The store.
+    pub store: AnyStore,
+    /// The store keeps header fields.
+    pub keeps_headers: bool,
+    /// The retry of a request gets the first answer again.
+    pub knows_retries: bool,
+    /// The retry of a container's deletion gets the first answer again.
+    pub remembers_deletions: bool,
+    /// Blobs and containers have leases.
+    pub leases: bool,
+    /// The blobs `a` and `a/b` can coexist.
+    pub nests: bool,
+    /// Number of writers in a race.
+    pub writers: usize,
+}
+
+/// Runs every check.
+///
+/// # Panics
+/// Panics if the store breaks the contract.
+pub async fn check(subject: &Subject) {
+    reading::check(subject).await;
+    conditions::check(subject).await;
+    bodies::check(subject).await;
+    listing::check(subject).await;
+    headers::check(subject).await;
+    containers::check(subject).await;
+    leases::check(subject).await;
+    races::check(subject).await;
+}
+
+/// Returns the path of a blob.
+///
+/// # Panics
+/// Panics if a name is invalid.
+pub fn blob(container: &str, name: &str) -> BlobPath {
+    BlobPath {
+        container: ContainerName::new(container).expect("a valid container"),
+        name: BlobName::new(name).expect("a valid name"),
+    }
+}
+
+/// Returns a write of these bytes without conditions.
+pub fn put(bytes: impl Into<Bytes>) -> Put {
+    Put::new(Upload::new(Full::new(bytes.into())))
+}
+
+/// Returns a body that arrives in these pieces, then fails with `error` if there is one.
+pub fn pieces(pieces: Vec<Bytes>, error: Option<&'static str>) -> Upload {
+    let frames = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
+    let frames = frames.chain(error.map(|error| Err(BoxError::from(error))));
+    Upload::new(StreamBody::new(stream::iter(frames)))
+}
+
+/// Returns the condition that the current tag is `tag`.
+pub fn if_match(tag: &EntityTag) -> Preconditions {
+    Preconditions { if_match: Some(TagList::Tags(vec![tag.clone()])), ..Preconditions::default() }
+}
+
+/// Returns the condition that there is no blob.
+pub fn if_absent() -> Preconditions {
+    Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() }
+}
+
+/// Returns bytes in which shifted or swapped parts are noticed.
+///
+/// # Panics
+/// Never.
+pub fn pattern(length: usize) -> Bytes {
+    (0..length).map(|at| u8::try_from((at * 31 + at / 251) % 256).expect("a byte")).collect()
+}
+
+impl Subject {
+    /// Writes a blob without conditions.
+    ///
+    /// # Panics
+    /// Panics if the store refuses.
+    pub async fn write(&self, blob: &BlobPath, bytes: impl Into<Bytes>) -> Written {
+        self.store.put(blob, put(bytes)).await.expect("an unconditional write succeeds")
+    }
+
+    /// Writes a blob on these conditions.
+    pub async fn write_if(
+        &self,
+        blob: &BlobPath,
+        preconditions: Preconditions,
+        bytes: impl Into<Bytes>,
+    ) -> Result<Written, StoreError> {
+        self.store.put(blob, Put { preconditions, ..put(bytes) }).await
+    }
+
+    /// Deletes a blob on these conditions.
+    pub async fn delete_if(&self, blob: &BlobPath, preconditions: Preconditions) -> Result<(), StoreError> {
+        self.store.delete(blob, Delete { preconditions, ..Delete::default() }).await
+    }
+
+    /// Returns a blob and its bytes as one read gives them.
+    ///
+    /// # Panics
+    /// Panics if the blob cannot be read.
+    pub async fn read(&self, blob: &BlobPath) -> Option<(BlobInfo, Bytes)> {
+        let mut opened = self.store.open(blob, Reading::Whole).await.expect("readable")?;
+        let body = opened.source.read(None).await.expect("readable");
+        Some((opened.info, body.collect().await.expect("readable").to_bytes()))
+    }
+
+    /// Returns the properties of a blob.
+    ///
+    /// # Panics
+    /// Panics if the blob cannot be read.
+    pub async fn head(&self, blob: &BlobPath) -> Option<BlobInfo> {
+        Some(self.store.open(blob, Reading::Head).await.expect("readable")?.info)
+    }
+
+    /// Returns the tag of a blob.
+    ///
+    /// # Panics
+    /// Panics if there is no such blob.
+    pub async fn tag(&self, blob: &BlobPath) -> EntityTag {
+        self.head(blob).await.expect("there is a blob").tag.expect("it has a tag")
+    }
+}
+
+/// Returns the kind of a refusal.
+///
+/// # Panics
+/// Panics if the result is not an error.
+pub fn kind<T: std::fmt::Debug>(result: Result<T, StoreError>) -> StoreErrorKind {
+    result.expect_err("refused").kind().clone()
+}
+
+/// Returns the condition that a refusal names, and the current tag that it reports.
+///
+/// # Panics
+/// Panics if the result is anything else.
+pub fn refusal<T: std::fmt::Debug>(result: Result<T, StoreError>) -> (Precondition, Option<EntityTag>) {
+    match result.expect_err("refused").kind() {
+        StoreErrorKind::PreconditionFailed { precondition, current } => (*precondition, current.clone()),
+        other => panic!("another refusal: {other:?}"),
+    }
+}

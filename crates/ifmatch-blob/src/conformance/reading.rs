@@ -1,0 +1,129 @@
+//! What was written is what is read.
+
+use crate::BlobStore;
+use crate::headers::{BlobHeaders, ContentMd5, FieldText};
+use crate::store::{Put, Reading, StoreErrorKind};
+use http_body_util::BodyExt;
+use ifmatch_core::digest::ContentHash;
+
+use super::{Subject, blob, pattern, put};
+
+pub(crate) async fn check(subject: &Subject) {
+    what_was_written_is_read(subject).await;
+    every_write_has_another_tag(subject).await;
+    ranges_are_parts_of_one_version(subject).await;
+    names_are_kept(subject).await;
+    headers_are_kept(subject).await;
+}
+
+async fn what_was_written_is_read(subject: &Subject) {
+    for (name, bytes) in [("empty", pattern(0)), ("small", pattern(5)), ("longer", pattern(100_000))] {
+        let blob = blob("reading", name);
+        assert!(subject.read(&blob).await.is_none());
+        let written = subject.write(&blob, bytes.clone()).await;
+        assert!(written.created);
+        let (info, read) = subject.read(&blob).await.expect("there it is");
+        assert_eq!(read, bytes);
+        assert_eq!(info.length, bytes.len() as u64);
+        assert_eq!(info.tag, written.tag);
+        assert!(info.tag.as_ref().is_some_and(|tag| !tag.is_weak()));
+        assert!(info.hash.is_none_or(|hash| hash == ContentHash::of(&bytes)));
+        assert_eq!(subject.head(&blob).await, Some(info));
+        let mut opened = subject.store.open(&blob, Reading::Head).await.unwrap().unwrap();
+        let body = opened.source.read(None).await.unwrap();
+        assert!(body.collect().await.unwrap().to_bytes().is_empty());
+    }
+}
+
+async fn every_write_has_another_tag(subject: &Subject) {
+    let blob = blob("reading", "same");
+    let mut tags = Vec::new();
+    for bytes in ["a", "b", "a", "a"] {
+        let written = subject.write(&blob, bytes).await;
+        assert_eq!(written.created, tags.is_empty());
+        assert!(!tags.contains(&written.tag), "{tags:?} {written:?}");
+        assert_eq!(Some(subject.tag(&blob).await), written.tag);
+        tags.push(written.tag);
+    }
+    subject.delete_if(&blob, super::Preconditions::default()).await.unwrap();
+    let again = subject.write(&blob, "a").await;
+    assert!(again.created && !tags.contains(&again.tag), "{tags:?} {again:?}");
+}
+
+async fn ranges_are_parts_of_one_version(subject: &Subject) {
+    let blob = blob("reading", "ranges");
+    let bytes = pattern(300_000);
+    subject.write(&blob, bytes.clone()).await;
+    for reading in [Reading::Ranges, Reading::Whole] {
+        let mut opened = subject.store.open(&blob, reading).await.unwrap().unwrap();
+        for range in [0..1, 299_999..300_000, 1_000..200_000, 0..300_000] {
+            let body = opened.source.read(Some(range.clone())).await.unwrap();
+            let part = body.collect().await.unwrap().to_bytes();
+            let slice = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+            assert_eq!(part, bytes.slice(slice), "{range:?}");
+        }
+    }
+    let mut opened = subject.store.open(&blob, Reading::Ranges).await.unwrap().unwrap();
+    subject.write(&blob, vec![b'x'; 300_000]).await;
+    match opened.source.read(Some(1_000..2_000)).await {
+        Ok(body) => assert_eq!(body.collect().await.unwrap().to_bytes(), bytes.slice(1_000..2_000)),
+        Err(error) => assert_eq!(error.kind(), &StoreErrorKind::Unavailable, "{error}"),
+    }
+}
+
+async fn names_are_kept(subject: &Subject) {
+    let names = [
+        "a b",
+        "ü/ö",
+        "100%",
+        "%41",
+        "a+b",
+        "a~b",
+        "x#y",
+        "q?r",
+        "a&b=c",
+        "...",
+        "(1)",
+        "a;b",
+        "日本",
+        "[x]",
+        "a'b",
+        "UPPER",
+        "a:b",
+        "a@b,c",
+        "{x}^`|<>\"*",
+    ];
+    for name in names {
+        subject.write(&blob("names", name), name).await;
+    }
+    for name in names {
+        let (_, bytes) = subject.read(&blob("names", name)).await.expect(name);
+        assert_eq!(bytes, name);
+    }
+}
+
+async fn headers_are_kept(subject: &Subject) {
+    let text = |text: &str| FieldText::new(text).expect("valid");
+    let headers = BlobHeaders {
+        content_type: Some(text("text/plain; charset=utf-8")),
+        content_encoding: Some(text("gzip")),
+        content_language: Some(text("de")),
+        content_disposition: Some(text("attachment; filename=\"a.txt\"")),
+        cache_control: Some(text("max-age=60")),
+        content_md5: Some(ContentMd5::of(b"hello")),
+        metadata: [("owner", "me"), ("first-name", "Ada L."), ("a_2d", "x"), ("ifmatchwrite", "0")]
+            .map(|(name, value)| (name.into(), text(value)))
+            .into(),
+    };
+    let blob = blob("reading", "headers");
+    subject.store.put(&blob, Put { headers: headers.clone(), ..put("hello") }).await.unwrap();
+    let (info, bytes) = subject.read(&blob).await.expect("there it is");
+    assert_eq!(bytes, "hello");
+    if subject.keeps_headers {
+        assert_eq!(info.headers, headers);
+        assert_eq!(subject.head(&blob).await.expect("there it is").headers, headers);
+        subject.write(&blob, "other").await;
+        let later = subject.head(&blob).await.expect("there it is").headers;
+        assert_eq!((later.metadata.len(), later.cache_control), (0, None));
+    }
+}

@@ -1,0 +1,50 @@
+//! The interface of a dialect: a protocol that some requests speak, over the same store as all others.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use http::Response;
+use http::request::Parts;
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::policy::RequirePreconditions;
+use ifmatch_store::Clock;
+
+use crate::body::BlobBody;
+use crate::store::Upload;
+
+/// A protocol in which requests ask for blobs. [`BlobService::dialect`](crate::BlobService::dialect) adds one.
+///
+/// The service passes a request to the first dialect that recognizes it, and to the plain dialect otherwise. All dialects
+/// see the same blobs.
+pub trait Dialect<S, C>: Send + Sync + 'static {
+    /// Returns `true` if a request is in this dialect.
+    fn speaks(&self, head: &Parts) -> bool;
+
+    /// Answers a request. Reads its body only in order to store it.
+    fn answer(&self, context: Arc<Context<S, C>>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>>;
+}
+
+/// The store, and the settings that apply to every dialect.
+#[derive(Clone, Debug)]
+pub struct Context<S, C> {
+    /// The store.
+    pub store: S,
+    /// The clock of the store.
+    pub clock: C,
+    /// Maximum number of bytes in a blob.
+    pub max_body: u64,
+    /// The methods that need a condition.
+    pub required: RequirePreconditions,
+}
+
+impl<S, C: Clock> Context<S, C> {
+    /// Returns the time that determines when leases end.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Returns the time of day, to which dates and signatures are compared.
+    pub fn wall(&self) -> Timestamp {
+        self.clock.wall()
+    }
+}

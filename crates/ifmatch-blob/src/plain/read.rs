@@ -1,0 +1,237 @@
+//! Reading a blob: GET, and HEAD as a GET without its body.
+
+use std::sync::OnceLock;
+
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::fields::has;
+use ifmatch_core::fields::not_modified::retain_304_headers;
+use ifmatch_core::lease::{self, LeaseUse};
+use ifmatch_core::precondition::{self, Preconditions, Verdict};
+use ifmatch_core::problem::Problem;
+use ifmatch_core::range::{self, Limits, Representation, Selection};
+use ifmatch_store::Clock;
+
+use super::digest::REPR_DIGEST;
+use super::{fields, ranges};
+use crate::body::BlobBody;
+use crate::dialect::Context;
+use crate::name::BlobPath;
+use crate::store::{AtHand, BlobInfo, BlobStore, Known, Opened, Reading};
+
+pub(super) async fn read<S: BlobStore, C: Clock>(
+    shared: &Context<S, C>,
+    head: &Parts,
+    blob: &BlobPath,
+) -> Result<Response<BlobBody>, Problem> {
+    let preconditions = Preconditions::from_headers(&head.headers);
+    let wanted = wanted(head);
+    if revalidates(&preconditions) && wanted != Reading::Head {
+        // Most likely a 304, which needs no body. If it is none, everything is decided anew, of what is there then.
+        let opened = open(shared, head, blob, Reading::Head).await?;
+        let info = &opened.info;
+        let verdict = preconditions.evaluate(&head.method, Some(&info.validators()));
+        if let Some(answer) = without_body(verdict, Described::New(info), shared.wall()) {
+            return answer;
+        }
+    }
+    let opened = open(shared, head, blob, wanted).await?;
+    let now = shared.wall();
+    let verdict = preconditions.evaluate(&head.method, Some(&opened.info.validators()));
+    match without_body(verdict, Described::New(&opened.info), now) {
+        Some(answer) => answer,
+        None => represent(head, opened, now).await,
+    }
+}
+
+/// The answer, where the store has all it takes at hand. Leases need not be.
+pub(super) fn at_once<S: BlobStore, C: Clock>(
+    shared: &Context<S, C>,
+    head: &Parts,
+    blob: &BlobPath,
+) -> Option<Result<Response<BlobBody>, Problem>> {
+    if has(&head.headers, &fields::LEASE_ID) {
+        return None;
+    }
+    let AtHand { known, content } = shared.store.at_hand(blob)?;
+    let now = shared.wall();
+    let verdict = precondition::evaluate(&head.headers, &head.method, Some(&known.info().validators()));
+    if let Some(answer) = without_body(verdict, Described::Known(&known), now) {
+        return Some(answer);
+    }
+    let body = match head.method {
+        Method::HEAD => BlobBody::empty(),
+        _ if has(&head.headers, &RANGE) => return None,
+        _ => content?.into(),
+    };
+    let mut response = Response::new(body);
+    *response.headers_mut() = Described::Known(&known).whole(now);
+    Some(Ok(response))
+}
+
+/// A version whose header fields are needed.
+#[derive(Clone, Copy)]
+enum Described<'a> {
+    New(&'a BlobInfo),
+    /// One whose header fields were needed before, perhaps.
+    Known(&'a Known),
+}
+
+impl<'a> Described<'a> {
+    fn info(self) -> &'a BlobInfo {
+        match self {
+            Self::New(info) => info,
+            Self::Known(known) => known.info(),
+        }
+    }
+
+    /// The fields of a 200.
+    fn whole(self, now: Timestamp) -> HeaderMap {
+        let make = |info: &BlobInfo, now| {
+            let mut headers = describe(info, now);
+            headers.insert(CONTENT_LENGTH, info.length.into());
+            headers
+        };
+        self.made_before(|known| &known.whole, now, make)
+    }
+
+    /// The fields of a 304.
+    fn not_modified(self, now: Timestamp) -> HeaderMap {
+        let make = |info: &BlobInfo, now| {
+            let mut headers = describe(info, now);
+            retain_304_headers(&mut headers);
+            headers
+        };
+        self.made_before(|known| &known.not_modified, now, make)
+    }
+
+    /// What is kept has a modification date, and stays the same once that has come.
+    fn made_before(
+        self,
+        kept: impl Fn(&Known) -> &OnceLock<HeaderMap>,
+        now: Timestamp,
+        make: impl Fn(&BlobInfo, Timestamp) -> HeaderMap,
+    ) -> HeaderMap {
+        match self {
+            Self::Known(known) if known.info().last_modified.has_come(now) => {
+                kept(known).get_or_init(|| make(known.info(), now)).clone()
+            }
+            _ => make(self.info(), now),
+        }
+    }
+}
+
+/// What a GET or HEAD reads if no condition keeps it from doing so.
+fn wanted(head: &Parts) -> Reading {
+    match head.method {
+        Method::HEAD => Reading::Head,
+        _ if has(&head.headers, &RANGE) => Reading::Ranges,
+        _ => Reading::Whole,
+    }
+}
+
+fn revalidates(preconditions: &Preconditions) -> bool {
+    preconditions.if_none_match.is_some() || preconditions.if_modified_since.is_some()
+}
+
+/// Opens what a request asks for. One with a lease id must have that of the lease; without one everybody may read.
+async fn open<S: BlobStore, C: Clock>(
+    shared: &Context<S, C>,
+    head: &Parts,
+    blob: &BlobPath,
+    reading: Reading,
+) -> Result<Opened, Problem> {
+    if !has(&head.headers, &fields::LEASE_ID) {
+        return shared.store.open_unleased(blob, reading).await?.ok_or_else(Problem::not_found);
+    }
+    let opened = shared.store.open(blob, reading).await?.ok_or_else(Problem::not_found)?;
+    let used = LeaseUse::Read(fields::lease_id(&head.headers)?);
+    lease::check(opened.info.lease.as_ref(), used, shared.now()).map_err(Problem::lease_failed)?;
+    Ok(opened)
+}
+
+/// The answer where a condition makes it a 304 or a 412.
+fn without_body(
+    verdict: Verdict,
+    described: Described<'_>,
+    now: Timestamp,
+) -> Option<Result<Response<BlobBody>, Problem>> {
+    match verdict {
+        Verdict::Proceed => None,
+        Verdict::Failed(failed) => Some(Err(Problem::precondition_failed(failed, described.info().tag.as_ref()))),
+        Verdict::NotModified => {
+            let mut response = Response::new(BlobBody::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            *response.headers_mut() = described.not_modified(now);
+            Some(Ok(response))
+        }
+    }
+}
+
+/// The answer with the representation, or with parts of it.
+async fn represent(head: &Parts, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, Problem> {
+    let info = &opened.info;
+    let mut response = Response::new(BlobBody::empty());
+    *response.headers_mut() = describe(info, now);
+    let length = info.length;
+    match selection(head, info, now) {
+        Selection::Unsatisfiable => return Err(unsatisfiable(info)),
+        Selection::Whole if head.method == Method::HEAD => set_length(&mut response, length),
+        Selection::Whole => {
+            set_length(&mut response, length);
+            *response.body_mut() = opened.source.read(None).await?;
+        }
+        Selection::Parts(parts) => {
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            if let [part] = parts[..] {
+                set_length(&mut response, part.len());
+                response.headers_mut().insert(CONTENT_RANGE, part.content_range(length));
+                let range = part.start()..part.end() + 1;
+                *response.body_mut() = opened.source.read(Some(range)).await?;
+            } else {
+                let part_type = response.headers().get(CONTENT_TYPE).cloned();
+                let multipart = ranges::frame(part_type, parts, length)?;
+                set_length(&mut response, multipart.content_length());
+                response.headers_mut().insert(CONTENT_TYPE, multipart.content_type());
+                *response.body_mut() = ranges::body(&multipart, opened.source);
+            }
+        }
+    }
+    Ok(response)
+}
+
+/// Only GET has ranges (RFC 9110 §14.2).
+fn selection(head: &Parts, info: &BlobInfo, now: Timestamp) -> Selection {
+    if head.method != Method::GET {
+        return Selection::Whole;
+    }
+    let sent = Representation { tag: info.tag.as_ref(), last_modified: Some(info.last_modified), len: info.length };
+    range::select(&head.headers, &sent, now, Limits::default())
+}
+
+fn unsatisfiable(info: &BlobInfo) -> Problem {
+    let problem = Problem::range_not_satisfiable(info.length);
+    match &info.tag {
+        Some(tag) => problem.header(ETAG, tag.to_header()),
+        None => problem,
+    }
+}
+
+/// The fields that describe the representation, the same for GET, HEAD and 206.
+fn describe(info: &BlobInfo, now: Timestamp) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    fields::add_to(&mut headers, &info.headers);
+    headers.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
+    if info.last_modified.has_come(now) {
+        headers.insert(LAST_MODIFIED, info.last_modified.to_header());
+    }
+    headers.extend(info.hash.and_then(|hash| hash.repr_digest()).map(|digest| (REPR_DIGEST, digest)));
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers
+}
+
+fn set_length(response: &mut Response<BlobBody>, length: u64) {
+    response.headers_mut().insert(CONTENT_LENGTH, length.into());
+}

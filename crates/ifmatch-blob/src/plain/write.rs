@@ -1,0 +1,91 @@
+//! Writing and deleting a blob.
+
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Body;
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::problem::Problem;
+use ifmatch_store::Clock;
+
+use super::digest::{self, REPR_DIGEST};
+use super::{fields, request_key};
+use crate::body::BlobBody;
+use crate::dialect::Context;
+use crate::name::BlobPath;
+use crate::store::{BlobStore, Delete, Put, Upload, Written};
+
+pub(super) async fn put<S: BlobStore, C: Clock>(
+    shared: &Context<S, C>,
+    head: &Parts,
+    blob: &BlobPath,
+    upload: impl FnOnce() -> Upload,
+) -> Result<Response<BlobBody>, Problem> {
+    let preconditions = conditions(shared, head)?;
+    if head.headers.contains_key(CONTENT_RANGE) {
+        // RFC 9110 §14.5: a part must not be taken for the whole.
+        return Err(Problem::bad_request("a PUT replaces the whole blob: send all of it, without Content-Range"));
+    }
+    let promised = length(&head.headers)?;
+    let headers = fields::from_request(&head.headers)?;
+    let digest = digest::promised(&head.headers)?;
+    let lease = LeaseUse::Write(fields::lease_id(&head.headers)?);
+    let request = request_key::of(head)?;
+    let body = upload();
+    let length = promised.or_else(|| body.size_hint().exact());
+    let put = Put { preconditions, lease, headers, length, digest, request, limit: shared.max_body, ..Put::new(body) };
+    let written = shared.store.put(blob, put).await?;
+    Ok(stored(&written, shared.wall()))
+}
+
+pub(super) async fn delete<S: BlobStore, C: Clock>(
+    shared: &Context<S, C>,
+    head: &Parts,
+    blob: &BlobPath,
+) -> Result<Response<BlobBody>, Problem> {
+    let preconditions = conditions(shared, head)?;
+    let lease = LeaseUse::Write(fields::lease_id(&head.headers)?);
+    let delete = Delete { preconditions, lease, request: request_key::of(head)? };
+    shared.store.delete(blob, delete).await?;
+    let mut response = Response::new(BlobBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+/// The conditions of a write, if the policy lets it pass.
+fn conditions<S, C>(shared: &Context<S, C>, head: &Parts) -> Result<Preconditions, Problem> {
+    if head.uri.query().is_some_and(|query| !query.is_empty()) {
+        // In other dialects parameters make a write something else: such a request must not replace the blob.
+        return Err(Problem::bad_request("a PUT or DELETE has no parameters: remove what follows the ?"));
+    }
+    let preconditions = Preconditions::from_headers(&head.headers);
+    if shared.required.refuses(&head.method, &preconditions) {
+        return Err(Problem::precondition_required(&head.method));
+    }
+    Ok(preconditions)
+}
+
+fn length(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let mut lines = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(line) = lines.next() else { return Ok(None) };
+    if lines.next().is_some() {
+        return Err(fields::repeated("content-length"));
+    }
+    let digits = line.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let length = digits.and_then(|digits| digits.parse().ok());
+    length.map(Some).ok_or_else(|| Problem::bad_request("content-length is not a number of bytes"))
+}
+
+fn stored(written: &Written, now: Timestamp) -> Response<BlobBody> {
+    let mut response = Response::new(BlobBody::empty());
+    *response.status_mut() = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+    let headers = response.headers_mut();
+    headers.extend(written.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
+    headers.extend(written.hash.and_then(|hash| hash.repr_digest()).map(|digest| (REPR_DIGEST, digest)));
+    if written.last_modified.has_come(now) {
+        headers.insert(LAST_MODIFIED, written.last_modified.to_header());
+    }
+    response
+}

@@ -1,0 +1,41 @@
+//! A clock that stands still until a test moves it.
+#![expect(clippy::expect_used, reason = "it is for tests")]
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ifmatch_core::date::Timestamp;
+use ifmatch_store::Clock;
+
+/// A clock that stands still until it is moved; waits are the runtime's.
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// Moves the clock forward.
+    ///
+    /// # Panics
+    /// Panics if the duration is longer than 584,542 years.
+    pub fn advance(&self, duration: Duration) {
+        self.0.fetch_add(u64::try_from(duration.as_micros()).expect("short"), Ordering::SeqCst);
+    }
+}
+
+/// 13 September 2020, half a second after the full second.
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(1_600_000_000_500_000)))
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(duration)
+    }
+}
