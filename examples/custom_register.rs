@@ -14,8 +14,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_store::{Driver, Key};
+use ifmatch_register::{Driver, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
 /// A register in a folder.
 ///
@@ -141,7 +140,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             lease: LeaseUse::default(),
             based_on: None,
             request: None,
-            nonce: ifmatch_store::nonce()?,
+            nonce: ifmatch_runtime::nonce()?,
         };
         if let Outcome::Written(receipt) = driver.apply(&key, &Command::Write(write)).await?.outcome {
             let tag = receipt.tag.map(|tag| tag.to_string()).unwrap_or_default();

@@ -16,7 +16,7 @@ use axum::routing::get;
 use http::StatusCode;
 use ifmatch::{ConditionalLayer, Permit};
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 use support::{Answer, Client};
 use tokio::sync::{Notify, watch};
 use tower::Layer;

@@ -1,6 +1,6 @@
 //! The example's register passes the suite that every register must pass.
 
-use ifmatch_store::conformance::{self, Traits};
+use ifmatch_register::conformance::{self, Traits};
 
 #[path = "../examples/custom_register.rs"]
 pub mod custom_register;

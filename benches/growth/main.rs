@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ifmatch_redb::RedbRegister;
-use ifmatch_store::{MemoryRegister, Register};
+use ifmatch_register::{MemoryRegister, Register};
 use tokio::runtime::Runtime;
 
 use footprint::{on_disk, resident};

@@ -12,7 +12,7 @@ use http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use ifmatch::{ConditionalLayer, ConditionalService};
-use ifmatch_store::Register;
+use ifmatch_register::Register;
 use tower::{Layer, Service};
 
 /// Requests that are made at once, so that the time to make them is not counted.

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::{Clock as _, SystemClock};
+use ifmatch_runtime::{Clock as _, SystemClock};
 use tempfile::TempDir;
 
 use crate::case::START;

@@ -8,7 +8,7 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
 use ifmatch_core::tag::TagList;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::entity::Entity;
 use super::error::{Code, TableError};
@@ -151,7 +151,7 @@ impl<S: BlobStore, C: Clock> Entities<'_, S, C> {
         if attempt > 0 {
             let longest = PAUSE.0.saturating_mul(1 << attempt.min(16)).min(PAUSE.1);
             let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-            let random = ifmatch_store::nonce();
+            let random = ifmatch_runtime::nonce();
             let random = random.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
             self.clock.sleep(Duration::from_micros(random % longest)).await;
         }

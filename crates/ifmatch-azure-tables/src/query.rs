@@ -1,7 +1,7 @@
 //! Listings: of entities and of tables.
 
 use http::{HeaderName, HeaderValue, Response};
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 use serde_json::Value as Json;
 
 use super::datetime::DateTime;

@@ -1,7 +1,7 @@
 //! Reading one entity, or one table.
 
 use http::Response;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::entities::Entities;
 use super::error::{Code, TableError};

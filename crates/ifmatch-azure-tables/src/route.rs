@@ -5,7 +5,7 @@ use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body::Body;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::address::Address;
 use super::entities::{Change, Entities};

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
 use super::table::Home;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ifmatch_store::nonce;
+use ifmatch_runtime::nonce;
 use serde_json::{Value as Json, json};
 
 use super::entities;

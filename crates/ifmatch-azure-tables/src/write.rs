@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 use serde_json::{Map, Value as Json};
 
 use super::entities::{Change, Entities, Stored};

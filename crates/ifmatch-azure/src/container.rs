@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 use ifmatch_core::lease::{self, LeaseUse};
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::conditions::{self, WriteConditions};
 use super::error::AzureError;

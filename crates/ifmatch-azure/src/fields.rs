@@ -9,7 +9,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{self, Lease, LeaseDuration, LeaseId, LeaseState};
-use ifmatch_store::nonce;
+use ifmatch_runtime::nonce;
 
 use super::error::AzureError;
 use super::md5;

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseUse};
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::conditions;
 use super::error::AzureError;

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Response};
 use ifmatch_core::fields::has;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::{Context, Dialect};

@@ -7,7 +7,7 @@ use http::header::HOST;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::Lease;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::error::AzureError;
 use super::read::creation_date;

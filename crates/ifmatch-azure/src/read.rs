@@ -7,7 +7,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::lease::{self, LeaseUse};
 use ifmatch_core::precondition::Verdict;
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::error::{self, AzureError};
 use super::{Call, conditions, container, fields, md5, response};

@@ -5,7 +5,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Precondition;
 use ifmatch_core::tag::TagList;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::blocks::{self, Shelf, StagedBlocks};
 use super::conditions::{self, WriteConditions};

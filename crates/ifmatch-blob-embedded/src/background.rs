@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
-use ifmatch_store::task::detach;
+use ifmatch_runtime::task::detach;
 
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{RegisterError, Swap};
-use ifmatch_store::{Clock, Key, Register};
+use ifmatch_register::{Key, Register, RegisterError, Swap};
+use ifmatch_runtime::Clock;
 
 use super::error::OpenError;
 use super::folder::{Folder, is_incoming, nonce_of};

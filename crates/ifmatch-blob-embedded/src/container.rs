@@ -8,8 +8,8 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_core::tag::TagList;
-use ifmatch_store::driver::Applied;
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::{Applied, Register};
+use ifmatch_runtime::Clock;
 
 use super::background::in_the_background;
 use super::error::disk;

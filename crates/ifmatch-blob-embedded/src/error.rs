@@ -6,8 +6,7 @@ use std::path::Path;
 
 use ifmatch_core::command::Refusal;
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::driver::DriverError;
-use ifmatch_store::register::{RegisterError, RegisterErrorKind};
+use ifmatch_register::{DriverError, RegisterError, RegisterErrorKind};
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ifmatch_core::digest::ContentHash;
+use ifmatch_runtime::private_files;
 
 use super::disk::Disk;
-use super::{private, room};
+use super::room;
 
 /// A store's data folder, locked by this process. Only one process may write, since it also collects the remains of a
 /// crash; this does not depend on the index. The system releases the lock when the process exits.
@@ -24,7 +25,7 @@ impl Root {
     /// locked it.
     pub(super) fn take(path: &Path) -> io::Result<Self> {
         create_folder(path)?;
-        let lock = private::open_or_create(&path.join("lock"))?;
+        let lock = private_files::open_or_create(&path.join("lock"))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
@@ -59,15 +60,15 @@ impl Folder {
         let (bodies, temporary) = (root.path.join("bodies"), root.path.join("tmp"));
         let folder = Self { root, bodies, temporary, disk };
         // Restricts folders created by an earlier release to the current user.
-        private::tighten(&folder.bodies);
-        private::tighten(&folder.temporary);
+        private_files::restrict(&folder.bodies);
+        private_files::restrict(&folder.temporary);
         // The marker is created after all the others are durable, so it need not be durable itself.
         let mark = folder.root.path.join("laid-out");
         let is_whole = folder.shards().all(|shard| shard.is_dir()) && folder.temporary.is_dir();
         if !is_whole || !mark.exists() {
             let _ = fs::remove_file(&mark);
             folder.lay_out()?;
-            let _ = private::create_file(&mark);
+            let _ = private_files::create_new(&mark);
         }
         Ok(folder)
     }
@@ -173,10 +174,10 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
         Some(above) if above.as_os_str().is_empty() => Path::new("."),
         Some(above) => above,
     };
-    let created = match private::create(folder) {
+    let created = match private_files::create_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_folder(above)?;
-            private::create(folder)
+            private_files::create_dir(folder)
         }
         created => created,
     };
@@ -198,7 +199,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 
 /// Creates a missing folder.
 fn ensure(folder: &Path) -> io::Result<()> {
-    match private::create(folder) {
+    match private_files::create_dir(folder) {
         Err(_) if folder.is_dir() => Ok(()),
         created => created,
     }

@@ -4,7 +4,7 @@
 //! under its name is another incarnation, and has none of the blobs of the one before, whoever still writes to that.
 
 use ifmatch_core::record::Revision;
-use ifmatch_store::Key;
+use ifmatch_register::Key;
 
 use ifmatch_blob::name::{BlobName, ContainerName};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ifmatch_core::record::Revision;
-use ifmatch_store::{Clock, Key, Register};
+use ifmatch_register::{Key, Register};
+use ifmatch_runtime::Clock;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 

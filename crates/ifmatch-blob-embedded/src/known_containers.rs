@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 

@@ -2,7 +2,8 @@
 
 use ifmatch_core::command::{Authority, Command, LeaseOperation, Outcome};
 use ifmatch_core::record::Version;
-use ifmatch_store::{Clock, Key, Register};
+use ifmatch_register::{Key, Register};
+use ifmatch_runtime::Clock;
 
 use super::error::index;
 use super::swap::{random, unexpected};

@@ -17,7 +17,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ifmatch_redb::RedbRegister;
-use ifmatch_store::{Clock, Driver, Register, SystemClock};
+use ifmatch_register::{Driver, Register};
+use ifmatch_runtime::{Clock, SystemClock};
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -51,8 +52,9 @@ mod payload;
 #[cfg(unix)]
 #[cfg(test)]
 mod power;
-#[cfg_attr(unix, path = "private_unix.rs")]
-mod private;
+#[cfg(unix)]
+#[cfg(test)]
+mod private_tests;
 mod read;
 mod recent;
 mod room;

@@ -1,8 +1,8 @@
 //! Listings, from the index alone.
 
 use ifmatch_core::record::{Record, Version};
-use ifmatch_store::register::Scan;
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::{Register, Scan};
+use ifmatch_runtime::Clock;
 
 use super::container::container_info;
 use super::error::index;

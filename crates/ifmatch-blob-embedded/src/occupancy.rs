@@ -10,8 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ifmatch_core::command::Outcome;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::Record;
-use ifmatch_store::Key;
-use ifmatch_store::driver::Applied;
+use ifmatch_register::{Applied, Key};
 
 use super::key;
 use ifmatch_blob::name::ContainerName;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use ifmatch_store::{Driver, MemoryRegister};
+use ifmatch_register::{Driver, MemoryRegister};
 
 use super::EmbeddedStore;
 use super::disk::{Disk, OpenFolder, Space, System};

@@ -1,7 +1,8 @@
 //! Opening a blob: the record and its body, both of one version.
 
 use ifmatch_core::record::{Record, Revision, Version};
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
 
 use super::Inner;
 use super::error::index;

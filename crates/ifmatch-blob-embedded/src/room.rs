@@ -31,7 +31,7 @@ mod tests {
     use http_body_util::{Full, StreamBody};
     use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseId};
     use ifmatch_core::precondition::Preconditions;
-    use ifmatch_store::{Driver, MemoryRegister};
+    use ifmatch_register::{Driver, MemoryRegister};
 
     use super::*;
     use crate::EmbeddedStore;

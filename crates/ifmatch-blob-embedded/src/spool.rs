@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ifmatch_core::digest::{ContentHash, Hasher};
+use ifmatch_runtime::private_files;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::error::{disk, lost};
 use super::folder::{BodyName, Folder};
-use super::private;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// A body on its way to the disk.
@@ -41,7 +41,7 @@ impl Spool {
     pub(super) fn begin(folder: Arc<Folder>, nonce: u64) -> Self {
         let path = folder.incoming(nonce);
         let step = spawn_blocking(move || {
-            let file = private::create_file(&path)?;
+            let file = private_files::create_new(&path)?;
             Ok(Writing { hasher: Hasher::default(), file, path: Removed(path) })
         });
         Self { folder, nonce, step }

@@ -10,8 +10,8 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Receipt, Record, RequestId, Version};
 use ifmatch_core::tag::TagList;
-use ifmatch_store::driver::{Applied, DriverError};
-use ifmatch_store::{Clock, Key, Register, nonce};
+use ifmatch_register::{Applied, DriverError, Key, Register};
+use ifmatch_runtime::{Clock, nonce};
 use tokio::task::spawn_blocking;
 
 use super::Inner;
@@ -176,5 +176,5 @@ pub(super) fn unexpected(outcome: Outcome, now: Timestamp) -> StoreError {
 
 /// A number that nobody else draws.
 pub(super) fn random() -> Result<u64, StoreError> {
-    nonce().map_err(|error| index(error.into()))
+    nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))
 }

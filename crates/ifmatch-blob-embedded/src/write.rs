@@ -10,7 +10,8 @@ use http::Method;
 use ifmatch_core::command::{Command, Content, Outcome};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::record::{Receipt, Record, Revision, Version};
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
 
 use super::background::in_the_background;
 use super::error::{index, refused};

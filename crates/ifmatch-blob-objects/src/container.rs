@@ -6,7 +6,8 @@ use http::Method;
 use ifmatch_core::command::{Command, Outcome, Refusal, Write};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::{Record, Version};
-use ifmatch_store::{Key, nonce};
+use ifmatch_register::Key;
+use ifmatch_runtime::nonce;
 
 use super::Shared;
 use super::failure::refused;

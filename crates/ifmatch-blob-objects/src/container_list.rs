@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ifmatch_store::Register;
-use ifmatch_store::register::Scan;
+use ifmatch_register::{Register, Scan};
 
 use super::container::{info, unknown};
 use super::guard::of_register;

@@ -14,8 +14,9 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::task::{detach, timeout};
-use ifmatch_store::{Clock, Key, Register, nonce};
+use ifmatch_register::{Key, Register};
+use ifmatch_runtime::task::{detach, timeout};
+use ifmatch_runtime::{Clock, nonce};
 use object_store::path::Path;
 
 use super::failure::{self, Failure, lost, refused};

@@ -6,8 +6,7 @@ use http::Method;
 use ifmatch_core::command::Content;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::Record;
-use ifmatch_store::register::Swap;
-use ifmatch_store::{Key, Register};
+use ifmatch_register::{Key, Register, Swap};
 
 use super::Shared;
 use super::failure::{self, lost};

@@ -9,10 +9,9 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::record::{Record, Token, Variant};
-use ifmatch_store::driver::{Applied, DriverError};
-use ifmatch_store::register::{RegisterError, RegisterErrorKind};
-use ifmatch_store::task::timeout;
-use ifmatch_store::{Clock, Key, Place, nonce};
+use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterError, RegisterErrorKind};
+use ifmatch_runtime::task::timeout;
+use ifmatch_runtime::{Clock, nonce};
 
 use super::Shared;
 use super::attributes::Current;
@@ -64,7 +63,7 @@ impl Shared {
         work: impl Future<Output = Ending<T>>,
     ) -> Result<T, StoreError> {
         let key = key(blob)?;
-        let (Grant { token, deadline, .. }, begun, _place) = self.begin(&key, method, lease, seen).await?;
+        let (Grant { token, deadline, .. }, begun, _lock) = self.begin(&key, method, lease, seen).await?;
         let (result, command) = match timeout(self.driver.clock(), self.time_to_work(deadline), work).await {
             Ok(Ending::Done(value, content)) => (Ok(value), commit(token, content)),
             Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
@@ -101,7 +100,7 @@ impl Shared {
         method: &Method,
         lease: LeaseUse,
         seen: Option<Record>,
-    ) -> Result<(Grant, Record, Place<'_>), StoreError> {
+    ) -> Result<(Grant, Record, KeyLock<'_>), StoreError> {
         let begin = Begin {
             method,
             preconditions: &Preconditions::default(),
@@ -111,9 +110,9 @@ impl Shared {
             nonce: nonce().map_err(of_register)?,
             ttl: TTL,
         };
-        let (applied, place) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
-        match (applied.outcome, place) {
-            (Outcome::Granted(grant), Some(place)) => Ok((grant, applied.after, place)),
+        let (applied, lock) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
+        match (applied.outcome, lock) {
+            (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),
             (outcome, _) => Err(refused(outcome, self.driver.now())),
         }
     }
@@ -155,7 +154,8 @@ pub(super) fn check(
 }
 
 /// Converts a register's failure into an error for the client.
-pub(super) fn of_register(error: RegisterError) -> StoreError {
+pub(super) fn of_register(error: impl Into<RegisterError>) -> StoreError {
+    let error = error.into();
     let kind = match error.kind() {
         RegisterErrorKind::Ambiguous => StoreErrorKind::OutcomeUnknown,
         RegisterErrorKind::Full => StoreErrorKind::Full,

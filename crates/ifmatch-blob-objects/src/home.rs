@@ -14,8 +14,8 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Version};
-use ifmatch_store::register::{RegisterErrorKind, Swap};
-use ifmatch_store::{Key, Register, nonce};
+use ifmatch_register::{Key, Register, RegisterErrorKind, Swap};
+use ifmatch_runtime::nonce;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;

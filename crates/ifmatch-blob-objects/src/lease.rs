@@ -7,7 +7,7 @@ use ifmatch_core::command::{Authority, Command, Content, LeaseOperation, Observa
 use ifmatch_core::lease::{Lease, LeaseAction, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
-use ifmatch_store::nonce;
+use ifmatch_runtime::nonce;
 use object_store::path::Path;
 
 use super::Shared;

@@ -33,7 +33,7 @@
 //! use std::sync::Arc;
 //!
 //! use ifmatch_blob_objects::{Backing, ObjectBlobs};
-//! use ifmatch_store::{AnyRegister, MemoryRegister};
+//! use ifmatch_register::{AnyRegister, MemoryRegister};
 //! use object_store::memory::InMemory;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -50,7 +50,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ifmatch_core::record::Revision;
-use ifmatch_store::{AnyRegister, Driver};
+use ifmatch_register::{AnyRegister, Driver};
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
@@ -145,7 +145,7 @@ impl ObjectBlobs {
     ///
     /// use ifmatch_blob_objects::{Backing, ObjectBlobs};
     /// use ifmatch_redb::RedbRegister;
-    /// use ifmatch_store::AnyRegister;
+    /// use ifmatch_register::AnyRegister;
     /// use object_store::memory::InMemory;
     ///
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -181,7 +181,7 @@ impl ObjectBlobs {
     /// use std::sync::Arc;
     ///
     /// use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-    /// use ifmatch_store::{AnyRegister, MemoryRegister};
+    /// use ifmatch_register::{AnyRegister, MemoryRegister};
     /// use object_store::memory::InMemory;
     ///
     /// let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
@@ -224,7 +224,7 @@ impl ObjectBlobs {
     /// ```
     /// # use std::sync::Arc;
     /// # use ifmatch_blob_objects::{Backing, ObjectBlobs};
-    /// # use ifmatch_store::{AnyRegister, MemoryRegister};
+    /// # use ifmatch_register::{AnyRegister, MemoryRegister};
     /// # use object_store::memory::InMemory;
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// # let register = AnyRegister::new(MemoryRegister::unbounded());

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ifmatch_store::task::{Detached, detach};
+use ifmatch_runtime::task::{Detached, detach};
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, ObjectStore, PutMultipartOptions, PutPayload, PutResult};
 

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use ifmatch_store::nonce;
+use ifmatch_runtime::nonce;
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult,

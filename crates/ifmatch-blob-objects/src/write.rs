@@ -10,8 +10,8 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
-use ifmatch_store::task::detach;
-use ifmatch_store::{Clock, nonce};
+use ifmatch_runtime::task::detach;
+use ifmatch_runtime::{Clock, nonce};
 use object_store::path::Path;
 use object_store::{Attributes, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::Record;
-use ifmatch_store::register::{RegisterError, Scan};
-use ifmatch_store::{Key, Register};
+use ifmatch_register::{Key, Register, RegisterError, Scan};
 
 /// The most records looked at in one step.
 const STEP: usize = 1_000;

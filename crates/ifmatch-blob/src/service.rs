@@ -12,7 +12,7 @@ use futures_util::future::Either;
 use http::{Request, Response};
 use http_body::Body;
 use ifmatch_core::policy::RequirePreconditions;
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
 use crate::body::BlobBody;

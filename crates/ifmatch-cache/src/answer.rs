@@ -209,7 +209,7 @@ impl Reply<'_> {
             pieces.extend(cut(*range)?);
             range.len()
         } else {
-            let boundary = format!("{:016x}{:016x}", ifmatch_store::nonce().ok()?, ifmatch_store::nonce().ok()?);
+            let boundary = format!("{:016x}{:016x}", ifmatch_runtime::nonce().ok()?, ifmatch_runtime::nonce().ok()?);
             let part_type = headers.get(CONTENT_TYPE).cloned();
             let multipart = Multipart::new(&boundary, part_type, ranges.to_vec(), total).ok()?;
             headers.insert(CONTENT_TYPE, multipart.content_type());

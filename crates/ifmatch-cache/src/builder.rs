@@ -4,7 +4,7 @@ use std::any::Any;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 
 use crate::config::Config;
 use crate::disk::Disk;

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use ifmatch_runtime::private_files;
+
 use crate::file::FileBody;
-use crate::private;
 
 /// What the names of bodies begin with.
 const BODY: &str = "ifmatch-body-";
@@ -61,7 +62,7 @@ impl Disk {
     pub fn open(path: impl Into<PathBuf>, bytes: u64) -> io::Result<Self> {
         let path = path.into();
         fs::create_dir_all(&path)?;
-        let lock = private::create(&path.join(LOCK))?;
+        let lock = private_files::create(&path.join(LOCK))?;
         lock.try_lock()?;
         for entry in fs::read_dir(&path)? {
             let entry = entry?;

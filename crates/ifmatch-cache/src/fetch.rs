@@ -8,8 +8,8 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, response};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::range::ByteRange;
-use ifmatch_store::Clock;
-use ifmatch_store::task::detach;
+use ifmatch_runtime::Clock;
+use ifmatch_runtime::task::detach;
 
 use crate::asked::Asked;
 use crate::body::BodyError;

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
+use ifmatch_runtime::private_files;
 
 use crate::block::{Blocking, block};
 use crate::disk::Folder;
-use crate::private;
 use crate::read_at::read_exact_at;
 
 /// What is written, checked and read at once.
@@ -183,7 +183,7 @@ impl Spool {
         });
         // Before anything can fail: then the file goes with it.
         let mut spool = Self { body: Some(Arc::clone(&body)), file: None, pending: BytesMut::new() };
-        spool.file = Some(done(block(move || private::create(&path))).await?);
+        spool.file = Some(done(block(move || private_files::create(&path))).await?);
         let open = body.shared().ok_or(io::ErrorKind::NotFound)?;
         for chunk in so_far {
             spool.write(&chunk).await?;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use crate::blocks::Blocks;
 use crate::body::{BodyError, as_bytes};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 
 use crate::key::Key;
 use crate::metrics::Metrics;

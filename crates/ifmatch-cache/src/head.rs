@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use crate::asked::Asked;
 use crate::policy::cdn_cache_control::Governing;

@@ -109,8 +109,6 @@ mod memory;
 mod metrics;
 mod obeyed;
 mod prefix_stamps;
-#[cfg_attr(unix, path = "private_unix.rs")]
-mod private;
 mod question;
 mod read;
 #[cfg_attr(unix, path = "read_at_unix.rs")]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Request, Response, StatusCode};
 use ifmatch_core::problem::Problem;
-use ifmatch_store::Clock;
-use ifmatch_store::task::detach;
+use ifmatch_runtime::Clock;
+use ifmatch_runtime::task::detach;
 
 use crate::answer::{self, Answer, answer};
 use crate::asked::{Asked, is_same_target};

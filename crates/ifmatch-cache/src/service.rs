@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use futures_util::future::Either;
 use http::{Request, Response};
 use http_body::Body;
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
 use crate::asked::{Asked, Kind};

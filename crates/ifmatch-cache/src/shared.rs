@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 use http::{Request, Response};
 use http_body::Body;
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 use tower_service::Service;
 
 use crate::body::BodyError;

@@ -6,8 +6,8 @@ use http::header::CONTENT_LOCATION;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::Clock;
-use ifmatch_store::task::detach;
+use ifmatch_runtime::Clock;
+use ifmatch_runtime::task::detach;
 
 use crate::asked::Asked;
 use crate::body::{BodyError, ResponseBody};

@@ -7,7 +7,7 @@ use ifmatch_azure::{AzureDialect, is_signed};
 use ifmatch_azure_tables::TableService;
 use ifmatch_blob::{AnyStore, BlobService};
 use ifmatch_core::policy::RequirePreconditions;
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 use tower_layer::Layer;
 
 use crate::banner::Addresses;

@@ -8,7 +8,7 @@ use ifmatch_blob::store::{BoxError, StoreError};
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::{self as objects, Backing, ObjectBlobs};
 use ifmatch_redb::RedbRegister;
-use ifmatch_store::{AnyRegister, MemoryRegister};
+use ifmatch_register::{AnyRegister, MemoryRegister};
 
 use crate::config::Place;
 use crate::error::Error;

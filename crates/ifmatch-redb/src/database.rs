@@ -11,8 +11,7 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ifmatch_core::record::Record;
-use ifmatch_store::Key;
-use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan};
+use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan};
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::copy::{CopyError, CutOff, View, into_place};

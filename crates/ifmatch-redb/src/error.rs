@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use ifmatch_store::register::{RegisterError, RegisterErrorKind};
+use ifmatch_register::{RegisterError, RegisterErrorKind};
 use redb::DatabaseError;
 
 /// Why a database could not be opened.

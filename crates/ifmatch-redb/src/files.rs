@@ -5,10 +5,10 @@ use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use ifmatch_runtime::private_files;
 use redb::backends::FileBackend;
 use redb::{BackendError, DatabaseError, StorageBackend, StorageError};
 
-use crate::private;
 use crate::storage::Storage;
 
 /// A database file locked by this process.
@@ -25,7 +25,7 @@ impl Files {
     pub(crate) fn lock(path: &Path) -> io::Result<Self> {
         // A symbolic link stays a link; its target is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let lock = private::open_or_create(&beside(&path, ".lock"))?;
+        let lock = private_files::open_or_create(&beside(&path, ".lock"))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { fresh: beside(&path, ".new"), path, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
@@ -49,13 +49,13 @@ impl Storage for Files {
         if file.metadata()?.len() == 0 {
             return Ok(None);
         }
-        private::tighten(&file);
+        private_files::restrict(&self.path);
         locked(file).map(Some)
     }
 
     fn create(&self) -> io::Result<Box<dyn StorageBackend>> {
         remove(&self.fresh)?;
-        locked(private::create_new(&self.fresh)?)
+        locked(private_files::create_new(&self.fresh)?)
     }
 
     fn replace(&self) -> io::Result<()> {

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use ifmatch_redb::RedbRegister;
-//! use ifmatch_store::Driver;
+//! use ifmatch_register::Driver;
 //!
 //! # let folder = tempfile::tempdir()?;
 //! let register = RedbRegister::open(folder.path().join("index.redb"))?;
@@ -22,8 +22,6 @@ mod error;
 mod files;
 mod key_text;
 mod overlay;
-#[cfg_attr(unix, path = "private_unix.rs")]
-mod private;
 mod recent;
 mod storage;
 mod writer;
@@ -32,8 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::Key;
-use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use redb::DatabaseError;
 
 use database::Shared;

@@ -23,8 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::Key;
-use ifmatch_store::register::RegisterError;
+use ifmatch_register::{Key, RegisterError};
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, GuardResult};
 

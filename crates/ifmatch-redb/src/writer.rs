@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::Key;
-use ifmatch_store::register::{RegisterError, RegisterErrorKind, Swap};
+use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Swap};
 use redb::{Database, ReadableTable, Table};
 use tokio::sync::{mpsc, oneshot};
 

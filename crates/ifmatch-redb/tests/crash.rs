@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use common::{get, set};
 use ifmatch_redb::RedbRegister;
-use ifmatch_store::Driver;
+use ifmatch_register::Driver;
 
 const DATABASE: &str = "IFMATCH_TEST_DATABASE";
 const WRITERS: usize = 16;

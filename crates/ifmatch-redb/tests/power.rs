@@ -9,9 +9,7 @@ use std::sync::Arc;
 use common::platter::{Call, Platter};
 use common::{get, key, set};
 use ifmatch_redb::{OpenErrorKind, RedbRegister};
-use ifmatch_store::driver::DriverError;
-use ifmatch_store::register::{RegisterErrorKind, Scan};
-use ifmatch_store::{Driver, Register};
+use ifmatch_register::{Driver, DriverError, Register, RegisterErrorKind, Scan};
 
 type Opened = Arc<Driver<RedbRegister>>;
 

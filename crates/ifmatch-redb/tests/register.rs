@@ -2,9 +2,10 @@
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_redb::{OpenErrorKind, RedbRegister};
-use ifmatch_store::conformance::{self, Traits};
-use ifmatch_store::register::{Scan, Swap};
-use ifmatch_store::{Key, Register};
+use ifmatch_register::{
+    Key, Register, Scan, Swap,
+    conformance::{self, Traits},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {

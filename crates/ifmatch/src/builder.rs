@@ -7,14 +7,14 @@ use http::request::Parts;
 use ifmatch_core::command::Authority;
 use ifmatch_core::digest::TagFormat;
 use ifmatch_core::policy::RequirePreconditions;
-use ifmatch_store::{Clock, Driver, MemoryRegister, Register, SystemClock};
+use ifmatch_register::{Driver, MemoryRegister, Register};
+use ifmatch_runtime::{Clock, KeyedQueue, SystemClock};
 
 use crate::config::{Config, MEMORY, RECORDS};
 use crate::key::KeyExtractor;
 use crate::layer::ConditionalLayer;
 use crate::memory::Memory;
 use crate::shared::Shared;
-use crate::write::queue::Gates;
 
 /// Makes a [`ConditionalLayer`] to measure. Begin with [`ConditionalLayer::builder`].
 ///
@@ -49,7 +49,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
     ///
     /// ```
     /// use ifmatch::ConditionalLayer;
-    /// use ifmatch_store::MemoryRegister;
+    /// use ifmatch_register::MemoryRegister;
     ///
     /// let layer = ConditionalLayer::builder().register(MemoryRegister::with_capacity(1_000)).build();
     /// ```
@@ -179,7 +179,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
-    /// # fn with(register: impl ifmatch_store::Register) {
+    /// # fn with(register: impl ifmatch_register::Register) {
     /// let layer = ConditionalLayer::builder().register(register).leases().build();
     /// # }
     /// ```
@@ -317,7 +317,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
         ConditionalLayer::from(Shared {
             driver,
             memory: Memory::with_capacity(self.memory),
-            gates: Gates::default(),
+            probing: KeyedQueue::default(),
             config: self.config,
         })
     }

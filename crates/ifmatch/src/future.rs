@@ -8,7 +8,8 @@ use std::task::{Context, Poll, ready};
 use futures_util::FutureExt;
 use http::Response;
 use http_body::Body;
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
 use pin_project_lite::pin_project;
 
 use crate::body::ResponseBody;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::request::Parts;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_store::Key;
-use ifmatch_store::register::InvalidKey;
+use ifmatch_register::{InvalidKey, Key};
 use percent_encoding::percent_decode_str;
 
 /// Says which resource a request is about.
@@ -19,7 +18,7 @@ use percent_encoding::percent_decode_str;
 /// ```
 /// use http::request::Parts;
 /// use ifmatch::ConditionalLayer;
-/// use ifmatch_store::Key;
+/// use ifmatch_register::Key;
 ///
 /// // All of a user's settings are one document.
 /// let layer = ConditionalLayer::builder()
@@ -56,7 +55,7 @@ where
 /// let key = |uri| PathKey::new().key(&Request::get(uri).body(()).unwrap().into_parts().0);
 /// assert_eq!(key("/notes/%61?page=2")?.as_str(), "/notes/a");
 /// assert_ne!(key("/notes/a%2fb")?, key("/notes/a/b")?);
-/// # Ok::<(), ifmatch_store::register::InvalidKey>(())
+/// # Ok::<(), ifmatch_register::InvalidKey>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PathKey {

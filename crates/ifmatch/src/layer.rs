@@ -4,7 +4,8 @@ use std::any::type_name;
 use std::fmt;
 use std::sync::Arc;
 
-use ifmatch_store::{Clock, MemoryRegister, Register, SystemClock};
+use ifmatch_register::{MemoryRegister, Register};
+use ifmatch_runtime::{Clock, SystemClock};
 use tower_layer::Layer;
 
 use crate::builder::Builder;

@@ -78,7 +78,7 @@
 //!
 //! use ifmatch::key::PathKey;
 //! use ifmatch::{ConditionalLayer, RequirePreconditions};
-//! use ifmatch_store::MemoryRegister;
+//! use ifmatch_register::MemoryRegister;
 //!
 //! let layer = ConditionalLayer::builder()
 //!     .register(MemoryRegister::with_capacity(1_000_000)) // or one that processes share

@@ -9,8 +9,9 @@ use http::header::RANGE;
 use http::{Method, Request, Response};
 use http_body::Body;
 use ifmatch_core::fields;
-use ifmatch_store::task::detach;
-use ifmatch_store::{Clock, MemoryRegister, Register, SystemClock};
+use ifmatch_register::{MemoryRegister, Register};
+use ifmatch_runtime::task::detach;
+use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
 use crate::body::ResponseBody;

@@ -8,18 +8,19 @@ use http::{Request, Response};
 use http_body::Body;
 use ifmatch_core::command::Authority;
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::driver::DriverError;
-use ifmatch_store::{Clock, Driver, Register};
+use ifmatch_register::{Driver, DriverError, Key, Register};
+use ifmatch_runtime::{Clock, KeyedQueue};
 use tower_service::Service;
 
 use crate::config::Config;
 use crate::memory::Memory;
-use crate::write::queue::Gates;
 
 pub(crate) struct Shared<R, C> {
     pub(crate) driver: Driver<R, C>,
     pub(crate) memory: Memory,
-    pub(crate) gates: Gates,
+    /// Lets one writer of each key probe and ask for the permit at a time, because a competing writer would make the
+    /// probes of the others worthless.
+    pub(crate) probing: KeyedQueue<Key>,
     pub(crate) config: Config,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use ifmatch_core::date::HttpDate;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::committed::CommittedList;
 use super::shelf::{committed_lists, remove, staged_blocks};

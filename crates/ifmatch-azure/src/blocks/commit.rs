@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use ifmatch_core::lease;
 use ifmatch_core::precondition::{Precondition, Preconditions, Verdict};
 use ifmatch_core::tag::TagList;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::super::error::AzureError;
 use super::super::write::{self, Head};

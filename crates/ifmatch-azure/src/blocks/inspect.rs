@@ -3,7 +3,7 @@
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderName, Response};
 use ifmatch_core::lease::{self, LeaseUse};
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::super::error::AzureError;
 use super::super::xml::Xml;

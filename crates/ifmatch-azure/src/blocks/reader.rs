@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::shelf::{Owner, Staged};
 use ifmatch_blob::body::BlobBody;

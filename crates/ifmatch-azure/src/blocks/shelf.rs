@@ -9,7 +9,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::super::error::AzureError;
 use super::super::{Call, container};

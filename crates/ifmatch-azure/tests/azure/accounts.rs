@@ -12,7 +12,7 @@ use ifmatch_azure::AzureDialect;
 use ifmatch_azure::accounts::Accounts;
 use ifmatch_blob::BlobService;
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 use tower::ServiceExt;
 
 use crate::support::{Client, ManualClock, OTHER_KEY, accounts, fixture, send, signature};

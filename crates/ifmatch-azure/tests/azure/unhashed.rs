@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use ifmatch_azure::AzureDialect;
 use ifmatch_blob::BlobService;
 use ifmatch_blob_objects::{Backing, ObjectBlobs};
-use ifmatch_store::{AnyRegister, MemoryRegister};
+use ifmatch_register::{AnyRegister, MemoryRegister};
 use tower::ServiceExt;
 
 use crate::support::{accounts, fixture};

@@ -9,8 +9,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, HeaderChange};
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_redb::RedbRegister;
-use ifmatch_store::Register;
-use ifmatch_store::register::Scan;
+use ifmatch_register::{Register, Scan};
 use tokio::runtime::Builder;
 
 use ifmatch_blob::conformance::{blob, pattern, put};

@@ -17,8 +17,7 @@ use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_blob_embedded::OpenErrorKind;
 use ifmatch_core::lease::LeaseFailure;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{RegisterError, Scan, Swap};
-use ifmatch_store::{Driver, Key, MemoryRegister, Register};
+use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, Scan, Swap};
 use tempfile::TempDir;
 
 use crate::collected::bodies;

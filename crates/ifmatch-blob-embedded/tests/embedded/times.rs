@@ -12,7 +12,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BoxError, Delete, LeaseRequest, Put, StoreErrorKind, Upload};
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::lease::{LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseUse};
-use ifmatch_store::{Driver, MemoryRegister};
+use ifmatch_register::{Driver, MemoryRegister};
 use tempfile::TempDir;
 
 use ifmatch_blob::conformance::leases::{id, request};

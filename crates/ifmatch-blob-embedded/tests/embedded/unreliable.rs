@@ -19,8 +19,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_store::{Driver, Key, MemoryRegister, Register};
+use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use tokio::task::JoinSet;
 
 use ifmatch_blob::conformance::{blob, if_absent, if_match, put};
@@ -266,8 +265,8 @@ async fn round(seed: u64) {
 }
 
 /// The same records without any more faults.
-fn records_of(records: Arc<MemoryRegister>) -> ifmatch_store::AnyRegister {
-    ifmatch_store::AnyRegister::new(Steady(records))
+fn records_of(records: Arc<MemoryRegister>) -> ifmatch_register::AnyRegister {
+    ifmatch_register::AnyRegister::new(Steady(records))
 }
 
 struct Steady(Arc<MemoryRegister>);

@@ -10,7 +10,7 @@ use ifmatch_blob::{AnyStore, BlobStore};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, OpenErrorKind, Support};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_redb::RedbRegister;
-use ifmatch_store::{AnyRegister, MemoryRegister};
+use ifmatch_register::{AnyRegister, MemoryRegister};
 use object_store::ObjectStore;
 
 mod bounded;

@@ -11,8 +11,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put, StoreError, StoreErrorKind};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_store::{AnyRegister, Key, MemoryRegister};
+use ifmatch_register::{AnyRegister, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
 use crate::durable_on;
 use crate::faults::Faulty;

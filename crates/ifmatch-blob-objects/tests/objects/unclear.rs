@@ -8,7 +8,8 @@ use ifmatch_blob::store::{Put, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Precondition, Preconditions};
-use ifmatch_store::{AnyRegister, Clock, Key, Register, SystemClock};
+use ifmatch_register::{AnyRegister, Key, Register};
+use ifmatch_runtime::{Clock, SystemClock};
 use object_store::ObjectStore;
 
 use crate::faults::{Fault, Faulty};

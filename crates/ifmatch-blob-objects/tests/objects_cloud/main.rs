@@ -5,7 +5,7 @@
 use ifmatch_blob::AnyStore;
 use ifmatch_blob::conformance;
 use ifmatch_blob_objects::{Backing, ObjectBlobs, OpenError, OpenErrorKind};
-use ifmatch_store::{AnyRegister, MemoryRegister};
+use ifmatch_register::{AnyRegister, MemoryRegister};
 use tokio::net::TcpListener;
 
 mod azurite;

@@ -14,7 +14,7 @@ use ifmatch_core::lease::{
     BreakPeriod, LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseId, LeaseState, LeaseUse,
 };
 use ifmatch_core::precondition::{Precondition, Preconditions};
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 
 use super::headers::set;
 use super::{Subject, blob, if_absent, if_match, kind, put, refusal};

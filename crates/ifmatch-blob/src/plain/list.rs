@@ -5,7 +5,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response};
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::problem::Problem;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 use serde_json::{Map, Value, json};
 
 use crate::body::BlobBody;

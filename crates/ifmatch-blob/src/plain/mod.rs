@@ -6,7 +6,7 @@ use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::problem::Problem;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use crate::body::BlobBody;
 use crate::dialect::Context;

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, StreamBody};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::ByteRange;
 use ifmatch_core::range::multipart::Multipart;
-use ifmatch_store::nonce;
+use ifmatch_runtime::nonce;
 
 use crate::body::BlobBody;
 use crate::store::{Source, StoreError, StoreErrorKind};

@@ -12,7 +12,7 @@ use ifmatch_core::lease::{self, LeaseUse};
 use ifmatch_core::precondition::{self, Preconditions, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{self, Limits, Representation, Selection};
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::digest::REPR_DIGEST;
 use super::{fields, ranges};

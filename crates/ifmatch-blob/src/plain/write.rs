@@ -8,7 +8,7 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use super::digest::{self, REPR_DIGEST};
 use super::{fields, request_key};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 /// A clock that stands still until it is moved; waits are the runtime's.
 #[derive(Clone, Debug)]

@@ -9,8 +9,7 @@ use http::{Method, StatusCode};
 use ifmatch_blob::BlobService;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_store::{Driver, Key, MemoryRegister};
+use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
 use crate::support::{bytes, files_in, fixture, request, send};
 

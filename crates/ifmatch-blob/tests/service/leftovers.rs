@@ -13,8 +13,8 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Record;
-use ifmatch_store::register::Scan;
-use ifmatch_store::{Clock, Key, MemoryRegister, Register};
+use ifmatch_register::{Key, MemoryRegister, Register, Scan};
+use ifmatch_runtime::Clock;
 use tempfile::TempDir;
 
 use crate::support::{Fixture, ManualClock, Service, bytes, fixture, reopen, request, send};

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use ifmatch_blob::BlobService;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_store::SystemClock;
+use ifmatch_runtime::SystemClock;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 

@@ -12,7 +12,8 @@ use ifmatch_blob::BlobService;
 use ifmatch_blob::store::{BlobStore, BoxError};
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_store::{Clock, Driver, MemoryRegister};
+use ifmatch_register::{Driver, MemoryRegister};
+use ifmatch_runtime::Clock;
 use tempfile::TempDir;
 use tower::ServiceExt;
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use http::HeaderValue;
 use ifmatch_core::date::HttpDate;
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 
 thread_local! {
     static LAST: RefCell<(HttpDate, HeaderValue)> = RefCell::new(written(HttpDate::from_unix(0)));

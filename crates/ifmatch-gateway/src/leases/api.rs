@@ -10,7 +10,7 @@ use ifmatch_blob::store::{LeaseRequest, Leased, Reading, StoreError, StoreErrorK
 use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 use serde::Deserialize;
 use serde_json::json;
 use url::form_urlencoded;

@@ -9,7 +9,7 @@ use ifmatch_blob::store::{
     AtHand, BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
     Reading, SetHeaders, StoreError, Written,
 };
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 
 use super::book::Book;
 use super::list::Place;

@@ -6,8 +6,7 @@ use http::header::HOST;
 use http::request::Parts;
 use ifmatch::ConditionalLayer;
 use ifmatch::key::{KeyExtractor, PathKey};
-use ifmatch_store::Key;
-use ifmatch_store::register::InvalidKey;
+use ifmatch_register::{InvalidKey, Key};
 
 /// What comes on top of the time that an upstream may take for its answer: after that its outcome is unknown.
 const MARGIN: Duration = Duration::from_secs(5);

@@ -7,8 +7,8 @@ use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_store::driver::DriverError;
-use ifmatch_store::{Driver, Key, Register, nonce};
+use ifmatch_register::{Driver, DriverError, Key, Register};
+use ifmatch_runtime::nonce;
 
 pub(crate) fn key(name: &str) -> Key {
     Key::new(name).unwrap()

@@ -9,8 +9,8 @@ use ifmatch_core::command::{Command, LeaseOperation, Observed, Outcome, Refusal}
 use ifmatch_core::lease::{LeaseId, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
-use ifmatch_store::driver::{Applied, DriverError};
-use ifmatch_store::{Clock, Key, Register};
+use ifmatch_register::{Applied, DriverError, Key, Register};
+use ifmatch_runtime::Clock;
 
 use crate::body::ResponseBody;
 use crate::config::Config;
@@ -168,7 +168,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
             observed: observed.cloned(),
             authority: self.shared.config.authority,
             request: wanted.request,
-            nonce: ifmatch_store::nonce()?,
+            nonce: ifmatch_runtime::nonce()?,
         };
         self.shared.driver.apply_in_turn(&self.key, &Command::Lease(operation)).await
     }

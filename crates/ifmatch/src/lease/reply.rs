@@ -5,8 +5,8 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::command::Observed;
 use ifmatch_core::lease::{LeaseAction, LeaseReceipt};
-use ifmatch_store::driver::Applied;
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::{Applied, Register};
+use ifmatch_runtime::Clock;
 
 use super::LEASE_ID;
 use super::request::LeaseRequest;

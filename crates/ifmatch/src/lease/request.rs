@@ -73,7 +73,7 @@ fn required_id(headers: &HeaderMap, name: &HeaderName) -> Result<LeaseId, Proble
 }
 
 fn random_id() -> Result<LeaseId, Problem> {
-    let half = || ifmatch_store::nonce().map_err(|_| Problem::unavailable(crate::responses::LATER));
+    let half = || ifmatch_runtime::nonce().map_err(|_| Problem::unavailable(crate::responses::LATER));
     let number = u128::from(half()?) << 64 | u128::from(half()?);
     Ok(LeaseId::from_random(number.to_be_bytes()))
 }

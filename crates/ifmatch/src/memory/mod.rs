@@ -8,7 +8,7 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
 
-use ifmatch_store::Key;
+use ifmatch_register::Key;
 
 use crate::read::vary::Vary;
 

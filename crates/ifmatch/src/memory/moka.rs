@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ifmatch_store::Key;
+use ifmatch_register::Key;
 use moka::sync::Cache;
 
 use crate::memory::{Entry, Known, weight};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ifmatch_store::Key;
+use ifmatch_register::Key;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 

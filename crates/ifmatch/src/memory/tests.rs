@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
-use ifmatch_store::Key;
+use ifmatch_register::Key;
 
 use crate::memory::Known;
 use crate::read::vary::Vary;

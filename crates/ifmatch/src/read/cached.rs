@@ -10,7 +10,8 @@ use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::{self, Validators, Verdict};
-use ifmatch_store::{Clock, Key, Register};
+use ifmatch_register::{Key, Register};
+use ifmatch_runtime::Clock;
 
 use crate::body::ResponseBody;
 use crate::memory::Known;

@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 
 use crate::body::{Content, ResponseBody, Rest, as_bytes};
 

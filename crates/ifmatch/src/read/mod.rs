@@ -20,7 +20,8 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
 
 use self::request::Asked;
 use crate::body::ResponseBody;

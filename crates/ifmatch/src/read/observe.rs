@@ -12,7 +12,8 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::fields;
 use ifmatch_core::fields::not_modified::is_retained_by_304;
 use ifmatch_core::record::{Record, Revision, State, Variant, Version};
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
 
 use crate::memory::Known;
 use crate::read::cache_control::Allowed;

@@ -5,7 +5,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Variant;
-use ifmatch_store::Key;
+use ifmatch_register::Key;
 
 use crate::config::Config;
 use crate::read::cached::Sought;

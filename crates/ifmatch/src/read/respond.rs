@@ -8,7 +8,8 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::precondition::{Validators, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{Limits, Representation, Selection, select};
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
 
 use crate::body::ResponseBody;
 use crate::read::Reading;

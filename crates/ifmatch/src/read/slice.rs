@@ -39,7 +39,7 @@ pub(crate) fn partial<T: Body>(mut head: Parts, content: &Content, parts: Vec<By
 
 /// None: the system has no random numbers to give for the boundary.
 fn frame(head: &Parts, parts: Vec<ByteRange>, total: u64) -> Option<Multipart> {
-    let boundary = format!("{:016x}{:016x}", ifmatch_store::nonce().ok()?, ifmatch_store::nonce().ok()?);
+    let boundary = format!("{:016x}{:016x}", ifmatch_runtime::nonce().ok()?, ifmatch_runtime::nonce().ok()?);
     Multipart::new(&boundary, head.headers.get(CONTENT_TYPE).cloned(), parts, total).ok()
 }
 

@@ -6,7 +6,8 @@ use http::{HeaderMap, Response};
 use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::digest::Hasher;
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
 
 use crate::body::{Content, ResponseBody};
 use crate::read::collect::{Collected, collect};

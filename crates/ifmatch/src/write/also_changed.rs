@@ -3,7 +3,7 @@
 use http::header::{CONTENT_LOCATION, HOST, LOCATION};
 use http::request::Parts;
 use http::{HeaderValue, Response, Uri};
-use ifmatch_store::Key;
+use ifmatch_register::Key;
 
 use crate::key::KeyExtractor;
 

@@ -5,8 +5,8 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use ifmatch_core::command::{Begin, Grant, Observed, Outcome, Refusal};
 use ifmatch_core::problem::Problem;
-use ifmatch_store::driver::{Applied, DriverError};
-use ifmatch_store::{Clock, Place, Register};
+use ifmatch_register::{Applied, DriverError, KeyLock, Register};
+use ifmatch_runtime::Clock;
 
 use super::probe::Probed;
 use super::{Answer, Writing};
@@ -17,27 +17,27 @@ use crate::shared::Inner;
 pub(crate) const MAX_PROBES: u32 = 32;
 
 impl<R: Register, C: Clock> Writing<R, C> {
-    /// Waits in turn for the permit, and returns it with the place of this process's writer.
+    /// Waits in turn for the permit, and returns it with the lock of this process's writer.
     ///
     /// # Errors
     /// The write is refused; this is the answer to it.
-    pub(crate) async fn begin<S, B>(&self, inner: &mut S) -> Result<(Grant, Place<'_>), Answer<S, B>>
+    pub(crate) async fn begin<S, B>(&self, inner: &mut S) -> Result<(Grant, KeyLock<'_>), Answer<S, B>>
     where
         S: Inner<B>,
         B: Default,
     {
         let patience = self.shared.config.patience;
         let give_up = self.shared.now().saturating_add(patience);
-        let mut gate = self.shared.gates.queue(&self.key);
+        let mut turn = self.shared.probing.join(&self.key);
         let sleep = self.shared.driver.clock().sleep(patience);
-        if let Either::Right(_) = select(pin!(gate.enter()), pin!(sleep)).await {
+        if let Either::Right(_) = select(pin!(turn.front()), pin!(sleep)).await {
             return Err(Ok(responses::problem(&Problem::write_in_flight(patience))));
         }
         let mut observed = None;
         for probes in 0..MAX_PROBES {
-            let (applied, place) = self.ask(observed.take()).await.map_err(|_| Ok(responses::unavailable()))?;
-            match (applied.outcome, place) {
-                (Outcome::Granted(grant), Some(place)) => return Ok((grant, place)),
+            let (applied, lock) = self.ask(observed.take()).await.map_err(|_| Ok(responses::unavailable()))?;
+            match (applied.outcome, lock) {
+                (Outcome::Granted(grant), Some(lock)) => return Ok((grant, lock)),
                 (Outcome::Refused(Refusal::ProbeFirst), _) if probes == 0 || self.shared.now() < give_up => {}
                 (Outcome::Refused(refusal), _) => return Err(Ok(responses::problem(&self.problem(&refusal)))),
                 _ => return Err(Ok(responses::unavailable())),
@@ -52,14 +52,14 @@ impl<R: Register, C: Clock> Writing<R, C> {
         Err(Ok(responses::problem(&Problem::write_in_flight(patience))))
     }
 
-    async fn ask(&self, observed: Option<Observed>) -> Result<(Applied, Option<Place<'_>>), DriverError> {
+    async fn ask(&self, observed: Option<Observed>) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
         let begin = Begin {
             method: &self.head.method,
             preconditions: &self.conditions,
             lease: self.lease,
             observed,
             authority: self.shared.config.authority,
-            nonce: ifmatch_store::nonce()?,
+            nonce: ifmatch_runtime::nonce()?,
             ttl: self.shared.config.write_timeout,
         };
         self.shared.driver.begin(&self.key, None, begin).await

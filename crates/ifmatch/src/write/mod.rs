@@ -9,7 +9,8 @@ use http::{Request, Response};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
-use ifmatch_store::{Clock, Key, Register};
+use ifmatch_register::{Key, Register};
+use ifmatch_runtime::Clock;
 
 use crate::body::ResponseBody;
 use crate::read::compressed_tag;
@@ -20,7 +21,6 @@ mod also_changed;
 mod begin;
 mod outcome;
 pub(crate) mod probe;
-pub(crate) mod queue;
 mod run;
 mod settle;
 
@@ -56,12 +56,12 @@ where
         conditions = compressed_tag::strip(conditions);
     }
     let writing = Writing { shared, key, head, conditions, lease };
-    let (grant, place) = match writing.begin(&mut inner).await {
+    let (grant, lock) = match writing.begin(&mut inner).await {
         Ok(begun) => begun,
         Err(answer) => return answer,
     };
     let end = writing.run(inner, &grant, body).await;
-    writing.settle(grant.token, grant.deadline, end, place).await
+    writing.settle(grant.token, grant.deadline, end, lock).await
 }
 
 /// Carries out a write that needs no permit. What it changed, nobody knows, however it ends.

@@ -6,7 +6,8 @@ use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Command, Commit, Content, Doubt};
 use ifmatch_core::record::Token;
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
 use std::time::Duration;
 
 use super::Writing;

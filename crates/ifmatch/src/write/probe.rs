@@ -17,7 +17,8 @@ use ifmatch_core::date::HttpDate;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Variant, Version};
 use ifmatch_core::tag::TagList;
-use ifmatch_store::{Clock, Register};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
 
 use super::{Answer, Writing};
 use crate::body::ResponseBody;

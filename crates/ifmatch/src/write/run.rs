@@ -8,7 +8,8 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, Request, Response};
 use ifmatch_core::command::Grant;
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::{Clock, Register, task};
+use ifmatch_register::Register;
+use ifmatch_runtime::{Clock, task};
 
 use super::Writing;
 use crate::permit::Permit;

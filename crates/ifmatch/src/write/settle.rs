@@ -12,8 +12,9 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Token;
-use ifmatch_store::task::detach;
-use ifmatch_store::{Clock, Key, Place, Register};
+use ifmatch_register::{Key, KeyLock, Register};
+use ifmatch_runtime::Clock;
+use ifmatch_runtime::task::detach;
 
 use super::Writing;
 use super::also_changed::changed;
@@ -27,14 +28,14 @@ use crate::shared::Shared;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 impl<R: Register, C: Clock> Writing<R, C> {
-    /// Reports the result of the write, first to the register and then to the client. The write keeps its place until
+    /// Reports the result of the write, first to the register and then to the client. The write keeps its lock until
     /// then, so that no other writer of this process starts from the register's previous state.
     pub(crate) async fn settle<T: Body, E>(
         &self,
         token: Token,
         deadline: Timestamp,
         end: End<T, E>,
-        place: Place<'_>,
+        lock: KeyLock<'_>,
     ) -> Result<Response<ResponseBody<T>>, E> {
         let (verdict, answer) = match end {
             End::Answered(response) => {
@@ -64,7 +65,7 @@ impl<R: Register, C: Clock> Writing<R, C> {
         };
         if lost {
             // Another writer went ahead, and this one's effect may have come after it.
-            self.shared.invalidate(&self.key, Some(place)).await;
+            self.shared.invalidate(&self.key, Some(lock)).await;
         }
         for key in &changed {
             self.shared.invalidate(key, None).await;
@@ -109,9 +110,9 @@ impl<R: Register, C: Clock> Shared<R, C> {
     /// Marks the state of a resource as unknown, so that its next user probes the resource. While the register is down,
     /// continues in the background for as long as a write may take.
     ///
-    /// `place` is the place of the write that changed the resource, if any.
-    pub(crate) async fn invalidate(self: &Arc<Self>, key: &Key, place: Option<Place<'_>>) {
-        if !self.try_invalidate(key, place.as_ref()).await {
+    /// `lock` is the lock of the write that changed the resource, if any.
+    pub(crate) async fn invalidate(self: &Arc<Self>, key: &Key, lock: Option<KeyLock<'_>>) {
+        if !self.try_invalidate(key, lock.as_ref()).await {
             let (shared, key) = (Arc::clone(self), key.clone());
             drop(detach(async move {
                 let deadline = shared.now().saturating_add(shared.config.write_timeout);
@@ -121,10 +122,10 @@ impl<R: Register, C: Clock> Shared<R, C> {
     }
 
     /// Whether it is done.
-    async fn try_invalidate(&self, key: &Key, place: Option<&Place<'_>>) -> bool {
+    async fn try_invalidate(&self, key: &Key, lock: Option<&KeyLock<'_>>) -> bool {
         self.memory.forget(key);
         // Even what is unknown gets a new revision: a read that began before must not be recorded.
-        let Ok(nonce) = ifmatch_store::nonce() else { return false };
+        let Ok(nonce) = ifmatch_runtime::nonce() else { return false };
         let begin = Begin {
             method: &Method::POST,
             preconditions: &Preconditions::default(),
@@ -136,8 +137,8 @@ impl<R: Register, C: Clock> Shared<R, C> {
             ttl: self.config.grace,
         };
         let begin = Command::Begin(begin);
-        let applied = match place {
-            Some(place) => self.driver.apply_at(place, &begin).await,
+        let applied = match lock {
+            Some(lock) => self.driver.apply_locked(lock, &begin).await,
             None => self.driver.apply(key, &begin).await,
         };
         let Ok(applied) = applied else { return false };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 use tower::Layer;
 
 use crate::support::{Cuttable, ManualClock, World, ask, request, send};

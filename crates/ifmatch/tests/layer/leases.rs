@@ -10,8 +10,8 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use ifmatch::{Builder, ConditionalLayer, Permit, RequirePreconditions, ResponseBody};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_store::{Clock, Key, MemoryRegister, Register};
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_runtime::Clock;
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{Cuttable, ManualClock, Reply, World, ask, request, send};

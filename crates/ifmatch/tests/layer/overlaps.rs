@@ -10,8 +10,8 @@ use http_body_util::Full;
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{Register, RegisterError, Scan, Swap};
-use ifmatch_store::{Clock, Key, MemoryRegister};
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, Scan, Swap};
+use ifmatch_runtime::Clock;
 use tokio::sync::Barrier;
 use tower::{Layer, service_fn};
 

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full};
 use ifmatch::ConditionalLayer;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 

@@ -7,7 +7,7 @@ use ifmatch::ConditionalLayer;
 use ifmatch_core::command::{Authority, Begin, Command, Outcome};
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_store::{Driver, Key};
+use ifmatch_register::{Driver, Key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Cuttable, ManualClock, Reply, World, ask, request, send};

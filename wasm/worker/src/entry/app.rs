@@ -12,7 +12,7 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob::{AnyStore, BlobService};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
-use ifmatch_store::AnyRegister;
+use ifmatch_register::AnyRegister;
 use tower_service::Service;
 use worker::{Env, Result, web_sys};
 

@@ -19,7 +19,7 @@ use ifmatch_blob::store::{
     Page, Put, Reading, SetHeaders, StoreError, Written,
 };
 use ifmatch_core::date::Timestamp;
-use ifmatch_store::{Clock, SystemClock};
+use ifmatch_runtime::{Clock, SystemClock};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -223,7 +223,7 @@ mod tests {
     use ifmatch_core::EntityTag;
     use ifmatch_core::lease::{LeaseAction, LeaseDuration};
     use ifmatch_core::precondition::Preconditions;
-    use ifmatch_store::{AnyRegister, MemoryRegister};
+    use ifmatch_register::{AnyRegister, MemoryRegister};
     use object_store::memory::InMemory;
     use tower_service::Service;
 

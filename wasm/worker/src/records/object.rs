@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 
 use ifmatch_core::record::Record;
-use ifmatch_store::{Clock, SystemClock, nonce};
+use ifmatch_runtime::{Clock, SystemClock, nonce};
 use worker::{DurableObject, Env, Error, Request, Response, Result, State, Storage, durable_object};
 
 use super::age::Fate;

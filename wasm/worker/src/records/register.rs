@@ -2,8 +2,7 @@
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_store::{Key, Register};
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use worker::ObjectNamespace;
 use worker::send::{IntoSendFuture, SendWrapper};
 

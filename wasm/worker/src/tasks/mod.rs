@@ -4,7 +4,7 @@ pub(crate) mod allowance;
 pub(crate) mod answer;
 mod run;
 
-use ifmatch_store::task::spawn_by;
+use ifmatch_runtime::task::spawn_by;
 use js_sys::Promise;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use ifmatch_cache::{Builder, Cache, CacheHandle, CacheLayer};
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_store::Clock;
+use ifmatch_runtime::Clock;
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt};
 

@@ -12,8 +12,8 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_store::register::{RegisterError, RegisterErrorKind, Scan, Swap};
-use ifmatch_store::{Clock, Key, MemoryRegister, Register};
+use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_runtime::Clock;
 use tokio::sync::{oneshot, watch};
 use tower::{Service, ServiceExt};
 

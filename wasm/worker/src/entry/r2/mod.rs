@@ -21,8 +21,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use ifmatch_blob_objects::DescribedListing;
-use ifmatch_store::SystemClock;
-use ifmatch_store::task::timeout;
+use ifmatch_runtime::{SystemClock, task::timeout};
 use object_store::path::Path;
 use object_store::{
     Attributes, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,

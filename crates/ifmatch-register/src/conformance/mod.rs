@@ -1,0 +1,109 @@
+//! The suite that every register must pass. A backend's test is one line:
+//!
+//! ```
+//! use ifmatch_register::{MemoryRegister, conformance::{self, Traits}};
+//!
+//! # async fn test() {
+//! conformance::run(MemoryRegister::unbounded(), Traits::default()).await;
+//! # }
+//! ```
+//!
+//! Every check works under keys of its own, so that the register may hold other records, and the suite may run
+//! again on the same one. Run it on tokio's multi-threaded runtime: its races then run in parallel.
+
+#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test suite speaks by panicking")]
+
+mod contract;
+mod listing;
+mod race;
+
+use std::sync::Arc;
+
+use ifmatch_core::command::Content;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::Record;
+
+use crate::key::Key;
+use crate::register::Register;
+
+/// What a register is like, where registers may differ.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Traits {
+    /// How many tasks take part in a race. 16 by default; fewer for a slow backend.
+    pub racers: usize,
+    /// How often each of them must win. 20 by default.
+    pub rounds: usize,
+}
+
+impl Default for Traits {
+    fn default() -> Self {
+        Self { racers: 16, rounds: 20 }
+    }
+}
+
+impl Traits {
+    /// Sets the size of the races.
+    #[must_use]
+    pub fn with_race(mut self, racers: usize, rounds: usize) -> Self {
+        self.racers = racers;
+        self.rounds = rounds;
+        self
+    }
+}
+
+/// Checks the whole contract of [`Register`].
+///
+/// # Panics
+/// With the name of what is violated.
+pub async fn run(register: impl Register, traits: Traits) {
+    let register = Arc::new(register);
+    contract::absent_key_loads_nothing(&*register).await;
+    contract::created_once(&*register).await;
+    contract::replaced_at_the_expected_revision_only(&*register).await;
+    contract::forgotten_at_the_expected_revision_only(&*register).await;
+    contract::every_part_of_a_record_is_kept(&*register).await;
+    contract::keys_are_told_apart(&*register).await;
+    contract::large_payloads_are_kept(&*register).await;
+    listing::pages_cover_the_prefix_in_order(&*register).await;
+    listing::listing_shows_current_records(&*register).await;
+    listing::each_page_is_as_fresh_as_a_load(&*register).await;
+    race::one_creator(&register, traits).await;
+    race::increments_are_exact(&register, traits).await;
+    race::permits_exclude_each_other(&register, traits).await;
+    race::reads_never_go_back(&register, traits).await;
+}
+
+/// A key that no other check, and no earlier run, uses.
+fn fresh_key(check: &str) -> Key {
+    let nonce = ifmatch_runtime::nonce().expect("the system gives random numbers");
+    Key::new(format!("conformance/{check}/{nonce:016x}")).expect("the key is short")
+}
+
+/// The write of some bytes.
+fn content(bytes: &[u8]) -> Content {
+    Content::Hashed { hash: ContentHash::of(bytes), payload: bytes.to_vec().into() }
+}
+
+/// An unconditional PUT of some bytes.
+fn put<'a>(bytes: &[u8], preconditions: &'a Preconditions) -> ifmatch_core::command::Write<'a> {
+    ifmatch_core::command::Write {
+        method: &http::Method::PUT,
+        preconditions,
+        content: content(bytes),
+        lease: LeaseUse::default(),
+        based_on: None,
+        request: None,
+        nonce: ifmatch_runtime::nonce().expect("the system gives random numbers"),
+    }
+}
+
+/// The record of an absent resource after bytes were written to it.
+fn written(before: &Record, bytes: &[u8]) -> Record {
+    let none = Preconditions::default();
+    let command = ifmatch_core::command::Command::Write(put(bytes, &none));
+    let now = before.revision().timestamp();
+    before.apply(&command, now).next.expect("an unconditional write is carried out")
+}

@@ -1,0 +1,435 @@
+//! Runs commands on a register: load, apply, compare and swap, and retry after a conflict.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures_util::future::select;
+use ifmatch_core::command::{Begin, Command, Outcome, Refusal, Transition};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::{Record, Revision};
+
+use ifmatch_runtime::{Clock, KeyedQueue, MAX_POLL_INTERVAL, RandomError, SystemClock};
+
+use crate::deadlines::Deadlines;
+use crate::key::Key;
+use crate::key_lock::{KeyLock, KeyLocks};
+use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
+
+/// Maximum number of swaps tried for one command.
+const MAX_SWAPS: usize = 100;
+/// Maximum number of ambiguous swaps of one command.
+const MAX_AMBIGUOUS: usize = 3;
+/// Shortest and longest pause between swaps. Pauses between polls of a write in flight grow up to [`MAX_POLL_INTERVAL`].
+const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
+
+/// Runs commands on a register.
+///
+/// Commands of one process on one key queue up when they wait for each other. Correctness does not rely on this, since
+/// the register decides between all processes. The one exception is a permit that has ended by the clock although its
+/// handler still runs in this process: the [`KeyLock`] returned with it keeps other writers out.
+#[derive(Debug)]
+pub struct Driver<R, C = SystemClock> {
+    register: R,
+    clock: C,
+    initial: Record,
+    patience: Duration,
+    waiters: KeyedQueue<Key>,
+    locks: KeyLocks,
+    deadlines: Deadlines,
+}
+
+/// A command's effect on the register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The record before.
+    pub before: Record,
+    /// The record after. The same if nothing changed.
+    pub after: Record,
+    /// The command's outcome.
+    pub outcome: Outcome,
+}
+
+/// A command failed without an outcome.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// The register failed. Unless the kind is [`RegisterErrorKind::Ambiguous`], nothing was changed.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// Other writers changed the record during every attempt. Nothing was changed; try again later.
+    #[error("other writers changed the record during {MAX_SWAPS} attempts: try again later")]
+    Contention,
+}
+
+impl DriverError {
+    /// Returns `true` if the command may have taken effect, or still may.
+    pub fn is_ambiguous(&self) -> bool {
+        matches!(self, Self::Register(error) if error.kind() == RegisterErrorKind::Ambiguous)
+    }
+}
+
+impl From<RandomError> for DriverError {
+    fn from(error: RandomError) -> Self {
+        Self::Register(error.into())
+    }
+}
+
+impl<R: Register> Driver<R> {
+    /// Creates a driver with the system clock. A key without a record is an unknown resource.
+    pub fn new(register: R) -> Self {
+        Self::with_clock(register, SystemClock)
+    }
+}
+
+impl<R: Register, C: Clock> Driver<R, C> {
+    /// Creates a driver with the given clock.
+    pub fn with_clock(register: R, clock: C) -> Self {
+        Self {
+            register,
+            clock,
+            initial: Record::unknown(),
+            patience: Duration::from_secs(10),
+            waiters: KeyedQueue::default(),
+            locks: KeyLocks::default(),
+            deadlines: Deadlines::default(),
+        }
+    }
+
+    /// Treats a key without a record as an absent resource, for stores that use the register as their index.
+    #[must_use]
+    pub fn assume_absent(mut self) -> Self {
+        self.initial = Record::absent();
+        self
+    }
+
+    /// Sets how long [`Driver::apply_in_turn`] waits for a write in flight. Defaults to 10 seconds.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Returns the register.
+    pub fn register(&self) -> &R {
+        &self.register
+    }
+
+    /// Returns the clock.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// Returns the current time.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Loads the record of a resource.
+    ///
+    /// # Errors
+    /// If the register fails.
+    pub async fn load(&self, key: &Key) -> Result<Record, DriverError> {
+        let record = self.register.load(key).await?;
+        let record = record.unwrap_or_else(|| self.initial.clone());
+        Ok(self.deadlines.view(key, record, self.now()))
+    }
+
+    /// Returns the revision of a resource's record if the register knows it without waiting. See
+    /// [`Register::revision_at_once`].
+    pub fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        self.register.revision_at_once(key)
+    }
+
+    /// Runs a command.
+    ///
+    /// # Errors
+    /// [`DriverError::Contention`] if the record changed during every attempt; [`DriverError::Register`] if the register
+    /// failed. A refusal is not an error but an [`Outcome::Refused`].
+    pub async fn apply(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
+        self.apply_to(key, None, command).await
+    }
+
+    /// Runs a command on a record that was loaded earlier, which saves a load if the record has not changed since.
+    ///
+    /// If the swap finds another record, the command is applied to that one. An outcome that needs no swap is computed
+    /// from a new load.
+    ///
+    /// ```
+    /// use ifmatch_core::command::{Command, Commit, Content, Outcome};
+    /// use ifmatch_register::{Driver, Key, MemoryRegister};
+    /// # use ifmatch_core::command::{Authority, Begin};
+    /// # let begin = Command::Begin(Begin {
+    /// #     method: &http::Method::DELETE,
+    /// #     preconditions: &Default::default(),
+    /// #     lease: ifmatch_core::lease::LeaseUse::Write(None),
+    /// #     observed: None,
+    /// #     authority: Authority::Resource,
+    /// #     nonce: 7,
+    /// #     ttl: std::time::Duration::from_secs(60),
+    /// # });
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// let (driver, key) = (Driver::new(MemoryRegister::with_capacity(10)), Key::new("note")?);
+    /// let begun = driver.apply(&key, &begin).await?;
+    /// let Outcome::Granted(grant) = begun.outcome else { panic!("there is no other writer") };
+    /// let commit = Command::Commit(Commit { token: grant.token, content: Content::Absent });
+    /// driver.apply_to(&key, Some(begun.after), &commit).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn apply_to(
+        &self,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        self.apply_as(&mut Writer::Passing, key, seen, command).await
+    }
+
+    /// Runs a command as the writer that holds a key's lock.
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn apply_locked(&self, lock: &KeyLock<'_>, command: &Command<'_>) -> Result<Applied, DriverError> {
+        self.apply_as(&mut Writer::Locked, lock.key(), None, command).await
+    }
+
+    /// Requests a permit, waiting in turn as [`Driver::apply_in_turn_to`] does. Returns it with a lock that keeps this
+    /// process's other writers away: hold it until the handler has ended and its result is in the register.
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn begin(
+        &self,
+        key: &Key,
+        seen: Option<Record>,
+        begin: Begin<'_>,
+    ) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
+        let mut lock = None;
+        let applied = self.in_turn(&mut Writer::Beginning(&mut lock), key, seen, &Command::Begin(begin)).await?;
+        let granted = matches!(applied.outcome, Outcome::Granted(_));
+        Ok((applied, lock.filter(|_| granted)))
+    }
+
+    /// Runs a command that requires that no write is in flight. Waits in turn while one is.
+    ///
+    /// If the wait exceeds [`Driver::with_patience`], the outcome is [`Refusal::InFlight`].
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn apply_in_turn(&self, key: &Key, command: &Command<'_>) -> Result<Applied, DriverError> {
+        self.apply_in_turn_to(key, None, command).await
+    }
+
+    /// Runs a command like [`Driver::apply_in_turn`], on a record that was loaded earlier: see [`Driver::apply_to`].
+    ///
+    /// # Errors
+    /// As for [`Driver::apply`].
+    pub async fn apply_in_turn_to(
+        &self,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        self.in_turn(&mut Writer::Passing, key, seen, command).await
+    }
+
+    async fn in_turn<'a>(
+        &'a self,
+        writer: &mut Writer<'_, 'a>,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        let applied = self.apply_as(writer, key, seen, command).await?;
+        if in_flight(&applied.outcome).is_none() {
+            return Ok(applied);
+        }
+        // Joined before the record is read again, so that no wakeup is missed.
+        let mut turn = self.waiters.join(key);
+        let give_up = self.now().saturating_add(self.patience);
+        let mut pauses = pauses().with_max_delay(MAX_POLL_INTERVAL).without_max_times().build();
+        loop {
+            let applied = self.apply_as(writer, key, None, command).await?;
+            let Some(deadline) = in_flight(&applied.outcome) else {
+                if matches!(applied.outcome, Outcome::Granted(_)) {
+                    turn.leave_silently();
+                }
+                return Ok(applied);
+            };
+            let now = self.now();
+            if now >= give_up {
+                return Ok(applied);
+            }
+            let pause = pauses.next().unwrap_or(MAX_POLL_INTERVAL).min(now.until(deadline)).min(now.until(give_up));
+            let sleep = self.clock.sleep(pause.max(PAUSE.0));
+            select(pin!(turn.woken()), pin!(sleep)).await;
+        }
+    }
+
+    async fn apply_as<'a>(
+        &'a self,
+        writer: &mut Writer<'_, 'a>,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        let applied = self.swap_in(writer, key, seen, command).await;
+        if let Ok(Applied { outcome: Outcome::Written(_) | Outcome::Released, .. }) = applied
+            // A writer that holds the lock wakes the next one by dropping it.
+            && !self.locks.is_locked(key)
+        {
+            self.waiters.wake(key);
+        }
+        applied
+    }
+
+    /// Returns `true` if a running writer of this process prevents the proposed outcome.
+    fn is_locked_out<'a>(&'a self, writer: &mut Writer<'_, 'a>, key: &Key, proposed: &Proposed<'_>) -> bool {
+        match (writer, proposed.command, proposed.outcome) {
+            (Writer::Locked, ..) | (_, _, Outcome::Refused(Refusal::Lease(_) | Refusal::InFlight { .. })) => false,
+            (Writer::Beginning(lock), Command::Begin(_), _) => {
+                **lock = lock.take().or_else(|| self.locks.try_lock(key, &self.waiters));
+                lock.is_none()
+            }
+            (_, Command::Begin(_), _) | (_, Command::Lease(_), Outcome::Refused(Refusal::ProbeFirst)) => {
+                self.locks.is_locked(key)
+            }
+            (_, Command::Lease(_), _) => proposed.begins_to_lock && self.locks.is_locked(key),
+            _ => false,
+        }
+    }
+
+    async fn swap_in<'a>(
+        &'a self,
+        writer: &mut Writer<'_, 'a>,
+        key: &Key,
+        seen: Option<Record>,
+        command: &Command<'_>,
+    ) -> Result<Applied, DriverError> {
+        let mut ambiguous = Ambiguous::default();
+        let mut is_loaded = seen.is_none();
+        let mut stored = match seen {
+            Some(seen) => Some(seen).filter(|seen| seen.revision() != Revision::NONE),
+            None => self.register.load(key).await?,
+        };
+        let mut pauses = pauses().with_max_times(MAX_SWAPS).build();
+        loop {
+            if let Some(mine) = ambiguous.find(stored.as_ref()) {
+                return Ok(mine);
+            }
+            let expected = stored.as_ref().map_or(Revision::NONE, Record::revision);
+            if ambiguous.overtaken(expected) || ambiguous.swaps.len() >= MAX_AMBIGUOUS {
+                return Err(ambiguous.or(DriverError::Contention));
+            }
+            let now = self.clock.now();
+            let before = self.deadlines.view(key, stored.take().unwrap_or_else(|| self.initial.clone()), now);
+            let mut transition = before.apply(command, now);
+            if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {
+                let deadline = before.permit(now).map_or(now, |permit| permit.deadline);
+                let deadline = deadline.max(now.saturating_add(MAX_POLL_INTERVAL));
+                transition = Transition { next: None, outcome: Outcome::Refused(Refusal::InFlight { deadline }) };
+            }
+            let Some(next) = transition.next else {
+                if !is_loaded {
+                    is_loaded = true;
+                    stored = self.register.load(key).await?;
+                    continue;
+                }
+                // The ambiguous swap may still take place, so this outcome may be wrong.
+                if let Some(error) = ambiguous.error.take() {
+                    return Err(error.into());
+                }
+                return Ok(Applied { after: before.clone(), before, outcome: transition.outcome });
+            };
+            is_loaded = true;
+            let applied = Applied { before, after: next, outcome: transition.outcome };
+            match self.register.compare_and_swap(key, expected, Some(&applied.after)).await {
+                Ok(Swap::Done) => return Ok(applied),
+                Ok(Swap::Conflict(found)) => stored = found,
+                Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
+                    ambiguous.add(applied, error);
+                    stored = self.register.load(key).await.map_err(|error| ambiguous.or(error.into()))?;
+                }
+                Err(error) => return Err(ambiguous.or(error.into())),
+            }
+            let Some(pause) = pauses.next() else {
+                return Err(ambiguous.or(DriverError::Contention));
+            };
+            self.clock.sleep(pause).await;
+        }
+    }
+}
+
+/// The writer that a command runs for.
+enum Writer<'p, 'a> {
+    /// Needs no lock.
+    Passing,
+    /// Locks the key along with its permit.
+    Beginning(&'p mut Option<KeyLock<'a>>),
+    /// Holds the lock.
+    Locked,
+}
+
+/// A transition about to be proposed to the register.
+struct Proposed<'t> {
+    command: &'t Command<'t>,
+    outcome: &'t Outcome,
+    /// `true` if the transition locks a resource that was not locked before.
+    begins_to_lock: bool,
+}
+
+impl<'t> Proposed<'t> {
+    fn of(command: &'t Command<'t>, before: &Record, transition: &'t Transition, now: Timestamp) -> Self {
+        let is_locked = |record: &Record| record.lease_state(now).is_locked();
+        let begins_to_lock = transition.next.as_ref().is_some_and(is_locked) && !is_locked(before);
+        Self { command, outcome: &transition.outcome, begins_to_lock }
+    }
+}
+
+/// The ambiguous swaps of one command. Any of them may have taken place.
+#[derive(Debug, Default)]
+struct Ambiguous {
+    swaps: Vec<Applied>,
+    error: Option<RegisterError>,
+}
+
+impl Ambiguous {
+    fn add(&mut self, swap: Applied, error: RegisterError) {
+        self.swaps.push(swap);
+        self.error = Some(error);
+    }
+
+    /// Finds the swap that produced a record. Records of different writers differ by their nonces.
+    fn find(&mut self, stored: Option<&Record>) -> Option<Applied> {
+        let found = self.swaps.iter().position(|swap| Some(&swap.after) == stored)?;
+        Some(self.swaps.swap_remove(found))
+    }
+
+    /// Returns `true` if other writers have changed the record since. The swap may have preceded theirs: running the
+    /// command again could repeat its effect, and a refusal could deny it.
+    fn overtaken(&self, revision: Revision) -> bool {
+        self.swaps.iter().any(|swap| swap.before.revision() != revision)
+    }
+
+    /// Returns the ambiguous error if there is one, otherwise the given error, which states that nothing was changed.
+    fn or(&mut self, error: DriverError) -> DriverError {
+        self.error.take().map_or(error, DriverError::Register)
+    }
+}
+
+fn pauses() -> ExponentialBuilder {
+    ExponentialBuilder::default().with_min_delay(PAUSE.0).with_max_delay(PAUSE.1).with_jitter()
+}
+
+fn in_flight(outcome: &Outcome) -> Option<Timestamp> {
+    match outcome {
+        Outcome::Refused(Refusal::InFlight { deadline }) => Some(*deadline),
+        _ => None,
+    }
+}

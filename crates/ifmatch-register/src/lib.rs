@@ -1,0 +1,43 @@
+//! The register that ifmatch keeps its records in: a trait of two methods, the driver that runs commands on it, an
+//! in-memory register, and the conformance suite that every register must pass.
+//!
+//! ```
+//! use ifmatch_core::lease::LeaseUse;
+//! use ifmatch_core::command::{Command, Content, Outcome, Write};
+//! use ifmatch_core::digest::ContentHash;
+//! use ifmatch_core::precondition::Preconditions;
+//! use ifmatch_register::{Driver, Key, MemoryRegister};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let driver = Driver::new(MemoryRegister::unbounded()).assume_absent();
+//! let key = Key::new("greeting")?;
+//! let write = Write {
+//!     method: &http::Method::PUT,
+//!     preconditions: &Preconditions::default(),
+//!     content: Content::Hashed { hash: ContentHash::of(b"hello"), payload: b"hello".to_vec().into() },
+//!     lease: LeaseUse::default(), based_on: None,
+//!     request: None,
+//!     nonce: ifmatch_runtime::nonce()?,
+//! };
+//! let applied = driver.apply(&key, &Command::Write(write)).await?;
+//! assert!(matches!(applied.outcome, Outcome::Written(_)));
+//! # Ok(())
+//! # }
+//! ```
+
+mod any;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod deadlines;
+mod driver;
+mod key;
+mod key_lock;
+mod memory;
+mod register;
+
+pub use any::AnyRegister;
+pub use driver::{Applied, Driver, DriverError};
+pub use key::{InvalidKey, Key};
+pub use key_lock::KeyLock;
+pub use memory::MemoryRegister;
+pub use register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};

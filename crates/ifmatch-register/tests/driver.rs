@@ -1,0 +1,372 @@
+//! The driver over registers that conflict, fail, and leave questions open.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::Method;
+use http::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
+use ifmatch_core::command::{Authority, Begin, Command, Content, Grant, LeaseOperation, Outcome, Refusal, Write};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::{LeaseAction, LeaseDuration, LeaseId, LeaseUse};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::{
+    Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap,
+};
+use ifmatch_runtime::{Clock, SystemClock, nonce};
+
+/// What happens to the next swaps, in order; after that all goes well.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// Another writer was faster.
+    Overtaken,
+    /// It takes place, and the answer is lost.
+    DoneWithoutAnswer,
+    /// It takes place, the answer is lost, and another writer is next.
+    DoneWithoutAnswerThenOvertaken,
+    /// It does not take place, and the answer is lost.
+    LostWithoutAnswer,
+    /// It fails, and says so.
+    Unavailable,
+}
+
+/// A register with faults.
+#[derive(Debug)]
+struct Faulty {
+    inner: MemoryRegister,
+    faults: Mutex<Vec<Fault>>,
+    loads: AtomicUsize,
+    swaps: AtomicUsize,
+}
+
+impl Faulty {
+    fn new(faults: &[Fault]) -> Arc<Self> {
+        let faults = Mutex::new(faults.iter().rev().copied().collect());
+        let (loads, swaps) = Default::default();
+        Arc::new(Self { inner: MemoryRegister::unbounded(), faults, loads, swaps })
+    }
+
+    /// Another writer writes.
+    async fn overtake(&self, key: &Key) -> Result<Swap, RegisterError> {
+        let before = self.inner.load(key).await?.unwrap_or_else(Record::absent);
+        let none = Preconditions::default();
+        let faster = before.apply(&Command::Write(put(&none, b"faster")), before.revision().timestamp());
+        self.inner.compare_and_swap(key, before.revision(), faster.next.as_ref()).await
+    }
+}
+
+impl Register for Faulty {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        self.inner.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.swaps.fetch_add(1, Ordering::Relaxed);
+        let fault = self.faults.lock().unwrap().pop();
+        match fault {
+            None => self.inner.compare_and_swap(key, expected, next).await,
+            Some(Fault::Overtaken) => {
+                self.overtake(key).await?;
+                self.inner.compare_and_swap(key, expected, next).await
+            }
+            Some(Fault::DoneWithoutAnswerThenOvertaken) => {
+                self.inner.compare_and_swap(key, expected, next).await?;
+                self.overtake(key).await?;
+                Err(RegisterErrorKind::Ambiguous.into())
+            }
+            Some(Fault::DoneWithoutAnswer) => {
+                self.inner.compare_and_swap(key, expected, next).await?;
+                Err(RegisterErrorKind::Ambiguous.into())
+            }
+            Some(Fault::LostWithoutAnswer) => Err(RegisterErrorKind::Ambiguous.into()),
+            Some(Fault::Unavailable) => Err(RegisterErrorKind::Unavailable.into()),
+        }
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.inner.scan(scan).await
+    }
+}
+
+fn key() -> Key {
+    Key::new("resource").unwrap()
+}
+
+fn put<'a>(preconditions: &'a Preconditions, body: &[u8]) -> Write<'a> {
+    let content = Content::Hashed { hash: ContentHash::of(body), payload: body.to_vec().into() };
+    let nonce = nonce().unwrap();
+    Write {
+        method: &Method::PUT,
+        preconditions,
+        content,
+        lease: LeaseUse::default(),
+        based_on: None,
+        request: None,
+        nonce,
+    }
+}
+
+fn create() -> Preconditions {
+    let mut headers = HeaderMap::new();
+    headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+    Preconditions::from_headers(&headers)
+}
+
+fn begin(preconditions: &Preconditions, ttl: Duration) -> Command<'_> {
+    let (authority, nonce) = (Authority::Register, nonce().unwrap());
+    Command::Begin(Begin {
+        method: &Method::PUT,
+        preconditions,
+        lease: LeaseUse::default(),
+        observed: None,
+        authority,
+        nonce,
+        ttl,
+    })
+}
+
+async fn granted<C: Clock>(driver: &Driver<Arc<Faulty>, C>, ttl: Duration) -> Grant {
+    let none = Preconditions::default();
+    let outcome = driver.apply(&key(), &begin(&none, ttl)).await.unwrap().outcome;
+    let Outcome::Granted(grant) = outcome else { panic!("{outcome:?}") };
+    grant
+}
+
+async fn write_with(faults: &[Fault]) -> (Result<Outcome, DriverError>, Arc<Faulty>) {
+    let register = Faulty::new(faults);
+    let driver = Driver::new(Arc::clone(&register)).assume_absent();
+    let create = create();
+    let applied = driver.apply(&key(), &Command::Write(put(&create, b"mine"))).await;
+    (applied.map(|applied| applied.outcome), register)
+}
+
+async fn body(register: &Arc<Faulty>) -> Option<Vec<u8>> {
+    let record = register.load(&key()).await.unwrap()?;
+    let version = record.settled(record.revision().timestamp())?;
+    Some(version.payload().to_vec())
+}
+
+#[tokio::test]
+async fn a_conflict_makes_the_command_be_applied_to_the_new_record() {
+    let (outcome, register) = write_with(&[Fault::Overtaken]).await;
+    let refused = outcome.unwrap();
+    assert!(matches!(refused, Outcome::Refused(Refusal::PreconditionFailed { .. })), "{refused:?}");
+    assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
+}
+
+#[tokio::test]
+async fn a_swap_whose_answer_was_lost_is_recognised_as_ones_own() {
+    let (outcome, register) = write_with(&[Fault::DoneWithoutAnswer]).await;
+    assert!(matches!(outcome.unwrap(), Outcome::Written(_)), "not a false 412 for its own creation");
+    assert_eq!(register.swaps.load(Ordering::Relaxed), 1);
+    let (outcome, register) = write_with(&[Fault::LostWithoutAnswer]).await;
+    assert!(matches!(outcome.unwrap(), Outcome::Written(_)), "tried again");
+    assert_eq!(body(&register).await.as_deref(), Some(&b"mine"[..]));
+}
+
+#[tokio::test]
+async fn an_unavailable_register_is_an_error_and_changes_nothing() {
+    let (outcome, register) = write_with(&[Fault::Unavailable]).await;
+    let DriverError::Register(error) = outcome.unwrap_err() else { panic!() };
+    assert_eq!(error.kind(), RegisterErrorKind::Unavailable);
+    assert_eq!(body(&register).await, None);
+}
+
+#[tokio::test]
+async fn after_a_lost_answer_no_error_says_that_nothing_was_changed() {
+    let faults = [Fault::LostWithoutAnswer, Fault::Unavailable];
+    let DriverError::Register(error) = write_with(&faults).await.0.unwrap_err() else { panic!() };
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
+}
+
+#[tokio::test]
+async fn a_register_that_never_answers_is_not_asked_for_long() {
+    let (outcome, register) = write_with(&[Fault::LostWithoutAnswer; 100]).await;
+    let DriverError::Register(error) = outcome.unwrap_err() else { panic!() };
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
+    assert!(register.swaps.load(Ordering::Relaxed) <= 3);
+}
+
+/// The write took place, so that a refusal would be false; and it must not take place again.
+#[tokio::test]
+async fn a_swap_without_an_answer_that_others_may_have_built_upon_is_neither_repeated_nor_denied() {
+    let (outcome, register) = write_with(&[Fault::DoneWithoutAnswerThenOvertaken]).await;
+    let DriverError::Register(error) = outcome.unwrap_err() else { panic!() };
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
+    assert_eq!(register.swaps.load(Ordering::Relaxed), 1);
+    assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
+}
+
+/// A clock that every wait moves on by 20 seconds.
+#[derive(Debug, Default)]
+struct Leaping(AtomicU64);
+
+impl Clock for Leaping {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
+    }
+
+    async fn sleep(&self, _: Duration) {
+        self.0.fetch_add(20_000_000, Ordering::Relaxed);
+    }
+}
+
+/// The swap may still take place; that the lease ended before another one is no answer to the first.
+#[tokio::test]
+async fn a_swap_without_an_answer_is_not_denied_because_time_has_passed() {
+    let register = Faulty::new(&[]);
+    let driver = Driver::with_clock(Arc::clone(&register), Leaping::default()).assume_absent();
+    let none = Preconditions::default();
+    driver.apply(&key(), &Command::Write(put(&none, b"before"))).await.unwrap();
+    let id: LeaseId = "936da01f-9abd-4d9d-80c7-02af85c822a8".parse().unwrap();
+    let acquire = Command::Lease(LeaseOperation {
+        action: LeaseAction::Acquire { id, duration: LeaseDuration::from_seconds(15).unwrap() },
+        preconditions: &none,
+        observed: None,
+        authority: Authority::Register,
+        request: None,
+        nonce: nonce().unwrap(),
+    });
+    let leased = driver.apply(&key(), &acquire).await.unwrap().outcome;
+    assert!(matches!(leased, Outcome::Leased(_)), "{leased:?}");
+    register.faults.lock().unwrap().push(Fault::LostWithoutAnswer);
+    let write = Write { lease: LeaseUse::Write(Some(id)), ..put(&none, b"mine") };
+    let DriverError::Register(error) = driver.apply(&key(), &Command::Write(write)).await.unwrap_err() else {
+        panic!()
+    };
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
+}
+
+#[tokio::test(start_paused = true)]
+async fn endless_conflicts_end_as_contention() {
+    let register = Faulty::new(&[Fault::Overtaken; 1000]);
+    let driver = Driver::new(Arc::clone(&register)).assume_absent();
+    let none = Preconditions::default();
+    let error = driver.apply(&key(), &Command::Write(put(&none, b"mine"))).await.unwrap_err();
+    assert!(matches!(error, DriverError::Contention), "{error}");
+    assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
+}
+
+#[tokio::test]
+async fn a_record_that_was_seen_spares_the_loads_and_no_conflict() {
+    for (faults, loads) in [(&[][..], 0), (&[Fault::Overtaken], 0), (&[Fault::DoneWithoutAnswer], 1)] {
+        let register = Faulty::new(faults);
+        let driver = Driver::new(Arc::clone(&register)).assume_absent();
+        let none = Preconditions::default();
+        let write = Command::Write(put(&none, b"mine"));
+        let applied = driver.apply_to(&key(), Some(Record::absent()), &write).await.unwrap();
+        assert!(matches!(applied.outcome, Outcome::Written(_)), "{faults:?}");
+        assert_eq!(register.loads.load(Ordering::Relaxed), loads, "{faults:?}");
+        assert_eq!(register.inner.load(&key()).await.unwrap(), Some(applied.after), "{faults:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_out_of_date_grants_nothing_and_refuses_nothing() {
+    let register = Faulty::new(&[]);
+    let driver = Driver::new(Arc::clone(&register)).assume_absent();
+    let (none, create) = (Preconditions::default(), create());
+    let before = driver.load(&key()).await.unwrap();
+    let first = driver.apply(&key(), &Command::Write(put(&none, b"first"))).await.unwrap();
+    // By what was seen, there is nothing yet.
+    let refused = driver.apply_to(&key(), Some(before), &Command::Write(put(&create, b"second"))).await.unwrap();
+    assert!(matches!(refused.outcome, Outcome::Refused(Refusal::PreconditionFailed { .. })), "{:?}", refused.outcome);
+    assert_eq!(body(&register).await.as_deref(), Some(&b"first"[..]));
+    // By what was seen, there is something still.
+    register.inner.compare_and_swap(&key(), first.after.revision(), None).await.unwrap();
+    let write = Command::Write(put(&create, b"third"));
+    let written = driver.apply_to(&key(), Some(first.after), &write).await.unwrap();
+    assert!(matches!(written.outcome, Outcome::Written(_)), "{:?}", written.outcome);
+    assert_eq!(body(&register).await.as_deref(), Some(&b"third"[..]));
+}
+
+#[tokio::test]
+async fn a_writer_waits_for_the_end_of_the_write_in_flight() {
+    let driver = Arc::new(Driver::new(Faulty::new(&[])));
+    let first = granted(&driver, Duration::from_mins(10)).await;
+    let waiting = tokio::spawn({
+        let driver = Arc::clone(&driver);
+        async move {
+            let none = Preconditions::default();
+            driver.apply_in_turn(&key(), &begin(&none, Duration::from_mins(10))).await.unwrap().outcome
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!waiting.is_finished(), "the first write is still in flight");
+    driver.apply(&key(), &Command::Abort(first.token)).await.unwrap();
+    assert!(matches!(waiting.await.unwrap(), Outcome::Granted(_)));
+}
+
+#[tokio::test]
+async fn patience_ends_with_the_refusal() {
+    let driver = Driver::new(Faulty::new(&[])).with_patience(Duration::from_millis(20));
+    granted(&driver, Duration::from_mins(10)).await;
+    let none = Preconditions::default();
+    let command = begin(&none, Duration::from_mins(10));
+    let outcome = driver.apply_in_turn(&key(), &command).await.unwrap().outcome;
+    assert!(matches!(outcome, Outcome::Refused(Refusal::InFlight { .. })), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_writer_does_not_wait_beyond_the_deadline_of_one_that_crashed() {
+    let driver = Driver::new(Faulty::new(&[]));
+    granted(&driver, Duration::from_millis(50)).await;
+    let none = Preconditions::default();
+    let command = begin(&none, Duration::from_mins(10));
+    let outcome = driver.apply_in_turn(&key(), &command).await.unwrap().outcome;
+    assert!(matches!(outcome, Outcome::Granted(_)), "{outcome:?}");
+}
+
+/// A clock on which no wait ever ends: who waits goes on only when called.
+#[derive(Debug)]
+struct Patient;
+
+impl Clock for Patient {
+    fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+
+    fn sleep(&self, _: Duration) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+}
+
+/// The waiters' queue: each that gives up, or is refused, must call the next.
+#[tokio::test]
+async fn a_waiter_that_leaves_does_not_strand_the_next() {
+    let driver = Arc::new(Driver::with_clock(Faulty::new(&[]), Patient).assume_absent());
+    let first = granted(&driver, Duration::from_mins(10)).await;
+    let waiter = |create: bool| {
+        let driver = Arc::clone(&driver);
+        tokio::spawn(async move {
+            let conditions = if create { self::create() } else { Preconditions::default() };
+            let command = begin(&conditions, Duration::from_mins(10));
+            driver.apply_in_turn(&key(), &command).await.unwrap().outcome
+        })
+    };
+    let waiters: Vec<_> = (0..20).map(|at| waiter(at != 19)).collect();
+    waiters[0].abort();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let none = Preconditions::default();
+    let content = put(&none, b"done").content;
+    let commit = ifmatch_core::command::Commit { token: first.token, content };
+    driver.apply(&key(), &Command::Commit(commit)).await.unwrap();
+    let mut outcomes = Vec::new();
+    for waiter in waiters {
+        let ended = tokio::time::timeout(Duration::from_secs(30), waiter).await;
+        outcomes.extend(ended.expect("every waiter is called").ok());
+    }
+    let refused = |outcome: &&Outcome| matches!(outcome, Outcome::Refused(Refusal::PreconditionFailed { .. }));
+    assert_eq!(outcomes.iter().filter(refused).count(), 18);
+    assert!(matches!(outcomes.last(), Some(Outcome::Granted(_))));
+}

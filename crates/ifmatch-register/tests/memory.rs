@@ -1,0 +1,147 @@
+//! The in-memory register: the conformance suite, and what is its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_core::EntityTag;
+use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Observation, Observed, Outcome, Refusal};
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision, Token, Variant};
+use ifmatch_register::{
+    AnyRegister, Driver, DriverError, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap,
+    conformance::{self, Traits},
+};
+use ifmatch_runtime::nonce;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conforms() {
+    conformance::run(MemoryRegister::unbounded(), Traits::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conforms_behind_a_pointer() {
+    conformance::run(AnyRegister::new(MemoryRegister::unbounded()), Traits::default()).await;
+}
+
+/// A register with a listing frozen at the time its first page was requested.
+struct Snapshots {
+    records: MemoryRegister,
+    listing: Mutex<HashMap<String, Vec<(Key, Record)>>>,
+}
+
+impl Register for Snapshots {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.records.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.records.compare_and_swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        if scan.after.is_none() {
+            let all = self.records.scan(&Scan { limit: usize::MAX, ..*scan }).await?;
+            self.listing.lock().unwrap().insert(scan.prefix.to_owned(), all);
+        }
+        let listing = self.listing.lock().unwrap();
+        let all = listing.get(scan.prefix).into_iter().flatten();
+        let rest = all.filter(|(key, _)| scan.after.is_none_or(|after| key.as_str() > after));
+        Ok(rest.take(scan.limit).cloned().collect())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[should_panic(expected = "a page shows what was swapped before it was asked for")]
+async fn a_listing_from_a_snapshot_does_not_conform() {
+    let register = Snapshots { records: MemoryRegister::unbounded(), listing: Mutex::default() };
+    conformance::run(register, Traits::default().with_race(2, 1)).await;
+}
+
+fn key(number: usize) -> Key {
+    Key::new(format!("resource/{number}")).unwrap()
+}
+
+async fn begin(driver: &Driver<MemoryRegister>, number: usize) -> Result<Token, DriverError> {
+    let begin = Begin {
+        method: &Method::PUT,
+        preconditions: &Preconditions::default(),
+        lease: LeaseUse::default(),
+        observed: None,
+        authority: Authority::Register,
+        nonce: nonce()?,
+        ttl: Duration::from_mins(10),
+    };
+    match driver.apply(&key(number), &Command::Begin(begin)).await?.outcome {
+        Outcome::Granted(grant) => Ok(grant.token),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn touch(driver: &Driver<MemoryRegister>, number: usize) {
+    let token = begin(driver, number).await.unwrap();
+    let content = Content::Unknown;
+    driver.apply(&key(number), &Command::Commit(Commit { token, content })).await.unwrap();
+}
+
+#[tokio::test]
+async fn with_a_capacity_it_holds_no_more_records_than_that() {
+    let driver = Driver::new(MemoryRegister::with_capacity(640));
+    for number in 0..5_000 {
+        touch(&driver, number).await;
+    }
+    let all = Scan { limit: usize::MAX, ..Scan::default() };
+    let held = driver.register().scan(&all).await.unwrap().len();
+    assert!((320..=640).contains(&held), "{held} records");
+}
+
+#[tokio::test]
+async fn writes_in_flight_are_never_forgotten_and_a_register_full_of_them_refuses() {
+    let driver = Driver::new(MemoryRegister::with_capacity(64));
+    let mut granted = Vec::new();
+    let refused = loop {
+        let number = granted.len();
+        match begin(&driver, number).await {
+            Ok(token) => granted.push(token),
+            Err(DriverError::Register(error)) => break error.kind(),
+            Err(other) => panic!("{other}"),
+        }
+        assert!(number < 64, "the capacity is a bound");
+    };
+    assert_eq!(refused, RegisterErrorKind::Full);
+    for (number, token) in granted.into_iter().enumerate() {
+        let outcome = driver.apply(&key(number), &Command::Abort(token)).await.unwrap().outcome;
+        assert_eq!(outcome, Outcome::Released, "permit {number} is still there");
+    }
+}
+
+/// A reader begins where there is no record; a write comes and goes, and its record is forgotten for want of room.
+/// What the reader saw is then older than the write, and must not be recorded.
+#[tokio::test]
+async fn a_read_older_than_a_forgotten_write_is_not_recorded() {
+    let driver = Driver::new(MemoryRegister::with_capacity(1));
+    let snapshot = driver.load(&key(0)).await.unwrap().snapshot(driver.now()).unwrap();
+    touch(&driver, 0).await;
+    let mut number = 1;
+    while driver.register().scan(&Scan { prefix: key(0).as_str(), after: None, limit: 1 }).await.unwrap().len() == 1 {
+        touch(&driver, number).await;
+        number += 1;
+    }
+    let observation = Observation::Present {
+        variant: Variant::only(),
+        tag: Some(EntityTag::strong("old").unwrap()),
+        last_modified: None,
+    };
+    let observed = Observed { snapshot, observation, authority: Authority::Register };
+    let outcome = driver.apply(&key(0), &Command::Observe(observed)).await.unwrap().outcome;
+    assert_eq!(outcome, Outcome::Refused(Refusal::Stale));
+}

@@ -1,0 +1,26 @@
+//! What ifmatch needs from the platform: clocks and timers, detached tasks and time limits, random numbers, queues of
+//! tasks, and private files. One API on the tokio runtime and in JavaScript runtimes.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use ifmatch_runtime::{Clock, SystemClock, task};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let start = SystemClock.now();
+//! let result = task::timeout(&SystemClock, Duration::from_secs(1), async { 3 }).await;
+//! assert_eq!(result, Ok(3));
+//! assert!(SystemClock.now() >= start);
+//! # });
+//! ```
+
+mod clock;
+mod platform;
+#[cfg(feature = "fs")]
+pub mod private_files;
+mod random;
+pub mod task;
+
+pub use clock::{Clock, SystemClock};
+pub use platform::{KeyedQueue, MAX_POLL_INTERVAL, Turn};
+pub use random::{RandomError, nonce};
