@@ -14,7 +14,7 @@ const STEP: usize = 1000;
 ///
 /// May run beside all requests: the identities that entities have are listed before the tables. An entity that was inserted
 /// into a table that still is has the identity of a table that was there before it, and so is in that listing.
-pub(super) async fn collect(store: &impl BlobStore, home: &Home) -> Result<usize, StoreError> {
+pub(super) async fn collect(store: &dyn BlobStore, home: &Home) -> Result<usize, StoreError> {
     let identities = identities(store, home).await?;
     if identities.is_empty() {
         return Ok(0);
@@ -28,7 +28,7 @@ pub(super) async fn collect(store: &impl BlobStore, home: &Home) -> Result<usize
 }
 
 /// The identities of all tables that have entities, deleted ones among them.
-async fn identities(store: &impl BlobStore, home: &Home) -> Result<Vec<String>, StoreError> {
+async fn identities(store: &dyn BlobStore, home: &Home) -> Result<Vec<String>, StoreError> {
     let mut identities = Vec::new();
     let mut query = ListQuery { prefix: String::new(), after: None, limit: 1 };
     while let Some(first) = store.list(&home.entities, &query).await?.and_then(|page| page.items.into_iter().next()) {
@@ -41,7 +41,7 @@ async fn identities(store: &impl BlobStore, home: &Home) -> Result<Vec<String>, 
 }
 
 /// The identities of all tables that are there.
-async fn living(store: &impl BlobStore, home: &Home) -> Result<HashSet<Box<str>>, StoreError> {
+async fn living(store: &dyn BlobStore, home: &Home) -> Result<HashSet<Box<str>>, StoreError> {
     let mut living = HashSet::new();
     let mut query = ListQuery { prefix: String::new(), after: None, limit: STEP };
     while let Some(Page { items, next }) = store.list(&home.tables, &query).await? {
@@ -57,7 +57,7 @@ async fn living(store: &impl BlobStore, home: &Home) -> Result<HashSet<Box<str>>
     Ok(living)
 }
 
-async fn remove(store: &impl BlobStore, home: &Home, identity: &str) -> Result<usize, StoreError> {
+async fn remove(store: &dyn BlobStore, home: &Home, identity: &str) -> Result<usize, StoreError> {
     let mut removed = 0;
     let mut query = ListQuery { prefix: format!("{identity}/"), after: None, limit: STEP };
     while let Some(Page { items, next }) = store.list(&home.entities, &query).await? {
@@ -72,7 +72,7 @@ async fn remove(store: &impl BlobStore, home: &Home, identity: &str) -> Result<u
     Ok(removed)
 }
 
-async fn remove_one(store: &impl BlobStore, home: &Home, name: BlobName) -> Result<bool, StoreError> {
+async fn remove_one(store: &dyn BlobStore, home: &Home, name: BlobName) -> Result<bool, StoreError> {
     let blob = BlobPath { container: home.entities.clone(), name };
     match store.delete(&blob, Delete::default()).await {
         Ok(()) => Ok(true),

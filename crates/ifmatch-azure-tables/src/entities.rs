@@ -15,14 +15,14 @@ use super::error::{Code, TableError};
 use super::etag::Guard;
 use super::key::EntityKey;
 use super::table::{Home, Table};
+use ifmatch_blob::AnyClock;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, Delete, Opened, Put, Reading, StoreError, StoreErrorKind, Upload};
 
 /// The entities of a table.
-#[derive(Debug)]
-pub(super) struct Entities<'a, S, C> {
-    pub(super) store: &'a S,
-    pub(super) clock: &'a C,
+pub(super) struct Entities<'a> {
+    pub(super) store: &'a dyn BlobStore,
+    pub(super) clock: &'a AnyClock,
     pub(super) home: &'a Home,
     pub(super) table: &'a Table,
 }
@@ -55,10 +55,10 @@ const ATTEMPTS: u32 = 100;
 /// The first pause before another attempt; each is twice the one before, up to the last.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-impl<S: BlobStore, C: Clock> Entities<'_, S, C> {
+impl Entities<'_> {
     /// The entity with this key.
     pub(super) async fn get(&self, key: &EntityKey) -> Result<Option<Stored>, TableError> {
-        let before = self.load(&self.blob(key)?, Reading::Whole).await?;
+        let before = self.load(&self.blob(key)?, Reading::WHOLE).await?;
         Ok(before.map(|before| before.stored))
     }
 
@@ -87,7 +87,7 @@ impl<S: BlobStore, C: Clock> Entities<'_, S, C> {
         let depends = matches!(change, Change::Merge(_)) || matches!(guard, Guard::Tag(_));
         for attempt in 0..ATTEMPTS {
             self.pause(attempt).await?;
-            let reading = if matches!(change, Change::Merge(_)) { Reading::Whole } else { Reading::Head };
+            let reading = if matches!(change, Change::Merge(_)) { Reading::WHOLE } else { Reading::HEAD };
             let before = if depends { self.load(&blob, reading).await? } else { None };
             let preconditions = match (&before, guard) {
                 (Some(before), _) => exactly(&before.tag),
@@ -131,12 +131,12 @@ impl<S: BlobStore, C: Clock> Entities<'_, S, C> {
     }
 
     async fn load(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Before>, TableError> {
-        let Some(opened) = self.store.open_unleased(blob, reading).await? else { return Ok(None) };
+        let Some(opened) = self.store.open(blob, reading.without_lease()).await? else { return Ok(None) };
         let generation = numbered(opened.info.generation)?;
         let tag = opened.info.tag.clone().filter(|tag| !tag.is_weak());
         let tag = tag.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "the store has no strong tags"))?;
         let entity = match reading {
-            Reading::Head => Entity::default(),
+            Reading::HEAD => Entity::default(),
             _ => Entity::decode(&bytes(opened).await?)?,
         };
         Ok(Some(Before { stored: Stored { entity, generation }, tag }))

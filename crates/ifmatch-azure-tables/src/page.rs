@@ -58,11 +58,7 @@ pub(super) struct Page<T> {
 const STEP: (usize, usize) = (100, 1000);
 
 /// A page of the rows in a container.
-pub(super) async fn page<R: Rows>(
-    store: &impl BlobStore,
-    part: Part<'_>,
-    rows: &R,
-) -> Result<Page<R::Row>, TableError> {
+pub(super) async fn page<R: Rows>(store: &dyn BlobStore, part: Part<'_>, rows: &R) -> Result<Page<R::Row>, TableError> {
     let Part { container, prefix, after, limit, effort } = part;
     let mut query = ListQuery { prefix, after, limit: (limit + 1).clamp(STEP.0, STEP.1) };
     let mut page = Page { rows: Vec::new(), next: None };

@@ -1,7 +1,6 @@
 //! Listings: of entities and of tables.
 
 use http::{HeaderName, HeaderValue, Response};
-use ifmatch_runtime::Clock;
 use serde_json::Value as Json;
 
 use super::datetime::DateTime;
@@ -25,8 +24,8 @@ const NEXT_ROW: HeaderName = HeaderName::from_static("x-ms-continuation-nextrowk
 const NEXT_TABLE: HeaderName = HeaderName::from_static("x-ms-continuation-nexttablename");
 
 /// The entities of a table that a filter lets pass, in the order of their keys.
-pub(super) async fn entities<S: BlobStore, C: Clock>(
-    entities: &Entities<'_, S, C>,
+pub(super) async fn entities(
+    entities: &Entities<'_>,
     options: &Options,
     style: &Style,
 ) -> Result<Response<BlobBody>, TableError> {
@@ -56,7 +55,7 @@ pub(super) async fn entities<S: BlobStore, C: Clock>(
 
 /// The tables that a filter lets pass, in the order of their names.
 pub(super) async fn tables(
-    store: &impl BlobStore,
+    store: &dyn BlobStore,
     home: &Home,
     options: &Options,
     style: &Style,
@@ -85,12 +84,12 @@ fn token(key: &str) -> Option<HeaderValue> {
 }
 
 /// The entities that a filter lets pass.
-struct Matching<'a, S, C> {
-    entities: &'a Entities<'a, S, C>,
+struct Matching<'a> {
+    entities: &'a Entities<'a>,
     filter: Option<&'a Filter>,
 }
 
-impl<S: BlobStore, C: Clock> Rows for Matching<'_, S, C> {
+impl Rows for Matching<'_> {
     type Row = (EntityKey, Stored);
 
     async fn row(&self, name: &BlobName) -> Result<Option<Self::Row>, TableError> {
@@ -135,13 +134,13 @@ impl Row for Seen<'_> {
 }
 
 /// The tables that a filter lets pass.
-struct Tables<'a, S> {
-    store: &'a S,
+struct Tables<'a> {
+    store: &'a dyn BlobStore,
     home: &'a Home,
     filter: Option<&'a Filter>,
 }
 
-impl<S: BlobStore> Rows for Tables<'_, S> {
+impl Rows for Tables<'_> {
     type Row = TableName;
 
     async fn row(&self, name: &BlobName) -> Result<Option<TableName>, TableError> {

@@ -1,7 +1,6 @@
 //! Reading one entity, or one table.
 
 use http::Response;
-use ifmatch_runtime::Clock;
 
 use super::entities::Entities;
 use super::error::{Code, TableError};
@@ -12,8 +11,8 @@ use super::table::{Home, TableName};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::BlobStore;
 
-pub(super) async fn entity<S: BlobStore, C: Clock>(
-    entities: &Entities<'_, S, C>,
+pub(super) async fn entity(
+    entities: &Entities<'_>,
     key: &EntityKey,
     options: &Options,
     style: &Style,
@@ -27,7 +26,7 @@ pub(super) async fn entity<S: BlobStore, C: Clock>(
 }
 
 pub(super) async fn table(
-    store: &impl BlobStore,
+    store: &dyn BlobStore,
     home: &Home,
     name: &TableName,
     style: &Style,

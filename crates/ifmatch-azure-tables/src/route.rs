@@ -21,7 +21,7 @@ use super::table::{Home, TableName};
 use super::{query, read, write};
 use ifmatch_azure::shared_key;
 use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
+use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 const X_MS_CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
@@ -30,10 +30,8 @@ const X_HTTP_METHOD: HeaderName = HeaderName::from_static("x-http-method");
 const VERSION: HeaderValue = HeaderValue::from_static("2019-02-02");
 
 /// Answers a request.
-pub(super) async fn answer<S, C, B>(shared: &Shared<S, C>, head: Parts, body: B) -> Response<BlobBody>
+pub(super) async fn answer<B>(shared: &Shared, head: Parts, body: B) -> Response<BlobBody>
 where
-    S: BlobStore,
-    C: Clock,
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
@@ -47,10 +45,8 @@ where
     response
 }
 
-async fn route<S, C, B>(shared: &Shared<S, C>, head: &Parts, body: B) -> Result<Response<BlobBody>, TableError>
+async fn route<B>(shared: &Shared, head: &Parts, body: B) -> Result<Response<BlobBody>, TableError>
 where
-    S: BlobStore,
-    C: Clock,
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
@@ -74,21 +70,21 @@ where
 }
 
 /// A request that its account signed.
-struct Request<'a, S, C> {
-    shared: &'a Shared<S, C>,
+struct Request<'a> {
+    shared: &'a Shared,
     headers: &'a HeaderMap,
     options: Options,
     style: Style,
     home: Home,
 }
 
-impl<S: BlobStore, C: Clock> Request<'_, S, C> {
+impl Request<'_> {
     async fn tables<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        let store = &self.shared.store;
+        let store = &*self.shared.store;
         match verb {
             Verb::Get => query::tables(store, &self.home, &self.options, &self.style).await,
             Verb::Post => {
@@ -101,7 +97,7 @@ impl<S: BlobStore, C: Clock> Request<'_, S, C> {
     }
 
     async fn table(&self, name: &TableName, verb: Verb) -> Result<Response<BlobBody>, TableError> {
-        let store = &self.shared.store;
+        let store = &*self.shared.store;
         match verb {
             Verb::Get => read::table(store, &self.home, name, &self.style).await,
             Verb::Delete => {
@@ -126,10 +122,10 @@ impl<S: BlobStore, C: Clock> Request<'_, S, C> {
         } else {
             None
         };
-        let table = self.home.find(&self.shared.store, table).await?;
+        let table = self.home.find(&*self.shared.store, table).await?;
         let table = table.ok_or_else(|| TableError::new(Code::TableNotFound))?;
         let Shared { store, clock, .. } = self.shared;
-        let entities = Entities { store, clock, home: &self.home, table: &table };
+        let entities = Entities { store: &**store, clock, home: &self.home, table: &table };
         match body {
             Some(body) => write::insert(&entities, self.headers, &body, &self.style).await,
             None => query::entities(&entities, &self.options, &self.style).await,
@@ -159,10 +155,10 @@ impl<S: BlobStore, C: Clock> Request<'_, S, C> {
             },
             Verb::Post => return Err(TableError::new(Code::UnsupportedHttpVerb)),
         };
-        let table = self.home.find(&self.shared.store, table).await?;
+        let table = self.home.find(&*self.shared.store, table).await?;
         let table = table.ok_or_else(|| TableError::new(Code::TableNotFound))?;
         let Shared { store, clock, .. } = self.shared;
-        let entities = Entities { store, clock, home: &self.home, table: &table };
+        let entities = Entities { store: &**store, clock, home: &self.home, table: &table };
         let change = match verb {
             Verb::Get | Verb::Post => return read::entity(&entities, key, &self.options, &self.style).await,
             Verb::Put => Change::Replace(&entity),

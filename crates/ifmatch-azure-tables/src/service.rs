@@ -16,6 +16,7 @@ use tower_service::Service;
 use super::table::Home;
 use super::{collect, route};
 use ifmatch_azure::accounts::Accounts;
+use ifmatch_blob::AnyClock;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
@@ -37,6 +38,8 @@ use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 /// `UpdateConditionNotSatisfied`. The store must number its writes, as [`EmbeddedStore`](ifmatch_blob_embedded::EmbeddedStore) does.
 ///
 /// ```
+/// use std::sync::Arc;
+///
 /// use bytes::Bytes;
 /// use http::{Request, StatusCode};
 /// use http_body_util::Full;
@@ -49,35 +52,34 @@ use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// let store = EmbeddedStore::open(folder.path()).await?;
-/// let service = TableService::new(store).accounts(Accounts::development());
+/// let service = TableService::new(Arc::new(store)).accounts(Accounts::development());
 /// let unsigned = Request::get("/devstoreaccount1/Tables").body(Full::new(Bytes::new()))?;
 /// assert_ne!(service.oneshot(unsigned).await?.status(), StatusCode::OK);
 /// # Ok(())
 /// # }
 /// ```
-pub struct TableService<S, C = SystemClock> {
-    shared: Arc<Shared<S, C>>,
+#[derive(Clone)]
+pub struct TableService {
+    shared: Arc<Shared>,
 }
 
 /// What all requests share.
-#[derive(Clone, Debug)]
-pub(super) struct Shared<S, C> {
-    pub(super) store: S,
-    pub(super) clock: C,
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn BlobStore>,
+    pub(super) clock: AnyClock,
     pub(super) accounts: Accounts,
 }
 
-impl<S: BlobStore> TableService<S> {
+impl TableService {
     /// Puts tables in a store behind HTTP. Nobody has access until there are [accounts](Self::accounts).
-    pub fn new(store: S) -> Self {
+    pub fn new(store: Arc<dyn BlobStore>) -> Self {
         Self::with_clock(store, SystemClock)
     }
-}
 
-impl<S: BlobStore, C: Clock> TableService<S, C> {
     /// Puts tables in a store behind HTTP, with a clock of your own: the one that the store uses.
-    pub fn with_clock(store: S, clock: C) -> Self {
-        Self { shared: Arc::new(Shared { store, clock, accounts: Accounts::default() }) }
+    pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
+        Self { shared: Arc::new(Shared { store, clock: AnyClock::new(clock), accounts: Accounts::default() }) }
     }
 
     /// Deletes the entities of tables that were deleted, and says how many there were.
@@ -89,6 +91,7 @@ impl<S: BlobStore, C: Clock> TableService<S, C> {
     /// If the store fails. What was not deleted will be another time.
     ///
     /// ```
+    /// # use std::sync::Arc;
     /// # use ifmatch_blob_embedded::EmbeddedStore;
     /// # use ifmatch_azure::accounts::Accounts;
     /// # use ifmatch_azure_tables::TableService;
@@ -96,7 +99,7 @@ impl<S: BlobStore, C: Clock> TableService<S, C> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
     /// let store = EmbeddedStore::open(folder.path()).await?;
-    /// let service = TableService::new(store).accounts(Accounts::development());
+    /// let service = TableService::new(Arc::new(store)).accounts(Accounts::development());
     /// assert_eq!(service.collect().await?, 0);
     /// # Ok(())
     /// # }
@@ -105,13 +108,11 @@ impl<S: BlobStore, C: Clock> TableService<S, C> {
         let mut collected = 0;
         for account in self.shared.accounts.iter() {
             let home = Home::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-            collected += collect::collect(&self.shared.store, &home).await?;
+            collected += collect::collect(&*self.shared.store, &home).await?;
         }
         Ok(collected)
     }
-}
 
-impl<S: Clone, C: Clone> TableService<S, C> {
     /// Sets whose tables there are, and the keys that sign requests; none if not set. Each account has tables of its own.
     #[must_use]
     pub fn accounts(mut self, accounts: Accounts) -> Self {
@@ -120,22 +121,14 @@ impl<S: Clone, C: Clone> TableService<S, C> {
     }
 }
 
-impl<S, C> Clone for TableService<S, C> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<S, C> fmt::Debug for TableService<S, C> {
+impl fmt::Debug for TableService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableService").field("accounts", &self.shared.accounts).finish_non_exhaustive()
     }
 }
 
-impl<S, C, B> Service<Request<B>> for TableService<S, C>
+impl<B> Service<Request<B>> for TableService
 where
-    S: BlobStore,
-    C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {

@@ -80,18 +80,18 @@ impl Home {
     }
 
     /// The table of this name.
-    pub(super) async fn find(&self, store: &impl BlobStore, name: &TableName) -> Result<Option<Table>, StoreError> {
+    pub(super) async fn find(&self, store: &dyn BlobStore, name: &TableName) -> Result<Option<Table>, StoreError> {
         self.read(store, &self.blob(name)?).await
     }
 
     /// The table that a blob is.
-    pub(super) async fn read(&self, store: &impl BlobStore, blob: &BlobPath) -> Result<Option<Table>, StoreError> {
-        let Some(opened) = store.open_unleased(blob, Reading::Whole).await? else { return Ok(None) };
+    pub(super) async fn read(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<Option<Table>, StoreError> {
+        let Some(opened) = store.open(blob, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
         Table::decode(&entities::bytes(opened).await?).map(Some)
     }
 
     /// Creates a table. Of several creators one does.
-    pub(super) async fn create(&self, store: &impl BlobStore, name: &TableName) -> Result<Table, TableError> {
+    pub(super) async fn create(&self, store: &dyn BlobStore, name: &TableName) -> Result<Table, TableError> {
         let identity = format!("{:016x}{:016x}", random()?, random()?);
         let table = Table { name: name.clone(), identity: identity.into() };
         let put = entities::put(table.encode(), entities::absent());
@@ -103,7 +103,7 @@ impl Home {
     }
 
     /// Deletes a table: from now on nobody finds its entities.
-    pub(super) async fn delete(&self, store: &impl BlobStore, name: &TableName) -> Result<(), TableError> {
+    pub(super) async fn delete(&self, store: &dyn BlobStore, name: &TableName) -> Result<(), TableError> {
         match store.delete(&self.blob(name)?, Delete::default()).await {
             Ok(()) => Ok(()),
             Err(error) if *error.kind() == StoreErrorKind::NotFound => Err(TableError::new(Code::ResourceNotFound)),

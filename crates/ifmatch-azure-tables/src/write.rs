@@ -7,7 +7,6 @@ use http::header::{CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use ifmatch_runtime::Clock;
 use serde_json::{Map, Value as Json};
 
 use super::entities::{Change, Entities, Stored};
@@ -26,7 +25,7 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
 pub(super) async fn create_table(
-    store: &impl BlobStore,
+    store: &dyn BlobStore,
     home: &Home,
     headers: &HeaderMap,
     body: &Map<String, Json>,
@@ -39,7 +38,7 @@ pub(super) async fn create_table(
 }
 
 pub(super) async fn delete_table(
-    store: &impl BlobStore,
+    store: &dyn BlobStore,
     home: &Home,
     name: &TableName,
 ) -> Result<Response<BlobBody>, TableError> {
@@ -47,8 +46,8 @@ pub(super) async fn delete_table(
     Ok(reply::empty())
 }
 
-pub(super) async fn insert<S: BlobStore, C: Clock>(
-    entities: &Entities<'_, S, C>,
+pub(super) async fn insert(
+    entities: &Entities<'_>,
     headers: &HeaderMap,
     body: &Map<String, Json>,
     style: &Style,
@@ -66,8 +65,8 @@ pub(super) async fn insert<S: BlobStore, C: Clock>(
 }
 
 /// Replaces or merges an entity, or deletes it.
-pub(super) async fn change<S: BlobStore, C: Clock>(
-    entities: &Entities<'_, S, C>,
+pub(super) async fn change(
+    entities: &Entities<'_>,
     key: &EntityKey,
     guard: &Guard,
     change: Change<'_>,

@@ -104,7 +104,7 @@ impl WriteConditions {
     }
 
     /// Refuses a write without a condition where the operator wants one.
-    pub(super) fn check_policy<S, C>(&self, shared: &Context<S, C>, method: &Method) -> Result<(), AzureError> {
+    pub(super) fn check_policy(&self, shared: &Context, method: &Method) -> Result<(), AzureError> {
         if !shared.required.refuses(method, &self.preconditions) {
             return Ok(());
         }

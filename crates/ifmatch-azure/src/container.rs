@@ -2,7 +2,6 @@
 
 use http::{Response, StatusCode};
 use ifmatch_core::lease::{self, LeaseUse};
-use ifmatch_runtime::Clock;
 
 use super::conditions::{self, WriteConditions};
 use super::error::AzureError;
@@ -10,21 +9,15 @@ use super::{Call, fields, response, retry};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::store::{BlobStore, ContainerInfo, Delete, HeaderChange, SetHeaders, StoreErrorKind};
+use ifmatch_blob::store::{ContainerInfo, Delete, HeaderChange, SetHeaders, StoreErrorKind};
 
-pub(super) async fn create<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    container: &ContainerName,
-) -> Result<Response<BlobBody>, AzureError> {
+pub(super) async fn create(call: &Call, container: &ContainerName) -> Result<Response<BlobBody>, AzureError> {
     let headers = BlobHeaders { metadata: fields::metadata(&call.head.headers)?, ..BlobHeaders::default() };
     let created = call.shared.store.create_container(container, headers).await;
     Ok(changed(StatusCode::CREATED, &created.map_err(AzureError::of_container)?))
 }
 
-pub(super) async fn properties<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    container: &ContainerName,
-) -> Result<Response<BlobBody>, AzureError> {
+pub(super) async fn properties(call: &Call, container: &ContainerName) -> Result<Response<BlobBody>, AzureError> {
     let id = fields::lease_id(&call.head.headers, &fields::LEASE_ID)?;
     let info = find(call, container).await?;
     let now = call.shared.now();
@@ -37,10 +30,7 @@ pub(super) async fn properties<S: BlobStore, C: Clock>(
     Ok(response)
 }
 
-pub(super) async fn set_metadata<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    container: &ContainerName,
-) -> Result<Response<BlobBody>, AzureError> {
+pub(super) async fn set_metadata(call: &Call, container: &ContainerName) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let conditions = conditions::of_write(headers)?;
     let lease = LeaseUse::Read(fields::lease_id(headers, &fields::LEASE_ID)?);
@@ -51,10 +41,7 @@ pub(super) async fn set_metadata<S: BlobStore, C: Clock>(
     Ok(changed(StatusCode::OK, &info))
 }
 
-pub(super) async fn delete<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    container: &ContainerName,
-) -> Result<Response<BlobBody>, AzureError> {
+pub(super) async fn delete(call: &Call, container: &ContainerName) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let conditions = conditions::of_write(headers)?;
     let lease = LeaseUse::Write(fields::lease_id(headers, &fields::LEASE_ID)?);
@@ -66,17 +53,14 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
 }
 
 /// What is known of the container.
-pub(super) async fn find<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    container: &ContainerName,
-) -> Result<ContainerInfo, AzureError> {
+pub(super) async fn find(call: &Call, container: &ContainerName) -> Result<ContainerInfo, AzureError> {
     let found = call.shared.store.container(container).await.map_err(AzureError::of_container)?;
     found.ok_or_else(AzureError::container_not_found)
 }
 
 /// Evaluates what the store does not.
-pub(super) async fn look<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
+pub(super) async fn look(
+    call: &Call,
     container: &ContainerName,
     conditions: &WriteConditions,
     lease: LeaseUse,

@@ -2,14 +2,13 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseUse};
-use ifmatch_runtime::Clock;
 
 use super::conditions;
 use super::error::AzureError;
 use super::{Call, container, fields, response, retry, write};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::store::{BlobStore, LeaseRequest, Leased};
+use ifmatch_blob::store::{LeaseRequest, Leased};
 
 const ACTION: HeaderName = HeaderName::from_static("x-ms-lease-action");
 const DURATION: HeaderName = HeaderName::from_static("x-ms-lease-duration");
@@ -17,10 +16,7 @@ const PROPOSED_ID: HeaderName = HeaderName::from_static("x-ms-proposed-lease-id"
 const BREAK_PERIOD: HeaderName = HeaderName::from_static("x-ms-lease-break-period");
 const TIME: HeaderName = HeaderName::from_static("x-ms-lease-time");
 
-pub(super) async fn of_blob<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    blob: &BlobPath,
-) -> Result<Response<BlobBody>, AzureError> {
+pub(super) async fn of_blob(call: &Call, blob: &BlobPath) -> Result<Response<BlobBody>, AzureError> {
     let action = action(&call.head.headers)?;
     let conditions = conditions::of_write(&call.head.headers)?;
     write::look(call, blob, &conditions, LeaseUse::Read(None)).await?;
@@ -31,10 +27,7 @@ pub(super) async fn of_blob<S: BlobStore, C: Clock>(
     }
 }
 
-pub(super) async fn of_container<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    container: &ContainerName,
-) -> Result<Response<BlobBody>, AzureError> {
+pub(super) async fn of_container(call: &Call, container: &ContainerName) -> Result<Response<BlobBody>, AzureError> {
     let action = action(&call.head.headers)?;
     let conditions = conditions::of_write(&call.head.headers)?;
     container::look(call, container, &conditions, LeaseUse::Read(None)).await?;

@@ -9,11 +9,10 @@ use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Response};
 use ifmatch_core::fields::has;
-use ifmatch_runtime::Clock;
 
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::{Context, Dialect};
-use ifmatch_blob::store::{BlobStore, StoreError, Upload};
+use ifmatch_blob::store::{StoreError, Upload};
 
 use accounts::{Account, Accounts};
 use error::AzureError;
@@ -50,6 +49,8 @@ mod xml;
 /// `/{container}/{blob…}` of the plain dialect is `/{account}/{container}/{blob…}` here.
 ///
 /// ```
+/// use std::sync::Arc;
+///
 /// use ifmatch_azure::AzureDialect;
 /// use ifmatch_azure::accounts::Accounts;
 /// use ifmatch_blob::BlobService;
@@ -59,7 +60,7 @@ mod xml;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// let store = EmbeddedStore::open(folder.path()).await?;
-/// let service = BlobService::new(store).dialect(AzureDialect::new(Accounts::development()));
+/// let service = BlobService::new(Arc::new(store)).dialect(AzureDialect::new(Accounts::development()));
 /// # Ok(())
 /// # }
 /// ```
@@ -75,13 +76,13 @@ impl AzureDialect {
     }
 }
 
-impl<S: BlobStore, C: Clock> Dialect<S, C> for AzureDialect {
+impl Dialect for AzureDialect {
     fn speaks(&self, head: &Parts) -> bool {
         let has_signature = |query: &str| query.split('&').any(|parameter| parameter.starts_with("sig="));
         is_signed(&head.headers) || head.uri.query().is_some_and(has_signature)
     }
 
-    fn answer(&self, shared: Arc<Context<S, C>>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>> {
+    fn answer(&self, shared: Arc<Context>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>> {
         Box::pin(answer(shared, self.accounts.clone(), head, || body))
     }
 }
@@ -97,13 +98,13 @@ pub fn is_signed(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 /// Fails if the store fails. Entries removed before stay removed.
-pub async fn collect_blocks<S: BlobStore, C: Clock>(context: &Context<S, C>) -> Result<u64, StoreError> {
+pub async fn collect_blocks(context: &Context) -> Result<u64, StoreError> {
     blocks::collect::collect(context).await
 }
 
 /// Answers a request. Its body is asked for only if it is to be stored.
-async fn answer<S: BlobStore, C: Clock>(
-    shared: Arc<Context<S, C>>,
+async fn answer(
+    shared: Arc<Context>,
     accounts: Accounts,
     head: Parts,
     upload: impl FnOnce() -> Upload,
@@ -118,16 +119,16 @@ async fn answer<S: BlobStore, C: Clock>(
 }
 
 /// A request whose sender is known.
-struct Call<S, C> {
-    shared: Arc<Context<S, C>>,
+struct Call {
+    shared: Arc<Context>,
     accounts: Accounts,
     head: Parts,
     query: Query,
     account: Account,
 }
 
-async fn route<S: BlobStore, C: Clock>(
-    shared: Arc<Context<S, C>>,
+async fn route(
+    shared: Arc<Context>,
     accounts: Accounts,
     head: Parts,
     upload: impl FnOnce() -> Upload,
@@ -146,18 +147,15 @@ async fn route<S: BlobStore, C: Clock>(
     }
 }
 
-async fn of_service<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    operation: Operation,
-) -> Result<Response<BlobBody>, AzureError> {
+async fn of_service(call: &Call, operation: Operation) -> Result<Response<BlobBody>, AzureError> {
     match operation {
         Operation::ListContainers => list::containers(call).await,
         _ => Ok(service::properties()),
     }
 }
 
-async fn of_container<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
+async fn of_container(
+    call: &Call,
     operation: Operation,
     container: &ifmatch_blob::name::ContainerName,
 ) -> Result<Response<BlobBody>, AzureError> {
@@ -172,8 +170,8 @@ async fn of_container<S: BlobStore, C: Clock>(
 }
 
 /// Each in a box of its own: together they would be as large as the largest, and moved about with every request.
-async fn of_blob<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
+async fn of_blob(
+    call: &Call,
     operation: Operation,
     blob: &ifmatch_blob::name::BlobPath,
     upload: impl FnOnce() -> Upload,

@@ -7,7 +7,6 @@ use http::header::HOST;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::Lease;
-use ifmatch_runtime::Clock;
 
 use super::error::AzureError;
 use super::read::creation_date;
@@ -16,7 +15,7 @@ use super::{Call, fields, response, target};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::ContainerName;
-use ifmatch_blob::store::{BlobEntry, BlobStore, ContainerEntry, ListQuery};
+use ifmatch_blob::store::{BlobEntry, ContainerEntry, ListQuery};
 
 /// The most items in a page, and the number of them unless the request says otherwise.
 const MAX_RESULTS: usize = 5000;
@@ -42,10 +41,7 @@ const STEP: usize = 500;
 /// Behind every name that begins like what stands before it.
 const LAST: char = char::MAX;
 
-pub(super) async fn blobs<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    container: &ContainerName,
-) -> Result<Response<BlobBody>, AzureError> {
+pub(super) async fn blobs(call: &Call, container: &ContainerName) -> Result<Response<BlobBody>, AzureError> {
     let request = Listing::of(call, &OF_BLOBS)?;
     let own_prefix = target::prefix(&call.account, &call.accounts);
     let name = container.as_str().strip_prefix(&own_prefix).unwrap_or(container.as_str());
@@ -98,7 +94,7 @@ fn is_behind(after: &str, folder: &str) -> bool {
     after.strip_prefix(folder).is_some_and(|inner| inner.starts_with(LAST))
 }
 
-pub(super) async fn containers<S: BlobStore, C: Clock>(call: &Call<S, C>) -> Result<Response<BlobBody>, AzureError> {
+pub(super) async fn containers(call: &Call) -> Result<Response<BlobBody>, AzureError> {
     let request = Listing::of(call, &OF_CONTAINERS)?;
     let own_prefix = target::prefix(&call.account, &call.accounts);
     let mut xml = request.begin(&[("ServiceEndpoint", &endpoint(call))]);
@@ -143,7 +139,7 @@ struct Listing {
 
 impl Listing {
     /// Parses the request, with these values allowed for `include`.
-    fn of<S, C>(call: &Call<S, C>, includes: &[&str]) -> Result<Self, AzureError> {
+    fn of(call: &Call, includes: &[&str]) -> Result<Self, AzureError> {
         let query = &call.query;
         let text = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
         let marker = text("marker").map(|marker| {
@@ -201,7 +197,7 @@ fn end(mut xml: Xml, next: Option<String>) -> Response<BlobBody> {
 }
 
 /// Where the client found the account.
-fn endpoint<S, C>(call: &Call<S, C>) -> String {
+fn endpoint(call: &Call) -> String {
     let host = call.head.headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = host.or(call.head.uri.authority().map(http::uri::Authority::as_str)).unwrap_or_default();
     format!("{}://{host}/{}/", call.head.uri.scheme_str().unwrap_or("http"), call.account.name())

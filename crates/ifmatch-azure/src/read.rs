@@ -7,14 +7,13 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::lease::{self, LeaseUse};
 use ifmatch_core::precondition::Verdict;
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
-use ifmatch_runtime::Clock;
 
 use super::error::{self, AzureError};
 use super::{Call, conditions, container, fields, md5, response};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::headers::ContentMd5;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, BlobStore, Opened, Reading, StoreErrorKind};
+use ifmatch_blob::store::{BlobInfo, Opened, Reading, StoreErrorKind};
 
 /// Wins over `Range`, which some clients cannot set.
 const X_MS_RANGE: HeaderName = HeaderName::from_static("x-ms-range");
@@ -25,10 +24,7 @@ const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
 const CREATION_TIME: HeaderName = HeaderName::from_static("x-ms-creation-time");
 const SERVER_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-server-encrypted");
 
-pub(super) async fn read<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    blob: &BlobPath,
-) -> Result<Response<BlobBody>, AzureError> {
+pub(super) async fn read(call: &Call, blob: &BlobPath) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let conditions = conditions::of_read(headers)?;
     let id = fields::lease_id(headers, &fields::LEASE_ID)?;
@@ -52,11 +48,7 @@ pub(super) async fn read<S: BlobStore, C: Clock>(
 }
 
 /// Opens a blob; says what is missing if it is not there.
-pub(super) async fn open<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    blob: &BlobPath,
-    reading: Reading,
-) -> Result<Opened, AzureError> {
+pub(super) async fn open(call: &Call, blob: &BlobPath, reading: Reading) -> Result<Opened, AzureError> {
     if let Some(opened) = call.shared.store.open(blob, reading).await.map_err(AzureError::of_blob)? {
         return Ok(opened);
     }
@@ -65,15 +57,15 @@ pub(super) async fn open<S: BlobStore, C: Clock>(
 }
 
 /// Whether the bytes are asked for, or only what is known of them.
-fn sends_bytes<S, C>(call: &Call<S, C>) -> bool {
+fn sends_bytes(call: &Call) -> bool {
     call.head.method == Method::GET && call.query.get("comp").is_none()
 }
 
-fn wanted<S, C>(call: &Call<S, C>) -> Result<Reading, AzureError> {
+fn wanted(call: &Call) -> Result<Reading, AzureError> {
     Ok(match range_of(&call.head.headers)? {
-        _ if !sends_bytes(call) => Reading::Head,
-        Some(_) => Reading::Ranges,
-        None => Reading::Whole,
+        _ if !sends_bytes(call) => Reading::HEAD,
+        Some(_) => Reading::RANGES,
+        None => Reading::WHOLE,
     })
 }
 
@@ -82,11 +74,7 @@ fn range_of(headers: &HeaderMap) -> Result<Option<&str>, AzureError> {
     Ok(fields::one(headers, &X_MS_RANGE)?.or(fields::one(headers, &RANGE)?))
 }
 
-async fn represent<S, C>(
-    call: &Call<S, C>,
-    mut opened: Opened,
-    now: Timestamp,
-) -> Result<Response<BlobBody>, AzureError> {
+async fn represent(call: &Call, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, AzureError> {
     let mut response = Response::new(BlobBody::empty());
     let info = &opened.info;
     describe(response.headers_mut(), info, now);

@@ -5,7 +5,6 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Precondition;
 use ifmatch_core::tag::TagList;
-use ifmatch_runtime::Clock;
 
 use super::blocks::{self, Shelf, StagedBlocks};
 use super::conditions::{self, WriteConditions};
@@ -16,8 +15,8 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    BlobStore, Delete, HeaderChange, Md5Use, MissingContainer, Put, Reading, RequestKey, SetHeaders, StoreError,
-    StoreErrorKind, Upload, Written,
+    Delete, HeaderChange, Md5Use, MissingContainer, Put, Reading, RequestKey, SetHeaders, StoreError, StoreErrorKind,
+    Upload, Written,
 };
 
 const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
@@ -32,8 +31,8 @@ pub(super) fn check_type(fields: &HeaderMap) -> Result<(), AzureError> {
     }
 }
 
-pub(super) async fn put<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
+pub(super) async fn put(
+    call: &Call,
     blob: &BlobPath,
     upload: impl FnOnce() -> Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
@@ -51,14 +50,14 @@ pub(super) async fn put<S: BlobStore, C: Clock>(
     let put = Put { headers, length: Some(length), md5: Md5Use::Computed, ..put };
     let written = call.shared.store.put(blob, put).await.map_err(|error| head.refused(error))?;
     head.confirm(call, blob, &written).await?;
-    blocks::discard(&call.shared.store, staged).await;
+    blocks::discard(&*call.shared.store, staged).await;
     let mut response = stored(&written);
     response.headers_mut().extend(written.md5.map(|md5| (md5::CONTENT_MD5, md5.to_header())));
     Ok(response)
 }
 
-pub(super) async fn set_headers<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
+pub(super) async fn set_headers(
+    call: &Call,
     operation: Operation,
     blob: &BlobPath,
 ) -> Result<Response<BlobBody>, AzureError> {
@@ -83,10 +82,7 @@ pub(super) async fn set_headers<S: BlobStore, C: Clock>(
     }
 }
 
-pub(super) async fn delete<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    blob: &BlobPath,
-) -> Result<Response<BlobBody>, AzureError> {
+pub(super) async fn delete(call: &Call, blob: &BlobPath) -> Result<Response<BlobBody>, AzureError> {
     let head = Head::of(call)?;
     if fields::one(&call.head.headers, &DELETE_SNAPSHOTS)?.is_some_and(|text| text != "include") {
         return Err(AzureError::invalid_field(
@@ -100,7 +96,7 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
     let delete = Delete { preconditions: conditions.preconditions, lease, request };
     match call.shared.store.delete(blob, delete).await {
         Ok(()) => {
-            blocks::discard(&call.shared.store, staged).await;
+            blocks::discard(&*call.shared.store, staged).await;
             let mut response = response::empty(StatusCode::ACCEPTED, None, None);
             response.headers_mut().insert(DELETED_FOR_GOOD, HeaderValue::from_static("true"));
             Ok(response)
@@ -120,7 +116,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) fn of<S, C: Clock>(call: &Call<S, C>) -> Result<Self, AzureError> {
+    pub(super) fn of(call: &Call) -> Result<Self, AzureError> {
         let headers = &call.head.headers;
         let conditions = conditions::of_write(headers)?;
         let lease = LeaseUse::Write(fields::lease_id(headers, &fields::LEASE_ID)?);
@@ -134,7 +130,7 @@ impl Head {
     /// With a lease id, the lease alone decides if a blob can be created: only an existing blob has a lease, so
     /// `If-None-Match: *` and the id could never both hold. Clients send both, and the real service lets the holder
     /// write.
-    pub(super) fn of_whole<S, C: Clock>(call: &Call<S, C>) -> Result<Self, AzureError> {
+    pub(super) fn of_whole(call: &Call) -> Result<Self, AzureError> {
         let mut head = Self::of(call)?;
         if head.creates() && matches!(head.lease, LeaseUse::Write(Some(_))) {
             head.conditions.preconditions.if_none_match = None;
@@ -167,17 +163,12 @@ impl Head {
 
     /// Refuses to tell of a creation that took place before, of which nothing is left. The same request may be that of a
     /// program that gives all its requests one id: it would take for its own what somebody else can create by now.
-    pub(super) async fn confirm<S: BlobStore, C: Clock>(
-        &self,
-        call: &Call<S, C>,
-        blob: &BlobPath,
-        written: &Written,
-    ) -> Result<(), AzureError> {
+    pub(super) async fn confirm(&self, call: &Call, blob: &BlobPath, written: &Written) -> Result<(), AzureError> {
         let is_earlier = written.generation.is_some_and(|generation| generation.timestamp() < self.begun);
         if !self.creates() || !is_earlier {
             return Ok(());
         }
-        let opened = call.shared.store.open(blob, Reading::Head).await.map_err(AzureError::of_blob)?;
+        let opened = call.shared.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
         if opened.is_some_and(|opened| opened.info.generation == written.generation) {
             return Ok(());
         }
@@ -192,17 +183,18 @@ impl Head {
 }
 
 /// The blocks that are staged before a write: once it took place, nothing is to be made of them.
-async fn staged<S: BlobStore, C: Clock>(call: &Call<S, C>, blob: &BlobPath) -> Result<StagedBlocks, AzureError> {
+async fn staged(call: &Call, blob: &BlobPath) -> Result<StagedBlocks, AzureError> {
     let container = container::find(call, &blob.container).await?;
-    if call.shared.store.is_known_empty(&blocks::staged_blocks()?) {
+    let blocks = blocks::staged_blocks()?;
+    if call.shared.store.peek().is_some_and(|store| store.is_empty(&blocks)) {
         return Ok(StagedBlocks::new());
     }
-    Shelf::within(&container, blob)?.staged(&call.shared.store).await
+    Shelf::within(&container, blob)?.staged(&*call.shared.store).await
 }
 
 /// Evaluates what the store does not.
-pub(super) async fn look<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
+pub(super) async fn look(
+    call: &Call,
     blob: &BlobPath,
     conditions: &WriteConditions,
     lease: LeaseUse,
@@ -210,7 +202,7 @@ pub(super) async fn look<S: BlobStore, C: Clock>(
     if !conditions.need_look() {
         return Ok(());
     }
-    match call.shared.store.open(blob, Reading::Head).await.map_err(AzureError::of_blob)? {
+    match call.shared.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? {
         Some(opened) => {
             let info = &opened.info;
             conditions.look(Some(info.last_modified), info.lease.as_ref(), lease, call.shared.now())
@@ -220,11 +212,7 @@ pub(super) async fn look<S: BlobStore, C: Clock>(
 }
 
 /// What a store's error is; what is not found may be the container.
-pub(super) async fn explain<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    blob: &BlobPath,
-    error: StoreError,
-) -> AzureError {
+pub(super) async fn explain(call: &Call, blob: &BlobPath, error: StoreError) -> AzureError {
     match error.kind() {
         StoreErrorKind::NotFound => match container::find(call, &blob.container).await {
             Ok(_) => AzureError::blob_not_found(),

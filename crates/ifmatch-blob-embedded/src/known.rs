@@ -17,7 +17,7 @@ use super::folder::BodyName;
 use super::payload::{Payload, Place};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{AtHand, BlobInfo, Known};
+use ifmatch_blob::store::{BlobInfo, Cached};
 
 /// The most that is kept, in bytes.
 const CAPACITY: u64 = 8 * 1024 * 1024;
@@ -34,7 +34,7 @@ pub(super) struct Entry {
     pub(super) container: Found,
     pub(super) blob: Found,
     body: Body,
-    known: Arc<Known>,
+    info: Arc<BlobInfo>,
     size: u64,
 }
 
@@ -79,17 +79,16 @@ impl KnownBlobs {
             (_, None) => return,
         };
         let inline = if let Body::Inline(bytes) = &body { bytes.len() } else { 0 };
-        // Once for the names and the fields, once for the header fields that are made of them.
-        let size = USUAL_SIZE + inline + 2 * (path.name.as_str().len() + size_of_metadata(&info.headers));
-        let known = Arc::new(Known::new(info.clone()));
-        self.0.insert(path.clone(), Arc::new(Entry { container, blob, body, known, size: size as u64 }));
+        let size = USUAL_SIZE + inline + path.name.as_str().len() + size_of_metadata(&info.headers);
+        let info = Arc::new(info.clone());
+        self.0.insert(path.clone(), Arc::new(Entry { container, blob, body, info, size: size as u64 }));
     }
 }
 
 impl<R: Register, C: Clock> Inner<R, C> {
     /// A blob that is known still to be there. The container is asked first: while its record stays the same, the
     /// blob's is the one that counts.
-    pub(super) fn at_hand(&self, path: &BlobPath) -> Option<AtHand> {
+    pub(super) fn cached(&self, path: &BlobPath) -> Option<Cached> {
         let entry = self.known.0.get(path)?;
         for found in [&entry.container, &entry.blob] {
             if self.driver.revision_at_once(&found.key)? != found.revision {
@@ -100,7 +99,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             Body::Inline(bytes) => Some(bytes.clone()),
             Body::File(name) => self.recent.get(name),
         };
-        Some(AtHand { known: Arc::clone(&entry.known), content })
+        Some(Cached { info: Arc::clone(&entry.info), content })
     }
 }
 
@@ -113,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::EmbeddedStore;
-    use ifmatch_blob::store::{BlobStore, Delete, Put, Reading, Upload};
+    use ifmatch_blob::store::{BlobStore, Delete, Peek, Put, Reading, Upload};
 
     async fn store() -> (EmbeddedStore, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -129,38 +128,38 @@ mod tests {
     }
 
     /// What is at hand after the blob was opened a few times: the first time its records come into memory.
-    async fn opened(store: &EmbeddedStore) -> Option<AtHand> {
+    async fn opened(store: &EmbeddedStore) -> Option<Cached> {
         for _ in 0..3 {
-            store.open(&blob(), Reading::Whole).await.expect("it can be read");
+            store.open(&blob(), Reading::WHOLE).await.expect("it can be read");
         }
-        store.at_hand(&blob())
+        store.cached(&blob())
     }
 
     #[tokio::test]
-    async fn what_is_at_hand_is_the_blob_as_it_is() {
+    async fn what_is_cached_is_the_blob_as_it_is() {
         let (store, _folder) = store().await;
         assert!(opened(&store).await.is_none());
         let first = store.put(&blob(), bytes("first")).await.expect("written");
-        let at_hand = opened(&store).await.expect("it was opened");
-        assert_eq!((&at_hand.known.info().tag, at_hand.content.as_deref()), (&first.tag, Some(&b"first"[..])));
+        let cached = opened(&store).await.expect("it was opened");
+        assert_eq!((&cached.info.tag, cached.content.as_deref()), (&first.tag, Some(&b"first"[..])));
 
         let second = store.put(&blob(), bytes("second")).await.expect("written");
-        let tag = store.at_hand(&blob()).map(|at_hand| at_hand.known.info().tag.clone());
+        let tag = store.cached(&blob()).map(|cached| cached.info.tag.clone());
         assert!(tag.is_none_or(|tag| tag == second.tag), "the version before is at hand");
-        let at_hand = opened(&store).await.expect("it was opened");
-        assert_eq!((&at_hand.known.info().tag, at_hand.content.as_deref()), (&second.tag, Some(&b"second"[..])));
+        let cached = opened(&store).await.expect("it was opened");
+        assert_eq!((&cached.info.tag, cached.content.as_deref()), (&second.tag, Some(&b"second"[..])));
 
         store.delete(&blob(), Delete::default()).await.expect("deleted");
-        assert!(store.at_hand(&blob()).is_none());
+        assert!(store.cached(&blob()).is_none());
     }
 
     #[tokio::test]
-    async fn a_blob_of_a_container_that_is_gone_is_not_at_hand() {
+    async fn a_blob_of_a_container_that_is_gone_is_not_cached() {
         let (store, _folder) = store().await;
         store.put(&blob(), bytes("first")).await.expect("written");
         assert!(opened(&store).await.is_some());
         store.delete_container(&blob().container, Delete::default()).await.expect("deleted");
-        assert!(store.at_hand(&blob()).is_none());
+        assert!(store.cached(&blob()).is_none());
         store.create_container(&blob().container, BlobHeaders::default()).await.expect("created");
         assert!(opened(&store).await.is_none());
     }
@@ -185,19 +184,19 @@ mod tests {
         let readers = (0..4).map(|_| {
             let (store, newest, writing) = (store.clone(), Arc::clone(&newest), Arc::clone(&writing));
             tokio::spawn(async move {
-                let mut at_hand = 0_usize;
-                while writing.load(Ordering::SeqCst) > 0 || at_hand == 0 {
+                let mut cached = 0_usize;
+                while writing.load(Ordering::SeqCst) > 0 || cached == 0 {
                     let floor = newest.load(Ordering::SeqCst);
                     let opened =
-                        store.open(&blob(), Reading::Head).await.expect("it can be read").expect("it is there");
+                        store.open(&blob(), Reading::HEAD).await.expect("it can be read").expect("it is there");
                     let seen = opened.info.generation.expect("a number").get();
                     assert!(seen >= floor, "opened an older version");
                     let floor = newest.fetch_max(seen, Ordering::SeqCst).max(seen);
-                    if let Some(found) = store.at_hand(&blob()) {
-                        let seen = found.known.info().generation.expect("a number").get();
+                    if let Some(found) = store.cached(&blob()) {
+                        let seen = found.info.generation.expect("a number").get();
                         assert!(seen >= floor, "an older version is at hand");
                         newest.fetch_max(seen, Ordering::SeqCst);
-                        at_hand += 1;
+                        cached += 1;
                     }
                     tokio::task::yield_now().await;
                 }

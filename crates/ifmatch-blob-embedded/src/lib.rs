@@ -16,6 +16,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::{Driver, Register};
 use ifmatch_runtime::{Clock, SystemClock};
@@ -23,8 +25,8 @@ use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    AtHand, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
-    Put, Reading, SetHeaders, StoreError, Written,
+    BlobEntry, BlobStore, Cached, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
+    Peek, Put, Reading, SetHeaders, StoreError, Written,
 };
 
 use disk::{Disk, System};
@@ -174,22 +176,14 @@ impl<R, C> fmt::Debug for EmbeddedStore<R, C> {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
+#[async_trait]
 impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         self.inner.open(blob, reading).await
     }
 
-    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
-        self.inner.open(blob, reading).await
-    }
-
-    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
-        self.inner.at_hand(blob)
-    }
-
-    fn is_known_empty(&self, container: &ContainerName) -> bool {
-        self.inner.occupancy.is_empty(container)
+    fn peek(&self) -> Option<&dyn Peek> {
+        Some(self)
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
@@ -238,5 +232,15 @@ impl<R: Register, C: Clock> BlobStore for EmbeddedStore<R, C> {
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         self.inner.containers(query).await
+    }
+}
+
+impl<R: Register, C: Clock> Peek for EmbeddedStore<R, C> {
+    fn cached(&self, blob: &BlobPath) -> Option<Cached> {
+        self.inner.cached(blob)
+    }
+
+    fn is_empty(&self, container: &ContainerName) -> bool {
+        self.inner.occupancy.is_empty(container)
     }
 }

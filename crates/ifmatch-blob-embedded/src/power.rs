@@ -205,7 +205,7 @@ async fn write(store: &Store) -> Vec<usize> {
 }
 
 async fn read(store: &Store, number: usize) -> Option<Bytes> {
-    let mut opened = store.open(&blob(number), Reading::Whole).await.expect("it can be read")?;
+    let mut opened = store.open(&blob(number), Reading::WHOLE).await.expect("it can be read")?;
     Some(opened.source.read(None).await.expect("it can be read").collect().await.expect("whole").to_bytes())
 }
 

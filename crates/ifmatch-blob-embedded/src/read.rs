@@ -12,7 +12,7 @@ use super::payload::{Payload, Place};
 use super::source::{self, Memory};
 use super::swap::payload_of;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, Opened, Reading, Source, StoreError, StoreErrorKind};
+use ifmatch_blob::store::{BlobInfo, Extent, Opened, Reading, Source, StoreError, StoreErrorKind};
 
 /// How often a blob is looked up again when it was replaced between its record and its file.
 const ATTEMPTS: usize = 32;
@@ -49,7 +49,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
     /// The bytes; none if the file is gone.
     async fn source(&self, payload: &Payload, reading: Reading) -> Result<Option<Box<dyn Source>>, StoreError> {
-        if reading == Reading::Head {
+        if reading.extent == Extent::None {
             return Ok(Some(Box::new(Memory::empty())));
         }
         let name = match (&payload.place, payload.file()) {

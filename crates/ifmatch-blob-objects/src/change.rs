@@ -20,7 +20,7 @@ impl Shared {
             return Err(StoreError::new(StoreErrorKind::Unsupported, why));
         }
         for _ in 0..ATTEMPTS {
-            let Some(mut opened) = self.read(blob, Reading::Ranges).await? else {
+            let Some(mut opened) = self.read(blob, Reading::RANGES).await? else {
                 return Err(self.absent(&blob.container).await);
             };
             let info = opened.info;

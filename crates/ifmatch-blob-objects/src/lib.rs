@@ -49,6 +49,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use ifmatch_core::record::Revision;
 use ifmatch_register::{AnyRegister, Driver};
 use object_store::path::Path;
@@ -57,7 +59,7 @@ use object_store::{GetOptions, GetResult, ObjectStoreExt};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    AtHand, BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
+    BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Peek,
     Put, Reading, SetHeaders, StoreError, StoreErrorKind, Written,
 };
 
@@ -254,23 +256,15 @@ impl fmt::Debug for ObjectBlobs {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
+#[async_trait]
 impl BlobStore for ObjectBlobs {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         self.shared.read(blob, reading).await
     }
 
-    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
-        self.shared.read_unleased(blob, reading).await
-    }
-
-    fn at_hand(&self, _: &BlobPath) -> Option<AtHand> {
+    /// Other processes may write to the store, so only the store can tell.
+    fn peek(&self) -> Option<&dyn Peek> {
         None
-    }
-
-    /// Another process may write there, too.
-    fn is_known_empty(&self, _: &ContainerName) -> bool {
-        false
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {

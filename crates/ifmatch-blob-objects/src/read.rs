@@ -16,27 +16,23 @@ use super::direct::DirectBody;
 use super::{Shared, failure};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{Opened, Reading, Reply, Source, StoreError, StoreErrorKind};
+use ifmatch_blob::store::{Extent, Opened, Reading, Reply, Source, StoreError, StoreErrorKind};
 
 impl Shared {
-    /// Opens an object, and looks for its lease. None: there is none.
-    pub(super) async fn read(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
-        let Some(mut opened) = self.read_unleased(blob, reading).await? else { return Ok(None) };
-        opened.info.lease = self.lease_of(blob).await?;
-        Ok(Some(opened))
-    }
-
     /// Opens an object. Returns `None` if there is none or it is not a blob.
-    pub(super) async fn read_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
+    pub(super) async fn read(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let location = self.location(blob)?;
-        let options = GetOptions::new().with_head(reading != Reading::Whole);
+        let options = GetOptions::new().with_head(reading.extent != Extent::All);
         let (found, members) = join(self.get(&location, options), self.members(&blob.container)).await;
         let Some((result, current)) = found?.filter(|(_, current)| members.contain(current)) else { return Ok(None) };
-        let info = current.info.clone();
-        let source: Box<dyn Source> = match reading {
-            Reading::Head => Box::new(Nothing),
-            Reading::Whole => Box::new(Version::new(self, location, current, Some(body(result)))),
-            Reading::Ranges => Box::new(Version::new(self, location, current, None)),
+        let mut info = current.info.clone();
+        if reading.lease {
+            info.lease = self.lease_of(blob).await?;
+        }
+        let source: Box<dyn Source> = match reading.extent {
+            Extent::None => Box::new(Nothing),
+            Extent::All => Box::new(Version::new(self, location, current, Some(body(result)))),
+            Extent::Ranges => Box::new(Version::new(self, location, current, None)),
         };
         Ok(Some(Opened { info, source }))
     }

@@ -9,35 +9,36 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_runtime::Clock;
 
+use crate::AnyClock;
 use crate::body::BlobBody;
-use crate::store::Upload;
+use crate::store::{BlobStore, Upload};
 
 /// A protocol in which requests ask for blobs. [`BlobService::dialect`](crate::BlobService::dialect) adds one.
 ///
 /// The service passes a request to the first dialect that recognizes it, and to the plain dialect otherwise. All dialects
 /// see the same blobs.
-pub trait Dialect<S, C>: Send + Sync + 'static {
+pub trait Dialect: Send + Sync + 'static {
     /// Returns `true` if a request is in this dialect.
     fn speaks(&self, head: &Parts) -> bool;
 
     /// Answers a request. Reads its body only in order to store it.
-    fn answer(&self, context: Arc<Context<S, C>>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>>;
+    fn answer(&self, context: Arc<Context>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>>;
 }
 
 /// The store, and the settings that apply to every dialect.
-#[derive(Clone, Debug)]
-pub struct Context<S, C> {
+#[derive(Clone)]
+pub struct Context {
     /// The store.
-    pub store: S,
+    pub store: Arc<dyn BlobStore>,
     /// The clock of the store.
-    pub clock: C,
+    pub clock: AnyClock,
     /// Maximum number of bytes in a blob.
     pub max_body: u64,
     /// The methods that need a condition.
     pub required: RequirePreconditions,
 }
 
-impl<S, C: Clock> Context<S, C> {
+impl Context {
     /// Returns the time that determines when leases end.
     pub fn now(&self) -> Timestamp {
         self.clock.now()

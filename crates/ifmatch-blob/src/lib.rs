@@ -2,12 +2,13 @@
 //!
 //! [`BlobService`] is a [`tower_service::Service`] over any [`BlobStore`]. It speaks plain HTTP, and every [`Dialect`] that it
 //! is given. The stores are crates of their own: `ifmatch-blob-embedded` keeps blobs in a folder, `ifmatch-blob-objects` in
-//! another store. [`AnyStore`] is for programs that choose their store at run time.
+//! another store.
 //!
 //! [`Dialect`]: dialect::Dialect
 
 pub mod access;
 pub mod body;
+mod clock;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod content_md5;
@@ -21,6 +22,6 @@ pub mod store;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 
+pub use clock::AnyClock;
 pub use service::BlobService;
 pub use store::BlobStore;
-pub use store::erased::AnyStore;

@@ -15,6 +15,7 @@ use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
+use crate::AnyClock;
 use crate::body::BlobBody;
 use crate::dialect::{Context, Dialect};
 use crate::plain;
@@ -41,6 +42,8 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 /// Other protocols over the same blobs are [dialects](Self::dialect).
 ///
 /// ```
+/// use std::sync::Arc;
+///
 /// use bytes::Bytes;
 /// use http_body_util::Full;
 /// use http::{Request, StatusCode};
@@ -51,7 +54,7 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
-/// let service = BlobService::new(EmbeddedStore::open(folder.path()).await?);
+/// let service = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await?));
 /// let create = Request::put("/notes/today.txt").header("if-none-match", "*");
 /// let response = service.clone().oneshot(create.body(Full::new(Bytes::from("hello")))?).await?;
 /// assert_eq!(response.status(), StatusCode::CREATED);
@@ -59,45 +62,42 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 /// # Ok(())
 /// # }
 /// ```
-pub struct BlobService<S, C = SystemClock> {
-    shared: Arc<Context<S, C>>,
-    dialects: Arc<[Arc<dyn Dialect<S, C>>]>,
+#[derive(Clone)]
+pub struct BlobService {
+    shared: Arc<Context>,
+    dialects: Arc<[Arc<dyn Dialect>]>,
 }
 
-impl<S: BlobStore> BlobService<S> {
-    /// Puts a store behind HTTP.
-    pub fn new(store: S) -> Self {
+impl BlobService {
+    /// Creates a service over a store.
+    pub fn new(store: Arc<dyn BlobStore>) -> Self {
         Self::with_clock(store, SystemClock)
     }
-}
 
-impl<S: BlobStore, C: Clock> BlobService<S, C> {
-    /// Puts a store behind HTTP, with a clock of your own: the one that the store uses.
-    pub fn with_clock(store: S, clock: C) -> Self {
+    /// Creates a service over a store that uses this clock.
+    pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
         let required = RequirePreconditions::none();
-        let context = Context { store, clock, max_body: DEFAULT_MAX_BODY, required };
+        let context = Context { store, clock: AnyClock::new(clock), max_body: DEFAULT_MAX_BODY, required };
         Self { shared: Arc::new(context), dialects: Arc::default() }
     }
-}
 
-impl<S, C> BlobService<S, C> {
     /// Returns the store and the settings that all dialects share.
-    pub fn context(&self) -> &Context<S, C> {
+    pub fn context(&self) -> &Context {
         &self.shared
     }
-}
 
-impl<S: Clone, C: Clone> BlobService<S, C> {
-    /// Sets the most bytes that a blob may have; [`DEFAULT_MAX_BODY`] if not set. A longer one is answered 413.
+    /// Sets the maximum number of bytes in a blob; [`DEFAULT_MAX_BODY`] if not set. A longer body gets 413.
     #[must_use]
     pub fn max_body(mut self, bytes: u64) -> Self {
         Arc::make_mut(&mut self.shared).max_body = bytes;
         self
     }
 
-    /// Sets which methods need a condition; none if not set. Without one they are answered 428.
+    /// Sets the methods that need a condition; none if not set. A request without one gets 428.
     ///
     /// ```
+    /// use std::sync::Arc;
+    ///
     /// use ifmatch_blob::BlobService;
     /// use ifmatch_blob_embedded::EmbeddedStore;
     /// use ifmatch_core::policy::RequirePreconditions;
@@ -106,7 +106,7 @@ impl<S: Clone, C: Clone> BlobService<S, C> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
     /// let store = EmbeddedStore::open(folder.path()).await?;
-    /// let service = BlobService::new(store)
+    /// let service = BlobService::new(Arc::new(store))
     ///     .max_body(64 * 1024 * 1024)
     ///     .require_preconditions(RequirePreconditions::for_writes());
     /// # Ok(())
@@ -120,20 +120,14 @@ impl<S: Clone, C: Clone> BlobService<S, C> {
 
     /// Adds a dialect. Requests that no dialect recognizes are in the plain one.
     #[must_use]
-    pub fn dialect(mut self, dialect: impl Dialect<S, C>) -> Self {
-        let added: Arc<dyn Dialect<S, C>> = Arc::new(dialect);
+    pub fn dialect(mut self, dialect: impl Dialect) -> Self {
+        let added: Arc<dyn Dialect> = Arc::new(dialect);
         self.dialects = self.dialects.iter().cloned().chain([added]).collect();
         self
     }
 }
 
-impl<S, C> Clone for BlobService<S, C> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), dialects: Arc::clone(&self.dialects) }
-    }
-}
-
-impl<S, C> fmt::Debug for BlobService<S, C> {
+impl fmt::Debug for BlobService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BlobService")
             .field("max_body", &self.shared.max_body)
@@ -144,10 +138,8 @@ impl<S, C> fmt::Debug for BlobService<S, C> {
 
 type Answer = Result<Response<BlobBody>, Infallible>;
 
-impl<S, C, B> Service<Request<B>> for BlobService<S, C>
+impl<B> Service<Request<B>> for BlobService
 where
-    S: BlobStore,
-    C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use ifmatch_azure_tables::TableService;
-use ifmatch_blob::{BlobService, BlobStore};
+use ifmatch_blob::BlobService;
 
 /// How long to wait from one round to the next.
 const PAUSE: Duration = Duration::from_hours(24);
 
 /// Collects at once and then every day, beside all requests, as long as the program runs.
-pub(crate) async fn run<S: BlobStore>(blobs: BlobService<S>, tables: TableService<S>) {
+pub(crate) async fn run(blobs: BlobService, tables: TableService) {
     loop {
         match ifmatch_azure::collect_blocks(blobs.context()).await {
             Ok(0) => {}

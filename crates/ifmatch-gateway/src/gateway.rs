@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body;
-use ifmatch_blob::AnyStore;
 use ifmatch_cache::CacheHandle;
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
@@ -43,7 +42,7 @@ pub(crate) struct Desk {
     /// What is counted.
     pub(crate) metrics: Metrics,
     /// The blobs, for the operator's questions, if any are served.
-    pub(crate) blobs: Option<Observed<AnyStore>>,
+    pub(crate) blobs: Option<Observed>,
     /// The cache, for the operator's questions, if there is one.
     pub(crate) cache: Option<CacheHandle>,
     /// `true` if client information from proxies in front is trusted.
@@ -92,7 +91,7 @@ impl Desk {
     }
 
     /// Lets operators ask about the leases of `blobs`.
-    pub(crate) fn with_blobs(self, blobs: Observed<AnyStore>) -> Self {
+    pub(crate) fn with_blobs(self, blobs: Observed) -> Self {
         Self { blobs: Some(blobs), ..self }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use ifmatch_azure::{AzureDialect, is_signed};
 use ifmatch_azure_tables::TableService;
-use ifmatch_blob::{AnyStore, BlobService};
+use ifmatch_blob::BlobService;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_runtime::{Clock, SystemClock};
 use tower_layer::Layer;
@@ -42,11 +42,11 @@ async fn serve(config: &Config) -> Result<End, Error> {
         book.begin_filling();
         tokio::spawn(fill(book, blobs.clone()));
     }
-    let service = BlobService::new(blobs.clone())
+    let service = BlobService::new(Arc::new(blobs.clone()))
         .dialect(AzureDialect::new(config.accounts.clone()))
         .max_body(config.server.limits.body_size)
         .require_preconditions(required(config));
-    let tables = TableService::new(blobs.clone()).accounts(config.accounts.clone());
+    let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
     tokio::spawn(collect::run(service.clone(), tables.clone()));
     let desk = Desk::new(&config.server, metrics).with_blobs(blobs);
     let scheme = config.server.scheme();
@@ -77,7 +77,7 @@ async fn serve(config: &Config) -> Result<End, Error> {
 }
 
 /// Enters the leases of the time before, and ends the filling. Those of the time since are entered by whoever uses them.
-async fn fill(book: Arc<Book>, blobs: Observed<AnyStore>) {
+async fn fill(book: Arc<Book>, blobs: Observed) {
     if let Err(error) = leases::list::each(&blobs, |entry| book.add(entry, SystemClock.now())).await {
         tracing::warn!(%error, "the metrics do not know all leases");
     }

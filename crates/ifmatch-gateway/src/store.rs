@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ifmatch_blob::AnyStore;
+use std::sync::Arc;
+
+use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::{BoxError, StoreError};
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::{self as objects, Backing, ObjectBlobs};
@@ -25,14 +27,14 @@ const UPKEEP: Duration = Duration::from_hours(1);
 ///
 /// # Errors
 /// Says what is wrong with the folder or the URL, and what to do.
-pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
+pub(crate) async fn open(place: &Place) -> Result<Arc<dyn BlobStore>, Error> {
     match place {
         Place::Folder(folder) => {
             folder::check("--data", folder)?;
             let store = EmbeddedStore::open(folder).await.map_err(|error| unusable_folder(folder, &error))?;
             let kept = store.clone();
             tokio::spawn(keep_small(async move || kept.forget_deletions().await));
-            Ok(AnyStore::new(store))
+            Ok(Arc::new(store))
         }
         Place::Store { url, register } => {
             let settings = std::env::vars_os()
@@ -50,7 +52,7 @@ pub(crate) async fn open(place: &Place) -> Result<AnyStore, Error> {
                 let register = MemoryRegister::with_capacity(REMEMBERED);
                 ObjectBlobs::open(backing, AnyRegister::new(register)).await
             };
-            Ok(AnyStore::new(opened.map_err(|error| unusable_store(url, &error))?))
+            Ok(Arc::new(opened.map_err(|error| unusable_store(url, &error))?))
         }
     }
 }

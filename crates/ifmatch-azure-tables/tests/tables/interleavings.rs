@@ -27,12 +27,7 @@ enum If {
     Tag,
 }
 
-async fn perform<S: ifmatch_blob::BlobStore + Clone>(
-    client: &crate::support::Client<S>,
-    act: Act,
-    tag: &str,
-    name: &str,
-) -> Answer {
+async fn perform(client: &crate::support::Client, act: Act, tag: &str, name: &str) -> Answer {
     let condition = |condition| match condition {
         If::Free => None,
         If::Any => Some("*"),

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ifmatch_blob::name::ContainerName;
 
-use crate::support::{Client, Fixture, Store};
+use crate::support::{Client, Fixture};
 use ifmatch_blob::test_util::{Hook, Hooked, Step};
 
 /// When the others act.
@@ -44,7 +45,7 @@ impl Fixture {
         moment: Moment,
         times: usize,
         act: impl Fn(Client) -> F + Send + 'static,
-    ) -> Client<Hooked<Store, Interposed>>
+    ) -> Client
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -52,10 +53,11 @@ impl Fixture {
         let act: Act = Box::new(move || Box::pin(act(client.clone())));
         let act = Arc::new(Mutex::new((times, act)));
         let hook = Interposed { moment, act };
-        Client::over(Hooked { inner: self.store.clone(), hook }, &self.clock)
+        Client::over(Hooked { inner: Arc::new(self.store.clone()), hook }, &self.clock)
     }
 }
 
+#[async_trait]
 impl Hook for Interposed {
     async fn before(&self, step: Step, container: &ContainerName) {
         let of_tables = container.as_str().starts_with("-tables");

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{Client, ManualClock};
 
-async fn durable() -> (TempDir, Arc<Client<EmbeddedStore>>) {
+async fn durable() -> (TempDir, Arc<Client>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = EmbeddedStore::open(folder.path()).await.expect("an empty folder opens");
     let client = Client::over(store, &ManualClock::default());

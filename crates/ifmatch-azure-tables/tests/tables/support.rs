@@ -31,8 +31,8 @@ pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
 
 /// A table service, and the account that signs requests to it.
 #[derive(Clone, Debug)]
-pub(crate) struct Client<S = Store> {
-    pub(crate) service: TableService<S, ManualClock>,
+pub(crate) struct Client {
+    pub(crate) service: TableService,
     pub(crate) clock: ManualClock,
     pub(crate) account: &'static str,
     /// Where the store has its files: it stays as long as anyone uses it.
@@ -57,11 +57,11 @@ pub(crate) async fn fixture() -> Fixture {
     Fixture { store, clock, client }
 }
 
-impl<S: BlobStore + Clone> Client<S> {
-    pub(crate) fn over(store: S, clock: &ManualClock) -> Self {
+impl Client {
+    pub(crate) fn over(store: impl BlobStore, clock: &ManualClock) -> Self {
         let accounts = ["photos", "reports"].map(|name| Account::new(name, KEY).expect("valid"));
         let accounts = Accounts::new(accounts).expect("two names");
-        let service = TableService::with_clock(store, clock.clone()).accounts(accounts);
+        let service = TableService::with_clock(Arc::new(store), clock.clone()).accounts(accounts);
         Self { service, clock: clock.clone(), account: ACCOUNT, folder: None }
     }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use ifmatch_core::date::HttpDate;
-use ifmatch_runtime::Clock;
 
 use super::committed::CommittedList;
 use super::shelf::{committed_lists, remove, staged_blocks};
@@ -36,8 +35,8 @@ struct Cursor {
 }
 
 /// Removes garbage and returns the number of entries removed. Continues an interrupted sweep.
-pub(crate) async fn collect<S: BlobStore, C: Clock>(shared: &Context<S, C>) -> Result<u64, StoreError> {
-    let kept = Cursor::load(&shared.store).await?;
+pub(crate) async fn collect(shared: &Context) -> Result<u64, StoreError> {
+    let kept = Cursor::load(&*shared.store).await?;
     let mut is_kept = kept.is_some();
     let mut cursor = kept.unwrap_or(Cursor { kind: Kind::Blocks, after: None });
     let mut removed = 0;
@@ -47,23 +46,20 @@ pub(crate) async fn collect<S: BlobStore, C: Clock>(shared: &Context<S, C>) -> R
         let Some(next) = next else { break };
         // A sweep of two short pages needs no saved position.
         if is_kept || next.after.is_some() {
-            next.save(&shared.store).await?;
+            next.save(&*shared.store).await?;
             is_kept = true;
         }
         cursor = next;
     }
     if is_kept {
-        Cursor::clear(&shared.store).await?;
+        Cursor::clear(&*shared.store).await?;
     }
     Ok(removed)
 }
 
 /// Processes one page. Returns the number of entries removed and the next position, or `None` once the sweep is
 /// complete.
-async fn page<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
-    cursor: &Cursor,
-) -> Result<(u64, Option<Cursor>), StoreError> {
+async fn page(shared: &Context, cursor: &Cursor) -> Result<(u64, Option<Cursor>), StoreError> {
     let container = cursor.kind.container()?;
     let query = ListQuery { prefix: String::new(), after: cursor.after.clone(), limit: STEP };
     let mut removed = 0;
@@ -76,7 +72,7 @@ async fn page<S: BlobStore, C: Clock>(
             }
             let path = BlobPath { container: container.clone(), name: entry.name };
             // An entry rewritten meanwhile is kept.
-            if remove(&shared.store, &path, entry.info.tag).await.is_ok() {
+            if remove(&*shared.store, &path, entry.info.tag).await.is_ok() {
                 removed += 1;
             }
         }
@@ -104,18 +100,18 @@ impl Cursor {
     }
 
     /// Loads the saved position. If it cannot be read, the sweep starts over.
-    async fn load<S: BlobStore>(store: &S) -> Result<Option<Self>, StoreError> {
-        let Some(mut opened) = store.open(&Self::path()?, Reading::Whole).await? else { return Ok(None) };
+    async fn load(store: &dyn BlobStore) -> Result<Option<Self>, StoreError> {
+        let Some(mut opened) = store.open(&Self::path()?, Reading::WHOLE).await? else { return Ok(None) };
         let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
         Ok(std::str::from_utf8(&bytes).ok().and_then(Self::parse))
     }
 
     /// Saves the position. Concurrent sweeps overwrite each other's position, which costs extra work but is safe.
-    async fn save<S: BlobStore>(&self, store: &S) -> Result<(), StoreError> {
+    async fn save(&self, store: &dyn BlobStore) -> Result<(), StoreError> {
         store.put(&Self::path()?, Put::new(Upload::new(Full::<Bytes>::from(self.text())))).await.map(drop)
     }
 
-    async fn clear<S: BlobStore>(store: &S) -> Result<(), StoreError> {
+    async fn clear(store: &dyn BlobStore) -> Result<(), StoreError> {
         match store.delete(&Self::path()?, Delete::default()).await {
             Err(error) if *error.kind() != StoreErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -145,22 +141,18 @@ impl Cursor {
     }
 }
 
-fn is_old<S, C: Clock>(shared: &Context<S, C>, date: HttpDate) -> bool {
+fn is_old(shared: &Context, date: HttpDate) -> bool {
     let age = shared.wall().last_modified().unix().saturating_sub(date.unix());
     u64::try_from(age).is_ok_and(|age| age > MAX_AGE.as_secs())
 }
 
 /// Whether a list is that of a blob as it is.
-async fn is_used<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
-    container: &ContainerName,
-    entry: &BlobEntry,
-) -> Result<bool, StoreError> {
+async fn is_used(shared: &Context, container: &ContainerName, entry: &BlobEntry) -> Result<bool, StoreError> {
     let place = BlobPath { container: container.clone(), name: entry.name.clone() };
-    let Some(list) = CommittedList::load(&shared.store, &place).await? else { return Ok(false) };
+    let Some(list) = CommittedList::load(&*shared.store, &place).await? else { return Ok(false) };
     let owner = entry.name.as_str().split('/').next().unwrap_or_default();
     let (Ok(container), Ok(name)) = (ContainerName::new(owner), BlobName::new(&list.name)) else { return Ok(false) };
-    let opened = shared.store.open(&BlobPath { container, name }, Reading::Head).await?;
+    let opened = shared.store.open(&BlobPath { container, name }, Reading::HEAD).await?;
     Ok(opened.is_some_and(|opened| list.belongs_to(&opened.info)))
 }
 

@@ -7,7 +7,6 @@ use http_body_util::BodyExt;
 use ifmatch_core::lease;
 use ifmatch_core::precondition::{Precondition, Preconditions, Verdict};
 use ifmatch_core::tag::TagList;
-use ifmatch_runtime::Clock;
 
 use super::super::error::AzureError;
 use super::super::write::{self, Head};
@@ -20,7 +19,7 @@ use super::{BlockId, Shelf};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, BlobStore, Opened, Put, Reading, StoreErrorKind, Upload};
+use ifmatch_blob::store::{BlobInfo, Opened, Put, Reading, StoreErrorKind, Upload};
 
 /// The longest document, in bytes: 50,000 blocks with the longest ids fit in.
 const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
@@ -33,8 +32,8 @@ const TRIES: usize = 5;
 /// - a blob that is replaced while its blocks are read: what was read belongs to the version before, so that the write
 ///   carries `If-Match` of that version, and the list is carried out anew;
 /// - a block that is staged again after the list was written: it is not removed, since it is another version.
-pub(crate) async fn put_list<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
+pub(crate) async fn put_list(
+    call: &Call,
     blob: &BlobPath,
     upload: impl FnOnce() -> Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
@@ -51,7 +50,7 @@ pub(crate) async fn put_list<S: BlobStore, C: Clock>(
     Err(AzureError::busy())
 }
 
-async fn document<S, C>(call: &Call<S, C>, upload: impl FnOnce() -> Upload) -> Result<Vec<u8>, AzureError> {
+async fn document(call: &Call, upload: impl FnOnce() -> Upload) -> Result<Vec<u8>, AzureError> {
     let md5 = md5::given(&call.head.headers, &md5::CONTENT_MD5)?;
     let length = fields::length(&call.head.headers)?;
     if length > MAX_DOCUMENT {
@@ -73,14 +72,14 @@ async fn document<S, C>(call: &Call<S, C>, upload: impl FnOnce() -> Upload) -> R
 }
 
 /// Carries the list out. None: something changed meanwhile, and it is to be carried out anew.
-async fn attempt<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
+async fn attempt(
+    call: &Call,
     blob: &BlobPath,
     head: &Head,
     headers: &BlobHeaders,
     wanted: &[(From, BlockId)],
 ) -> Result<Option<Response<BlobBody>>, AzureError> {
-    let store = &call.shared.store;
+    let store = &*call.shared.store;
     let shelf = Shelf::of(call, blob).await?;
     let staged = shelf.staged(store).await?;
     let is_staged = |(from, id): &(From, BlockId)| *from != From::Committed && staged.contains_key(id);
@@ -125,14 +124,9 @@ struct Current {
 
 impl Current {
     /// The blob, if it was made of blocks.
-    async fn find<S: BlobStore, C: Clock>(
-        call: &Call<S, C>,
-        blob: &BlobPath,
-        shelf: &Shelf,
-        head: &Head,
-    ) -> Result<Option<Self>, AzureError> {
-        let store = &call.shared.store;
-        let Some(opened) = store.open(blob, Reading::Ranges).await.map_err(AzureError::of_blob)? else {
+    async fn find(call: &Call, blob: &BlobPath, shelf: &Shelf, head: &Head) -> Result<Option<Self>, AzureError> {
+        let store = &*call.shared.store;
+        let Some(opened) = store.open(blob, Reading::RANGES).await.map_err(AzureError::of_blob)? else {
             return Ok(None);
         };
         let info = &opened.info;

@@ -49,17 +49,17 @@ impl CommittedList {
     }
 
     /// The list that is kept at this place, if it can be read.
-    pub(super) async fn load<S: BlobStore>(store: &S, place: &BlobPath) -> Result<Option<Self>, StoreError> {
-        let Some(mut opened) = store.open(place, Reading::Whole).await? else { return Ok(None) };
+    pub(super) async fn load(store: &dyn BlobStore, place: &BlobPath) -> Result<Option<Self>, StoreError> {
+        let Some(mut opened) = store.open(place, Reading::WHOLE).await? else { return Ok(None) };
         let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
         Ok(serde_json::from_slice(&bytes).ok().and_then(|value| Self::from_json(&value)))
     }
 
     /// Keeps the list, unless a later one is there.
-    pub(super) async fn save<S: BlobStore>(&self, store: &S, place: &BlobPath) -> Result<(), StoreError> {
+    pub(super) async fn save(&self, store: &dyn BlobStore, place: &BlobPath) -> Result<(), StoreError> {
         let text = self.to_json().to_string();
         for _ in 0..TRIES {
-            let known = store.open(place, Reading::Head).await?.and_then(|opened| opened.info.tag);
+            let known = store.open(place, Reading::HEAD).await?.and_then(|opened| opened.info.tag);
             let there = if known.is_some() { Self::load(store, place).await? } else { None };
             // Where one of them has no number, nobody knows which is the later one. Only one of them is the blob's.
             let numbers = there.and_then(|there| Some((there.generation?, self.generation?)));

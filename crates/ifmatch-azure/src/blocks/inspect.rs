@@ -3,7 +3,6 @@
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderName, Response};
 use ifmatch_core::lease::{self, LeaseUse};
-use ifmatch_runtime::Clock;
 
 use super::super::error::AzureError;
 use super::super::xml::Xml;
@@ -12,15 +11,12 @@ use super::committed::CommittedList;
 use super::{BlockId, Shelf};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobStore, Reading, StoreErrorKind};
+use ifmatch_blob::store::{Reading, StoreErrorKind};
 
 const TYPE: &str = "blocklisttype";
 const CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-blob-content-length");
 
-pub(crate) async fn get_list<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    blob: &BlobPath,
-) -> Result<Response<BlobBody>, AzureError> {
+pub(crate) async fn get_list(call: &Call, blob: &BlobPath) -> Result<Response<BlobBody>, AzureError> {
     let (committed, uncommitted) = match call.query.get(TYPE).unwrap_or("committed").to_ascii_lowercase().as_str() {
         "committed" => (true, false),
         "uncommitted" => (false, true),
@@ -28,10 +24,10 @@ pub(crate) async fn get_list<S: BlobStore, C: Clock>(
         _ => return Err(AzureError::invalid_parameter(TYPE, "committed, uncommitted or all")),
     };
     let id = fields::lease_id(&call.head.headers, &fields::LEASE_ID)?;
-    let store = &call.shared.store;
+    let store = &*call.shared.store;
     let shelf = Shelf::of(call, blob).await?;
     let staged = shelf.staged(store).await?;
-    let opened = store.open(blob, Reading::Head).await.map_err(AzureError::of_blob)?;
+    let opened = store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
     let info = opened.map(|opened| opened.info);
     lease::check(info.as_ref().and_then(|info| info.lease.as_ref()), LeaseUse::Read(id), call.shared.now())
         .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;

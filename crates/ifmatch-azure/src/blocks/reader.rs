@@ -8,12 +8,11 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use ifmatch_runtime::Clock;
 
 use super::shelf::{Owner, Staged};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
-use ifmatch_blob::store::{BlobStore, BoxError, Reading, Source, Upload};
+use ifmatch_blob::store::{BoxError, Reading, Source, Upload};
 
 /// Where the bytes of a block are.
 pub(super) enum Segment {
@@ -35,8 +34,8 @@ impl Moved {
 
 /// The body that consists of these segments. It ends well only if the container is still the one for which they were staged:
 /// the store, which has looked for the container before it reads the body, cannot write to another one then.
-pub(super) fn body<S: BlobStore, C: Clock>(
-    shared: &Arc<Context<S, C>>,
+pub(super) fn body(
+    shared: &Arc<Context>,
     owner: Owner,
     segments: Vec<Segment>,
     current: Option<Box<dyn Source>>,
@@ -47,8 +46,8 @@ pub(super) fn body<S: BlobStore, C: Clock>(
     Upload::new(StreamBody::new(stream::try_unfold(reader, Reader::next)))
 }
 
-struct Reader<S, C> {
-    shared: Arc<Context<S, C>>,
+struct Reader {
+    shared: Arc<Context>,
     owner: Owner,
     segments: std::vec::IntoIter<Segment>,
     current: Option<Box<dyn Source>>,
@@ -56,7 +55,7 @@ struct Reader<S, C> {
     moved: Moved,
 }
 
-impl<S: BlobStore, C: Clock> Reader<S, C> {
+impl Reader {
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
             if let Some(body) = &mut self.body {
@@ -67,7 +66,7 @@ impl<S: BlobStore, C: Clock> Reader<S, C> {
             }
             match self.segments.next() {
                 Some(segment) => self.body = Some(self.open(segment).await?),
-                None if self.owner.is_there(&self.shared.store).await? => return Ok(None),
+                None if self.owner.is_there(&*self.shared.store).await? => return Ok(None),
                 None => return Err(self.moved("the container was replaced or removed")),
             }
         }
@@ -78,7 +77,7 @@ impl<S: BlobStore, C: Clock> Reader<S, C> {
             (Segment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),
             (Segment::Current(_), None) => Err("the blob is not opened".into()),
             (Segment::Staged(block), _) => {
-                let opened = self.shared.store.open_unleased(&block.path, Reading::Whole).await?;
+                let opened = self.shared.store.open(&block.path, Reading::WHOLE.without_lease()).await?;
                 if let Some(mut opened) = opened.filter(|opened| opened.info.tag == block.tag) {
                     return Ok(opened.source.read(None).await?);
                 }

@@ -9,7 +9,6 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
-use ifmatch_runtime::Clock;
 
 use super::super::error::AzureError;
 use super::super::{Call, container};
@@ -51,7 +50,7 @@ pub(super) struct Owner {
 
 impl Owner {
     /// Whether the container is still the one that it was. One whose creation the store does not know is.
-    pub(super) async fn is_there<S: BlobStore>(&self, store: &S) -> Result<bool, StoreError> {
+    pub(super) async fn is_there(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
         let Some(created) = self.created else { return Ok(true) };
         Ok(store.container(&self.container).await?.is_some_and(|info| info.created == Some(created)))
     }
@@ -70,7 +69,7 @@ pub(crate) type StagedBlocks = BTreeMap<BlockId, Staged>;
 
 impl Shelf {
     /// The places of a blob, whose container exists.
-    pub(crate) async fn of<S: BlobStore, C: Clock>(call: &Call<S, C>, blob: &BlobPath) -> Result<Self, AzureError> {
+    pub(crate) async fn of(call: &Call, blob: &BlobPath) -> Result<Self, AzureError> {
         Self::within(&container::find(call, &blob.container).await?, blob)
     }
 
@@ -100,7 +99,7 @@ impl Shelf {
     }
 
     /// The staged blocks, in the order of their ids.
-    pub(crate) async fn staged<S: BlobStore>(&self, store: &S) -> Result<StagedBlocks, AzureError> {
+    pub(crate) async fn staged(&self, store: &dyn BlobStore) -> Result<StagedBlocks, AzureError> {
         let mut staged = StagedBlocks::new();
         let mut after = None;
         loop {
@@ -114,13 +113,13 @@ impl Shelf {
     }
 
     /// One of the staged blocks, if there is any.
-    pub(super) async fn any<S: BlobStore>(&self, store: &S) -> Result<Option<BlockId>, AzureError> {
+    pub(super) async fn any(&self, store: &dyn BlobStore) -> Result<Option<BlockId>, AzureError> {
         Ok(self.page(store, None, 1).await?.0.into_iter().next().map(|(id, _)| id))
     }
 
-    async fn page<S: BlobStore>(
+    async fn page(
         &self,
-        store: &S,
+        store: &dyn BlobStore,
         after: Option<String>,
         limit: usize,
     ) -> Result<(Vec<(BlockId, Staged)>, Option<String>), AzureError> {
@@ -139,7 +138,7 @@ impl Shelf {
 
 /// Removes staged blocks that are of no use any more, unless they were staged again meanwhile. What cannot be removed now is
 /// collected later.
-pub(crate) fn discard<S: BlobStore>(store: &S, staged: StagedBlocks) -> BoxFuture<'_, ()> {
+pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<'_, ()> {
     if staged.is_empty() {
         return std::future::ready(()).boxed();
     }
@@ -148,7 +147,7 @@ pub(crate) fn discard<S: BlobStore>(store: &S, staged: StagedBlocks) -> BoxFutur
 }
 
 /// Removes a blob that is still the version of this tag.
-pub(super) async fn remove<S: BlobStore>(store: &S, path: &BlobPath, tag: Option<EntityTag>) -> Result<(), StoreError> {
+pub(super) async fn remove(store: &dyn BlobStore, path: &BlobPath, tag: Option<EntityTag>) -> Result<(), StoreError> {
     let if_match = Some(TagList::Tags(tag.into_iter().collect()));
     let preconditions = Preconditions { if_match, ..Preconditions::default() };
     store.delete(path, Delete { preconditions, ..Delete::default() }).await

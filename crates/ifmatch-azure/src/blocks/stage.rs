@@ -2,7 +2,6 @@
 
 use http::{Response, StatusCode};
 use ifmatch_core::lease::{self, LeaseUse};
-use ifmatch_runtime::Clock;
 
 use super::super::error::AzureError;
 use super::super::{Call, fields, md5, response};
@@ -10,14 +9,14 @@ use super::{BlockId, MAX_ID, Shelf};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobStore, Md5Use, Put, Reading, StoreErrorKind, Upload};
+use ifmatch_blob::store::{Md5Use, Put, Reading, StoreErrorKind, Upload};
 
 const BLOCK_ID: &str = "blockid";
 /// The longest block, in bytes: 4,000 MiB.
 const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
 
-pub(crate) async fn put_block<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
+pub(crate) async fn put_block(
+    call: &Call,
     blob: &BlobPath,
     upload: impl FnOnce() -> Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
@@ -34,7 +33,7 @@ pub(crate) async fn put_block<S: BlobStore, C: Clock>(
     }
     let shelf = Shelf::of(call, blob).await?;
     check_lease(call, blob, lease).await?;
-    let store = &call.shared.store;
+    let store = &*call.shared.store;
     if shelf.any(store).await?.is_some_and(|other| other.0.len() != id.0.len()) {
         let message = "all blocks of a blob have ids of one length";
         return Err(AzureError::bad_request("InvalidBlobOrBlock", message));
@@ -50,7 +49,7 @@ pub(crate) async fn put_block<S: BlobStore, C: Clock>(
     Ok(response)
 }
 
-fn id<S, C>(call: &Call<S, C>) -> Result<BlockId, AzureError> {
+fn id(call: &Call) -> Result<BlockId, AzureError> {
     let missing = || AzureError::bad_request("MissingRequiredQueryParameter", "blockid is required");
     let text = call.query.get(BLOCK_ID).filter(|text| !text.is_empty()).ok_or_else(missing)?;
     let rule = format!("it is the base64 of 1 to {MAX_ID} bytes");
@@ -59,12 +58,8 @@ fn id<S, C>(call: &Call<S, C>) -> Result<BlockId, AzureError> {
 
 /// The lease of the blob that the block is for, which may not exist yet. The list that commits the block checks it again, in the
 /// step that writes.
-async fn check_lease<S: BlobStore, C: Clock>(
-    call: &Call<S, C>,
-    blob: &BlobPath,
-    r#use: LeaseUse,
-) -> Result<(), AzureError> {
-    let opened = call.shared.store.open(blob, Reading::Head).await.map_err(AzureError::of_blob)?;
+async fn check_lease(call: &Call, blob: &BlobPath, r#use: LeaseUse) -> Result<(), AzureError> {
+    let opened = call.shared.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
     let held = opened.and_then(|opened| opened.info.lease);
     lease::check(held.as_ref(), r#use, call.shared.now())
         .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))

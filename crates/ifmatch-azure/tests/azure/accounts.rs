@@ -155,7 +155,8 @@ async fn a_passing_error_of_the_wall_clock_passes() {
     let fixture = fixture().await;
     let minutes = Arc::new(AtomicU64::new(0));
     let clock = Ahead(fixture.clock.clone(), Arc::clone(&minutes));
-    let service = BlobService::with_clock(fixture.store.clone(), clock).dialect(AzureDialect::new(accounts()));
+    let service =
+        BlobService::with_clock(Arc::new(fixture.store.clone()), clock).dialect(AzureDialect::new(accounts()));
     let request = || fixture.client.signed(Method::GET, "?comp=list", &[], Bytes::new(), Duration::ZERO);
     for (ahead, status) in [(0, 200), (60, 403), (0, 200)] {
         minutes.store(ahead, Ordering::SeqCst);
@@ -180,7 +181,7 @@ async fn a_repeated_authorization_or_date_is_refused() {
 async fn without_accounts_nobody_is_let_in() {
     let client = fixture().await.client;
     let context = client.service.context();
-    let service = BlobService::with_clock(context.store.clone(), context.clock.clone());
+    let service = BlobService::with_clock(Arc::clone(&context.store), context.clock.clone());
     let closed = Client { service: service.dialect(AzureDialect::new(Accounts::default())), ..client };
     closed.get("?comp=list").await.refused(403, "AuthenticationFailed");
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ifmatch_azure::collect_blocks;
@@ -60,6 +61,7 @@ struct Invocation {
     ended: Arc<Notify>,
 }
 
+#[async_trait]
 impl Hook for Invocation {
     async fn before(&self, step: Step, _: &ContainerName) {
         if step == Step::List && self.listings.fetch_sub(1, Ordering::SeqCst) == 0 {
@@ -81,7 +83,8 @@ async fn a_sweep_that_was_cut_short_is_continued_by_the_next() {
         fixture.client.put(&format!("/aaa/young?comp=block&blockid={id}"), &[], "x").await.is(201);
     }
     let hook = Invocation::default();
-    let service = BlobService::with_clock(Hooked { inner: fixture.store, hook: hook.clone() }, fixture.clock);
+    let service =
+        BlobService::with_clock(Arc::new(Hooked { inner: Arc::new(fixture.store), hook: hook.clone() }), fixture.clock);
     let mut removed = Vec::new();
     for _ in 0..2 {
         hook.listings.store(2, Ordering::SeqCst);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use http::Method;
 use http_body_util::BodyExt;
@@ -22,6 +23,7 @@ struct Interposed {
     listed: Arc<AtomicUsize>,
 }
 
+#[async_trait]
 impl Hook for Interposed {
     async fn before(&self, step: Step, _: &ContainerName) {
         if step == Step::List {
@@ -46,8 +48,8 @@ async fn a_list_makes_no_blob_in_a_container_that_is_created_meanwhile() {
         others.put("/box?restype=container", &[], "").await.is(201);
     });
     let hook = Interposed { act: Arc::new(Mutex::new(Some(act))), ..Interposed::default() };
-    let store = Hooked { inner: fixture.store, hook };
-    let service = BlobService::with_clock(store, fixture.clock).dialect(AzureDialect::new(accounts()));
+    let store = Hooked { inner: Arc::new(fixture.store), hook };
+    let service = BlobService::with_clock(Arc::new(store), fixture.clock).dialect(AzureDialect::new(accounts()));
     let list = "<BlockList><Latest>AA==</Latest></BlockList>".into();
     let request = client.signed(Method::PUT, "/box/a?comp=blocklist", &[], list, Duration::ZERO);
     let answer = service.oneshot(request).await.expect("infallible");
@@ -67,8 +69,8 @@ async fn a_listing_of_folders_does_not_ask_for_each() {
     }
     let listed = Arc::new(AtomicUsize::new(0));
     let hook = Interposed { listed: Arc::clone(&listed), ..Interposed::default() };
-    let store = Hooked { inner: fixture.store, hook };
-    let service = BlobService::with_clock(store, fixture.clock).dialect(AzureDialect::new(accounts()));
+    let store = Hooked { inner: Arc::new(fixture.store), hook };
+    let service = BlobService::with_clock(Arc::new(store), fixture.clock).dialect(AzureDialect::new(accounts()));
     let target = "/box?restype=container&comp=list&delimiter=%2F";
     let request = client.signed(Method::GET, target, &[], "".into(), Duration::ZERO);
     let body = service.oneshot(request).await.expect("infallible").into_body().collect().await.expect("a body");

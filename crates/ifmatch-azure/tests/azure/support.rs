@@ -23,7 +23,7 @@ use tower::ServiceExt;
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
 pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
-pub(crate) type Service = BlobService<Store, ManualClock>;
+pub(crate) type Service = BlobService;
 
 /// The key of the account `photos`, and one of the other account.
 pub(crate) const KEY: &[u8] = b"photos' key";
@@ -48,8 +48,9 @@ pub(crate) async fn fixture() -> Fixture {
     let clock = ManualClock::default();
     let driver = Driver::with_clock(Arc::new(MemoryRegister::unbounded()), clock.clone());
     let store = EmbeddedStore::with_driver(folder.path(), driver).await.expect("an empty folder opens");
-    let service =
-        BlobService::with_clock(store.clone(), clock.clone()).dialect(AzureDialect::new(accounts())).max_body(1 << 20);
+    let service = BlobService::with_clock(Arc::new(store.clone()), clock.clone())
+        .dialect(AzureDialect::new(accounts()))
+        .max_body(1 << 20);
     let client = Client { service, clock: clock.clone(), account: "photos", key: KEY, _folder: folder };
     client.put("/box?restype=container", &[], "").await.is(201);
     Fixture { store, clock, client }

@@ -1,5 +1,7 @@
 //! Blobs in a store that does not know their hashes: a folder, and what is sent in parts to any other.
 
+use std::sync::Arc;
+
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ async fn committed_blocks_are_used_again() {
         let backing = Backing::from_url(store, []).expect("a valid URL");
         let register = AnyRegister::new(MemoryRegister::unbounded());
         let blobs = ObjectBlobs::open(backing, register).await.expect("it can be used");
-        let service = BlobService::with_clock(blobs, clock).dialect(AzureDialect::new(accounts()));
+        let service = BlobService::with_clock(Arc::new(blobs), clock).dialect(AzureDialect::new(accounts()));
         let send = async |method: Method, target: &str, body: String| {
             let request = client.signed(method, target, &[], body.into(), Duration::ZERO);
             let answer = service.clone().oneshot(request).await.expect("infallible");

@@ -138,7 +138,7 @@ async fn a_race_of_writes_and_deletions_leaves_no_body_behind_and_takes_none_awa
     until_bodies(folder.path(), large).await;
     for item in listed {
         let path = BlobPath { container: container.clone(), name: item.name };
-        let opened = store.open(&path, ifmatch_blob::store::Reading::Whole).await;
+        let opened = store.open(&path, ifmatch_blob::store::Reading::WHOLE).await;
         assert!(opened.unwrap().is_some(), "{path}");
     }
 }

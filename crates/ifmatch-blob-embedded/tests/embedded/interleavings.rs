@@ -93,7 +93,7 @@ impl Fixture {
     }
 
     async fn read(&self) -> Option<(BlobInfo, Bytes)> {
-        let mut opened = self.store.open(&self.blob, Reading::Whole).await.expect("readable")?;
+        let mut opened = self.store.open(&self.blob, Reading::WHOLE).await.expect("readable")?;
         let body = opened.source.read(None).await.expect("readable");
         Some((opened.info, body.collect().await.expect("readable").to_bytes()))
     }

@@ -2,19 +2,20 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
 
+use std::sync::Arc;
+
 mod collected;
 mod interleavings;
 mod times;
 mod unreliable;
 
-use ifmatch_blob::AnyStore;
 use ifmatch_blob::conformance::{self, Subject};
 use ifmatch_blob_embedded::EmbeddedStore;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_embedded_store_keeps_the_contract() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let store = AnyStore::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+    let store = Arc::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
     let subject = Subject {
         store,
         keeps_headers: true,

@@ -69,7 +69,7 @@ impl Fixture {
     }
 
     async fn bytes(&self, blob: &BlobPath) -> Bytes {
-        let mut opened = self.store.open(blob, ifmatch_blob::store::Reading::Whole).await.unwrap().unwrap();
+        let mut opened = self.store.open(blob, ifmatch_blob::store::Reading::WHOLE).await.unwrap().unwrap();
         opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes()
     }
 }
@@ -152,7 +152,7 @@ async fn no_date_comes_again_after_a_restart_with_a_clock_that_was_set_back() {
         let store = EmbeddedStore::with_driver(folder.path(), driver).await.unwrap();
         for text in ["one", "two"] {
             let written = store.put(&blob, put(text)).await.unwrap();
-            let shown = store.open(&blob, ifmatch_blob::store::Reading::Head).await.unwrap().unwrap().info;
+            let shown = store.open(&blob, ifmatch_blob::store::Reading::HEAD).await.unwrap().unwrap().info;
             assert_eq!(written.last_modified, shown.last_modified);
             dates.push(shown.last_modified);
         }

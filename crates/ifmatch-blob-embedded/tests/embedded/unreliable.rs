@@ -150,7 +150,7 @@ impl Client {
             let blob = blob("c", &self.dice.roll(BLOBS).to_string());
             let write = format!("{}-{operation}", self.name);
             let floor = self.history().latest.get(&blob).copied();
-            match self.store.open(&blob, Reading::Whole).await {
+            match self.store.open(&blob, Reading::WHOLE).await {
                 Err(error) => assert_eq!(error.kind(), &StoreErrorKind::Unavailable),
                 Ok(None) => {
                     let created = self.store.put(&blob, Self::put(&write, if_absent())).await;
@@ -254,7 +254,7 @@ async fn round(seed: u64) {
     let both: Vec<_> = history.refused.intersection(&history.seen).collect();
     assert!(both.is_empty(), "refused, and there all the same: {both:?}");
     for number in 0..BLOBS {
-        let Some(mut opened) = reopened.open(&blob("c", &number.to_string()), Reading::Whole).await.unwrap() else {
+        let Some(mut opened) = reopened.open(&blob("c", &number.to_string()), Reading::WHOLE).await.unwrap() else {
             continue;
         };
         let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();

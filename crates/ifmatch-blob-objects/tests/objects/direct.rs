@@ -12,9 +12,9 @@ use futures_util::stream::BoxStream;
 use http::{Request, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
+use ifmatch_blob::BlobService;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{HeaderChange, Put, SetHeaders, StoreError, StoreErrorKind, Upload};
-use ifmatch_blob::{BlobService, BlobStore};
 use ifmatch_blob_objects::{Backing, Capability, DirectBody, DirectUpload, ObjectBlobs};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::lease::LeaseUse;
@@ -198,7 +198,7 @@ async fn a_store_with_bodies_of_its_own_keeps_the_contract() {
 #[tokio::test]
 async fn what_is_read_is_the_stores_own_body() {
     let store = Store::new();
-    let service = BlobService::new(store.blobs());
+    let service = BlobService::new(Arc::new(store.blobs()));
     subject(store.blobs()).write(&blob("c", "b"), "0123456789").await;
     store.read.store(0, Ordering::Relaxed);
     for (range, status, expected) in [

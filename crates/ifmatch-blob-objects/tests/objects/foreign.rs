@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::{BoxError, Put, StoreErrorKind, Upload};
 use ifmatch_blob_objects::{Backing, ObjectBlobs, Support};
 use ifmatch_core::precondition::{Precondition, Preconditions};

@@ -8,7 +8,6 @@ use futures_util::future::join_all;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BoxError, Delete, MissingContainer, Put, StoreErrorKind, Upload};

@@ -5,7 +5,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use futures_util::StreamExt;
-use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::{Delete, ListQuery, Put, StoreErrorKind, Upload};
 use object_store::path::Path as Location;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use faults::Faulty;
+use ifmatch_blob::BlobStore;
 use ifmatch_blob::conformance;
-use ifmatch_blob::{AnyStore, BlobStore};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs, OpenErrorKind, Support};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_redb::RedbRegister;
@@ -46,7 +46,7 @@ async fn open(backing: Backing) -> ObjectBlobs {
 
 fn subject(store: impl BlobStore) -> conformance::Subject {
     conformance::Subject {
-        store: AnyStore::new(store),
+        store: Arc::new(store),
         keeps_headers: true,
         knows_retries: true,
         remembers_deletions: false,

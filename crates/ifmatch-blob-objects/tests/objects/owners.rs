@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::{Delete, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, ObjectBlobs, OpenErrorKind};
 use object_store::ObjectStoreExt;

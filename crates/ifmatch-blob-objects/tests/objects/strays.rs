@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, ListQuery, MissingContainer, Put, StoreErrorKind};

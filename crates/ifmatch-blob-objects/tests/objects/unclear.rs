@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::{Put, StoreErrorKind};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_core::lease::LeaseUse;

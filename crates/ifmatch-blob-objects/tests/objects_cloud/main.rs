@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
 
-use ifmatch_blob::AnyStore;
+use std::sync::Arc;
+
 use ifmatch_blob::conformance;
 use ifmatch_blob_objects::{Backing, ObjectBlobs, OpenError, OpenErrorKind};
 use ifmatch_register::{AnyRegister, MemoryRegister};
@@ -28,7 +29,7 @@ async fn check(url: &str, settings: Settings, nests: bool) {
     let blobs = open(url, settings.clone()).await;
     assert!(blobs.capability().is_native() && blobs.capability().metadata, "{blobs:?}");
     let subject = |blobs| conformance::Subject {
-        store: AnyStore::new(blobs),
+        store: Arc::new(blobs),
         keeps_headers: true,
         knows_retries: true,
         remembers_deletions: false,

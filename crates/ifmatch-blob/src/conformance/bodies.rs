@@ -1,6 +1,5 @@
 //! A body arrives whole, or nothing changes.
 
-use crate::BlobStore;
 use crate::store::{BoxError, Put, Reading, StoreErrorKind, Upload};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -37,7 +36,7 @@ async fn a_large_body_comes_back(subject: &Subject) {
         assert!(read == bytes, "{} bytes came back as {}", bytes.len(), read.len());
         assert_eq!((info.tag, info.length), (written.tag, LARGE as u64));
     }
-    let mut opened = subject.store.open(&blob, Reading::Ranges).await.unwrap().unwrap();
+    let mut opened = subject.store.open(&blob, Reading::RANGES).await.unwrap().unwrap();
     let border = 8 * 1024 * 1024;
     let part = opened.source.read(Some(border - 10..border + 10)).await.unwrap();
     let border = usize::try_from(border).unwrap();

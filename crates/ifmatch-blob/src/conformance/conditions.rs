@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::BlobStore;
 use crate::store::{BoxError, Put, RequestKey, StoreErrorKind, Upload};
 use bytes::Bytes;
 use futures_util::stream;

@@ -1,6 +1,5 @@
 //! Containers are created, changed and deleted as a whole; none inherits from an earlier one of its name.
 
-use crate::BlobStore;
 use crate::headers::{BlobHeaders, FieldText};
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::BlobStore;
 use crate::headers::{BlobHeaders, ContentMd5, FieldText};
 use crate::store::{HeaderChange, Md5Use, Put, RequestKey, SetHeaders, StoreErrorKind, Written};
 use futures_util::future::join_all;

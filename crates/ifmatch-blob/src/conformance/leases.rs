@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use crate::BlobStore;
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{

@@ -1,6 +1,5 @@
 //! Listings are complete, in order, and their tags can be used.
 
-use crate::BlobStore;
 use crate::name::ContainerName;
 use crate::store::ListQuery;
 use ifmatch_core::precondition::Preconditions;

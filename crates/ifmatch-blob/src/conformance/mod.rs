@@ -3,9 +3,11 @@
 //! Each check uses containers of its own. A failed check panics.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed check panics")]
 
+use std::sync::Arc;
+
+use crate::BlobStore;
 use crate::name::{BlobName, BlobPath, ContainerName};
 use crate::store::{BlobInfo, BoxError, Delete, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
-use crate::{AnyStore, BlobStore};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
@@ -24,11 +26,10 @@ mod races;
 mod reading;
 
 /// A store under test, and its capabilities.
-#[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 pub struct Subject {
     /// The store.
-    pub store: AnyStore,
+    pub store: Arc<dyn BlobStore>,
     /// The store keeps header fields.
     pub keeps_headers: bool,
     /// The retry of a request gets the first answer again.
@@ -128,7 +129,7 @@ impl Subject {
     /// # Panics
     /// Panics if the blob cannot be read.
     pub async fn read(&self, blob: &BlobPath) -> Option<(BlobInfo, Bytes)> {
-        let mut opened = self.store.open(blob, Reading::Whole).await.expect("readable")?;
+        let mut opened = self.store.open(blob, Reading::WHOLE).await.expect("readable")?;
         let body = opened.source.read(None).await.expect("readable");
         Some((opened.info, body.collect().await.expect("readable").to_bytes()))
     }
@@ -138,7 +139,7 @@ impl Subject {
     /// # Panics
     /// Panics if the blob cannot be read.
     pub async fn head(&self, blob: &BlobPath) -> Option<BlobInfo> {
-        Some(self.store.open(blob, Reading::Head).await.expect("readable")?.info)
+        Some(self.store.open(blob, Reading::HEAD).await.expect("readable")?.info)
     }
 
     /// Returns the tag of a blob.

@@ -1,6 +1,5 @@
 //! What was written is what is read.
 
-use crate::BlobStore;
 use crate::headers::{BlobHeaders, ContentMd5, FieldText};
 use crate::store::{Put, Reading, StoreErrorKind};
 use http_body_util::BodyExt;
@@ -29,7 +28,7 @@ async fn what_was_written_is_read(subject: &Subject) {
         assert!(info.tag.as_ref().is_some_and(|tag| !tag.is_weak()));
         assert!(info.hash.is_none_or(|hash| hash == ContentHash::of(&bytes)));
         assert_eq!(subject.head(&blob).await, Some(info));
-        let mut opened = subject.store.open(&blob, Reading::Head).await.unwrap().unwrap();
+        let mut opened = subject.store.open(&blob, Reading::HEAD).await.unwrap().unwrap();
         let body = opened.source.read(None).await.unwrap();
         assert!(body.collect().await.unwrap().to_bytes().is_empty());
     }
@@ -54,7 +53,7 @@ async fn ranges_are_parts_of_one_version(subject: &Subject) {
     let blob = blob("reading", "ranges");
     let bytes = pattern(300_000);
     subject.write(&blob, bytes.clone()).await;
-    for reading in [Reading::Ranges, Reading::Whole] {
+    for reading in [Reading::RANGES, Reading::WHOLE] {
         let mut opened = subject.store.open(&blob, reading).await.unwrap().unwrap();
         for range in [0..1, 299_999..300_000, 1_000..200_000, 0..300_000] {
             let body = opened.source.read(Some(range.clone())).await.unwrap();
@@ -63,7 +62,7 @@ async fn ranges_are_parts_of_one_version(subject: &Subject) {
             assert_eq!(part, bytes.slice(slice), "{range:?}");
         }
     }
-    let mut opened = subject.store.open(&blob, Reading::Ranges).await.unwrap().unwrap();
+    let mut opened = subject.store.open(&blob, Reading::RANGES).await.unwrap().unwrap();
     subject.write(&blob, vec![b'x'; 300_000]).await;
     match opened.source.read(Some(1_000..2_000)).await {
         Ok(body) => assert_eq!(body.collect().await.unwrap().to_bytes(), bytes.slice(1_000..2_000)),

@@ -5,20 +5,19 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response};
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::problem::Problem;
-use ifmatch_runtime::Clock;
 use serde_json::{Map, Value, json};
 
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::headers::FieldText;
 use crate::name::{self, ContainerName};
-use crate::store::{BlobEntry, BlobStore, ContainerEntry, ListQuery};
+use crate::store::{BlobEntry, ContainerEntry, ListQuery};
 
 /// The most names in a page, and the number of them unless the request says otherwise.
 const MAX_LIMIT: usize = 1000;
 
-pub(super) async fn blobs<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
+pub(super) async fn blobs(
+    shared: &Context,
     head: &Parts,
     container: &ContainerName,
 ) -> Result<Response<BlobBody>, Problem> {
@@ -31,10 +30,7 @@ pub(super) async fn blobs<S: BlobStore, C: Clock>(
     Ok(answer(head, &listing))
 }
 
-pub(super) async fn containers<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
-    head: &Parts,
-) -> Result<Response<BlobBody>, Problem> {
+pub(super) async fn containers(shared: &Context, head: &Parts) -> Result<Response<BlobBody>, Problem> {
     let query = parse(head.uri.query().unwrap_or_default())?;
     let page = shared.store.containers(&query).await?;
     let now = shared.wall();

@@ -6,11 +6,10 @@ use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::problem::Problem;
-use ifmatch_runtime::Clock;
 
 use crate::body::BlobBody;
 use crate::dialect::Context;
-use crate::store::{BlobStore, Upload};
+use crate::store::Upload;
 use target::Target;
 
 mod digest;
@@ -24,10 +23,7 @@ mod target;
 mod write;
 
 /// Answers a request to read a blob, where the store has all it takes at hand.
-pub(crate) fn answer_at_once<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
-    head: &Parts,
-) -> Option<Response<BlobBody>> {
+pub(crate) fn answer_at_once(shared: &Context, head: &Parts) -> Option<Response<BlobBody>> {
     if !matches!(head.method, Method::GET | Method::HEAD) {
         return None;
     }
@@ -36,11 +32,7 @@ pub(crate) fn answer_at_once<S: BlobStore, C: Clock>(
 }
 
 /// Answers a request. Its body is asked for only if it is to be stored.
-pub(crate) async fn answer<S: BlobStore, C: Clock>(
-    shared: Arc<Context<S, C>>,
-    head: Parts,
-    upload: impl FnOnce() -> Upload,
-) -> Response<BlobBody> {
+pub(crate) async fn answer(shared: Arc<Context>, head: Parts, upload: impl FnOnce() -> Upload) -> Response<BlobBody> {
     let answer = route(&shared, &head, upload).await;
     respond(&head, answer)
 }
@@ -53,11 +45,7 @@ fn respond(head: &Parts, answer: Result<Response<BlobBody>, Problem>) -> Respons
     }
 }
 
-async fn route<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
-    head: &Parts,
-    upload: impl FnOnce() -> Upload,
-) -> Result<Response<BlobBody>, Problem> {
+async fn route(shared: &Context, head: &Parts, upload: impl FnOnce() -> Upload) -> Result<Response<BlobBody>, Problem> {
     let target = Target::parse(head.uri.path())?;
     match (&target, &head.method) {
         (Target::Blob(blob), &Method::GET | &Method::HEAD) => read::read(shared, head, blob).await,

@@ -1,7 +1,5 @@
 //! Reading a blob: GET, and HEAD as a GET without its body.
 
-use std::sync::OnceLock;
-
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -12,53 +10,44 @@ use ifmatch_core::lease::{self, LeaseUse};
 use ifmatch_core::precondition::{self, Preconditions, Verdict};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::range::{self, Limits, Representation, Selection};
-use ifmatch_runtime::Clock;
 
 use super::digest::REPR_DIGEST;
 use super::{fields, ranges};
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::name::BlobPath;
-use crate::store::{AtHand, BlobInfo, BlobStore, Known, Opened, Reading};
+use crate::store::{BlobInfo, Cached, Opened, Reading};
 
-pub(super) async fn read<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
-    head: &Parts,
-    blob: &BlobPath,
-) -> Result<Response<BlobBody>, Problem> {
+pub(super) async fn read(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
     let preconditions = Preconditions::from_headers(&head.headers);
     let wanted = wanted(head);
-    if revalidates(&preconditions) && wanted != Reading::Head {
+    if revalidates(&preconditions) && wanted != Reading::HEAD {
         // Most likely a 304, which needs no body. If it is none, everything is decided anew, of what is there then.
-        let opened = open(shared, head, blob, Reading::Head).await?;
+        let opened = open(shared, head, blob, Reading::HEAD).await?;
         let info = &opened.info;
         let verdict = preconditions.evaluate(&head.method, Some(&info.validators()));
-        if let Some(answer) = without_body(verdict, Described::New(info), shared.wall()) {
+        if let Some(answer) = without_body(verdict, info, shared.wall()) {
             return answer;
         }
     }
     let opened = open(shared, head, blob, wanted).await?;
     let now = shared.wall();
     let verdict = preconditions.evaluate(&head.method, Some(&opened.info.validators()));
-    match without_body(verdict, Described::New(&opened.info), now) {
+    match without_body(verdict, &opened.info, now) {
         Some(answer) => answer,
         None => represent(head, opened, now).await,
     }
 }
 
 /// The answer, where the store has all it takes at hand. Leases need not be.
-pub(super) fn at_once<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
-    head: &Parts,
-    blob: &BlobPath,
-) -> Option<Result<Response<BlobBody>, Problem>> {
+pub(super) fn at_once(shared: &Context, head: &Parts, blob: &BlobPath) -> Option<Result<Response<BlobBody>, Problem>> {
     if has(&head.headers, &fields::LEASE_ID) {
         return None;
     }
-    let AtHand { known, content } = shared.store.at_hand(blob)?;
+    let Cached { info, content } = shared.store.peek()?.cached(blob)?;
     let now = shared.wall();
-    let verdict = precondition::evaluate(&head.headers, &head.method, Some(&known.info().validators()));
-    if let Some(answer) = without_body(verdict, Described::Known(&known), now) {
+    let verdict = precondition::evaluate(&head.headers, &head.method, Some(&info.validators()));
+    if let Some(answer) = without_body(verdict, &info, now) {
         return Some(answer);
     }
     let body = match head.method {
@@ -67,68 +56,17 @@ pub(super) fn at_once<S: BlobStore, C: Clock>(
         _ => content?.into(),
     };
     let mut response = Response::new(body);
-    *response.headers_mut() = Described::Known(&known).whole(now);
+    *response.headers_mut() = describe(&info, now);
+    set_length(&mut response, info.length);
     Some(Ok(response))
-}
-
-/// A version whose header fields are needed.
-#[derive(Clone, Copy)]
-enum Described<'a> {
-    New(&'a BlobInfo),
-    /// One whose header fields were needed before, perhaps.
-    Known(&'a Known),
-}
-
-impl<'a> Described<'a> {
-    fn info(self) -> &'a BlobInfo {
-        match self {
-            Self::New(info) => info,
-            Self::Known(known) => known.info(),
-        }
-    }
-
-    /// The fields of a 200.
-    fn whole(self, now: Timestamp) -> HeaderMap {
-        let make = |info: &BlobInfo, now| {
-            let mut headers = describe(info, now);
-            headers.insert(CONTENT_LENGTH, info.length.into());
-            headers
-        };
-        self.made_before(|known| &known.whole, now, make)
-    }
-
-    /// The fields of a 304.
-    fn not_modified(self, now: Timestamp) -> HeaderMap {
-        let make = |info: &BlobInfo, now| {
-            let mut headers = describe(info, now);
-            retain_304_headers(&mut headers);
-            headers
-        };
-        self.made_before(|known| &known.not_modified, now, make)
-    }
-
-    /// What is kept has a modification date, and stays the same once that has come.
-    fn made_before(
-        self,
-        kept: impl Fn(&Known) -> &OnceLock<HeaderMap>,
-        now: Timestamp,
-        make: impl Fn(&BlobInfo, Timestamp) -> HeaderMap,
-    ) -> HeaderMap {
-        match self {
-            Self::Known(known) if known.info().last_modified.has_come(now) => {
-                kept(known).get_or_init(|| make(known.info(), now)).clone()
-            }
-            _ => make(self.info(), now),
-        }
-    }
 }
 
 /// What a GET or HEAD reads if no condition keeps it from doing so.
 fn wanted(head: &Parts) -> Reading {
     match head.method {
-        Method::HEAD => Reading::Head,
-        _ if has(&head.headers, &RANGE) => Reading::Ranges,
-        _ => Reading::Whole,
+        Method::HEAD => Reading::HEAD,
+        _ if has(&head.headers, &RANGE) => Reading::RANGES,
+        _ => Reading::WHOLE,
     }
 }
 
@@ -137,14 +75,9 @@ fn revalidates(preconditions: &Preconditions) -> bool {
 }
 
 /// Opens what a request asks for. One with a lease id must have that of the lease; without one everybody may read.
-async fn open<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
-    head: &Parts,
-    blob: &BlobPath,
-    reading: Reading,
-) -> Result<Opened, Problem> {
+async fn open(shared: &Context, head: &Parts, blob: &BlobPath, reading: Reading) -> Result<Opened, Problem> {
     if !has(&head.headers, &fields::LEASE_ID) {
-        return shared.store.open_unleased(blob, reading).await?.ok_or_else(Problem::not_found);
+        return shared.store.open(blob, reading.without_lease()).await?.ok_or_else(Problem::not_found);
     }
     let opened = shared.store.open(blob, reading).await?.ok_or_else(Problem::not_found)?;
     let used = LeaseUse::Read(fields::lease_id(&head.headers)?);
@@ -153,18 +86,15 @@ async fn open<S: BlobStore, C: Clock>(
 }
 
 /// The answer where a condition makes it a 304 or a 412.
-fn without_body(
-    verdict: Verdict,
-    described: Described<'_>,
-    now: Timestamp,
-) -> Option<Result<Response<BlobBody>, Problem>> {
+fn without_body(verdict: Verdict, info: &BlobInfo, now: Timestamp) -> Option<Result<Response<BlobBody>, Problem>> {
     match verdict {
         Verdict::Proceed => None,
-        Verdict::Failed(failed) => Some(Err(Problem::precondition_failed(failed, described.info().tag.as_ref()))),
+        Verdict::Failed(failed) => Some(Err(Problem::precondition_failed(failed, info.tag.as_ref()))),
         Verdict::NotModified => {
             let mut response = Response::new(BlobBody::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
-            *response.headers_mut() = described.not_modified(now);
+            *response.headers_mut() = describe(info, now);
+            retain_304_headers(response.headers_mut());
             Some(Ok(response))
         }
     }

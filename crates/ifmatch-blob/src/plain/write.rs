@@ -8,17 +8,16 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
-use ifmatch_runtime::Clock;
 
 use super::digest::{self, REPR_DIGEST};
 use super::{fields, request_key};
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::name::BlobPath;
-use crate::store::{BlobStore, Delete, Put, Upload, Written};
+use crate::store::{Delete, Put, Upload, Written};
 
-pub(super) async fn put<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
+pub(super) async fn put(
+    shared: &Context,
     head: &Parts,
     blob: &BlobPath,
     upload: impl FnOnce() -> Upload,
@@ -40,11 +39,7 @@ pub(super) async fn put<S: BlobStore, C: Clock>(
     Ok(stored(&written, shared.wall()))
 }
 
-pub(super) async fn delete<S: BlobStore, C: Clock>(
-    shared: &Context<S, C>,
-    head: &Parts,
-    blob: &BlobPath,
-) -> Result<Response<BlobBody>, Problem> {
+pub(super) async fn delete(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
     let preconditions = conditions(shared, head)?;
     let lease = LeaseUse::Write(fields::lease_id(&head.headers)?);
     let delete = Delete { preconditions, lease, request: request_key::of(head)? };
@@ -55,7 +50,7 @@ pub(super) async fn delete<S: BlobStore, C: Clock>(
 }
 
 /// The conditions of a write, if the policy lets it pass.
-fn conditions<S, C>(shared: &Context<S, C>, head: &Parts) -> Result<Preconditions, Problem> {
+fn conditions(shared: &Context, head: &Parts) -> Result<Preconditions, Problem> {
     if head.uri.query().is_some_and(|query| !query.is_empty()) {
         // In other dialects parameters make a write something else: such a request must not replace the blob.
         return Err(Problem::bad_request("a PUT or DELETE has no parameters: remove what follows the ?"));

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 
+use async_trait::async_trait;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::digest::ContentHash;
@@ -17,39 +18,38 @@ use crate::headers::{BlobHeaders, ContentMd5};
 use crate::name::{BlobName, BlobPath, ContainerName};
 
 pub use crate::content_md5::{Md5Use, Md5Watch};
-pub use at_hand::{AtHand, Known};
 pub use change::{ContainerInfo, HeaderChange, LeaseRequest, Leased, SetHeaders};
 pub use error::{BoxError, StoreError, StoreErrorKind};
+pub use peek::{Cached, Peek};
 
-mod at_hand;
 mod change;
-pub(crate) mod erased;
 mod error;
+mod peek;
 
 /// A store of blobs, each in a container.
 ///
-/// # What an implementation owes
-/// - **One version**: all that [`open`](Self::open) gives, and all bytes then read through it, belong to one version of the
-///   blob, whatever is written meanwhile. Bytes never come with another version's tag.
-/// - **One step**: a write's preconditions hold of the very version that it replaces. Of two writers that were
-///   promised the same version, one gets [`StoreErrorKind::PreconditionFailed`].
-/// - **Whole or not at all**: a write that failed, was interrupted or dropped leaves the blob as it was. Only
-///   [`StoreErrorKind::OutcomeUnknown`] says that nobody can tell.
-/// - **Durable**: a write that was answered survives a crash.
-/// - **Early**: conditions that fail already are reported before the body is asked for, so that a client
-///   that waits for `100 Continue` need not send it.
+/// # Guarantees of an implementation
+/// - **One version**: everything that [`open`](Self::open) returns, and all bytes then read through it, belong to one version
+///   of the blob, regardless of concurrent writes. Bytes never come with another version's tag.
+/// - **One step**: the preconditions of a write hold for the very version that it replaces. If two writers expect the same
+///   version, one of them gets [`StoreErrorKind::PreconditionFailed`].
+/// - **All or nothing**: a write that fails, is interrupted or is dropped leaves the blob unchanged. Only
+///   [`StoreErrorKind::OutcomeUnknown`] leaves that open.
+/// - **Durable**: an acknowledged write survives a crash.
+/// - **Early**: conditions that already fail are reported before the body is read, so that a client that waits for
+///   `100 Continue` need not send it.
 /// - **Bounded**: memory use does not depend on the size of a blob.
 ///
 /// # What callers may assume
-/// The first write of a blob creates its container. Listings are in the order of the names' UTF-8 bytes; what is
-/// written meanwhile may or may not be in them.
+/// The first write of a blob creates its container. Listings are in the order of the names' UTF-8 bytes. They may or may
+/// not include concurrent changes.
 ///
 /// ```
 /// use bytes::Bytes;
 /// use http_body_util::{BodyExt, Full};
+/// use ifmatch_blob::BlobStore;
 /// use ifmatch_blob::name::BlobPath;
 /// use ifmatch_blob::store::{Delete, Put, Reading, Upload};
-/// use ifmatch_blob::BlobStore;
 /// use ifmatch_blob_embedded::EmbeddedStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -59,7 +59,7 @@ mod error;
 /// let blob = BlobPath::parse("/notes/today.txt")?;
 /// let written = store.put(&blob, Put::new(Upload::new(Full::<Bytes>::from("hello")))).await?;
 ///
-/// let mut opened = store.open(&blob, Reading::Whole).await?.unwrap();
+/// let mut opened = store.open(&blob, Reading::WHOLE).await?.unwrap();
 /// assert_eq!(opened.info.tag, written.tag);
 /// let body = opened.source.read(None).await?.collect().await?;
 /// assert_eq!(body.to_bytes(), "hello");
@@ -68,111 +68,98 @@ mod error;
 /// # Ok(())
 /// # }
 /// ```
+#[async_trait]
 pub trait BlobStore: Send + Sync + 'static {
-    /// Opens a blob for reading. `None`: there is no such blob.
-    ///
-    /// `reading` says what will be asked for, so that a store that is far away need not be asked twice.
-    fn open(
-        &self,
-        blob: &BlobPath,
-        reading: Reading,
-    ) -> impl Future<Output = Result<Option<Opened>, StoreError>> + Send;
+    /// Opens a blob for reading. Returns `None` if there is no such blob.
+    async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError>;
 
-    /// The same for who needs no lease: [`BlobInfo::lease`] may be none though there is one. A store whose leases are not
-    /// where its blobs are is asked once less.
-    fn open_unleased(
-        &self,
-        blob: &BlobPath,
-        reading: Reading,
-    ) -> impl Future<Output = Result<Option<Opened>, StoreError>> + Send {
-        self.open(blob, reading)
-    }
+    /// Returns the answers that this store can give without waiting, if it has any.
+    fn peek(&self) -> Option<&dyn Peek>;
 
-    /// The current version of a blob, where the store can tell it without waiting for anything. None: it takes an
-    /// [`open_unleased`](Self::open_unleased), whose contract holds here as well.
-    fn at_hand(&self, _blob: &BlobPath) -> Option<AtHand> {
-        None
-    }
+    /// Writes a blob, and creates its container if necessary.
+    async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError>;
 
-    /// Whether there is nothing in a container of the kind that this crate keeps for itself, where the store can tell without
-    /// waiting for anything. False: it takes a [`list`](Self::list), whose contract holds here as well.
-    fn is_known_empty(&self, _container: &ContainerName) -> bool {
-        false
-    }
+    /// Deletes a blob. [`StoreErrorKind::NotFound`] if there is none, whatever the conditions.
+    async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError>;
 
-    /// Writes a blob, and creates its container if need be.
-    fn put(&self, blob: &BlobPath, put: Put) -> impl Future<Output = Result<Written, StoreError>> + Send;
+    /// Lists the blobs of a container. Returns `None` if there is no such container.
+    async fn list(&self, container: &ContainerName, query: &ListQuery) -> Result<Option<Page<BlobEntry>>, StoreError>;
 
-    /// Deletes a blob. [`StoreErrorKind::NotFound`] if there is none, whatever the conditions say.
-    fn delete(&self, blob: &BlobPath, delete: Delete) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// Lists the blobs of a container. `None`: there is no such container.
-    fn list(
-        &self,
-        container: &ContainerName,
-        query: &ListQuery,
-    ) -> impl Future<Output = Result<Option<Page<BlobEntry>>, StoreError>> + Send;
-
-    /// Replaces header fields of a blob, whose bytes stay: a new version. [`StoreErrorKind::NotFound`] if there is no
+    /// Replaces header fields of a blob: a new version with the same bytes. [`StoreErrorKind::NotFound`] if there is no
     /// such blob.
-    fn set_headers(&self, blob: &BlobPath, set: SetHeaders)
-    -> impl Future<Output = Result<Written, StoreError>> + Send;
+    async fn set_headers(&self, blob: &BlobPath, set: SetHeaders) -> Result<Written, StoreError>;
 
     /// Acquires, renews, changes, releases or breaks the lease of a blob. [`StoreErrorKind::NotFound`] if there is no
     /// such blob.
     ///
-    /// A store that cannot keep leases through a restart refuses them with [`StoreErrorKind::Unsupported`].
-    fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> impl Future<Output = Result<Leased, StoreError>> + Send;
+    /// A store that cannot keep leases across a restart rejects them with [`StoreErrorKind::Unsupported`].
+    async fn lease(&self, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError>;
 
-    /// Creates a container. [`StoreErrorKind::ContainerExists`] if there is such a container.
-    fn create_container(
+    /// Creates a container. [`StoreErrorKind::ContainerExists`] if there is one already.
+    async fn create_container(
         &self,
         container: &ContainerName,
         headers: BlobHeaders,
-    ) -> impl Future<Output = Result<ContainerInfo, StoreError>> + Send;
+    ) -> Result<ContainerInfo, StoreError>;
 
-    /// What is known of a container. `None`: there is no such container.
-    fn container(
-        &self,
-        container: &ContainerName,
-    ) -> impl Future<Output = Result<Option<ContainerInfo>, StoreError>> + Send;
+    /// Returns the properties of a container, or `None` if there is no such container.
+    async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError>;
 
     /// Replaces the user's own fields of a container. [`StoreErrorKind::ContainerNotFound`] if there is none.
-    fn set_container(
-        &self,
-        container: &ContainerName,
-        set: SetHeaders,
-    ) -> impl Future<Output = Result<ContainerInfo, StoreError>> + Send;
+    async fn set_container(&self, container: &ContainerName, set: SetHeaders) -> Result<ContainerInfo, StoreError>;
 
     /// Acquires, renews, changes, releases or breaks the lease of a container, which protects it from deletion.
     /// [`StoreErrorKind::ContainerNotFound`] if there is none.
-    fn lease_container(
-        &self,
-        container: &ContainerName,
-        request: LeaseRequest,
-    ) -> impl Future<Output = Result<Leased, StoreError>> + Send;
+    async fn lease_container(&self, container: &ContainerName, request: LeaseRequest) -> Result<Leased, StoreError>;
 
-    /// Deletes a container with all its blobs, in one step: a container that is created under the same name afterwards is
+    /// Deletes a container with all its blobs in one step: a container created under the same name afterwards is
     /// empty. [`StoreErrorKind::ContainerNotFound`] if there is none.
-    fn delete_container(
-        &self,
-        container: &ContainerName,
-        delete: Delete,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError>;
 
     /// Lists the containers.
-    fn containers(&self, query: &ListQuery) -> impl Future<Output = Result<Page<ContainerEntry>, StoreError>> + Send;
+    async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError>;
 }
 
-/// What will be read of a blob.
+/// The parts of a blob that a caller is going to use, so that a remote store gets no more requests than necessary.
+///
+/// ```
+/// use ifmatch_blob::store::Reading;
+///
+/// let properties = Reading::HEAD.without_lease();
+/// assert!(Reading::HEAD.lease && !properties.lease);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// Only what is known of it.
-    Head,
-    /// All bytes, most likely. Nothing at all if a condition says so.
-    Whole,
-    /// Some ranges, or all bytes, or nothing.
+pub struct Reading {
+    /// The bytes that will be read.
+    pub extent: Extent,
+    /// [`BlobInfo::lease`] will be used. Otherwise it may be missing.
+    pub lease: bool,
+}
+
+/// The bytes of a blob that will be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// None.
+    None,
+    /// All, most likely.
+    All,
+    /// Some ranges, or all, or none.
     Ranges,
+}
+
+impl Reading {
+    /// Only the properties.
+    pub const HEAD: Self = Self { extent: Extent::None, lease: true };
+    /// All bytes, most likely.
+    pub const WHOLE: Self = Self { extent: Extent::All, lease: true };
+    /// Some ranges, or all bytes, or none.
+    pub const RANGES: Self = Self { extent: Extent::Ranges, lease: true };
+
+    /// Returns the same without the lease.
+    #[must_use]
+    pub const fn without_lease(self) -> Self {
+        Self { lease: false, ..self }
+    }
 }
 
 /// What is known of one version of a blob.
@@ -225,7 +212,7 @@ pub trait Source: Send + 'static {
     /// Reads a part, or all bytes. A range is not empty and ends at the blob's length at the latest.
     ///
     /// May be called again, for another part, once the body before is no longer read. A blob that was opened with
-    /// [`Reading::Head`] gives an empty body.
+    /// [`Reading::HEAD`] gives an empty body.
     fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody>;
 }
 

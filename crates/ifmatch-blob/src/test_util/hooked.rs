@@ -1,13 +1,15 @@
 //! A store in which something happens right before a step of a request.
 
-use std::future::Future;
+use std::sync::Arc;
+
+use async_trait::async_trait;
 
 use crate::BlobStore;
 use crate::headers::BlobHeaders;
 use crate::name::{BlobPath, ContainerName};
 use crate::store::{
-    BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put, Reading,
-    SetHeaders, StoreError, Written,
+    BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Peek, Put,
+    Reading, SetHeaders, StoreError, Written,
 };
 
 /// A step with a hook.
@@ -24,24 +26,30 @@ pub enum Step {
 }
 
 /// A test's code between the steps of a request.
+#[async_trait]
 pub trait Hook: Send + Sync + 'static {
     /// Runs right before a step in this container.
-    fn before(&self, step: Step, container: &ContainerName) -> impl Future<Output = ()> + Send;
+    async fn before(&self, step: Step, container: &ContainerName);
 }
 
 /// A store with a hook before its steps.
-#[derive(Clone, Debug)]
-pub struct Hooked<S, H> {
+#[derive(Clone)]
+pub struct Hooked<H> {
     /// The store.
-    pub inner: S,
+    pub inner: Arc<dyn BlobStore>,
     /// The hook.
     pub hook: H,
 }
 
-impl<S: BlobStore, H: Hook> BlobStore for Hooked<S, H> {
+#[async_trait]
+impl<H: Hook> BlobStore for Hooked<H> {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         self.hook.before(Step::Open, &blob.container).await;
         self.inner.open(blob, reading).await
+    }
+
+    fn peek(&self) -> Option<&dyn Peek> {
+        None
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {

@@ -30,7 +30,7 @@ fn a_full_disk_is_a_507_and_the_old_blob_stays() {
 async fn in_the_limited_process() {
     let limited = std::env::var_os(LIMITED).is_some();
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+    let service = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await.expect("opens")));
     let old = send(&service, request(Method::PUT, "/c/b", &[], bytes(1_000_000, 1))).await;
     let put = send(&service, request(Method::PUT, "/c/b", &[], bytes(9_000_000, 2))).await;
     if limited {
@@ -114,14 +114,14 @@ async fn overwrite(kind: RegisterErrorKind, takes_effect: bool, loads_fail: bool
     let failed = AtomicBool::new(false);
     let failing = Failing { inner: Arc::clone(&inner), swaps_left, kind, takes_effect, loads_fail, failed };
     let store = EmbeddedStore::with_driver(folder.path(), Driver::new(failing)).await.expect("opens");
-    let service = BlobService::new(store);
+    let service = BlobService::new(Arc::new(store));
     let old = send(&service, request(Method::PUT, "/c/b", &[], bytes(10_000, 1))).await;
     assert_eq!(old.status, StatusCode::CREATED);
     let put = send(&service, request(Method::PUT, "/c/b", &[], bytes(20_000, 2))).await;
     let problem = if put.status.is_success() { String::new() } else { put.problem() };
     drop(service);
     let working = EmbeddedStore::with_driver(folder.path(), Driver::new(inner)).await.expect("opens");
-    let got = send(&BlobService::new(working), request(Method::GET, "/c/b", &[], "")).await;
+    let got = send(&BlobService::new(Arc::new(working)), request(Method::GET, "/c/b", &[], "")).await;
     assert_eq!(got.status, StatusCode::OK, "an acknowledged blob is gone");
     (put.status, problem, got.body.len() as u64, files_in(&folder.path().join("bodies")))
 }

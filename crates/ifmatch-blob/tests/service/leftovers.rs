@@ -29,7 +29,7 @@ struct Closed {
 impl Closed {
     async fn reopened(&self) -> Result<Service, OpenErrorKind> {
         let store = reopen(self.folder.path(), &self.register, &self.clock).await.map_err(|error| error.kind())?;
-        Ok(BlobService::with_clock(store, self.clock.clone()))
+        Ok(BlobService::with_clock(Arc::new(store), self.clock.clone()))
     }
 }
 
@@ -178,13 +178,13 @@ async fn everything_is_there_after_a_restart() {
     let folder = temporary.path().join("two/levels/down/");
     let mut tags = Vec::new();
     {
-        let service = BlobService::new(EmbeddedStore::open(&folder).await.expect("opens"));
+        let service = BlobService::new(Arc::new(EmbeddedStore::open(&folder).await.expect("opens")));
         for (name, size) in [("small", 10), ("large", 100_000)] {
             let put = request(Method::PUT, &format!("/c/{name}"), &[("x-meta-a", "1")], bytes(size, 1));
             tags.push((name, size, send(&service, put).await.tag()));
         }
     }
-    let service = BlobService::new(EmbeddedStore::open(&folder).await.expect("opens again"));
+    let service = BlobService::new(Arc::new(EmbeddedStore::open(&folder).await.expect("opens again")));
     for (name, size, tag) in tags {
         let got = send(&service, request(Method::GET, &format!("/c/{name}"), &[], "")).await;
         assert_eq!((got.tag(), got.field("x-meta-a"), &got.body), (tag, "1", &bytes(size, 1)));
@@ -195,7 +195,7 @@ async fn everything_is_there_after_a_restart() {
 async fn without_its_index_a_folder_with_bodies_is_left_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (index, away) = (folder.path().join("index.redb"), folder.path().join("away"));
-    let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+    let service = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await.expect("opens")));
     send(&service, request(Method::PUT, "/c/b", &[], bytes(10_000, 1))).await;
     drop(service);
     fs::rename(&index, &away).expect("renamed");
@@ -208,7 +208,7 @@ async fn without_its_index_a_folder_with_bodies_is_left_alone() {
         assert!(error.to_string().contains("put it back"), "{error}");
     }
     fs::rename(&away, &index).expect("renamed");
-    let service = BlobService::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
+    let service = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await.expect("opens")));
     assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.body, bytes(10_000, 1));
     send(&service, request(Method::DELETE, "/c/b", &[], "")).await;
     drop(service);

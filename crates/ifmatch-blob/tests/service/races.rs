@@ -7,18 +7,17 @@ use http::{Method, StatusCode};
 use ifmatch_blob::BlobService;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_runtime::SystemClock;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::support::{bytes, files_in, hash_in, request, send};
 
-type Durable = BlobService<EmbeddedStore, SystemClock>;
+type Durable = BlobService;
 
 async fn durable() -> (TempDir, Durable) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = EmbeddedStore::open(folder.path()).await.expect("an empty folder opens");
-    (folder, BlobService::new(store))
+    (folder, BlobService::new(Arc::new(store)))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

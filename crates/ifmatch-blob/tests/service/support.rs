@@ -9,18 +9,17 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::BlobService;
-use ifmatch_blob::store::{BlobStore, BoxError};
+use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::digest::ContentHash;
 use ifmatch_register::{Driver, MemoryRegister};
-use ifmatch_runtime::Clock;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
 pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
-pub(crate) type Service = BlobService<Store, ManualClock>;
+pub(crate) type Service = BlobService;
 
 /// A service over a store in a temporary folder, whose index is in memory.
 pub(crate) struct Fixture {
@@ -36,7 +35,7 @@ pub(crate) async fn fixture() -> Fixture {
     let register = Arc::new(MemoryRegister::unbounded());
     let clock = ManualClock::default();
     let store = reopen(folder.path(), &register, &clock).await.expect("an empty folder opens");
-    let service = BlobService::with_clock(store.clone(), clock.clone());
+    let service = BlobService::with_clock(Arc::new(store.clone()), clock.clone());
     Fixture { folder, register, clock, store, service }
 }
 
@@ -128,10 +127,8 @@ impl Answer {
 }
 
 /// Sends a request and reads the whole answer, which must be what its own fields say it is.
-pub(crate) async fn send<S, C, B>(service: &BlobService<S, C>, request: Request<B>) -> Answer
+pub(crate) async fn send<B>(service: &BlobService, request: Request<B>) -> Answer
 where
-    S: BlobStore,
-    C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {

@@ -1,5 +1,7 @@
 //! What PUT and DELETE leave behind, and what they answer.
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -185,7 +187,7 @@ async fn a_write_with_parameters_is_not_taken_for_a_plain_one() {
 #[tokio::test]
 async fn a_body_has_at_most_as_many_bytes_as_set() {
     let fixture = fixture().await;
-    let service = BlobService::with_clock(fixture.store.clone(), fixture.clock.clone()).max_body(5000);
+    let service = BlobService::with_clock(Arc::new(fixture.store.clone()), fixture.clock.clone()).max_body(5000);
     assert_eq!(send(&service, request(Method::PUT, "/c/b", &[], bytes(5000, 1))).await.status, StatusCode::CREATED);
     let refused = send(&service, request(Method::PUT, "/c/b", &[], bytes(5001, 2))).await;
     assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (413, "content-too-large"));

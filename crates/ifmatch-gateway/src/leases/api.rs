@@ -80,7 +80,7 @@ async fn one<S: BlobStore>(store: &S, place: Place, request: Request<RequestBody
 
 async fn find<S: BlobStore>(store: &S, place: &Place) -> Result<Option<Lease>, Problem> {
     if let Some(blob) = path(place) {
-        let opened = store.open(&blob, Reading::Head).await?;
+        let opened = store.open(&blob, Reading::HEAD).await?;
         Ok(opened.ok_or_else(Problem::not_found)?.info.lease)
     } else {
         let container = store.container(&place.container).await?;

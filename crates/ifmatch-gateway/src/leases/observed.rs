@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    AtHand, BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Put,
+    BlobEntry, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Peek, Put,
     Reading, SetHeaders, StoreError, Written,
 };
 use ifmatch_runtime::{Clock, SystemClock};
@@ -16,14 +17,14 @@ use super::list::Place;
 
 /// A store whose leases are counted in a book. Does what the store does.
 #[derive(Clone)]
-pub(crate) struct Observed<S> {
-    store: S,
+pub(crate) struct Observed {
+    store: Arc<dyn BlobStore>,
     book: Arc<Book>,
 }
 
-impl<S: BlobStore> Observed<S> {
+impl Observed {
     /// Counts what becomes of the leases of `store`.
-    pub(crate) fn new(store: S, book: Arc<Book>) -> Self {
+    pub(crate) fn new(store: Arc<dyn BlobStore>, book: Arc<Book>) -> Self {
         Self { store, book }
     }
 
@@ -55,22 +56,14 @@ impl<S: BlobStore> Observed<S> {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
-impl<S: BlobStore> BlobStore for Observed<S> {
+#[async_trait]
+impl BlobStore for Observed {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         self.store.open(blob, reading).await
     }
 
-    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
-        self.store.open_unleased(blob, reading).await
-    }
-
-    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
-        self.store.at_hand(blob)
-    }
-
-    fn is_known_empty(&self, container: &ContainerName) -> bool {
-        self.store.is_known_empty(container)
+    fn peek(&self) -> Option<&dyn Peek> {
+        self.store.peek()
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {

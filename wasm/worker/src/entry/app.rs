@@ -10,7 +10,7 @@ use ifmatch_azure::AzureDialect;
 use ifmatch_azure_tables::TableService;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::StoreError;
-use ifmatch_blob::{AnyStore, BlobService};
+use ifmatch_blob::{BlobService, BlobStore};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_register::AnyRegister;
 use tower_service::Service;
@@ -55,8 +55,8 @@ struct App {
 
 #[derive(Clone)]
 enum Serving {
-    Blobs(BlobService<AnyStore>),
-    Tables(TableService<AnyStore>),
+    Blobs(BlobService),
+    Tables(TableService),
 }
 
 /// Answers a request.
@@ -124,10 +124,10 @@ impl App {
         let backing = backing.with_container_memory(CONTAINER_MEMORY);
         let register = AnyRegister::new(RecordObjects::new(records).kept(kept));
         // Its documentation promises all of it.
-        let blobs = AnyStore::new(ObjectBlobs::trusting(backing, register, Capability::FULL));
-        let blobs = match settings.max_staleness {
-            Duration::ZERO => blobs,
-            bound => AnyStore::new(Recent::new(blobs, bound)),
+        let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
+        let blobs: Arc<dyn BlobStore> = match settings.max_staleness {
+            Duration::ZERO => Arc::new(blobs),
+            bound => Arc::new(Recent::new(blobs, bound)),
         };
         let service = match settings.serves {
             Serves::Blobs => {

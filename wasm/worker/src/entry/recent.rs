@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
-    AtHand, BlobEntry, BlobInfo, ContainerEntry, ContainerInfo, Delete, Known, LeaseRequest, Leased, ListQuery, Opened,
-    Page, Put, Reading, SetHeaders, StoreError, Written,
+    BlobEntry, BlobInfo, Cached, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page,
+    Peek, Put, Reading, SetHeaders, StoreError, Written,
 };
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::{Clock, SystemClock};
@@ -43,7 +44,7 @@ pub(super) struct Recent<S, C = SystemClock> {
 struct Seen {
     /// Before it was asked.
     at: Timestamp,
-    known: Arc<Known>,
+    info: Arc<BlobInfo>,
 }
 
 impl<S> Recent<S> {
@@ -77,8 +78,8 @@ impl<S, C: Clock> Recent<S, C> {
         match opened {
             // Whether there is a lease is asked each time.
             Some(Opened { info, .. }) => {
-                let known = Arc::new(Known::new(BlobInfo { lease: None, ..info.clone() }));
-                self.memory.insert(blob.clone(), Seen { at: began.at, known });
+                let info = Arc::new(BlobInfo { lease: None, ..info.clone() });
+                self.memory.insert(blob.clone(), Seen { at: began.at, info });
             }
             None => drop(self.memory.remove(blob)),
         }
@@ -114,7 +115,7 @@ impl<F: Fn()> Drop for End<'_, F> {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
+#[async_trait]
 impl<S: BlobStore, C: Clock> BlobStore for Recent<S, C> {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let began = self.begin();
@@ -123,20 +124,8 @@ impl<S: BlobStore, C: Clock> BlobStore for Recent<S, C> {
         Ok(opened)
     }
 
-    async fn open_unleased(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
-        let began = self.begin();
-        let opened = self.store.open_unleased(blob, reading).await?;
-        self.remember(blob, &began, opened.as_ref());
-        Ok(opened)
-    }
-
-    fn at_hand(&self, blob: &BlobPath) -> Option<AtHand> {
-        let Seen { at, known } = self.memory.get(blob)?;
-        self.is_recent(at).then_some(AtHand { known, content: None })
-    }
-
-    fn is_known_empty(&self, container: &ContainerName) -> bool {
-        self.store.is_known_empty(container)
+    fn peek(&self) -> Option<&dyn Peek> {
+        Some(self)
     }
 
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
@@ -190,12 +179,23 @@ impl<S: BlobStore, C: Clock> BlobStore for Recent<S, C> {
     }
 }
 
+impl<S: BlobStore, C: Clock> Peek for Recent<S, C> {
+    fn cached(&self, blob: &BlobPath) -> Option<Cached> {
+        let Seen { at, info } = self.memory.get(blob)?;
+        self.is_recent(at).then_some(Cached { info, content: None })
+    }
+
+    fn is_empty(&self, container: &ContainerName) -> bool {
+        self.store.peek().is_some_and(|store| store.is_empty(container))
+    }
+}
+
 #[derive(Clone)]
 struct BySize;
 
 impl Weighter<BlobPath, Seen> for BySize {
     fn weight(&self, blob: &BlobPath, seen: &Seen) -> u64 {
-        let headers = &seen.known.info().headers;
+        let headers = &seen.info.headers;
         let metadata = headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len());
         let fields = [
             &headers.content_type,
@@ -205,8 +205,7 @@ impl Weighter<BlobPath, Seen> for BySize {
             &headers.cache_control,
         ];
         let fields = fields.into_iter().flatten().map(|value| value.as_str().len());
-        // Once as they are, and once in each of the two answers that are made of them.
-        let texts = 3 * metadata.chain(fields).sum::<usize>();
+        let texts = metadata.chain(fields).sum::<usize>();
         USUAL_SIZE + (blob.container.as_str().len() + blob.name.as_str().len() + texts) as u64
     }
 }
@@ -267,11 +266,11 @@ mod tests {
     }
 
     async fn read(store: &impl BlobStore) -> Option<EntityTag> {
-        store.open_unleased(&blob(), Reading::Head).await.unwrap()?.info.tag
+        store.open(&blob(), Reading::HEAD.without_lease()).await.unwrap()?.info.tag
     }
 
     fn remembered(store: &impl BlobStore) -> Option<EntityTag> {
-        store.at_hand(&blob())?.known.info().tag.clone()
+        store.peek()?.cached(&blob())?.info.tag.clone()
     }
 
     #[tokio::test]
@@ -317,7 +316,7 @@ mod tests {
         store.lease(&blob(), lease).await.unwrap();
         read(&store).await;
         assert!(remembered(&store).is_some());
-        let mut service = BlobService::new(store);
+        let mut service = BlobService::new(Arc::new(store));
         for (id, status) in [(HOLDER, 200), ("11111111-9abd-4d9d-80c7-02af85c822a8", 412)] {
             let request = http::Request::head("/docs/a").header("x-ms-lease-id", id);
             let answer = service.call(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
@@ -330,7 +329,7 @@ mod tests {
         let (store, _, _) = isolates();
         put(&store, "first").await;
         let began = store.begin();
-        let seen = store.store.open_unleased(&blob(), Reading::Head).await.unwrap();
+        let seen = store.store.open(&blob(), Reading::HEAD.without_lease()).await.unwrap();
         put(&store, "second").await;
         store.remember(&blob(), &began, seen.as_ref());
         assert_eq!(remembered(&store), None);
@@ -341,7 +340,7 @@ mod tests {
         let (store, other, clock) = isolates();
         put(&other, "first").await;
         let began = store.begin();
-        let seen = other.open_unleased(&blob(), Reading::Head).await.unwrap();
+        let seen = other.open(&blob(), Reading::HEAD.without_lease()).await.unwrap();
         let second = put(&other, "second").await;
         clock.pass(Duration::from_secs(1));
         assert_eq!(read(&store).await, second);
