@@ -1,4 +1,4 @@
-//! The body of a response: the inner service's own, or one that was read.
+//! The response body: the inner service's own, or one that was buffered.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,10 +11,10 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a response that went through the layer.
+    /// Response body of [`ConditionalService`](crate::ConditionalService).
     ///
-    /// It is the inner service's body, passed on frame by frame; or a body that was read to hash it; or the beginning
-    /// of one that proved too long for that, followed by its unread rest.
+    /// It is the inner service's body, passed on frame by frame; or a body that was buffered to hash it; or the buffered
+    /// beginning of a body that proved too long, followed by the rest.
     pub struct ResponseBody<B: Body> {
         #[pin]
         kind: Kind<B>,
@@ -25,33 +25,33 @@ pin_project! {
     #[project = KindProjection]
     enum Kind<B: Body> {
         Inner { #[pin] body: B },
-        Read { content: Content },
+        Buffered { content: Buffered },
         Replay { read: VecDeque<Bytes>, rest: Rest<B> },
     }
 }
 
 /// A body that was read to its end.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Content {
+pub(crate) struct Buffered {
     pub(crate) chunks: VecDeque<Bytes>,
-    /// Boxed, as there are seldom any.
+    /// Boxed because they are rare.
     pub(crate) trailers: Option<Box<HeaderMap>>,
 }
 
-impl Content {
-    /// The length of what is left, in bytes.
+impl Buffered {
+    /// Returns the remaining length in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.len() as u64).sum()
     }
 }
 
-impl From<Bytes> for Content {
+impl From<Bytes> for Buffered {
     fn from(bytes: Bytes) -> Self {
         Self { chunks: VecDeque::from([bytes]), trailers: None }
     }
 }
 
-/// What comes after the part that was read.
+/// The continuation of a partly read body.
 pub(crate) enum Rest<B: Body> {
     Body(Pin<Box<B>>),
     Error(Option<B::Error>),
@@ -62,8 +62,8 @@ impl<B: Body> ResponseBody<B> {
         Self { kind: Kind::Inner { body } }
     }
 
-    pub(crate) fn read(content: impl Into<Content>) -> Self {
-        Self { kind: Kind::Read { content: content.into() } }
+    pub(crate) fn buffered(content: impl Into<Buffered>) -> Self {
+        Self { kind: Kind::Buffered { content: content.into() } }
     }
 
     pub(crate) fn replay(read: VecDeque<Bytes>, rest: Rest<B>) -> Self {
@@ -71,7 +71,7 @@ impl<B: Body> ResponseBody<B> {
     }
 
     pub(crate) fn empty() -> Self {
-        Self::read(Content::default())
+        Self::buffered(Buffered::default())
     }
 }
 
@@ -85,7 +85,7 @@ impl<B: Body> fmt::Debug for ResponseBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.kind {
             Kind::Inner { .. } => "inner",
-            Kind::Read { .. } => "read",
+            Kind::Buffered { .. } => "buffered",
             Kind::Replay { .. } => "replay",
         };
         f.debug_struct("ResponseBody").field("kind", &kind).finish_non_exhaustive()
@@ -99,7 +99,7 @@ impl<B: Body> Body for ResponseBody<B> {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             KindProjection::Inner { body } => body.poll_frame(cx).map(as_bytes),
-            KindProjection::Read { content } => {
+            KindProjection::Buffered { content } => {
                 let data = content.chunks.pop_front().map(Frame::data);
                 Poll::Ready(data.or_else(|| content.trailers.take().map(|trailers| Frame::trailers(*trailers))).map(Ok))
             }
@@ -114,7 +114,7 @@ impl<B: Body> Body for ResponseBody<B> {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
-            Kind::Read { content } => content.trailers.is_none() && content.len() == 0,
+            Kind::Buffered { content } => content.trailers.is_none() && content.len() == 0,
             Kind::Replay { read, rest: Rest::Body(body) } => read.is_empty() && body.is_end_stream(),
             Kind::Replay { read, rest: Rest::Error(error) } => read.is_empty() && error.is_none(),
         }
@@ -123,7 +123,7 @@ impl<B: Body> Body for ResponseBody<B> {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Inner { body } => body.size_hint(),
-            Kind::Read { content } => SizeHint::with_exact(content.len()),
+            Kind::Buffered { content } => SizeHint::with_exact(content.len()),
             Kind::Replay { read, rest } => {
                 let read: u64 = read.iter().map(|chunk| chunk.len() as u64).sum();
                 let mut hint = SizeHint::new();
@@ -142,7 +142,7 @@ impl<B: Body> Body for ResponseBody<B> {
     }
 }
 
-/// The frame with its data as `Bytes`: free of cost if that is what it was.
+/// Converts the data of a frame to `Bytes`, without a copy if they are `Bytes` already.
 pub(crate) fn as_bytes<D: Buf, E>(frame: Option<Result<Frame<D>, E>>) -> Option<Result<Frame<Bytes>, E>> {
     frame.map(|frame| frame.map(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()))))
 }

@@ -1,4 +1,4 @@
-//! The customised layer.
+//! [`Builder`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::layer::ConditionalLayer;
 use crate::memory::Memory;
 use crate::shared::Shared;
 
-/// Makes a [`ConditionalLayer`] to measure. Begin with [`ConditionalLayer::builder`].
+/// Builder for a customised [`ConditionalLayer`], returned by [`ConditionalLayer::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,8 +44,9 @@ impl Default for Builder {
 }
 
 impl<R: Register, C: Clock> Builder<R, C> {
-    /// Keeps the records in this register: one that several processes share, or that survives a restart. By default it is
-    /// one in this process's memory.
+    /// Sets the register that keeps the records. Use one that is shared between processes, or that survives a restart.
+    ///
+    /// Defaults to a register in this process's memory, for 100,000 resources.
     ///
     /// ```
     /// use ifmatch::ConditionalLayer;
@@ -57,17 +58,19 @@ impl<R: Register, C: Clock> Builder<R, C> {
         Builder { register, clock: self.clock, config: self.config, memory: self.memory }
     }
 
-    /// Takes the time from this clock instead of the system's.
+    /// Sets the clock. Defaults to the system's.
     pub fn clock<N: Clock>(self, clock: N) -> Builder<R, N> {
         Builder { register: self.register, clock, config: self.config, memory: self.memory }
     }
 
-    /// Declares that nothing changes a resource but writes to its own address through layers on this register.
+    /// Declares that a resource changes only through writes to its own URL, through layers on this register.
     ///
-    /// The register then knows the current version: `If-None-Match` is answered 304 from memory without running the
-    /// inner service, and `If-Match` is evaluated without a probe. Do not declare it of a resource that changes with
-    /// another one, such as a list of documents, unless writes name it in `Location`, `Content-Location` or
-    /// [`AlsoChanged`](crate::AlsoChanged); nor of one that changes by itself.
+    /// The register then knows the current version: `If-None-Match` gets 304 from memory without running the inner
+    /// service, and `If-Match` is evaluated without a probe. Do not use this for resources that change by themselves. A
+    /// resource that changes with another one, such as a list of documents, must be named by those writes in `Location`,
+    /// `Content-Location` or [`AlsoChanged`](crate::AlsoChanged).
+    ///
+    /// By default resources may change in ways that the layer does not see.
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -79,7 +82,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Sets which resource a request is about. By default it is that of the [path](crate::key::PathKey).
+    /// Sets the extractor of the resource that a request addresses. Defaults to the [path](crate::key::PathKey).
     ///
     /// ```
     /// use ifmatch::ConditionalLayer;
@@ -93,8 +96,10 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Hashes bodies of up to so many bytes, 1 MiB by default. Longer ones are passed on without a tag, unless the inner
-    /// service gives one. So much memory a request may take.
+    /// Sets the maximum size of a body to hash, in bytes. Defaults to 1 MiB.
+    ///
+    /// Longer bodies are passed on without a tag, unless the inner service sets one. A request uses at most this much
+    /// memory for its body.
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -106,7 +111,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Sets the form of the tags made by hashing. SHA-256 by default.
+    /// Sets the format of tags derived from content. Defaults to SHA-256.
     ///
     /// ```
     /// use ifmatch::{ConditionalLayer, TagFormat};
@@ -118,7 +123,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Refuses writes without a condition with 428 (RFC 6585 §3). By default none is refused.
+    /// Rejects writes without a condition with 428 Precondition Required (RFC 6585 §3). Off by default.
     ///
     /// ```
     /// use http::Method;
@@ -133,7 +138,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Limits [`require_preconditions`](Self::require_preconditions) to the requests for which this is true.
+    /// Applies [`require_preconditions`](Self::require_preconditions) only to requests that match the predicate.
     ///
     /// ```
     /// use ifmatch::{ConditionalLayer, RequirePreconditions};
@@ -149,10 +154,12 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Guards only the writes for which this is true. By default all are, one at a time for each path.
+    /// Guards only the writes that match the predicate. By default all writes are guarded, and run one at a time per
+    /// resource.
     ///
-    /// The others run side by side and with their conditions untouched; what was known of the resource is forgotten
-    /// afterwards. It is meant for what is no write to the resource that it names: a login, a query, a task.
+    /// Other writes run concurrently, with their conditions unchanged; afterwards the state of the resource counts as
+    /// unknown. Use this to exempt requests that do not write to the resource that they address, such as a login, a
+    /// query or a task.
     ///
     /// ```
     /// use http::Method;
@@ -166,16 +173,16 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Gives resources leases, in the form of Azure Blob Storage: the layer itself answers `PUT …?comp=lease`, and checks
-    /// `x-ms-lease-id` on reads and guarded writes. See [leases](crate#leases).
+    /// Enables leases as in Azure Blob Storage: the layer itself answers `PUT …?comp=lease`, and checks `x-ms-lease-id` on
+    /// reads and guarded writes. Off by default. See [leases](crate#leases).
     ///
-    /// Any client that may send a PUT may also lease a resource, even indefinitely, and break the leases of others. Put
-    /// the layer behind authentication, or use [`lease_where`](Self::lease_where) to select the requests entitled to a
-    /// lease.
+    /// Any client that can send a PUT can also lease a resource, even indefinitely, and break the leases of others. Put
+    /// the layer behind authentication, or select the requests that may use leases with
+    /// [`lease_where`](Self::lease_where).
     ///
-    /// A holder relies on its lease until it ends, even across a restart. Lease operations are therefore refused with
-    /// 501 while the register [forgets](Register::forgets), as the default in-memory register does. Set a durable one
-    /// with [`register`](Self::register), or accept the loss with [`ephemeral_leases`](Self::ephemeral_leases).
+    /// A holder relies on its lease until it ends, even across a restart. Lease operations therefore get 501 if the
+    /// register [forgets](Register::forgets), as the default in-memory register does. Set a durable one with
+    /// [`register`](Self::register), or accept the loss with [`ephemeral_leases`](Self::ephemeral_leases).
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -189,9 +196,10 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Enables leases ([`leases`](Self::leases)) even if the register forgets them. All leases then end with the
-    /// process although their holders were promised more, and after a restart another client may acquire one early. Use
-    /// it in a single process where nothing outside relies on a lease, and in tests.
+    /// Enables [`leases`](Self::leases) even if the register forgets them.
+    ///
+    /// Leases then end with the process, earlier than promised: after a restart another client may acquire one. Use this
+    /// in tests, and in a single process if nothing outside it relies on a lease.
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -204,8 +212,8 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Gives leases ([`leases`](Self::leases)) to the requests for which this is true. The others reach the inner service
-    /// as they are.
+    /// Enables [`leases`](Self::leases) for requests that match the predicate. Other requests reach the inner service
+    /// unchanged.
     ///
     /// ```
     /// use ifmatch::ConditionalLayer;
@@ -221,12 +229,14 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Sets the duration of a write permit. Defaults to 30 seconds. The handler is cancelled a tenth of it earlier, at
-    /// most three seconds; clocks of processes that share a register may differ by that much. A process that crashes
-    /// mid-write blocks the next write for up to this duration.
+    /// Sets the duration of a write permit. Defaults to 30 seconds.
+    ///
+    /// The handler is cancelled earlier, by a tenth of the timeout and at most three seconds; the clocks of processes that
+    /// share a register may differ by that much. A process that crashes mid-write blocks the next write for up to this
+    /// duration.
     ///
     /// # Panics
-    /// If the timeout is zero, since every write would be refused.
+    /// Panics if the timeout is zero, since every write would be refused.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -235,28 +245,28 @@ impl<R: Register, C: Clock> Builder<R, C> {
     /// ```
     #[must_use]
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
-        assert!(!timeout.is_zero(), "the write timeout must not be zero: no handler could ever run");
+        assert!(!timeout.is_zero(), "the write timeout must be greater than zero");
         self.config.write_timeout = timeout;
         self
     }
 
-    /// Sets how long a write waits for another one to end before it is refused with 409. 10 seconds by default.
+    /// Sets how long a write waits for another write before it gets 409. Defaults to 10 seconds.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.config.patience = patience;
         self
     }
 
-    /// Sets how long after a handler failed, panicked or was cancelled its effect may still come. Other writes wait so
-    /// long. 1 second by default.
+    /// Sets how long a handler may still take effect after it has failed, panicked or been cancelled. Other writes wait
+    /// that long. Defaults to 1 second.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.config.grace = grace;
         self
     }
 
-    /// Sets how long an answer from the register counts when 304s are given from memory. By default, zero, the register
-    /// is asked each time.
+    /// Sets how long a register answer may be reused for 304s from memory. Defaults to zero: the register is checked for
+    /// every response.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -269,7 +279,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Sets the size of the memory of responses in bytes: header fields and tags, no bodies. 32 MiB by default.
+    /// Sets the size of the memory for 304s in bytes. It holds header fields and tags, but no bodies. Defaults to 32 MiB.
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -281,10 +291,10 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Declares that each request that reaches the layer is entitled to what it asks for. Requests with `Authorization`
-    /// or `Cookie` may then be answered from memory too.
+    /// Declares that every request that reaches the layer is authorized. Requests with `Authorization` or `Cookie` may
+    /// then get 304 from memory, too. Off by default.
     ///
-    /// Responses that differ between users must say so: by `Vary`, or by `Cache-Control: private`.
+    /// Responses that differ between users must say so, with `Vary` or `Cache-Control: private`.
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -296,10 +306,10 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Declares that a layer outside this one compresses responses and leaves their tags alone, as tower-http's
-    /// `CompressionLayer` does. Each preference for codings then gets tags of its own.
+    /// Declares that a layer outside this one compresses responses and keeps their tags, as tower-http's
+    /// `CompressionLayer` does. Each set of accepted codings then gets its own tags. Off by default.
     ///
-    /// Better put the compression inside: the tag is then that of the compressed bytes.
+    /// Prefer compression inside this layer: the tag then names the compressed bytes.
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -311,7 +321,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// The layer.
+    /// Builds the layer.
     pub fn build(self) -> ConditionalLayer<R, C> {
         let driver = Driver::with_clock(self.register, self.clock).with_patience(self.config.patience);
         ConditionalLayer::from(Shared {

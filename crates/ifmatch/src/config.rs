@@ -1,9 +1,10 @@
-//! What a layer was told, and its defaults, each stated here once.
+//! The settings of a layer and their defaults.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::{AUTHORIZATION, COOKIE};
 use http::request::Parts;
 use ifmatch_core::command::Authority;
 use ifmatch_core::digest::TagFormat;
@@ -12,12 +13,11 @@ use ifmatch_core::precondition::Preconditions;
 
 use crate::key::{KeyExtractor, PathKey};
 
-/// How many records the default register holds.
+/// Number of records that the default register holds.
 pub(crate) const RECORDS: usize = 100_000;
-/// The default size of the memory of responses, in bytes.
+/// Default size of the memory in bytes.
 pub(crate) const MEMORY: u64 = 32 * 1024 * 1024;
 
-/// Whether conditions are asked of a request.
 pub(crate) type Predicate = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 #[derive(Clone)]
@@ -65,19 +65,26 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether this write needs a permit.
+    /// Returns `true` if this write needs a permit.
     pub(crate) fn guards(&self, head: &Parts) -> bool {
-        self.guard_where.as_ref().is_none_or(|asked| asked(head))
+        self.guard_where.as_ref().is_none_or(|applies| applies(head))
     }
 
-    /// Whether this resource has leases. What is not guarded has none: they would protect nothing.
+    /// Returns `true` if this resource has leases. Unguarded resources have none: a lease would protect nothing.
     pub(crate) fn leases(&self, head: &Parts) -> bool {
-        self.leases && self.lease_where.as_ref().is_none_or(|asked| asked(head)) && self.guards(head)
+        self.leases && self.lease_where.as_ref().is_none_or(|applies| applies(head)) && self.guards(head)
     }
 
-    /// Whether to answer 428.
+    /// Returns `true` if this write must get 428.
     pub(crate) fn refuses(&self, head: &Parts, conditions: &Preconditions) -> bool {
-        self.require.refuses(&head.method, conditions) && self.require_where.as_ref().is_none_or(|asked| asked(head))
+        self.require.refuses(&head.method, conditions)
+            && self.require_where.as_ref().is_none_or(|applies| applies(head))
+    }
+
+    /// Returns `true` if this request and other clients may get each other's responses.
+    pub(crate) fn is_shareable(&self, head: &Parts) -> bool {
+        let has_credentials = || head.headers.keys().any(|name| *name == AUTHORIZATION || *name == COOKIE);
+        self.behind_authentication || !has_credentials()
     }
 }
 

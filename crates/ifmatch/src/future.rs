@@ -1,4 +1,4 @@
-//! The response to come.
+//! The response future.
 
 use std::fmt;
 use std::future::Future;
@@ -13,14 +13,14 @@ use ifmatch_runtime::Clock;
 use pin_project_lite::pin_project;
 
 use crate::body::ResponseBody;
-use crate::read::Reading;
+use crate::read::ReadContext;
 
-type Answer<T, E> = Result<Response<ResponseBody<T>>, E>;
+type ResponseResult<T, E> = Result<Response<ResponseBody<T>>, E>;
 
-type InTime<T, E> = Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>;
+type BoxedResponse<T, E> = Pin<Box<dyn Future<Output = ResponseResult<T, E>> + Send>>;
 
 pin_project! {
-    /// The response of a [`ConditionalService`](crate::ConditionalService) to come.
+    /// Response future of [`ConditionalService`](crate::ConditionalService).
     pub struct ResponseFuture<F, T: Body, E, R, C> {
         #[pin]
         kind: Kind<F, T, E, R, C>,
@@ -30,29 +30,29 @@ pin_project! {
 pin_project! {
     #[project = KindProjection]
     enum Kind<F, T: Body, E, R, C> {
-        /// It is there already.
-        AtOnce { response: Option<Response<ResponseBody<T>>> },
-        /// The inner service runs, most likely for what is remembered.
-        Running { #[pin] inner: F, reading: Option<Reading<R, C>> },
-        /// All that takes longer.
-        InTime { answer: InTime<T, E> },
+        /// The response exists.
+        Ready { response: Option<Response<ResponseBody<T>>> },
+        /// The inner service runs for a read, most likely of the remembered version.
+        Read { #[pin] inner: F, context: Option<ReadContext<R, C>> },
+        /// Anything that takes longer.
+        Boxed { response: BoxedResponse<T, E> },
     }
 }
 
 impl<F, T: Body, E, R, C> ResponseFuture<F, T, E, R, C> {
-    /// The answer to a read, made of the response of the inner service, which runs.
-    pub(crate) fn running(inner: F, reading: Reading<R, C>) -> Self {
-        Self { kind: Kind::Running { inner, reading: Some(reading) } }
+    /// Creates the response to a read from the inner service's future.
+    pub(crate) fn read(inner: F, context: ReadContext<R, C>) -> Self {
+        Self { kind: Kind::Read { inner, context: Some(context) } }
     }
 
-    pub(crate) fn in_time(answer: impl Future<Output = Answer<T, E>> + Send + 'static) -> Self {
-        Self { kind: Kind::InTime { answer: Box::pin(answer) } }
+    pub(crate) fn boxed(response: impl Future<Output = ResponseResult<T, E>> + Send + 'static) -> Self {
+        Self { kind: Kind::Boxed { response: Box::pin(response) } }
     }
 }
 
 impl<F, T: Body, E, R, C> From<Response<ResponseBody<T>>> for ResponseFuture<F, T, E, R, C> {
     fn from(response: Response<ResponseBody<T>>) -> Self {
-        Self { kind: Kind::AtOnce { response: Some(response) } }
+        Self { kind: Kind::Ready { response: Some(response) } }
     }
 }
 
@@ -70,28 +70,28 @@ where
     R: Register,
     C: Clock,
 {
-    type Output = Answer<T, E>;
+    type Output = ResponseResult<T, E>;
 
-    /// Once it has ended it waits for ever.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer<T, E>> {
+    /// Stays pending if polled after completion.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ResponseResult<T, E>> {
         let mut kind = self.project().kind;
-        let answer = match kind.as_mut().project() {
-            KindProjection::AtOnce { response } => {
-                return response.take().map_or(Poll::Pending, |it| Poll::Ready(Ok(it)));
+        let response = match kind.as_mut().project() {
+            KindProjection::Ready { response } => {
+                return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
             }
-            KindProjection::InTime { answer } => return answer.as_mut().poll(cx),
-            KindProjection::Running { inner, reading } => {
+            KindProjection::Boxed { response } => return response.as_mut().poll(cx),
+            KindProjection::Read { inner, context } => {
                 let response = ready!(inner.poll(cx))?;
-                let Some(reading) = reading.take() else { return Poll::Pending };
-                match reading.answer_at_once(response) {
-                    Ok(answer) => return Poll::Ready(Ok(answer)),
-                    Err(response) => reading.answer(response),
+                let Some(context) = context.take() else { return Poll::Pending };
+                match context.respond_now(response) {
+                    Ok(response) => return Poll::Ready(Ok(response)),
+                    Err(response) => context.respond(response),
                 }
             }
         };
-        let mut answer: InTime<T, E> = Box::pin(answer.map(Ok));
-        let polled = answer.as_mut().poll(cx);
-        kind.set(Kind::InTime { answer });
+        let mut response: BoxedResponse<T, E> = Box::pin(response.map(Ok));
+        let polled = response.as_mut().poll(cx);
+        kind.set(Kind::Boxed { response });
         polled
     }
 }

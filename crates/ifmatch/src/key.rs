@@ -1,4 +1,4 @@
-//! Which resource a request is about: the key of its record.
+//! Keys: which resource a request addresses.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_register::{InvalidKey, Key};
 use percent_encoding::percent_decode_str;
 
-/// Says which resource a request is about.
+/// Extracts the key of the resource that a request addresses.
 ///
-/// Requests that change the same thing must have the same key, whatever their method, or two writers can both
-/// believe that they won. Requests about different things should have different keys, or they wait for each other
-/// without need. A closure is an extractor too.
+/// Requests that change the same resource must have the same key, whatever their method; otherwise two writers can both
+/// succeed. Requests to different resources should have different keys; otherwise they wait for each other needlessly.
+///
+/// Closures implement this trait.
 ///
 /// ```
 /// use http::request::Parts;
@@ -26,10 +27,10 @@ use percent_encoding::percent_decode_str;
 ///     .build();
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// The key of the resource.
+    /// Returns the key of the resource.
     ///
     /// # Errors
-    /// If there can be no such resource. The request is answered 400.
+    /// Returns an error if the request does not name a valid resource. The client gets 400.
     fn key(&self, head: &Parts) -> Result<Key, InvalidKey>;
 }
 
@@ -42,11 +43,12 @@ where
     }
 }
 
-/// The path is the resource: the default extractor.
+/// Uses the path as the key. This is the default extractor.
 ///
-/// Two spellings of a path are one key: percent-encoded characters count as the characters themselves, except for
-/// the slash, the percent sign, controls and what is not ASCII. The query selects a representation of the
-/// resource, unless [`with_query`](Self::with_query) says otherwise. A path too long for a key is replaced by its hash.
+/// Paths are normalized: percent-encoded characters are decoded, except for slashes, percent signs, control characters
+/// and non-ASCII bytes. The query selects a representation of the resource, unless [`with_query`](Self::with_query) or
+/// [`with_parameters`](Self::with_parameters) makes it part of the key. A path that is too long for a key is replaced by
+/// its hash.
 ///
 /// ```
 /// use http::Request;
@@ -72,7 +74,7 @@ enum Query {
 }
 
 impl PathKey {
-    /// The path alone.
+    /// Creates an extractor that uses the path alone.
     ///
     /// ```
     /// # use ifmatch::key::PathKey;
@@ -82,7 +84,7 @@ impl PathKey {
         Self::default()
     }
 
-    /// Adds the whole query to the key: for services where each query is a resource to write to.
+    /// Adds the whole query to the key, for services in which each query is a resource of its own.
     ///
     /// ```
     /// # use http::Request;
@@ -96,7 +98,7 @@ impl PathKey {
         self
     }
 
-    /// Adds these parameters of the query to the key, in the order given here, whatever their order in the request.
+    /// Adds these query parameters to the key, in the given order, regardless of their order in the request.
     ///
     /// ```
     /// # use http::Request;
@@ -110,8 +112,8 @@ impl PathKey {
         self
     }
 
-    /// Puts the value of a header field before the path, so that tenants have resources of their own. Make sure that
-    /// clients cannot choose it freely.
+    /// Prefixes the path with the value of a header field, so that each tenant has its own resources. Clients must not be
+    /// able to set this field themselves.
     ///
     /// ```
     /// # use http::{HeaderName, Request};
@@ -138,7 +140,7 @@ impl KeyExtractor for PathKey {
         for value in self.tenant.iter().flat_map(|name| head.headers.get_all(name)) {
             encode(&mut text, value.as_bytes(), b"/,");
         }
-        canonicalise(&mut text, path);
+        canonicalize(&mut text, path);
         let query = head.uri.query().unwrap_or_default();
         match &self.query {
             Query::None => {}
@@ -167,7 +169,7 @@ fn append_named(text: &mut String, query: &str, names: &[String]) {
     }
 }
 
-/// A longer path than fits into a key becomes its hash, which no path looks like.
+/// Replaces text that is too long for a key by its hash. No path looks like that.
 fn shorten(text: &str) -> Result<Key, InvalidKey> {
     if text.len() > Key::MAX_LEN {
         return Key::new(format!("sha-256:{}", ContentHash::of(text.as_bytes()).hex()));
@@ -175,13 +177,14 @@ fn shorten(text: &str) -> Result<Key, InvalidKey> {
     Key::new(Arc::<str>::from(text))
 }
 
-/// Whether a path has nothing to decode or to encode.
+/// Returns `true` if there is nothing to decode or to encode.
 fn is_canonical(path: &str) -> bool {
     path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%')
 }
 
-/// Appends a path in which each character has one spelling. An encoded slash stays encoded: it separates nothing.
-fn canonicalise(text: &mut String, path: &str) {
+/// Appends a path with each character in its canonical form. An encoded slash stays encoded, since it does not separate
+/// segments.
+fn canonicalize(text: &mut String, path: &str) {
     for (at, segment) in path.split('/').enumerate() {
         if at > 0 {
             text.push('/');
@@ -190,7 +193,7 @@ fn canonicalise(text: &mut String, path: &str) {
     }
 }
 
-/// Appends bytes, and percent-encodes those that are reserved, not visible, or not ASCII.
+/// Appends bytes, and percent-encodes those that are reserved, invisible or not ASCII.
 fn encode(text: &mut String, bytes: &[u8], reserved: &[u8]) {
     for byte in bytes {
         if byte.is_ascii_graphic() && *byte != b'%' && !reserved.contains(byte) {

@@ -1,4 +1,4 @@
-//! The layer.
+//! [`ConditionalLayer`].
 
 use std::any::type_name;
 use std::fmt;
@@ -12,13 +12,15 @@ use crate::builder::Builder;
 use crate::service::ConditionalService;
 use crate::shared::Shared;
 
-/// The type that axum passes to layers inside a router: the handlers of one method of one route.
+/// The service that axum's `Router::layer` wraps: the handlers of a single route.
 const AXUM_ROUTE: &str = "axum::routing::route::Route";
 
-/// Gives a service strong entity tags, conditional requests and race-free conditional writes.
+/// Layer that applies [`ConditionalService`]: strong entity tags, conditional requests and race-free conditional writes.
 ///
-/// Put it around the service that answers **all** methods of a resource: before a conditional write, the layer asks the
-/// same service with GET for the current tag. All clones share one register and one memory.
+/// It must wrap the service that answers **all** methods of a resource: before a conditional write, the layer sends that
+/// service a GET for the current tag. All clones share one register and one memory.
+///
+/// See the [crate documentation](crate) for an overview, and [`Builder`] for the settings.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -33,8 +35,8 @@ pub struct ConditionalLayer<R = MemoryRegister, C = SystemClock> {
 }
 
 impl ConditionalLayer {
-    /// The layer with all defaults: any resource may change behind its back, tags are SHA-256 hashes, records are kept in
-    /// this process's memory.
+    /// Creates a layer with the default settings: resources may change in ways that the layer does not see, tags are
+    /// SHA-256 hashes, and the records are kept in this process's memory.
     ///
     /// ```
     /// let layer = ifmatch::ConditionalLayer::new();
@@ -43,7 +45,7 @@ impl ConditionalLayer {
         Self::builder().build()
     }
 
-    /// A layer to measure.
+    /// Returns a builder for a customised layer.
     ///
     /// ```
     /// let layer = ifmatch::ConditionalLayer::builder().hash_limit(64 * 1024).build();
@@ -83,12 +85,12 @@ impl<S, R: Register, C: Clock> Layer<S> for ConditionalLayer<R, C> {
     /// Wraps a service.
     ///
     /// # Panics
-    /// If it was passed to axum's `Router::layer`, which hands over each method's handlers by themselves: the GET before
-    /// a conditional PUT would then run the handler of PUT.
+    /// Panics in axum's `Router::layer`, which wraps the handlers of each method separately: the GET before a conditional
+    /// PUT would then run the handler of PUT.
     fn layer(&self, inner: S) -> Self::Service {
         assert!(
             !type_name::<S>().contains(AXUM_ROUTE),
-            "ConditionalLayer must wrap a whole router, not a route of it: instead of router.layer(layer) write \
+            "ConditionalLayer must wrap the whole router, not its routes: replace router.layer(layer) by \
              Router::new().fallback_service(layer.layer(router))"
         );
         ConditionalService::new(inner, Arc::clone(&self.shared))

@@ -2,74 +2,77 @@
 //!
 #![doc = include_str!("../README.md")]
 //!
-//! # What happens to a request
+//! # Request processing
 //!
-//! **GET and HEAD.** The inner service runs without the client's conditions and answers in full. A response without an
-//! entity tag gets the hash of its body as one, unless the body is longer than a limit: then it is passed on as it is.
-//! The conditions, and ranges, are evaluated on this very response. The tag is recorded in the register, if no write
-//! took place meanwhile. A client that has the current version is answered 304 from memory, without running the inner
-//! service, where that is certain: the register is [authoritative](Builder::authoritative), or the response has said by
-//! `Cache-Control` that it stays fresh. A register that fails stops no read.
+//! **GET and HEAD.** The inner service runs without the client's conditions and sends the whole representation. A
+//! response without an entity tag gets the hash of its body as its tag, unless the body exceeds the [hash
+//! limit](Builder::hash_limit). The layer then evaluates the conditions and ranges on this response, and records the tag
+//! in the register, unless a write took place meanwhile. A client that has the current version gets 304 from memory,
+//! without running the inner service, if that is certain: the register is [authoritative](Builder::authoritative), or
+//! the response is still fresh by its `Cache-Control`. Reads succeed even if the register fails.
 //!
-//! **Every other method** but the safe ones is a write, and gets a permit from the register first: one write at a time
-//! per resource, in all processes that share the register. The conditions are evaluated when the permit is given. Where
-//! the current version is not known for certain, the layer asks the inner service for it with GET. The handler then runs
-//! with the [`Permit`] in the request's extensions and without the conditions, except for `*`.
+//! **Every other method**, except for safe ones, is a write, and needs a permit from the register: one write at a time
+//! per resource, in all processes that share the register. The conditions are evaluated in the same step. If the current
+//! version is not certain, the layer first determines it with a GET to the inner service, the *probe*. The handler runs
+//! with the [`Permit`] among the request's extensions and without the conditions, except for `*`.
 //!
 //! | The handler | The write | The next conditional write |
 //! |---|---|---|
-//! | answers 2xx | took effect | is compared with the new tag |
-//! | answers 3xx | may have taken effect | asks first |
-//! | answers 4xx, except 408 | did not take effect | is compared with the old tag |
-//! | answers 5xx or 408, fails or panics | may have taken effect, or still do so | waits for a [grace](Builder::grace), and asks first |
-//! | takes too long | is cancelled, and may have taken effect | the same |
-//! | answers 202, or its process ends | may still take effect | waits for the [deadline](Builder::write_timeout), and asks first |
+//! | responds with 2xx | took effect | is compared with the new tag |
+//! | responds with 3xx | may have taken effect | probes |
+//! | responds with 4xx, except for 408 | had no effect | is compared with the old tag |
+//! | responds with 5xx or 408, fails or panics | may have taken effect, or may still do so | waits for the [grace period](Builder::grace), and probes |
+//! | exceeds its time | is cancelled, and may have taken effect | the same |
+//! | responds with 202, or its process ends | may still take effect | waits for the [deadline](Builder::write_timeout), and probes |
 //!
-//! A write runs to its end when its client leaves. A register that fails stops every write, before it begins.
+//! A write runs to its end even if its client disconnects. If the register fails, writes fail before they begin.
 //!
-//! | The client gets | When |
+//! | Response | Reason |
 //! |---|---|
-//! | 412 | a condition is false; the response has the current tag |
+//! | 412 | a condition is false; the response carries the current tag |
 //! | 409 with `Retry-After` | another write is in flight for longer than the [patience](Builder::patience) |
 //! | 428 | a condition is [required](Builder::require_preconditions) |
 //! | 501 `leases-not-kept` | the register [forgets](Builder::leases) leases |
-//! | 503 `unavailable` | the register, or the question for the current version, failed; nothing was changed |
-//! | 503 `outcome-unknown`, 500 `handler-failed` | the write, or the lease operation, may have taken effect: read before trying again |
-//! | any other 4xx | the question for the current version was answered so |
+//! | 503 `unavailable` | the register or the probe failed; nothing was changed |
+//! | 503 `outcome-unknown`, 500 `handler-failed` | the write or lease operation may have taken effect: read before retrying |
+//! | any other 4xx | the response to the probe |
 //!
 //! # Leases
 //!
-//! With [`Builder::leases`] a client can have a resource to itself for a while, in the form of Azure Blob Storage. The layer
-//! itself answers `PUT …?comp=lease`, with `x-ms-lease-action` and no body:
+//! With [`Builder::leases`] a client can reserve a resource for a while, with the requests of Azure Blob Storage. The
+//! layer itself answers `PUT …?comp=lease` with `x-ms-lease-action` and without a body:
 //!
-//! | `x-ms-lease-action` | with | is answered |
+//! | `x-ms-lease-action` | Other fields | Response |
 //! |---|---|---|
-//! | `acquire` | `x-ms-lease-duration`: 15 to 60 seconds, or -1; `x-ms-proposed-lease-id`: a GUID, or the layer draws one | 201 with `x-ms-lease-id` |
+//! | `acquire` | `x-ms-lease-duration`: 15 to 60 seconds, or -1; `x-ms-proposed-lease-id`: a GUID, random by default | 201 with `x-ms-lease-id` |
 //! | `renew` | `x-ms-lease-id` | 200 with `x-ms-lease-id` |
 //! | `change` | `x-ms-lease-id`, `x-ms-proposed-lease-id` | 200 with the new `x-ms-lease-id` |
 //! | `release` | `x-ms-lease-id` | 200 |
-//! | `break` | `x-ms-lease-break-period`: 0 to 60 seconds, or none | 202 with `x-ms-lease-time`: the seconds left |
+//! | `break` | `x-ms-lease-break-period`: 0 to 60 seconds, optional | 202 with `x-ms-lease-time`: the remaining seconds |
 //!
-//! What is not possible in the lease's state is 409; a missing or malformed field 400; a resource that is not there 404.
-//! Conditions are evaluated as for a write. As long as the lease lasts, a guarded write without its `x-ms-lease-id` is 412, a
-//! read needs none. Refusals have Azure's code in `x-ms-error-code`, so that a client can tell a lost lease from a stale tag.
-//! `x-ms-client-request-id` identifies a request: a retry with the same id never sees a false conflict, and does not
-//! affect a lease acquired since. Two different requests must not share an id.
+//! An operation that the state of the lease does not allow gets 409, a missing or malformed field 400, and a resource
+//! that does not exist 404. Conditions are evaluated as for a write. While the lease lasts, a guarded write without its
+//! `x-ms-lease-id` gets 412; reads need no id. Refusals carry Azure's code in `x-ms-error-code`, so that a client can
+//! tell a lost lease from a stale tag. `x-ms-client-request-id` identifies a request: a retry with the same id never sees
+//! a false conflict, and does not affect a lease acquired since. Different requests must not share an id.
 //!
-//! A resource has at most one lease holder, and no write takes effect beside a lease: a lease is not granted while a
-//! write is in flight, and the handler of a write under a lease is cancelled before the lease ends. This holds as long
-//! as the register remembers the leases; a register that forgets grants none unless [allowed
-//! to](Builder::ephemeral_leases). [`Permit::lease_token`] is the fencing token for anything else that the lease
-//! protects. A handler that deletes the resource leaves its lease in place until it is released or ends.
-//! # Where to put the layer
+//! A resource has at most one lease holder, and writes never overlap a lease: a lease is not granted while a write is in
+//! flight, and the handler of a write under a lease is cancelled before the lease ends. This holds as long as the
+//! register remembers the leases; a register that forgets grants none unless [allowed to](Builder::ephemeral_leases).
+//! [`Permit::lease_token`] is the fencing token for anything else that the lease protects. A handler that deletes the
+//! resource leaves its lease in place until it is released or ends.
 //!
-//! Around the service that answers **all** methods of a resource, since that is the one asked for the current version; not
-//! into axum's `Router::layer`, which is refused at start-up. Behind authentication, so that nobody learns by a 412 what
-//! they may not read. Outside of compression, so that each coding has the tag of its own bytes; where that cannot be, see
-//! [`Builder::behind_compression`].
+//! # Placement
 //!
-//! A handler that stores what it was sent can say so, and save the next writer the question: it answers with
-//! the `ETag` that a GET will have, [`ContentHash::of`](ifmatch_core::digest::ContentHash::of) the content.
+//! The layer must wrap the service that answers **all** methods of a resource, since it probes that service. axum's
+//! `Router::layer` wraps each route separately, so the layer panics there.
+//!
+//! - Place it behind authentication, so that a 412 reveals nothing to clients that may not read.
+//! - Place it outside of compression, so that each coding has the tag of its own bytes. If that is impossible, see
+//!   [`Builder::behind_compression`].
+//!
+//! A handler that stores the request's content unchanged can save the next writer the probe: it sets the `ETag` of a
+//! subsequent GET, [`ContentHash::of`](ifmatch_core::digest::ContentHash::of) the content.
 //!
 //! # A customised layer
 //!
@@ -81,7 +84,7 @@
 //! use ifmatch_register::MemoryRegister;
 //!
 //! let layer = ConditionalLayer::builder()
-//!     .register(MemoryRegister::with_capacity(1_000_000)) // or one that processes share
+//!     .register(MemoryRegister::with_capacity(1_000_000)) // or a shared one
 //!     .authoritative() // all writes come through this layer: 304s need no handler
 //!     .require_preconditions(RequirePreconditions::for_writes()) // 428 for blind writes
 //!     .key(PathKey::new().with_parameters(["id"])) // `/notes?id=7` is a resource
@@ -89,21 +92,24 @@
 //!     .build();
 //! ```
 
-pub mod key;
-
-mod body;
 mod builder;
-mod config;
-mod future;
 mod layer;
+mod service;
+
+mod config;
+mod inner;
+pub mod key;
+mod shared;
+
 mod lease;
 mod memory;
-mod permit;
 mod read;
-mod responses;
-mod service;
-mod shared;
 mod write;
+
+mod body;
+mod future;
+mod permit;
+mod responses;
 
 pub use body::ResponseBody;
 pub use builder::Builder;

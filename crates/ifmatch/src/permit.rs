@@ -1,14 +1,14 @@
-//! What the inner service is told about the write that it carries out.
+//! The permit that the inner service receives with a write.
 
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::Grant;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::State;
 
-/// The permit to write, in the extensions of the request that the inner service gets.
+/// The permit to write, an extension of the request that the inner service receives.
 ///
-/// A handler that writes to a store of its own can push the condition down with it: hand the fencing token to a
-/// store that refuses late writers, or make the current tag the condition of the store's own write.
+/// A handler with its own store can pass the condition on to that store: as the fencing token, if the store rejects late
+/// writers, or as the current tag, if the store supports conditional writes.
 ///
 /// ```
 /// use http::Request;
@@ -33,19 +33,20 @@ impl Permit {
         Self { fencing_token: grant.token.revision.get(), deadline, current: grant.current.clone(), lease_token }
     }
 
-    /// A number larger than that of every earlier permit for this resource that the register remembers.
+    /// Returns a number larger than that of every earlier permit for this resource that the register remembers.
     ///
-    /// With a durable register, such as redb, it never goes back. An in-memory register does not know the permits from
-    /// before a restart. Its numbers start at the time of day, so they go back if the clock was set back. A store that
-    /// refuses smaller tokens then refuses every write until the clock has caught up.
+    /// With a durable register, such as redb, it never decreases. An in-memory register does not know the permits from
+    /// before a restart: its numbers start at the time of day, so they decrease if the clock was set back. A store that
+    /// rejects smaller tokens then rejects every write until the clock has caught up.
     pub fn fencing_token(&self) -> u64 {
         self.fencing_token
     }
 
-    /// The fencing token of the lease presented with the request, or `None` without a lease. It is the same for all
-    /// writes of one holder, and larger than that of every earlier lease that the register remembers, see
-    /// [`fencing_token`](Self::fencing_token). If the lease protects anything besides this resource, pass the token to
-    /// the store of that data.
+    /// Returns the fencing token of the lease presented with the request, or `None` without a lease.
+    ///
+    /// It is the same for all writes of one holder, and larger than that of every earlier lease that the register
+    /// remembers; see [`fencing_token`](Self::fencing_token). If the lease protects anything besides this resource, pass
+    /// the token to the store of that data.
     ///
     /// ```
     /// use http::Request;
@@ -60,18 +61,18 @@ impl Permit {
         self.lease_token
     }
 
-    /// When the handler will be cancelled.
+    /// Returns the time at which the handler will be cancelled.
     pub fn deadline(&self) -> Timestamp {
         self.deadline
     }
 
-    /// The state that the conditions were evaluated against. It is [`State::Unknown`] where the request had none and
-    /// nobody had looked before.
+    /// Returns the state that the conditions were evaluated on: [`State::Unknown`] if the request had no conditions and no
+    /// earlier request has seen the resource.
     pub fn current(&self) -> &State {
         &self.current
     }
 
-    /// The tags of the current representations: none where the resource is absent, unknown or has no tag.
+    /// Returns the tags of the current representations: none if the resource is absent, unknown or untagged.
     pub fn current_tags(&self) -> &[EntityTag] {
         self.current.version().map_or(&[], |version| version.tags())
     }

@@ -1,4 +1,4 @@
-//! The service that the layer makes of another one: reads here, writes there, the rest passes.
+//! The service that the layer makes of another one: dispatches reads, writes and lease operations.
 
 use std::fmt;
 use std::mem;
@@ -16,16 +16,19 @@ use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::future::ResponseFuture;
-use crate::read::Reading;
-use crate::read::cached::Sought;
-use crate::shared::{Inner, Shared};
+use crate::inner::InnerService;
+use crate::lease::Operation;
+use crate::lease::request::names_lease;
+use crate::read::ReadContext;
+use crate::read::cached::{Cached, Lookup};
+use crate::shared::Shared;
 use crate::{lease, read, responses, write};
 
-/// A service with strong entity tags, conditional requests and race-free conditional writes. Made by
+/// Adds strong entity tags, conditional requests and race-free conditional writes to an inner service. Created by
 /// [`ConditionalLayer`](crate::ConditionalLayer).
 ///
-/// Its inner service must be cheap to clone, and the request's body needs a default, the empty one: with it the layer asks
-/// for the current state before a conditional write.
+/// The inner service must be cheap to clone. The request's body needs a default, the empty body, for the GET that
+/// determines the current state before a conditional write.
 pub struct ConditionalService<S, R = MemoryRegister, C = SystemClock> {
     inner: S,
     shared: Arc<Shared<R, C>>,
@@ -36,7 +39,7 @@ impl<S, R, C> ConditionalService<S, R, C> {
         Self { inner, shared }
     }
 
-    /// The inner service.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
@@ -71,48 +74,50 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // Whoever does not run the inner service must not keep the place that it has in it, either.
-        let later = self.inner.clone();
-        let mut inner = mem::replace(&mut self.inner, later);
+        // Take the clone that is ready, and release it on paths that don't call it.
+        let clone = self.inner.clone();
+        let mut inner = mem::replace(&mut self.inner, clone);
         let shared = &self.shared;
-        match Kind::of(request.method()) {
+        let (head, body) = request.into_parts();
+        match Kind::of(&head.method) {
             Kind::Read => {
-                let (head, body) = request.into_parts();
-                let Ok(key) = shared.config.keys.key(&head) else { return responses::no_such_key().into() };
-                let sought = Sought::new(shared, key, &head);
-                if lease::is_named(&shared.config, &head) {
+                let Ok(key) = shared.config.keys.key(&head) else {
+                    return responses::problem(&responses::invalid_key()).into();
+                };
+                let lookup = Lookup::new(shared, key, &head);
+                if names_lease(&shared.config, &head) {
                     let request = Request::from_parts(head, body);
-                    return ResponseFuture::in_time(lease::read(Arc::clone(shared), inner, sought, request));
+                    return ResponseFuture::boxed(lease::read(Arc::clone(shared), inner, lookup, request));
                 }
-                match sought.answer_at_once(shared) {
-                    Some(Ok(response)) => response.into(),
-                    Some(Err(looked)) if !fields::has(&head.headers, &RANGE) => {
-                        let (reading, head) = Reading::new(Arc::clone(shared), sought, looked, head);
-                        ResponseFuture::running(inner.call(Request::from_parts(head, body)), reading)
+                match lookup.result_now(shared) {
+                    Some(Cached::NotModified(response)) => response.into(),
+                    Some(Cached::Run(baseline)) if !fields::has(&head.headers, &RANGE) => {
+                        let (context, head) = ReadContext::new(Arc::clone(shared), lookup.key, baseline, head);
+                        ResponseFuture::read(inner.call(Request::from_parts(head, body)), context)
                     }
                     _ => {
                         let request = Request::from_parts(head, body);
-                        ResponseFuture::in_time(read::read(Arc::clone(shared), inner, sought, request))
+                        ResponseFuture::boxed(read::read(Arc::clone(shared), inner, lookup, request))
                     }
                 }
             }
             Kind::Write => {
-                // A write may wait for others: meanwhile it must not keep it, too.
+                // A write may wait for others, so it must not hold the ready clone.
                 drop(inner);
                 let inner = self.inner.clone();
-                let (head, body) = request.into_parts();
-                if let Some(operating) = lease::Operating::of(shared, &head) {
-                    return ResponseFuture::in_time(operating.run(inner));
+                if let Some(operation) = Operation::of(shared, &head) {
+                    return ResponseFuture::boxed(operation.run(inner));
                 }
-                let request = Request::from_parts(head, body);
-                let written = detach(write::write(Arc::clone(shared), inner, request));
-                ResponseFuture::in_time(async {
-                    written.result().await.unwrap_or_else(|| Ok(responses::interrupted()))
+                let write = write::write(Arc::clone(shared), inner, Request::from_parts(head, body));
+                let write = detach(write);
+                ResponseFuture::boxed(async {
+                    write.result().await.unwrap_or_else(|| Ok(responses::outcome_unknown()))
                 })
             }
-            Kind::Other => {
-                ResponseFuture::in_time(async move { Ok(inner.run(request).await?.map(ResponseBody::inner)) })
-            }
+            Kind::Other => ResponseFuture::boxed(async move {
+                let response = InnerService::run(&mut inner, Request::from_parts(head, body)).await?;
+                Ok(response.map(ResponseBody::inner))
+            }),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a 304 from memory costs: it is what most requests to a service behind the layer end with.
+//! The cost of a 304 from memory, the most frequent response of a service behind the layer.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ fn a_304_from_memory_allocates_at_most_10_times_more_than_the_bare_service() {
     let whole = layered.call(request(None)).now_or_never().unwrap().unwrap();
     let tag = whole.headers()[ETAG].clone();
     drop(whole.into_body().collect().now_or_never().unwrap().unwrap());
-    // The memory cache's own buffers are at hand after the first time.
+    // Warm up the cache's own buffers.
     for _ in 0..1_000 {
         let request = request(Some(&tag));
         assert_eq!(layered.call(request).now_or_never().unwrap().unwrap().status(), 304);

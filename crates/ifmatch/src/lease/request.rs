@@ -1,31 +1,34 @@
-//! What a lease request wants, read from its header fields.
+//! Lease header fields of a request.
 
+use http::request::Parts;
 use http::{HeaderMap, HeaderName};
-use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseId};
+use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseId, LeaseUse};
 use ifmatch_core::problem::Problem;
 use ifmatch_core::record::RequestId;
 
-use super::LEASE_ID;
+use crate::config::Config;
+use crate::responses;
 
+pub(super) const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
 const ACTION: HeaderName = HeaderName::from_static("x-ms-lease-action");
 const DURATION: HeaderName = HeaderName::from_static("x-ms-lease-duration");
 const BREAK_PERIOD: HeaderName = HeaderName::from_static("x-ms-lease-break-period");
 const PROPOSED_ID: HeaderName = HeaderName::from_static("x-ms-proposed-lease-id");
 const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
 
-/// An operation, and the identity of the request.
+/// A lease operation and the identity of its request.
 #[derive(Debug)]
 pub(super) struct LeaseRequest {
     pub(super) action: LeaseAction,
-    pub(super) request: Option<RequestId>,
+    pub(super) id: Option<RequestId>,
 }
 
 impl LeaseRequest {
-    /// Reads the header fields.
+    /// Parses the header fields of a lease operation.
     ///
     /// # Errors
-    /// 400: one is missing, malformed or out of range. 503: there are no random numbers for a new id.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+    /// 400 if a field is missing, malformed or out of range; 503 if the system has no random numbers for a new id.
+    pub(super) fn parse(headers: &HeaderMap) -> Result<Self, Problem> {
         let name = field(headers, &ACTION)?.ok_or_else(|| missing(&ACTION))?.to_ascii_lowercase();
         let action = match name.as_str() {
             "acquire" => {
@@ -44,26 +47,43 @@ impl LeaseRequest {
             _ => return Err(invalid(&ACTION, "acquire, renew, change, release or break")),
         };
         let given = [&LEASE_ID, &PROPOSED_ID, &DURATION, &BREAK_PERIOD].map(|name| headers.get(name));
-        let request = field(headers, &CLIENT_REQUEST_ID)?.map(|client| {
+        let id = field(headers, &CLIENT_REQUEST_ID)?.map(|client| {
             let given = given.map(|value| value.map_or(&b""[..], |value| value.as_bytes()));
             RequestId::of(&[client.as_bytes(), name.as_bytes(), given[0], given[1], given[2], given[3]])
         });
-        Ok(Self { action, request })
+        Ok(Self { action, id })
     }
 }
 
-/// Takes out what is said of the lease: a probe is about the resource.
-pub(super) fn strip(headers: &mut HeaderMap) {
+/// Returns the lease that a write presents.
+///
+/// # Errors
+/// 400 if it is not a lease id.
+pub(crate) fn lease_of_write(config: &Config, head: &Parts) -> Result<LeaseUse, Problem> {
+    if names_lease(config, head) { lease_id(&head.headers).map(LeaseUse::Write) } else { Ok(LeaseUse::default()) }
+}
+
+/// Returns `true` if a request presents a lease, to a resource that has leases.
+pub(crate) fn names_lease(config: &Config, head: &Parts) -> bool {
+    config.leases && head.headers.contains_key(LEASE_ID) && config.leases(head)
+}
+
+/// Returns the lease id that a request presents.
+///
+/// # Errors
+/// 400 if it is not a lease id.
+pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
+    id(headers, &LEASE_ID)
+}
+
+/// Removes the fields of a lease operation, since a probe is about the resource.
+pub(super) fn strip_lease_fields(headers: &mut HeaderMap) {
     for name in [ACTION, DURATION, BREAK_PERIOD, PROPOSED_ID, LEASE_ID] {
         headers.remove(name);
     }
 }
 
-/// The lease id in a header field.
-///
-/// # Errors
-/// 400: it is none.
-pub(super) fn id(headers: &HeaderMap, name: &HeaderName) -> Result<Option<LeaseId>, Problem> {
+fn id(headers: &HeaderMap, name: &HeaderName) -> Result<Option<LeaseId>, Problem> {
     let Some(text) = field(headers, name)? else { return Ok(None) };
     text.parse().map(Some).map_err(|_| invalid(name, "a GUID"))
 }
@@ -73,7 +93,7 @@ fn required_id(headers: &HeaderMap, name: &HeaderName) -> Result<LeaseId, Proble
 }
 
 fn random_id() -> Result<LeaseId, Problem> {
-    let half = || ifmatch_runtime::nonce().map_err(|_| Problem::unavailable(crate::responses::LATER));
+    let half = || ifmatch_runtime::nonce().map_err(|_| Problem::unavailable(responses::RETRY_AFTER));
     let number = u128::from(half()?) << 64 | u128::from(half()?);
     Ok(LeaseId::from_random(number.to_be_bytes()))
 }
@@ -88,7 +108,7 @@ fn number<T>(
     text.parse().ok().and_then(within).map(Some).ok_or_else(|| invalid(name, range))
 }
 
-/// The value of a field that must not be repeated: it would be a matter of taste which one counts.
+/// Returns the value of a field that must not be repeated.
 fn field<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
     let mut lines = headers.get_all(name).iter();
     match (lines.next(), lines.next()) {

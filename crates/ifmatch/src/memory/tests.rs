@@ -1,4 +1,4 @@
-//! The same tests for the memory of each platform.
+//! Tests of the memory, for both implementations.
 
 use std::sync::atomic::AtomicU64;
 
@@ -8,7 +8,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
 use ifmatch_register::Key;
 
-use crate::memory::Known;
+use crate::memory::Remembered;
 use crate::read::vary::Vary;
 
 const CAPACITY: u64 = 100_000;
@@ -17,10 +17,10 @@ fn key(number: usize) -> Key {
     Key::new(format!("/{number}")).unwrap()
 }
 
-fn known(variant: &str, size: usize) -> Known {
+fn response(variant: &str, size: usize) -> Remembered {
     let mut headers = HeaderMap::new();
     headers.insert("x", HeaderValue::try_from("x".repeat(size)).unwrap());
-    Known {
+    Remembered {
         variant: Variant(variant.into()),
         generation: Revision::new(1),
         tag: EntityTag::strong("1").unwrap(),
@@ -34,20 +34,20 @@ fn known(variant: &str, size: usize) -> Known {
     }
 }
 
-/// The same tests for the memory of each platform.
+/// Runs the same tests for each implementation.
 macro_rules! of_each {
-    ($($platform:ident: $Memory:ty),*) => {$(
-        mod $platform {
+    ($($name:ident: $Memory:ty),*) => {$(
+        mod $name {
             use super::*;
 
             #[test]
-            fn what_is_remembered_is_found_until_it_is_forgotten() {
+            fn a_response_is_found_until_it_is_forgotten() {
                 let memory = <$Memory>::with_capacity(CAPACITY);
-                memory.remember(&key(1), Vary::default(), known("a", 10));
-                memory.remember(&key(1), Vary::default(), known("b", 10));
-                memory.remember(&key(2), Vary::default(), known("a", 10));
+                memory.remember(&key(1), Vary::default(), response("a", 10));
+                memory.remember(&key(1), Vary::default(), response("b", 10));
+                memory.remember(&key(2), Vary::default(), response("a", 10));
                 assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_none());
-                memory.remember(&key(1), Vary::default(), known(&Variant::only().0, 10));
+                memory.remember(&key(1), Vary::default(), response(&Variant::only().0, 10));
                 assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_some());
                 memory.forget(&key(1));
                 assert!(memory.get(&key(1)).is_none());
@@ -55,31 +55,31 @@ macro_rules! of_each {
             }
 
             #[test]
-            fn its_bytes_are_bounded() {
+            fn the_size_in_bytes_is_bounded() {
                 let memory = <$Memory>::with_capacity(CAPACITY);
                 for number in 0..500 {
-                    memory.remember(&key(number), Vary::default(), known("a", 4_000));
+                    memory.remember(&key(number), Vary::default(), response("a", 4_000));
                 }
                 let mut next = 500;
                 loop {
                     let kept = (0..next).filter(|number| memory.get(&key(*number)).is_some()).count();
-                    assert!(kept > 0, "nothing is kept");
+                    assert!(kept > 0, "nothing was kept");
                     if kept <= 25 {
                         break;
                     }
-                    // What is over the limit may go a little later.
+                    // Entries over the limit may be evicted a little later.
                     assert!(next < 2_000, "{kept} entries of 4,000 bytes in {CAPACITY} bytes");
-                    memory.remember(&key(next), Vary::default(), known("a", 4_000));
+                    memory.remember(&key(next), Vary::default(), response("a", 4_000));
                     next += 1;
                 }
             }
 
             #[test]
-            fn what_is_larger_than_all_of_it_is_not_kept() {
+            fn a_response_larger_than_the_capacity_is_not_kept() {
                 let memory = <$Memory>::with_capacity(CAPACITY);
-                memory.remember(&key(1), Vary::default(), known("a", 200_000));
+                memory.remember(&key(1), Vary::default(), response("a", 200_000));
                 for number in 2..1_000 {
-                    memory.remember(&key(number), Vary::default(), known("a", 10));
+                    memory.remember(&key(number), Vary::default(), response("a", 10));
                 }
                 assert!(memory.get(&key(1)).is_none());
             }
@@ -87,4 +87,4 @@ macro_rules! of_each {
     )*};
 }
 
-of_each!(native: crate::memory::Memory, wasm: crate::memory::quick_cache::Memory);
+of_each!(moka: crate::memory::Memory, quick_cache: crate::memory::quick_cache::Memory);

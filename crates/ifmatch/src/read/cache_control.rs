@@ -1,54 +1,54 @@
-//! What `Cache-Control` allows a memory of responses (RFC 9111 §5.2), as far as this layer needs it.
+//! The part of `Cache-Control` (RFC 9111 §5.2) that decides what may be remembered.
 
 use std::time::Duration;
 
 use http::header::{AGE, CACHE_CONTROL, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 
-/// What the header fields of a response allow.
+/// The reuse that the header fields of a response allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allowed {
-    /// Whether the response is the same for all who ask for it.
-    pub(crate) shared: bool,
-    /// Whether it may be remembered.
-    pub(crate) stored: bool,
-    /// How long it may be used without asking the resource.
+pub(crate) struct Reuse {
+    /// `true` if the response is for one user.
+    pub(crate) is_private: bool,
+    /// `true` if the response may be remembered.
+    pub(crate) may_be_stored: bool,
+    /// The freshness lifetime (RFC 9111 §4.2.1).
     pub(crate) lifetime: Duration,
-    /// How old it was when it came.
+    /// The age on arrival.
     pub(crate) age: Duration,
 }
 
-impl Allowed {
-    pub(crate) fn by(response: &HeaderMap) -> Self {
-        let mut told = Told::default();
-        let (mut cookie, mut age) = (false, None);
+impl Reuse {
+    pub(crate) fn of(response: &HeaderMap) -> Self {
+        let mut given = Directives::default();
+        let (mut sets_cookie, mut age) = (false, None);
         for (name, value) in response {
             if *name == CACHE_CONTROL {
-                directives(value).for_each(|(name, value)| told.hear(name, value));
+                directives(value).for_each(|(name, value)| given.add(name, value));
             } else if *name == AGE {
                 age.get_or_insert_with(|| seconds(value.as_bytes()));
             } else {
-                cookie |= *name == SET_COOKIE;
+                sets_cookie |= *name == SET_COOKIE;
             }
         }
-        let lifetime = told.s_maxage.or(told.max_age).filter(|_| !told.no_cache).unwrap_or_default();
-        let stored = !(told.private || told.no_store || cookie);
-        Self { shared: !told.private, stored, lifetime, age: age.unwrap_or_default() }
+        let lifetime = given.s_maxage.or(given.max_age).filter(|_| !given.no_cache).unwrap_or_default();
+        let may_be_stored = !(given.private || given.no_store || sets_cookie);
+        Self { is_private: given.private, may_be_stored, lifetime, age: age.unwrap_or_default() }
     }
 }
 
-/// Whether a request wants the resource itself to answer (RFC 9111 §5.2.1).
-pub(crate) fn wants_origin(request: &HeaderMap) -> bool {
-    let forced = |(name, value): (&[u8], &[u8])| {
+/// Returns `true` if a request demands a response from the resource itself (RFC 9111 §5.2.1).
+pub(crate) fn demands_origin(request: &HeaderMap) -> bool {
+    let demands = |(name, value): (&[u8], &[u8])| {
         name.eq_ignore_ascii_case(b"no-cache")
             || name.eq_ignore_ascii_case(b"no-store")
             || (name.eq_ignore_ascii_case(b"max-age") && seconds(value).is_zero())
     };
-    request.get_all(CACHE_CONTROL).iter().flat_map(directives).any(forced)
+    request.get_all(CACHE_CONTROL).iter().flat_map(directives).any(demands)
 }
 
 #[derive(Default)]
-struct Told {
+struct Directives {
     private: bool,
     no_store: bool,
     no_cache: bool,
@@ -56,8 +56,8 @@ struct Told {
     s_maxage: Option<Duration>,
 }
 
-impl Told {
-    fn hear(&mut self, name: &[u8], value: &[u8]) {
+impl Directives {
+    fn add(&mut self, name: &[u8], value: &[u8]) {
         match name.to_ascii_lowercase().as_slice() {
             b"private" => self.private = true,
             b"no-store" => self.no_store = true,
@@ -69,19 +69,19 @@ impl Told {
     }
 }
 
-/// Of a repeated directive the stricter one counts.
-fn shorten(lifetime: &mut Option<Duration>, told: Duration) {
-    *lifetime = Some(lifetime.map_or(told, |before| before.min(told)));
+/// The stricter of repeated directives applies.
+fn shorten(lifetime: &mut Option<Duration>, given: Duration) {
+    *lifetime = Some(lifetime.map_or(given, |before| before.min(given)));
 }
 
-/// Anything but digits is no time at all.
+/// Parses delta-seconds. Invalid values count as 0.
 fn seconds(value: &[u8]) -> Duration {
     let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
     let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     Duration::from_secs(digits.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default().into())
 }
 
-/// The directives of a line: names, and values or nothing. A comma in quotes separates nothing.
+/// Returns the names and values of the directives in a line. Commas in quotes do not separate.
 fn directives(line: &HeaderValue) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut quoted = false;
     let items = line.as_bytes().split(move |byte| {
@@ -103,12 +103,12 @@ mod tests {
         for line in lines {
             headers.append(CACHE_CONTROL, HeaderValue::from_static(line));
         }
-        let allowed = Allowed::by(&headers);
-        (allowed.stored, allowed.lifetime.as_secs())
+        let reuse = Reuse::of(&headers);
+        (reuse.may_be_stored, reuse.lifetime.as_secs())
     }
 
     #[test]
-    fn directives_are_read_in_all_lines_and_spellings() {
+    fn directives_are_parsed_from_all_lines_in_any_case() {
         assert_eq!(lifetime(&[]), (true, 0));
         assert_eq!(lifetime(&["public, max-age=60"]), (true, 60));
         assert_eq!(lifetime(&["Max-Age=\"60\""]), (true, 60));

@@ -1,4 +1,7 @@
-//! Answering 304 from memory, without running the inner service.
+//! 304 from memory, without running the inner service.
+//!
+//! The client must have the current representation, and that must be certain: the register has the version that the
+//! remembered response represents, and either all changes go through the register or the response is still fresh.
 
 use std::slice;
 use std::sync::Arc;
@@ -14,133 +17,123 @@ use ifmatch_register::{Key, Register};
 use ifmatch_runtime::Clock;
 
 use crate::body::ResponseBody;
-use crate::memory::Known;
-use crate::read::cache_control::wants_origin;
+use crate::memory::Remembered;
+use crate::read::cache_control::demands_origin;
 use crate::read::compressed_tag;
-use crate::read::request::is_anonymous;
-use crate::read::{Confirmed, Found, Looked};
+use crate::read::request::{Baseline, BaselineState};
 use crate::responses;
 use crate::shared::Shared;
 
-/// A read at its beginning.
-///
-/// It is answered 304 if the client has the current representation, and this is known for certain: the register has the
-/// same version, and either all changes go through it or the response itself said that it stays fresh.
+/// A read's lookup in memory.
 #[derive(Debug)]
-pub(crate) struct Sought {
-    /// The resource.
+pub(crate) struct Lookup {
     pub(crate) key: Key,
-    /// Whether what is answered may be told to others.
-    pub(crate) anonymous: bool,
     at: Timestamp,
-    /// Time of day at the start of the request.
+    /// The time of day at the start of the request.
     wall: Timestamp,
-    remembered: Option<Remembered>,
+    hit: Option<Hit>,
 }
 
-/// What is remembered of the representation that a request selects.
+/// The remembered response that a request selects.
 #[derive(Debug)]
-struct Remembered {
-    known: Arc<Known>,
-    /// The tag that the client is to see, where it is another one.
+struct Hit {
+    remembered: Arc<Remembered>,
+    /// The tag to send, where it differs from the recorded one.
     shown: Option<EntityTag>,
-    /// Whether it makes a 304 of the request.
-    suffices: bool,
+    /// `true` if the answer is 304 as long as the version is current.
+    is_match: bool,
 }
 
-impl Sought {
+/// The result of a lookup.
+pub(crate) enum Cached<T: Body> {
+    NotModified(Response<ResponseBody<T>>),
+    /// The inner service must run.
+    Run(Baseline),
+}
+
+impl Lookup {
     pub(crate) fn new<R: Register, C: Clock>(shared: &Shared<R, C>, key: Key, head: &Parts) -> Self {
         let (at, wall) = (shared.now(), shared.wall());
-        let anonymous = is_anonymous(&shared.config, head);
-        let remembered = if anonymous { shared.remembered(&key, head, at, wall) } else { None };
-        Self { key, anonymous, at, wall, remembered }
+        let hit = if shared.config.is_shareable(head) { Hit::find(shared, &key, head, at, wall) } else { None };
+        Self { key, at, wall, hit }
     }
 
-    /// What is certain without waiting for anything: the 304, or that what is remembered is of the current version. None:
-    /// nothing is.
-    pub(crate) fn answer_at_once<T: Body, R: Register, C: Clock>(
-        &self,
-        shared: &Shared<R, C>,
-    ) -> Option<Result<Response<ResponseBody<T>>, Looked>> {
-        let remembered = self.remembered.as_ref()?;
-        let is_fresh = || remembered.known.confirmed().saturating_add(shared.config.staleness) > self.at;
-        if remembered.suffices && is_fresh() {
-            return Some(Ok(shared.not_modified(remembered, self.at)));
+    /// Returns the result if it is certain without waiting for the register.
+    pub(crate) fn result_now<T: Body, R: Register, C: Clock>(&self, shared: &Shared<R, C>) -> Option<Cached<T>> {
+        let hit = self.hit.as_ref()?;
+        let is_recent = || hit.remembered.checked_at().saturating_add(shared.config.staleness) > self.at;
+        if hit.is_match && is_recent() {
+            return Some(Cached::NotModified(hit.not_modified(shared, self.at)));
         }
-        self.answer_if_current(shared, remembered)
+        self.check_revision(shared, hit)
     }
 
-    /// The same, if the register says at once that what is remembered is of the current version.
-    fn answer_if_current<T: Body, R: Register, C: Clock>(
-        &self,
-        shared: &Shared<R, C>,
-        remembered: &Remembered,
-    ) -> Option<Result<Response<ResponseBody<T>>, Looked>> {
-        let known = &remembered.known;
-        let revision = shared.driver.revision_at_once(&self.key).filter(|revision| known.is_settled_at(*revision))?;
-        known.confirm(self.at, revision);
-        if remembered.suffices {
-            return Some(Ok(shared.not_modified(remembered, self.at)));
+    /// Returns the result if the register knows the revision without waiting, and the remembered version is current.
+    fn check_revision<T: Body, R: Register, C: Clock>(&self, shared: &Shared<R, C>, hit: &Hit) -> Option<Cached<T>> {
+        let revision = shared.driver.revision_at_once(&self.key)?;
+        if !hit.remembered.is_current_at(revision) {
+            return None;
         }
-        let confirmed = Confirmed { known: Arc::clone(known), revision };
-        Some(Err(Looked { at: self.at, wall: self.wall, found: Found::Confirmed(confirmed) }))
+        hit.remembered.confirm(self.at, revision);
+        if hit.is_match {
+            return Some(Cached::NotModified(hit.not_modified(shared, self.at)));
+        }
+        let state = BaselineState::Current(Arc::clone(&hit.remembered), revision);
+        Some(Cached::Run(Baseline { at: self.at, wall: self.wall, state }))
     }
 
-    /// The 304, where the register makes it certain.
-    ///
-    /// # Errors
-    /// The inner service must run; this is what was found in the register.
-    pub(crate) async fn answer<T: Body, R: Register, C: Clock>(
-        &self,
-        shared: &Shared<R, C>,
-    ) -> Result<Response<ResponseBody<T>>, Looked> {
-        let at_once = self.remembered.as_ref().and_then(|remembered| self.answer_if_current(shared, remembered));
-        if let Some(answer) = at_once {
-            return answer;
+    /// Returns the result, loading the record if necessary.
+    pub(crate) async fn result<T: Body, R: Register, C: Clock>(&self, shared: &Shared<R, C>) -> Cached<T> {
+        if let Some(cached) = self.hit.as_ref().and_then(|hit| self.check_revision(shared, hit)) {
+            return cached;
         }
-        let record = Box::pin(shared.answer(shared.driver.load(&self.key))).await;
-        let settled =
-            record.as_ref().and_then(|record| Some((record.settled(self.at)?.generation(), record.revision())));
-        match (&self.remembered, settled) {
-            (Some(remembered), Some((generation, revision)))
-                if remembered.suffices && generation == remembered.known.generation =>
-            {
-                remembered.known.confirm(self.at, revision);
-                Ok(shared.not_modified(remembered, self.at))
-            }
-            _ => Err(Looked {
-                at: self.at,
-                wall: self.wall,
-                found: record.map_or(Found::Nothing, |record| Found::Record(Box::new(record))),
-            }),
+        let record = Box::pin(shared.for_read(shared.driver.load(&self.key))).await;
+        if let (Some(hit), Some(record)) = (&self.hit, &record)
+            && let Some(version) = record.settled(self.at)
+            && hit.is_match
+            && hit.remembered.generation == version.generation()
+        {
+            hit.remembered.confirm(self.at, record.revision());
+            return Cached::NotModified(hit.not_modified(shared, self.at));
         }
+        let state = record.map_or(BaselineState::Unavailable, |record| BaselineState::Record(Box::new(record)));
+        Cached::Run(Baseline { at: self.at, wall: self.wall, state })
     }
 }
 
-impl<R: Register, C: Clock> Shared<R, C> {
-    fn remembered(&self, key: &Key, head: &Parts, at: Timestamp, wall: Timestamp) -> Option<Remembered> {
-        let known = self.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
-        let usable = self.is_authoritative() || (at < known.fresh_until && !wants_origin(&head.headers));
-        let shown = self.config.behind_compression.then(|| compressed_tag::shown(&known.tag, &head.headers));
+impl Hit {
+    fn find<R: Register, C: Clock>(
+        shared: &Shared<R, C>,
+        key: &Key,
+        head: &Parts,
+        at: Timestamp,
+        wall: Timestamp,
+    ) -> Option<Self> {
+        let remembered = shared.memory.get(key)?.find(head.uri.query(), &head.headers).cloned()?;
+        let is_usable = shared.is_authoritative() || (at < remembered.fresh_until && !demands_origin(&head.headers));
+        let shown = shared.config.behind_compression.then(|| compressed_tag::shown(&remembered.tag, &head.headers));
         let validators = Validators {
-            tags: slice::from_ref(shown.as_ref().unwrap_or(&known.tag)),
-            last_modified: Some(known.last_modified).filter(|date| date.has_come(wall)),
+            tags: slice::from_ref(shown.as_ref().unwrap_or(&remembered.tag)),
+            last_modified: Some(remembered.last_modified).filter(|date| date.has_come(wall)),
         };
         let verdict = precondition::evaluate(&head.headers, &Method::GET, Some(&validators));
-        let suffices = usable && verdict == Verdict::NotModified;
-        Some(Remembered { known, shown, suffices })
+        let is_match = is_usable && verdict == Verdict::NotModified;
+        Some(Self { remembered, shown, is_match })
     }
 
-    fn not_modified<T: Body>(&self, remembered: &Remembered, at: Timestamp) -> Response<ResponseBody<T>> {
-        let Remembered { known, shown, .. } = remembered;
-        let mut headers = known.headers.clone();
-        if let Some(shown) = shown {
+    fn not_modified<T: Body, R: Register, C: Clock>(
+        &self,
+        shared: &Shared<R, C>,
+        at: Timestamp,
+    ) -> Response<ResponseBody<T>> {
+        let mut headers = self.remembered.headers.clone();
+        if let Some(shown) = &self.shown {
             headers.insert(ETAG, shown.to_header());
         }
-        if !self.is_authoritative() {
-            // Nobody but the response's own freshness vouches for it: it is as old as it is.
-            headers.insert(AGE, known.born.until(at).as_secs().into());
+        if !shared.is_authoritative() {
+            // It is fresh by its own `Cache-Control` only, so that its age counts.
+            headers.insert(AGE, self.remembered.born.until(at).as_secs().into());
         }
-        responses::bare(headers)
+        responses::not_modified_with(headers)
     }
 }

@@ -1,5 +1,5 @@
-//! Tags where a compression layer lies outside ours: it changes the bytes and keeps the tag, so that the tag must tell by
-//! itself what the client accepts.
+//! Tags behind a compression layer outside this one. That layer changes the bytes and keeps the tag, so the tag gets a
+//! suffix for the codings that the client accepts.
 
 use http::header::{ACCEPT_ENCODING, VARY};
 use http::{HeaderMap, HeaderValue};
@@ -8,27 +8,27 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 
-/// What the suffix begins with; 8 hexadecimal digits follow.
+/// The beginning of the suffix, followed by hexadecimal digits.
 const MARK: &[u8] = b"-ae";
 const DIGITS: usize = 8;
 
-/// The tag to show to a client that accepts these codings: the tag itself if it accepts none but identity.
+/// Returns the tag to send to a client with this `Accept-Encoding`. It has no suffix if the client accepts only identity.
 pub(crate) fn shown(tag: &EntityTag, request: &HeaderMap) -> EntityTag {
     let suffixed = suffix(request).map(|suffix| tag.with_suffix(&suffix));
     suffixed.and_then(Result::ok).unwrap_or_else(|| tag.clone())
 }
 
-/// The conditions of a write, with the tags of all codings replaced by the one that they stand for.
-pub(crate) fn strip(mut conditions: Preconditions) -> Preconditions {
+/// Removes the suffixes from the tags in the conditions of a write: each names the same version.
+pub(crate) fn strip_suffixes(mut conditions: Preconditions) -> Preconditions {
     for list in [&mut conditions.if_match, &mut conditions.if_none_match] {
         if let Some(TagList::Tags(tags)) = list {
-            tags.iter_mut().for_each(strip_tag);
+            tags.iter_mut().for_each(strip_suffix);
         }
     }
     conditions
 }
 
-/// Adds `Accept-Encoding` to `Vary`, as the compression layer itself does on all but a 304.
+/// Adds `Accept-Encoding` to `Vary`. The compression layer itself does so on all responses but a 304.
 pub(crate) fn add_vary(response: &mut HeaderMap) {
     let fields = response.get_all(VARY).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     let mut fields = fields.map(<[u8]>::trim_ascii);
@@ -37,7 +37,7 @@ pub(crate) fn add_vary(response: &mut HeaderMap) {
     }
 }
 
-fn strip_tag(tag: &mut EntityTag) {
+fn strip_suffix(tag: &mut EntityTag) {
     let bytes = tag.as_bytes();
     let Some(at) = bytes.len().checked_sub(MARK.len() + DIGITS + 1) else { return };
     let (base, suffix) = bytes.split_at(at);
@@ -49,12 +49,12 @@ fn strip_tag(tag: &mut EntityTag) {
     }
 }
 
-/// Two requests with the same suffix get the same coding. None: identity is all that is accepted.
+/// Requests with the same suffix get the same coding. Returns `None` if only identity is accepted.
 fn suffix(request: &HeaderMap) -> Option<String> {
     let mut accepted = Vec::new();
     for line in request.get_all(ACCEPT_ENCODING) {
         let lower = String::from_utf8_lossy(line.as_bytes()).to_ascii_lowercase();
-        accepted.extend(lower.split(',').map(normalise).filter(|item| !item.is_empty()));
+        accepted.extend(lower.split(',').map(normalize).filter(|item| !item.is_empty()));
     }
     let admits = |item: &String| {
         let (name, weight) = item.split_once(";q=").unwrap_or((item, "1"));
@@ -69,7 +69,7 @@ fn suffix(request: &HeaderMap) -> Option<String> {
     Some(format!("-ae{}", &hex[..DIGITS]))
 }
 
-fn normalise(item: &str) -> String {
+fn normalize(item: &str) -> String {
     item.chars().filter(|character| !character.is_ascii_whitespace()).collect()
 }
 
@@ -84,29 +84,29 @@ mod tests {
     }
 
     #[test]
-    fn identity_alone_keeps_the_tag() {
+    fn a_client_that_accepts_only_identity_gets_the_plain_tag() {
         for accept in ["", "identity", "gzip;q=0", "gzip; q=0.000, identity", ","] {
             assert_eq!(shown_for(accept), EntityTag::strong("v1").unwrap(), "{accept:?}");
         }
     }
 
     #[test]
-    fn every_other_preference_has_its_own_tag_that_strips_to_the_same() {
+    fn each_preference_gets_its_own_suffix_of_the_same_tag() {
         let tags = ["gzip", "br", "gzip, br", "gzip;q=0.5, br", "*", "gzip, identity;q=0"].map(shown_for);
         for (at, tag) in tags.iter().enumerate() {
             assert!(!tags[..at].contains(tag), "{tag}");
             let if_match = Some(TagList::Tags(vec![tag.clone()]));
-            let stripped = strip(Preconditions { if_match, ..Preconditions::default() });
+            let stripped = strip_suffixes(Preconditions { if_match, ..Preconditions::default() });
             assert_eq!(stripped.if_match, Some(TagList::Tags(vec![EntityTag::strong("v1").unwrap()])));
         }
         assert_eq!(shown_for("br , gzip"), shown_for("GZIP,br"));
     }
 
     #[test]
-    fn a_tag_that_only_resembles_a_suffixed_one_stays() {
+    fn a_tag_without_a_valid_suffix_is_unchanged() {
         for text in ["-ae1234567", "v-ae1234567g", "v-af12345678", ""] {
             let mut tag = EntityTag::strong(text).unwrap();
-            strip_tag(&mut tag);
+            strip_suffix(&mut tag);
             assert_eq!(tag, EntityTag::strong(text).unwrap());
         }
     }

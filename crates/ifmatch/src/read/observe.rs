@@ -1,4 +1,4 @@
-//! What a read records: the tag that it saw, in the register; and what makes a 304 of it, in the memory.
+//! Recording what a read saw: the tag in the register, and the header fields of a 304 in memory.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,46 +15,48 @@ use ifmatch_core::record::{Record, Revision, State, Variant, Version};
 use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
-use crate::memory::Known;
-use crate::read::cache_control::Allowed;
+use crate::memory::Remembered;
+use crate::read::cache_control::Reuse;
+use crate::read::request::{BaselineState, ReadContext};
 use crate::read::vary::Vary;
-use crate::read::{Confirmed, Found, Reading};
 
-/// A representation that the record has.
-pub(crate) struct Seen {
+/// A representation that is in the record.
+pub(crate) struct Recorded {
     pub(crate) last_modified: HttpDate,
-    /// The date as a header field, where that is at hand.
+    /// The date as a header value, if it has been formatted already.
     date: Option<HeaderValue>,
     generation: Revision,
-    /// The revision of the record that has it, with no write in flight.
+    /// A revision of the record with this version and no write in flight.
     settled: Revision,
     variant: Variant,
     vary: Vary,
     tag: EntityTag,
 }
 
-/// Records the tag of a response, unless the record has it. None: it is not recorded, since a write was in flight, or
-/// took place meanwhile, or the response has no tag, or the register failed.
-pub(crate) async fn note<R: Register, C: Clock>(
-    reading: &Reading<R, C>,
+/// Records the tag of a response, unless it is in the record already.
+///
+/// Returns `None` if it could not be recorded: a write was in flight or took place meanwhile, the response has no tag, or
+/// the register failed.
+pub(crate) async fn observe<R: Register, C: Clock>(
+    context: &ReadContext<R, C>,
     headers: &HeaderMap,
     tag: Option<&EntityTag>,
-) -> Option<Seen> {
+) -> Option<Recorded> {
     let vary = Vary::of(headers)?;
-    let variant = reading.asked.select(&vary)?;
-    if let Found::Confirmed(Confirmed { known, revision }) = &reading.looked.found
-        && known.variant == variant
-        && Some(&known.tag) == tag
+    let variant = context.request.select(&vary)?;
+    if let BaselineState::Current(remembered, revision) = &context.baseline.state
+        && remembered.variant == variant
+        && Some(&remembered.tag) == tag
     {
-        return Some(Seen::remembered(known, *revision, vary));
+        return Some(Recorded::from_memory(remembered, *revision, vary));
     }
-    // Boxed, as all that a read does seldom: what is not in its future needs not be moved with it.
-    let record = Box::pin(reading.record()).await?;
-    let known = record.settled(reading.looked.at);
+    // The rare path is boxed to keep the future small.
+    let record = Box::pin(baseline_record(context)).await?;
+    let known = record.settled(context.baseline.at);
     let recorded = known.and_then(|version| version.tag(&variant));
-    let news = match (tag, known, recorded) {
+    let observation = match (tag, known, recorded) {
         (Some(tag), Some(version), Some(recorded)) if recorded == tag => {
-            return Some(Seen::recorded(version, record.revision(), variant, vary, tag));
+            return Some(Recorded::from_record(version, record.revision(), variant, vary, tag));
         }
         (None, _, None) => return None,
         _ => Observation::Present {
@@ -63,149 +65,144 @@ pub(crate) async fn note<R: Register, C: Clock>(
             last_modified: HttpDate::from_headers(headers, LAST_MODIFIED),
         },
     };
-    let record = Box::pin(observe(reading, &record, news)).await?;
-    let version = record.settled(reading.shared.now())?;
+    let record = Box::pin(apply(context, &record, observation)).await?;
+    let version = record.settled(context.shared.now())?;
     let tag = tag.filter(|tag| version.tag(&variant) == Some(tag))?;
-    Some(Seen::recorded(version, record.revision(), variant, vary, tag))
+    Some(Recorded::from_record(version, record.revision(), variant, vary, tag))
 }
 
-/// What is remembered of the representation, if a response with these header fields says nothing else: there is nothing to
-/// record then.
-pub(crate) fn remembered<'a, R: Register, C: Clock>(
-    reading: &'a Reading<R, C>,
-    headers: &HeaderMap,
-) -> Option<&'a Known> {
-    let Found::Confirmed(Confirmed { known, .. }) = &reading.looked.found else { return None };
-    let shared = &reading.shared;
-    let counts = shared.is_authoritative() && !shared.config.behind_compression;
-    (counts && is_of(known, headers)).then_some(known)
-}
-
-/// Corrects a record of something that is no longer there.
-pub(crate) async fn note_absence<R: Register, C: Clock>(reading: &Reading<R, C>) {
-    if let Some(record) = reading.record().await
-        && matches!(record.state(reading.looked.at), State::Present(_))
+/// Records that the resource is gone.
+pub(crate) async fn observe_absence<R: Register, C: Clock>(context: &ReadContext<R, C>) {
+    if let Some(record) = baseline_record(context).await
+        && matches!(record.state(context.baseline.at), State::Present(_))
     {
-        observe(reading, &record, Observation::Absent).await;
+        apply(context, &record, Observation::Absent).await;
     }
 }
 
-impl<R: Register, C: Clock> Reading<R, C> {
-    /// The record as it was when the read began. None: it has changed since, or the register failed.
-    async fn record(&self) -> Option<Cow<'_, Record>> {
-        match &self.looked.found {
-            Found::Nothing => None,
-            Found::Record(record) => Some(Cow::Borrowed(record)),
-            Found::Confirmed(Confirmed { revision, .. }) => {
-                let record = self.shared.answer(self.shared.driver.load(&self.asked.key)).await?;
-                (record.revision() == *revision).then_some(Cow::Owned(record))
-            }
+/// Returns the record as it was when the read began, or `None` if it has changed since or the register failed.
+async fn baseline_record<R: Register, C: Clock>(context: &ReadContext<R, C>) -> Option<Cow<'_, Record>> {
+    match &context.baseline.state {
+        BaselineState::Unavailable => None,
+        BaselineState::Record(record) => Some(Cow::Borrowed(record)),
+        BaselineState::Current(_, revision) => {
+            let record = context.shared.for_read(context.shared.driver.load(&context.request.key)).await?;
+            (record.revision() == *revision).then_some(Cow::Owned(record))
         }
     }
 }
 
-/// The record after the observation. A record that has changed since the read began stays as it is.
-async fn observe<R: Register, C: Clock>(
-    reading: &Reading<R, C>,
+/// Applies an observation and returns the record after it. A record that has changed since the read began stays as it
+/// is.
+async fn apply<R: Register, C: Clock>(
+    context: &ReadContext<R, C>,
     record: &Record,
     observation: Observation,
 ) -> Option<Record> {
-    let snapshot = record.snapshot(reading.looked.at)?;
-    let observed = Observed { snapshot, observation, authority: reading.shared.config.authority };
-    let command = Command::Observe(observed);
-    let applied = reading.shared.answer(reading.shared.driver.apply(&reading.asked.key, &command)).await?;
+    let ReadContext { shared, request, baseline } = context;
+    let snapshot = record.snapshot(baseline.at)?;
+    let command = Command::Observe(Observed { snapshot, observation, authority: shared.config.authority });
+    let applied = shared.for_read(shared.driver.apply(&request.key, &command)).await?;
     (applied.outcome == Outcome::Observed).then_some(applied.after)
 }
 
-/// Remembers what makes a 304 of the next request for the same.
-pub(crate) fn remember<R: Register, C: Clock>(
-    reading: &Reading<R, C>,
+/// Returns the remembered response, if a response with these header fields is the same: then there is nothing to record.
+pub(crate) fn remembered<'a, R: Register, C: Clock>(
+    context: &'a ReadContext<R, C>,
     headers: &HeaderMap,
-    allowed: &Allowed,
-    seen: &Seen,
+) -> Option<&'a Remembered> {
+    let BaselineState::Current(remembered, _) = &context.baseline.state else { return None };
+    let shared = &context.shared;
+    if !shared.is_authoritative() || shared.config.behind_compression || fields::has(headers, &CONTENT_ENCODING) {
+        return None;
+    }
+    let has_its_tag = fields::lines(headers, ETAG).map(HeaderValue::as_bytes).eq([remembered.tag.as_bytes()]);
+    (has_its_tag && has_same_304(remembered, headers)).then_some(remembered)
+}
+
+/// Stores the header fields of a 304 for the next request that selects the same representation.
+pub(crate) fn remember<R: Register, C: Clock>(
+    context: &ReadContext<R, C>,
+    headers: &HeaderMap,
+    reuse: &Reuse,
+    recorded: &Recorded,
 ) {
-    let Reading { shared, asked, looked } = reading;
-    if !allowed.stored || (!shared.is_authoritative() && allowed.lifetime <= allowed.age) {
+    let ReadContext { shared, request, baseline } = context;
+    if !reuse.may_be_stored || (!shared.is_authoritative() && reuse.lifetime <= reuse.age) {
         return;
     }
-    let before = match &looked.found {
-        Found::Confirmed(Confirmed { known, .. }) => Some(Arc::clone(known)),
-        _ => shared.memory.get(&asked.key).and_then(|entry| {
-            let known = entry.find(asked.query.as_deref(), &asked.headers);
-            known.cloned()
+    let before = match &baseline.state {
+        BaselineState::Current(remembered, _) => Some(Arc::clone(remembered)),
+        _ => shared.memory.get(&request.key).and_then(|entry| {
+            let remembered = entry.find(request.query.as_deref(), &request.headers);
+            remembered.cloned()
         }),
     };
-    // With the register's authority nothing else matters, not even the age.
-    if let Some(before) = before.filter(|before| shared.is_authoritative() && seen.is_answered_by(before, headers)) {
-        return before.confirm(looked.at, seen.settled);
+    // With an authoritative register nothing else counts, not even the age.
+    if let Some(before) = before.filter(|before| shared.is_authoritative() && recorded.is_same(before, headers)) {
+        return before.confirm(baseline.at, recorded.settled);
     }
-    let age = u64::try_from(allowed.age.as_micros()).unwrap_or(u64::MAX);
-    let born = Timestamp::from_micros(looked.at.micros().saturating_sub(age));
+    let age = u64::try_from(reuse.age.as_micros()).unwrap_or(u64::MAX);
+    let born = Timestamp::from_micros(baseline.at.micros().saturating_sub(age));
     let mut fields = HeaderMap::new();
     for (name, value) in fields_of_304(headers) {
         fields.append(name, value.clone());
     }
-    fields.insert(ETAG, seen.tag.to_header());
-    let known = Known {
-        variant: seen.variant.clone(),
-        generation: seen.generation,
-        tag: seen.tag.clone(),
-        last_modified: seen.last_modified,
-        date: seen.date(),
+    fields.insert(ETAG, recorded.tag.to_header());
+    let remembered = Remembered {
+        variant: recorded.variant.clone(),
+        generation: recorded.generation,
+        tag: recorded.tag.clone(),
+        last_modified: recorded.last_modified,
+        date: recorded.date(),
         headers: fields,
         born,
-        fresh_until: born.saturating_add(allowed.lifetime),
-        checked: AtomicU64::new(looked.at.micros()),
-        settled: AtomicU64::new(seen.settled.get()),
+        fresh_until: born.saturating_add(reuse.lifetime),
+        checked: AtomicU64::new(baseline.at.micros()),
+        settled: AtomicU64::new(recorded.settled.get()),
     };
-    shared.memory.remember(&asked.key, seen.vary.clone(), known);
+    shared.memory.remember(&request.key, recorded.vary.clone(), remembered);
 }
 
-impl Seen {
-    fn remembered(known: &Known, settled: Revision, vary: Vary) -> Self {
+impl Recorded {
+    fn from_memory(remembered: &Remembered, settled: Revision, vary: Vary) -> Self {
         Self {
-            last_modified: known.last_modified,
-            date: Some(known.date.clone()),
-            generation: known.generation,
+            last_modified: remembered.last_modified,
+            date: Some(remembered.date.clone()),
+            generation: remembered.generation,
             settled,
-            variant: known.variant.clone(),
+            variant: remembered.variant.clone(),
             vary,
-            tag: known.tag.clone(),
+            tag: remembered.tag.clone(),
         }
     }
 
-    fn recorded(version: &Version, settled: Revision, variant: Variant, vary: Vary, tag: &EntityTag) -> Self {
+    fn from_record(version: &Version, settled: Revision, variant: Variant, vary: Vary, tag: &EntityTag) -> Self {
         let (last_modified, generation) = (version.last_modified(), version.generation());
         Self { last_modified, date: None, generation, settled, variant, vary, tag: tag.clone() }
     }
 
-    /// The modification date as a header field has it.
+    /// Returns the value of `Last-Modified`.
     pub(crate) fn date(&self) -> HeaderValue {
         self.date.clone().unwrap_or_else(|| self.last_modified.to_header())
     }
 
-    /// Whether what is remembered makes the same 304 as a response with these header fields.
-    fn is_answered_by(&self, known: &Known, headers: &HeaderMap) -> bool {
-        self.generation == known.generation
-            && self.variant == known.variant
-            && self.tag == known.tag
-            && self.last_modified == known.last_modified
-            && is_304_of(known, headers)
+    /// Returns `true` if the remembered response makes the same 304 as a response with these header fields.
+    fn is_same(&self, remembered: &Remembered, headers: &HeaderMap) -> bool {
+        self.generation == remembered.generation
+            && self.variant == remembered.variant
+            && self.tag == remembered.tag
+            && self.last_modified == remembered.last_modified
+            && has_same_304(remembered, headers)
     }
 }
 
-/// Whether what is remembered is of a response with these header fields, which has its own tag.
-fn is_of(known: &Known, headers: &HeaderMap) -> bool {
-    let tags = fields::lines(headers, ETAG).map(HeaderValue::as_bytes);
-    tags.eq([known.tag.as_bytes()]) && !fields::has(headers, &CONTENT_ENCODING) && is_304_of(known, headers)
+/// Compares the header fields of the 304s, except for the tag.
+fn has_same_304(remembered: &Remembered, headers: &HeaderMap) -> bool {
+    fields_of_304(headers).eq(remembered.headers.iter().filter(|(name, _)| **name != ETAG))
 }
 
-/// Whether what is remembered makes the same 304 as a response with these header fields, but for the tag.
-fn is_304_of(known: &Known, headers: &HeaderMap) -> bool {
-    fields_of_304(headers).eq(known.headers.iter().filter(|(name, _)| **name != ETAG))
-}
-
-/// The fields of a 304 in the place of a response with these fields, but for the tag: always in the same order.
+/// Returns the header fields of a 304 in place of a response with these fields, except for the tag, in a stable order.
 fn fields_of_304(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
     headers.iter().filter(|(name, _)| **name != ETAG && **name != AGE && is_retained_by_304(name, true))
 }

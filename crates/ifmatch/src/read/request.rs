@@ -1,57 +1,91 @@
-//! A request as it came, before anything is taken out of it for the inner service.
+//! A read as it arrived, and the state of its resource at that time.
 
-use http::header::{AUTHORIZATION, COOKIE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
+use std::sync::Arc;
+
+use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::Variant;
+use ifmatch_core::record::{Record, Revision, Variant};
 use ifmatch_register::Key;
 
-use crate::config::Config;
-use crate::read::cached::Sought;
+use crate::memory::Remembered;
 use crate::read::vary::Vary;
+use crate::shared::Shared;
 
-/// What a client asked for.
+/// A read that runs the inner service.
+pub(crate) struct ReadContext<R, C> {
+    pub(crate) shared: Arc<Shared<R, C>>,
+    pub(crate) request: ReadRequest,
+    pub(crate) baseline: Baseline,
+}
+
+/// A GET or HEAD as the client sent it.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    /// The resource.
+pub(crate) struct ReadRequest {
     pub(crate) key: Key,
-    /// Whether it is HEAD and not GET.
     pub(crate) is_head: bool,
     pub(crate) query: Option<Box<str>>,
     pub(crate) headers: HeaderMap,
-    /// Its conditions.
     pub(crate) conditions: Preconditions,
-    /// Whether what is answered may be told to others.
-    pub(crate) anonymous: bool,
+    /// `true` if other clients may get the response, too.
+    pub(crate) is_shareable: bool,
 }
 
-impl Asked {
-    pub(crate) fn new(sought: Sought, head: &Parts) -> Self {
-        let Sought { key, anonymous, .. } = sought;
-        let query = head.uri.query().map(Box::from);
-        let conditions = Preconditions::from_headers(&head.headers);
-        Self { key, is_head: head.method == Method::HEAD, query, headers: head.headers.clone(), conditions, anonymous }
-    }
+/// The state of the resource when a read began.
+#[derive(Debug)]
+pub(crate) struct Baseline {
+    pub(crate) at: Timestamp,
+    /// The time of day then.
+    pub(crate) wall: Timestamp,
+    pub(crate) state: BaselineState,
+}
 
-    /// The representation that it selects of a resource whose representations these fields tell apart.
+#[derive(Debug)]
+pub(crate) enum BaselineState {
+    /// The register failed.
+    Unavailable,
+    /// The register's record.
+    Record(Box<Record>),
+    /// The remembered response represents the current version, at this revision of the record.
+    Current(Arc<Remembered>, Revision),
+}
+
+impl<R, C> ReadContext<R, C> {
+    /// Returns the context, and the head for the inner service: GET without conditions. `Range` is passed on, since a
+    /// service that can seek does less work for a part than for the whole.
+    pub(crate) fn new(shared: Arc<Shared<R, C>>, key: Key, baseline: Baseline, mut head: Parts) -> (Self, Parts) {
+        let request = ReadRequest {
+            key,
+            is_head: head.method == Method::HEAD,
+            query: head.uri.query().map(Box::from),
+            headers: head.headers.clone(),
+            conditions: Preconditions::from_headers(&head.headers),
+            is_shareable: shared.config.is_shareable(&head),
+        };
+        head.method = Method::GET;
+        strip_conditions(&mut head.headers);
+        if request.is_head {
+            head.headers.remove(RANGE);
+        }
+        (Self { shared, request, baseline }, head)
+    }
+}
+
+impl ReadRequest {
+    /// Returns the variant that this request selects from a resource with this `Vary`.
     pub(crate) fn select(&self, vary: &Vary) -> Option<Variant> {
         vary.select(self.query.as_deref(), &self.headers)
     }
 
-    /// Whether what may be answered depends on what the client has.
+    /// Returns `true` if the response depends on what the client already has.
     pub(crate) fn is_conditional(&self) -> bool {
         !self.conditions.is_empty() || self.headers.contains_key(IF_RANGE)
     }
 }
 
-/// Whether the responses to this request may be told to others, and those to others to its client.
-pub(crate) fn is_anonymous(config: &Config, head: &Parts) -> bool {
-    let has_credentials = || head.headers.keys().any(|name| *name == AUTHORIZATION || *name == COOKIE);
-    config.behind_authentication || !has_credentials()
-}
-
-/// Takes the conditions out of a request: the inner service answers in full, with the tag of those very bytes.
+/// Removes the conditions, so that the inner service sends the whole representation, with its tag.
 pub(crate) fn strip_conditions(headers: &mut HeaderMap) {
     const CONDITIONS: [HeaderName; 5] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, IF_MODIFIED_SINCE, IF_RANGE];
     if headers.keys().any(|name| CONDITIONS.contains(name)) {

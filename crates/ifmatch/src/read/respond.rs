@@ -1,28 +1,30 @@
-//! The last step of a read: the conditions and ranges, evaluated on the representation that is about to be sent.
+//! The conditions and ranges of a read, evaluated on the representation about to be sent.
 
-use http::header::{ACCEPT_RANGES, ETAG, LAST_MODIFIED, RANGE};
-use http::{HeaderValue, Method, Response};
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
+use http::response::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::precondition::{Validators, Verdict};
 use ifmatch_core::problem::Problem;
-use ifmatch_core::range::{Limits, Representation, Selection, select};
+use ifmatch_core::range::multipart::Multipart;
+use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
 use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
-use crate::body::ResponseBody;
-use crate::read::Reading;
-use crate::read::collect::Collected;
+use crate::body::{Buffered, ResponseBody};
 use crate::read::compressed_tag;
-use crate::read::request::Asked;
-use crate::read::slice;
-use crate::read::tag::Tagged;
+use crate::read::request::{ReadContext, ReadRequest};
+use crate::read::tag::{Tagged, TaggedBody};
 use crate::responses;
 
-/// The representation that is about to be sent.
+/// The selected representation (RFC 9110 §3.2), about to be sent.
 pub(crate) struct Selected<'a, T: Body> {
-    asked: &'a Asked,
+    request: &'a ReadRequest,
     tagged: Tagged<T>,
     /// The tag that the client sees.
     shown: Option<EntityTag>,
@@ -32,24 +34,25 @@ pub(crate) struct Selected<'a, T: Body> {
 }
 
 impl<'a, T: Body> Selected<'a, T> {
-    /// `recorded` is the modification date that the record has, and the same as a header field.
+    /// `recorded` is the modification date in the record, also as a header value.
     pub(crate) fn new<R: Register, C: Clock>(
-        reading: &'a Reading<R, C>,
+        context: &'a ReadContext<R, C>,
         mut tagged: Tagged<T>,
         recorded: Option<(HttpDate, HeaderValue)>,
     ) -> Self {
-        let behind_compression = reading.shared.config.behind_compression;
+        let behind_compression = context.shared.config.behind_compression;
         let headers = &mut tagged.head.headers;
-        // A date must have come when the read began: what changes from then on may have the same.
-        let now = reading.looked.wall;
-        let own = |headers| HttpDate::from_headers(headers, LAST_MODIFIED).filter(|date| is_over(*date, now));
-        // The dates of one resource must all be of one kind. Without a tag there is nothing in the record.
+        // Dates after the start of the read may be shared with a later change.
+        let now = context.baseline.wall;
+        // All dates of one resource must be of one kind. Untagged representations are never in the record.
         let date = match tagged.tag {
             Some(_) => recorded,
-            None => own(headers).map(|date| (date, date.to_header())),
+            None => HttpDate::from_headers(headers, LAST_MODIFIED)
+                .filter(|date| is_past(*date, now))
+                .map(|date| (date, date.to_header())),
         };
-        let last_modified = date.filter(|(date, _)| date.has_come(now)).map(|(date, field)| {
-            headers.insert(LAST_MODIFIED, field);
+        let last_modified = date.filter(|(date, _)| date.has_come(now)).map(|(date, value)| {
+            headers.insert(LAST_MODIFIED, value);
             date
         });
         if last_modified.is_none() {
@@ -57,57 +60,99 @@ impl<'a, T: Body> Selected<'a, T> {
         }
         let mut shown = tagged.tag.clone();
         if behind_compression && let Some(tag) = &mut shown {
-            *tag = compressed_tag::shown(tag, &reading.asked.headers);
+            *tag = compressed_tag::shown(tag, &context.request.headers);
             headers.insert(ETAG, tag.to_header());
         }
-        Self { asked: &reading.asked, tagged, shown, last_modified, behind_compression, now }
+        Self { request: &context.request, tagged, shown, last_modified, behind_compression, now }
     }
 
     /// Evaluates the conditions, then `Range`.
-    pub(crate) fn answer(self) -> Response<ResponseBody<T>> {
+    pub(crate) fn respond(self) -> Response<ResponseBody<T>> {
         let validators = Validators { tags: self.shown.as_slice(), last_modified: self.last_modified };
-        match self.asked.conditions.evaluate(&Method::GET, Some(&validators)) {
+        match self.request.conditions.evaluate(&Method::GET, Some(&validators)) {
             Verdict::NotModified => responses::not_modified(self.tagged.head.headers),
             Verdict::Failed(condition) => {
                 responses::problem(&Problem::precondition_failed(condition, self.shown.as_ref()))
             }
-            Verdict::Proceed => self.cut(),
+            Verdict::Proceed => self.respond_range(),
         }
     }
 
-    /// Cuts out what `Range` asks for, where the whole body is at hand. A part is not compressed by a layer outside, so
-    /// that it has the tag without a suffix, and `If-Range` must name that one.
-    fn cut(mut self) -> Response<ResponseBody<T>> {
-        let Collected::Whole(content) = &self.tagged.body else { return self.tagged.into_response() };
+    /// Sends the requested ranges if the whole body is buffered. Compression layers leave 206 responses alone, so a part
+    /// carries the tag without a suffix, and `If-Range` must name that tag.
+    fn respond_range(mut self) -> Response<ResponseBody<T>> {
+        let TaggedBody::Whole(content) = &self.tagged.body else { return self.tagged.into_response() };
         if !self.behind_compression {
             self.tagged.head.headers.entry(ACCEPT_RANGES).or_insert(HeaderValue::from_static("bytes"));
         }
-        if self.asked.is_head || !self.asked.headers.contains_key(RANGE) {
+        if self.request.is_head || !self.request.headers.contains_key(RANGE) {
             return self.tagged.into_response();
         }
         let tag = self.tagged.tag.as_ref();
-        if tag != self.shown.as_ref() && self.asked.conditions.if_match.is_some() {
-            // It named the bytes of a coding, and these are others.
+        if tag != self.shown.as_ref() && self.request.conditions.if_match.is_some() {
+            // `If-Match` named compressed bytes; a part would be of the uncompressed ones.
             return self.tagged.into_response();
         }
-        let sent = Representation { tag, last_modified: self.last_modified, len: content.len() };
-        let parts = match select(&self.asked.headers, &sent, self.now, Limits::default()) {
+        let whole = Representation { tag, last_modified: self.last_modified, len: content.len() };
+        let ranges = match select(&self.request.headers, &whole, self.now, Limits::default()) {
             Selection::Whole => return self.tagged.into_response(),
-            Selection::Unsatisfiable => return responses::problem(&Problem::range_not_satisfiable(sent.len)),
-            Selection::Parts(parts) => parts,
+            Selection::Unsatisfiable => return responses::problem(&Problem::range_not_satisfiable(whole.len)),
+            Selection::Parts(ranges) => ranges,
         };
-        if parts.len() > 1 && self.behind_compression {
+        if ranges.len() > 1 && self.behind_compression {
             return self.tagged.into_response();
         }
         let mut head = self.tagged.head;
         if let Some(tag) = tag {
             head.headers.insert(ETAG, tag.to_header());
         }
-        slice::partial(head, content, parts)
+        partial_content(head, content, ranges)
     }
 }
 
-/// Whether a second is past: no later state can have the same date then.
-pub(crate) fn is_over(date: HttpDate, now: Timestamp) -> bool {
+/// Returns `true` once the second named by a date is over: then no later state can have the same date.
+pub(crate) fn is_past(date: HttpDate, now: Timestamp) -> bool {
     HttpDate::from_unix(date.unix().saturating_add(1)).has_come(now)
+}
+
+/// Builds a 206 with these ranges, which lie within `content`: one range, or several as `multipart/byteranges`.
+fn partial_content<T: Body>(mut head: Parts, content: &Buffered, ranges: Vec<ByteRange>) -> Response<ResponseBody<T>> {
+    head.status = StatusCode::PARTIAL_CONTENT;
+    // It is the digest of the whole content.
+    head.headers.remove("content-digest");
+    let total = content.len();
+    let mut chunks = VecDeque::new();
+    if let [range] = ranges.as_slice() {
+        head.headers.insert(CONTENT_RANGE, range.content_range(total));
+        chunks.extend(slice(content, *range));
+    } else {
+        let Some(multipart) = multipart(&head, ranges, total) else { return responses::unavailable() };
+        head.headers.insert(CONTENT_TYPE, multipart.content_type());
+        for (header, range) in multipart.parts() {
+            chunks.push_back(header);
+            chunks.extend(slice(content, range));
+        }
+        chunks.push_back(multipart.end());
+    }
+    let content = Buffered { chunks, trailers: None };
+    head.headers.insert(CONTENT_LENGTH, content.len().into());
+    Response::from_parts(head, ResponseBody::buffered(content))
+}
+
+/// Returns `None` if the system has no random numbers for the boundary.
+fn multipart(head: &Parts, ranges: Vec<ByteRange>, total: u64) -> Option<Multipart> {
+    let boundary = format!("{:016x}{:016x}", ifmatch_runtime::nonce().ok()?, ifmatch_runtime::nonce().ok()?);
+    Multipart::new(&boundary, head.headers.get(CONTENT_TYPE).cloned(), ranges, total).ok()
+}
+
+/// Returns the bytes of a range without copying them.
+fn slice(content: &Buffered, range: ByteRange) -> impl Iterator<Item = Bytes> + '_ {
+    let (mut skip, mut left) = (range.start(), range.len());
+    content.chunks.iter().filter_map(move |chunk| {
+        let start = usize::try_from(skip).unwrap_or(usize::MAX).min(chunk.len());
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len() - start);
+        skip -= start as u64;
+        left -= len as u64;
+        (len > 0).then(|| chunk.slice(start..start + len))
+    })
 }

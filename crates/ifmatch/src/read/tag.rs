@@ -1,37 +1,60 @@
-//! A response with its tag: the inner service's own, or the hash of the body.
+//! The tag of a response: the inner service's own, or the hash of the body.
 
-use http::header::{CONTENT_ENCODING, ETAG};
+use std::collections::VecDeque;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG};
 use http::response::Parts;
-use http::{HeaderMap, Response};
-use http_body::Body;
+use http::{HeaderMap, HeaderValue, Response};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
 use ifmatch_core::EntityTag;
 use ifmatch_core::digest::Hasher;
 use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
-use crate::body::{Content, ResponseBody};
-use crate::read::collect::{Collected, collect};
+use crate::body::{Buffered, ResponseBody, Rest, as_bytes};
 use crate::shared::Shared;
 
-/// A response, its tag among its header fields.
+/// Time limit for buffering a body of unknown length. A slow stream is then passed on, as a long one is.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time limit for buffering a body of known length. It is not a stream, but its source may stall.
+const SIZED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A response with its tag, which is also among the header fields.
 pub(crate) struct Tagged<T: Body> {
     pub(crate) head: Parts,
-    pub(crate) body: Collected<T>,
+    pub(crate) body: TaggedBody<T>,
     pub(crate) tag: Option<EntityTag>,
 }
 
+pub(crate) enum TaggedBody<B: Body> {
+    /// The whole body.
+    Whole(Buffered),
+    /// A body to pass on, with any part that was read.
+    Stream(ResponseBody<B>),
+}
+
 impl<T: Body> Tagged<T> {
-    /// Finds the tag of a complete representation. It is none where there is no tag and the body is too long to hash.
+    /// Finds the tag of a whole representation. It is `None` if the inner service gave none and the body is too long to
+    /// hash.
     pub(crate) async fn of<R: Register, C: Clock>(shared: &Shared<R, C>, response: Response<T>) -> Self {
-        let (mut head, body) = response.into_parts();
-        let own = own_tag(&head.headers);
-        if let Some(tag) = own.as_ref().filter(|_| !is_coded(&head.headers)) {
-            return Self::with(tag.clone(), Response::from_parts(head, body));
+        let own = own_tag(response.headers());
+        if let Some(tag) = own.as_ref().filter(|_| !is_encoded(response.headers())) {
+            return Self::new(tag.clone(), response);
         }
-        let body = collect(&head.headers, body, shared.config.hash_limit, shared.driver.clock()).await;
+        let (mut head, body) = response.into_parts();
+        let body = buffer(&head.headers, body, shared.config.hash_limit, shared.driver.clock()).await;
         let tag = match &body {
-            Collected::Whole(content) => Some(hash(shared, content)),
-            Collected::Passed(_) => own.and_then(weakened),
+            TaggedBody::Whole(content) => {
+                let mut hasher = Hasher::new(shared.config.tag_format);
+                content.chunks.iter().for_each(|chunk| hasher.update(chunk));
+                Some(hasher.finish().content_tag())
+            }
+            TaggedBody::Stream(_) => own.and_then(weaken),
         };
         match &tag {
             Some(tag) => head.headers.insert(ETAG, tag.to_header()),
@@ -40,23 +63,22 @@ impl<T: Body> Tagged<T> {
         Self { head, body, tag }
     }
 
-    /// A response that has this tag.
-    pub(crate) fn with(tag: EntityTag, response: Response<T>) -> Self {
+    /// Wraps a response that already carries this tag.
+    pub(crate) fn new(tag: EntityTag, response: Response<T>) -> Self {
         let (head, body) = response.into_parts();
-        Self { head, body: Collected::Passed(ResponseBody::inner(body)), tag: Some(tag) }
+        Self { head, body: TaggedBody::Stream(ResponseBody::inner(body)), tag: Some(tag) }
     }
 
-    /// The response with whatever was read of its body.
     pub(crate) fn into_response(self) -> Response<ResponseBody<T>> {
         let body = match self.body {
-            Collected::Whole(content) => ResponseBody::read(content),
-            Collected::Passed(body) => body,
+            TaggedBody::Whole(content) => ResponseBody::buffered(content),
+            TaggedBody::Stream(body) => body,
         };
         Response::from_parts(self.head, body)
     }
 }
 
-/// The tag among the header fields, if there is exactly one and it is well-formed.
+/// Returns the tag in `ETag`, if there is exactly one and it is well-formed.
 pub(crate) fn own_tag(headers: &HeaderMap) -> Option<EntityTag> {
     let mut lines = headers.get_all(ETAG).iter();
     match (lines.next(), lines.next()) {
@@ -65,19 +87,77 @@ pub(crate) fn own_tag(headers: &HeaderMap) -> Option<EntityTag> {
     }
 }
 
-/// Whether the bytes have a content coding. A compression layer inside keeps the tag of what it was given, so that the
-/// same strong tag would stand for both.
-pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
+/// Returns `true` if the bytes have a content coding. A compression layer inside keeps the tag of its input, so that one
+/// strong tag would name both the plain and the compressed bytes.
+pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
     let coding = headers.get(CONTENT_ENCODING).map(|coding| coding.as_bytes().trim_ascii());
     coding.is_some_and(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
 }
 
-pub(crate) fn weakened(tag: EntityTag) -> Option<EntityTag> {
+pub(crate) fn weaken(tag: EntityTag) -> Option<EntityTag> {
     if tag.is_weak() { Some(tag) } else { EntityTag::parse(&[b"W/", tag.as_bytes()].concat()).ok() }
 }
 
-fn hash<R, C>(shared: &Shared<R, C>, content: &Content) -> EntityTag {
-    let mut hasher = Hasher::new(shared.config.tag_format);
-    content.chunks.iter().for_each(|chunk| hasher.update(chunk));
-    hasher.finish().content_tag()
+/// Reads a body to its end, unless it is longer than `limit` bytes, too slow, or a stream that is meant to stay open.
+async fn buffer<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &impl Clock) -> TaggedBody<B> {
+    if body.size_hint().lower() > limit || is_live_stream(headers) {
+        return TaggedBody::Stream(ResponseBody::inner(body));
+    }
+    if body.is_end_stream() {
+        return TaggedBody::Whole(Buffered::default());
+    }
+    let timeout = if body.size_hint().exact().is_some() { SIZED_TIMEOUT } else { STREAM_TIMEOUT };
+    let mut reader = Reader { body: Box::pin(body), chunks: VecDeque::new(), remaining: limit };
+    let end = match select(pin!(reader.read()), pin!(clock.sleep(timeout))).await {
+        Either::Left((end, _)) => end,
+        Either::Right(_) => ReadEnd::Limit,
+    };
+    match end {
+        ReadEnd::Complete(trailers) => TaggedBody::Whole(Buffered { chunks: reader.chunks, trailers }),
+        ReadEnd::Limit => TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Body(reader.body))),
+        ReadEnd::Error(error) => TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Error(Some(error)))),
+    }
+}
+
+struct Reader<B> {
+    body: Pin<Box<B>>,
+    chunks: VecDeque<Bytes>,
+    remaining: u64,
+}
+
+enum ReadEnd<E> {
+    Complete(Option<Box<HeaderMap>>),
+    Limit,
+    Error(E),
+}
+
+impl<B: Body> Reader<B> {
+    /// Stores each frame immediately, so that cancelling this future loses nothing.
+    async fn read(&mut self) -> ReadEnd<B::Error> {
+        loop {
+            let frame = match as_bytes(self.body.frame().await) {
+                None => return ReadEnd::Complete(None),
+                Some(Err(error)) => return ReadEnd::Error(error),
+                Some(Ok(frame)) => frame,
+            };
+            match frame.into_data().map_err(Frame::into_trailers) {
+                Err(trailers) => return ReadEnd::Complete(trailers.ok().map(Box::new)),
+                Ok(data) => {
+                    let len = data.len() as u64;
+                    self.chunks.push_back(data);
+                    match self.remaining.checked_sub(len) {
+                        Some(remaining) => self.remaining = remaining,
+                        None => return ReadEnd::Limit,
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns `true` for media types of streams that stay open: their readers wait for each event.
+fn is_live_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes).to_ascii_lowercase();
+    let live = [&b"text/event-stream"[..], b"multipart/x-mixed-replace", b"application/grpc"];
+    live.iter().any(|live| kind.starts_with(live))
 }

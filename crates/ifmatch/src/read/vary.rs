@@ -1,4 +1,4 @@
-//! Which representation of a resource a request selects: its query, and the header fields that `Vary` names.
+//! The representation that a request selects, by its query and the header fields that `Vary` names.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, VARY};
 use http::request::Parts;
@@ -6,9 +6,9 @@ use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::record::Variant;
 
-/// The longest variant recorded, in bytes.
+/// Maximum size of a recorded variant in bytes.
 const MAX_LEN: usize = 1_024;
-/// The most header fields in a `Vary` that is followed.
+/// Maximum number of header fields in `Vary`.
 const MAX_FIELDS: usize = 8;
 
 /// The header fields that select a representation, in alphabetical order.
@@ -16,7 +16,8 @@ const MAX_FIELDS: usize = 8;
 pub(crate) struct Vary(Box<[HeaderName]>);
 
 impl Vary {
-    /// Reads `Vary`. None: representations cannot be told apart (`*`), or only by credentials, which are not kept.
+    /// Parses `Vary`. Returns `None` if nothing tells the representations apart (`*`), or only credentials, which must not
+    /// be stored.
     pub(crate) fn of(response: &HeaderMap) -> Option<Self> {
         if !response.contains_key(VARY) {
             return Some(Self::default());
@@ -31,12 +32,12 @@ impl Vary {
         }
         names.sort_unstable_by(|left, right| left.as_str().cmp(right.as_str()));
         names.dedup();
-        let followed = names.len() <= MAX_FIELDS && !names.iter().any(is_unfollowed);
-        followed.then(|| Self(names.into()))
+        let is_usable = names.len() <= MAX_FIELDS && !names.iter().any(is_unusable);
+        is_usable.then(|| Self(names.into()))
     }
 
-    /// The representation that a request with this query and these header fields selects. None: its description is too
-    /// long, or no text.
+    /// Returns the variant that a request with this query and these header fields selects, or `None` if the fields are
+    /// too long or not text.
     pub(crate) fn select(&self, query: Option<&str>, headers: &HeaderMap) -> Option<Variant> {
         if self.0.is_empty() && query.is_none() {
             return Some(Variant::only());
@@ -58,13 +59,13 @@ impl Vary {
     }
 }
 
-/// `*` is a valid header name as far as its characters go.
-fn is_unfollowed(name: &HeaderName) -> bool {
+/// `*` parses as a header name.
+fn is_unusable(name: &HeaderName) -> bool {
     [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION].contains(name) || name.as_str() == "*"
 }
 
-/// Makes a request select this representation.
-pub(crate) fn ask_for(variant: &Variant, request: &mut Parts) {
+/// Changes a request so that it selects this variant.
+pub(crate) fn select_variant(variant: &Variant, request: &mut Parts) {
     for name in [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE] {
         request.headers.remove(name);
     }
@@ -124,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn order_case_and_repetition_in_vary_do_not_matter() {
+    fn vary_ignores_order_case_and_repetition() {
         assert_eq!(vary(&["accept, Accept-Encoding"]), vary(&["ACCEPT-ENCODING", "accept,, accept"]));
     }
 
     #[test]
-    fn what_cannot_or_must_not_be_told_apart_is_not_recorded() {
+    fn star_credentials_and_oversized_values_are_rejected() {
         for line in ["*", "accept, *", "cookie", "Authorization", "a,b,c,d,e,f,g,h,i", "sp ace"] {
             assert_eq!(vary(&[line]), None, "{line}");
         }
@@ -138,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn a_request_made_for_a_variant_selects_it() {
+    fn a_request_changed_for_a_variant_selects_it() {
         let vary = vary(&["accept-encoding, accept"]).unwrap();
         let original = head("/a?x=1", &[("accept-encoding", "gzip"), ("accept-encoding", "br"), ("accept", "a/b")]);
         let variant = select(&vary, &original).unwrap();
         let mut probe = head("/a?y=2", &[("accept-encoding", "identity")]);
-        ask_for(&variant, &mut probe);
+        select_variant(&variant, &mut probe);
         assert_eq!(select(&vary, &probe), Some(variant));
         assert_eq!(probe.uri, "/a?x=1");
-        ask_for(&Variant::only(), &mut probe);
+        select_variant(&Variant::only(), &mut probe);
         assert_eq!(probe.uri, "/a");
     }
 }

@@ -1,4 +1,4 @@
-//! Which resources a write has changed besides its target.
+//! The resources that a write has changed besides its target.
 
 use http::header::{CONTENT_LOCATION, HOST, LOCATION};
 use http::request::Parts;
@@ -7,9 +7,10 @@ use ifmatch_register::Key;
 
 use crate::key::KeyExtractor;
 
-/// Other resources that a write has changed: put it into the extensions of the response.
+/// Response extension that names other resources changed by a write.
 ///
-/// What was known of them is forgotten. `Location` and `Content-Location` on the same host need not be repeated here.
+/// The layer then treats their state as unknown. Targets of `Location` and `Content-Location` on the same host need not
+/// be repeated here.
 ///
 /// ```
 /// use http::{Response, Uri};
@@ -21,30 +22,30 @@ use crate::key::KeyExtractor;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlsoChanged(pub Vec<Uri>);
 
-/// The keys of the resources that a response names as changed, other than `target`.
-pub(crate) fn changed<T>(keys: &dyn KeyExtractor, target: &Key, request: &Parts, response: &Response<T>) -> Vec<Key> {
+/// Returns the keys of the resources that a response names as changed, other than `target`.
+pub(crate) fn keys<T>(extractor: &dyn KeyExtractor, target: &Key, request: &Parts, response: &Response<T>) -> Vec<Key> {
     let located = [LOCATION, CONTENT_LOCATION].into_iter().filter_map(|name| response.headers().get(name));
     let named = response.extensions().get::<AlsoChanged>().into_iter().flat_map(|also| also.0.iter().cloned());
     let uris = located.filter_map(|value| resolve(value, request)).chain(named);
-    let mut changed: Vec<Key> = uris.filter_map(|uri| key_of(keys, request, uri)).collect();
+    let mut changed: Vec<Key> = uris.filter_map(|uri| key_of(extractor, request, uri)).collect();
     changed.retain(|key| key != target);
     changed.sort_unstable();
     changed.dedup();
     changed
 }
 
-/// Whether a `Content-Location` names the request's own target.
+/// Returns `true` if a `Content-Location` names the target of the request.
 pub(crate) fn is_target(location: &HeaderValue, request: &Parts) -> bool {
     resolve(location, request).is_some_and(|uri| uri.path() == request.uri.path() && uri.query() == request.uri.query())
 }
 
-fn key_of(keys: &dyn KeyExtractor, request: &Parts, uri: Uri) -> Option<Key> {
+fn key_of(extractor: &dyn KeyExtractor, request: &Parts, uri: Uri) -> Option<Key> {
     let mut head = request.clone();
     head.uri = uri;
-    keys.key(&head).ok()
+    extractor.key(&head).ok()
 }
 
-/// Resolves a reference on the same host (RFC 3986 §5.2); the fragment is dropped.
+/// Resolves a reference on the same host (RFC 3986 §5.2), without its fragment.
 fn resolve(location: &HeaderValue, request: &Parts) -> Option<Uri> {
     let text = location.to_str().ok()?;
     let text = text.split('#').next()?;
@@ -75,7 +76,7 @@ fn host(request: &Parts) -> Option<&str> {
     }
 }
 
-/// Removes the segments `.` and `..` (RFC 3986 §5.2.4) of a path that begins with a slash.
+/// Removes dot segments (RFC 3986 §5.2.4) from a path that begins with a slash.
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {
@@ -119,14 +120,14 @@ mod tests {
         let target = Key::new("/docs/list").unwrap();
         for (location, expected) in cases {
             let response = Response::builder().header(LOCATION, location).body(()).unwrap();
-            let changed = changed(&PathKey::new(), &target, &request(), &response);
+            let changed = keys(&PathKey::new(), &target, &request(), &response);
             let found: Vec<_> = changed.iter().map(Key::as_str).collect();
             assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{location}");
         }
     }
 
     #[test]
-    fn the_target_is_recognised_with_its_query() {
+    fn the_target_is_recognized_with_its_query() {
         for (location, expected) in
             [("list?x=1", true), ("/docs/list?x=1", true), ("/docs/list", false), ("list?x=2", false), ("", true)]
         {

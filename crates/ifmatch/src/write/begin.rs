@@ -1,4 +1,4 @@
-//! Asking for the permit, with a probe of the resource where its state is not known.
+//! Requesting the permit, after a probe of the resource if its state is unknown.
 
 use std::pin::pin;
 
@@ -8,22 +8,22 @@ use ifmatch_core::problem::Problem;
 use ifmatch_register::{Applied, DriverError, KeyLock, Register};
 use ifmatch_runtime::Clock;
 
-use super::probe::Probed;
-use super::{Answer, Writing};
+use super::probe::Probe;
+use super::request::{WriteContext, WriteResult};
+use crate::inner::InnerService;
 use crate::responses;
-use crate::shared::Inner;
 
-/// How often a probe may prove out of date before the write is refused.
+/// Maximum number of stale probes before the write is refused.
 pub(crate) const MAX_PROBES: u32 = 32;
 
-impl<R: Register, C: Clock> Writing<R, C> {
-    /// Waits in turn for the permit, and returns it with the lock of this process's writer.
+impl<R: Register, C: Clock> WriteContext<R, C> {
+    /// Waits for the permit, and returns it with the lock that keeps this process's other writers away.
     ///
     /// # Errors
-    /// The write is refused; this is the answer to it.
-    pub(crate) async fn begin<S, B>(&self, inner: &mut S) -> Result<(Grant, KeyLock<'_>), Answer<S, B>>
+    /// Returns the result of the write if it is refused.
+    pub(crate) async fn begin<S, B>(&self, inner: &mut S) -> Result<(Grant, KeyLock<'_>), WriteResult<S, B>>
     where
-        S: Inner<B>,
+        S: InnerService<B>,
         B: Default,
     {
         let patience = self.shared.config.patience;
@@ -35,7 +35,8 @@ impl<R: Register, C: Clock> Writing<R, C> {
         }
         let mut observed = None;
         for probes in 0..MAX_PROBES {
-            let (applied, lock) = self.ask(observed.take()).await.map_err(|_| Ok(responses::unavailable()))?;
+            let applied = self.request_permit(observed.take()).await;
+            let (applied, lock) = applied.map_err(|_| Ok(responses::unavailable()))?;
             match (applied.outcome, lock) {
                 (Outcome::Granted(grant), Some(lock)) => return Ok((grant, lock)),
                 (Outcome::Refused(Refusal::ProbeFirst), _) if probes == 0 || self.shared.now() < give_up => {}
@@ -43,16 +44,16 @@ impl<R: Register, C: Clock> Writing<R, C> {
                 _ => return Err(Ok(responses::unavailable())),
             }
             match self.probe(inner).await {
-                Probed::Seen(seen) => observed = Some(seen),
-                // The next begin waits until it is over.
-                Probed::InFlight => {}
-                Probed::Answer(answer) => return Err(answer),
+                Probe::Observed(observation) => observed = Some(observation),
+                // The next request for the permit waits until that write ends.
+                Probe::InFlight => {}
+                Probe::Failed(result) => return Err(result),
             }
         }
         Err(Ok(responses::problem(&Problem::write_in_flight(patience))))
     }
 
-    async fn ask(&self, observed: Option<Observed>) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
+    async fn request_permit(&self, observed: Option<Observed>) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
         let begin = Begin {
             method: &self.head.method,
             preconditions: &self.conditions,
@@ -63,18 +64,5 @@ impl<R: Register, C: Clock> Writing<R, C> {
             ttl: self.shared.config.write_timeout,
         };
         self.shared.driver.begin(&self.key, None, begin).await
-    }
-
-    pub(crate) fn problem(&self, refusal: &Refusal) -> Problem {
-        match refusal {
-            Refusal::PreconditionFailed { precondition, current } => {
-                Problem::precondition_failed(*precondition, current.as_ref())
-            }
-            Refusal::InFlight { deadline } => Problem::write_in_flight(self.shared.now().until(*deadline)),
-            Refusal::Lease(failure) => Problem::lease_failed(*failure),
-            Refusal::LeaseConflict(conflict) => Problem::lease_conflict(*conflict),
-            Refusal::NotFound => Problem::not_found().code("ResourceNotFound"),
-            Refusal::ProbeFirst | Refusal::Stale => Problem::write_in_flight(self.shared.config.patience),
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Asking the resource for its current state, before a conditional write whose conditions nobody can evaluate yet.
+//! Probing: asking the inner service for the current state before a write with conditions that the record cannot decide.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -20,79 +20,78 @@ use ifmatch_core::tag::TagList;
 use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
-use super::{Answer, Writing};
+use super::request::{WriteContext, WriteResult};
 use crate::body::ResponseBody;
-use crate::read::request;
+use crate::inner::InnerService;
+use crate::read::request::strip_conditions;
 use crate::read::tag::{Tagged, own_tag};
-use crate::read::vary::{Vary, ask_for};
+use crate::read::vary::{Vary, select_variant};
 use crate::responses;
-use crate::shared::Inner;
 
-/// What came of a probe.
-pub(crate) enum Probed<S: Inner<B>, B> {
-    /// The state.
-    Seen(Observed),
-    /// Another write is in flight, whose effect a probe might see or miss.
+/// The result of a probe.
+pub(crate) enum Probe<S: InnerService<B>, B> {
+    Observed(Observed),
+    /// Another write is in flight, and a probe might see its effect or miss it.
     InFlight,
-    /// The write cannot go on; this is the answer to it.
-    Answer(Answer<S, B>),
+    /// The write must not go on. This is its result.
+    Failed(WriteResult<S, B>),
 }
 
-/// What a response to a probe says.
-enum Said<T: Body> {
+/// The meaning of a response to a probe.
+enum Answer<T: Body> {
     State(Observation),
-    /// The client gets it: whoever may not read may not compare either.
-    Pass(Response<ResponseBody<T>>),
+    /// The client gets the response: a client that may not read must not learn the result of a comparison either.
+    PassOn(Response<ResponseBody<T>>),
     Nothing,
 }
 
-impl<R: Register, C: Clock> Writing<R, C> {
-    /// Runs the inner service with GET. Where the conditions name the tag of a known representation, it asks for that
-    /// one; else for the one that the write's own header fields select.
-    pub(crate) async fn probe<S, B>(&self, inner: &mut S) -> Probed<S, B>
+impl<R: Register, C: Clock> WriteContext<R, C> {
+    /// Runs the inner service with GET. If the conditions name the tag of a recorded variant, requests that variant;
+    /// otherwise the one that the header fields of the write select.
+    pub(crate) async fn probe<S, B>(&self, inner: &mut S) -> Probe<S, B>
     where
-        S: Inner<B>,
+        S: InnerService<B>,
         B: Default,
     {
         let at = self.shared.now();
         let Ok(record) = self.shared.driver.load(&self.key).await else {
-            return Probed::Answer(Ok(responses::unavailable()));
+            return Probe::Failed(Ok(responses::unavailable()));
         };
-        let Some(snapshot) = record.snapshot(at) else { return Probed::InFlight };
+        let Some(snapshot) = record.snapshot(at) else { return Probe::InFlight };
         let head = self.probe_head(record.state(at).version());
-        let seen = AssertUnwindSafe(self.look(inner, head)).catch_unwind();
-        let limit = self.shared.driver.clock().sleep(self.shared.config.write_timeout);
-        let seen = match select(pin!(seen), pin!(limit)).await {
-            Either::Left((Ok(seen), _)) => seen,
-            Either::Left((Err(_), _)) | Either::Right(_) => Ok(Said::Nothing),
+        let answer = AssertUnwindSafe(self.get(inner, head)).catch_unwind();
+        let timeout = self.shared.driver.clock().sleep(self.shared.config.write_timeout);
+        let answer = match select(pin!(answer), pin!(timeout)).await {
+            Either::Left((Ok(answer), _)) => answer,
+            Either::Left((Err(_), _)) | Either::Right(_) => Ok(Answer::Nothing),
         };
-        match seen {
-            Ok(Said::State(observation)) => {
+        match answer {
+            Ok(Answer::State(observation)) => {
                 let authority = self.shared.config.authority;
-                Probed::Seen(Observed { snapshot, observation, authority })
+                Probe::Observed(Observed { snapshot, observation, authority })
             }
-            Ok(Said::Pass(response)) => Probed::Answer(Ok(response)),
-            Ok(Said::Nothing) => Probed::Answer(Ok(responses::unavailable())),
-            Err(error) => Probed::Answer(Err(error)),
+            Ok(Answer::PassOn(response)) => Probe::Failed(Ok(response)),
+            Ok(Answer::Nothing) => Probe::Failed(Ok(responses::unavailable())),
+            Err(error) => Probe::Failed(Err(error)),
         }
     }
 
-    fn probe_head(&self, known: Option<&Version>) -> Parts {
+    fn probe_head(&self, recorded: Option<&Version>) -> Parts {
         let mut head = self.head.clone();
         head.method = Method::GET;
-        request::strip_conditions(&mut head.headers);
-        for name in OF_THE_WRITE {
+        strip_conditions(&mut head.headers);
+        for name in WRITE_FIELDS {
             head.headers.remove(name);
         }
-        if let Some(variant) = known.and_then(|version| named_variant(&self.conditions, version)) {
-            ask_for(variant, &mut head);
+        if let Some(variant) = recorded.and_then(|version| named_variant(&self.conditions, version)) {
+            select_variant(variant, &mut head);
         }
         head
     }
 
-    async fn look<S, B>(&self, inner: &mut S, head: Parts) -> Result<Said<S::Body>, S::Error>
+    async fn get<S, B>(&self, inner: &mut S, head: Parts) -> Result<Answer<S::Body>, S::Error>
     where
-        S: Inner<B>,
+        S: InnerService<B>,
         B: Default,
     {
         let variant_of = |vary: Vary| vary.select(head.uri.query(), &head.headers);
@@ -101,35 +100,35 @@ impl<R: Register, C: Clock> Writing<R, C> {
         let variant = Vary::of(response.headers()).and_then(variant_of).unwrap_or_else(Variant::only);
         let present = |tag| Observation::Present { variant, tag, last_modified };
         Ok(match response.status() {
-            StatusCode::OK => Said::State(present(Tagged::of(&self.shared, response).await.tag)),
-            StatusCode::NOT_FOUND | StatusCode::GONE => Said::State(Observation::Absent),
+            StatusCode::OK => Answer::State(present(Tagged::of(&self.shared, response).await.tag)),
+            StatusCode::NOT_FOUND | StatusCode::GONE => Answer::State(Observation::Absent),
             status if status.is_success() && status != StatusCode::PARTIAL_CONTENT => {
-                Said::State(present(own_tag(response.headers())))
+                Answer::State(present(own_tag(response.headers())))
             }
-            // It exists, but cannot be read, or not here: no tag can match it.
+            // The resource exists, but cannot be read, or not here: no tag can match.
             StatusCode::METHOD_NOT_ALLOWED
             | StatusCode::NOT_IMPLEMENTED
             | StatusCode::MOVED_PERMANENTLY
             | StatusCode::FOUND
-            | StatusCode::SEE_OTHER => Said::State(present(None)),
+            | StatusCode::SEE_OTHER => Answer::State(present(None)),
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
-                Said::Pass(response.map(ResponseBody::inner))
+                Answer::PassOn(response.map(ResponseBody::inner))
             }
-            status if status.is_client_error() => Said::Pass(response.map(ResponseBody::inner)),
-            _ => Said::Nothing,
+            status if status.is_client_error() => Answer::PassOn(response.map(ResponseBody::inner)),
+            _ => Answer::Nothing,
         })
     }
 }
 
-/// The representation whose tag a condition names.
+/// Returns the recorded variant with a tag that the conditions name.
 fn named_variant<'a>(conditions: &Preconditions, version: &'a Version) -> Option<&'a Variant> {
     let lists = [&conditions.if_match, &conditions.if_none_match].into_iter().flatten();
     let tags = lists.filter_map(|list| if let TagList::Tags(tags) = list { Some(tags) } else { None });
     tags.flatten().find_map(|tag| version.variant_of(tag))
 }
 
-/// What is said of the write's content, or would make the probe a write.
-const OF_THE_WRITE: [HeaderName; 18] = [
+/// Header fields that describe the content of the write, or would make the probe a write.
+const WRITE_FIELDS: [HeaderName; 18] = [
     CONTENT_ENCODING,
     CONTENT_LANGUAGE,
     CONTENT_LENGTH,

@@ -1,4 +1,4 @@
-//! Running the handler: with the permit, without the conditions, until shortly before the deadline.
+//! Running the handler with the permit and without the conditions, until shortly before the deadline.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_register::Register;
 use ifmatch_runtime::{Clock, task};
 
-use super::Writing;
+use super::request::WriteContext;
+use crate::inner::InnerService;
 use crate::permit::Permit;
-use crate::read::request;
-use crate::shared::Inner;
+use crate::read::request::strip_conditions;
 
-/// Longest time between the ends of the handler and its permit, which is otherwise a tenth of the write timeout. The
+/// Maximum time between the deadlines of the handler and its permit; otherwise it is a tenth of the write timeout. The
 /// clocks of processes that share a register may differ by this much.
 const MARGIN: Duration = Duration::from_secs(3);
 
-/// How a handler ended.
+/// The way in which a handler ended.
 pub(crate) enum End<T, E> {
     Answered(Response<T>),
     Failed(E),
     Panicked,
     Cancelled,
-    /// It did not begin: the permit came when its time was over.
+    /// It was not started, since the permit had expired already.
     TooLate,
 }
 
-impl<R: Register, C: Clock> Writing<R, C> {
-    /// Runs the inner service and drops its future at the deadline. The future is not polled after the deadline by the
-    /// clock that ends the permit.
+impl<R: Register, C: Clock> WriteContext<R, C> {
+    /// Runs the inner service until the deadline. After the deadline, by the clock that ends the permit, its future is
+    /// dropped without another poll.
     pub(crate) async fn run<S, B>(&self, mut inner: S, grant: &Grant, body: B) -> End<S::Body, S::Error>
     where
-        S: Inner<B>,
+        S: InnerService<B>,
     {
         let deadline = self.handler_deadline(grant.deadline);
         if deadline <= self.shared.now() {
@@ -55,19 +55,19 @@ impl<R: Register, C: Clock> Writing<R, C> {
 
     /// Returns the handler's deadline, which precedes the permit's. A process with a clock ahead by less than the
     /// difference grants no permit while the handler runs.
-    fn handler_deadline(&self, end: Timestamp) -> Timestamp {
+    fn handler_deadline(&self, deadline: Timestamp) -> Timestamp {
         let margin = (self.shared.config.write_timeout / 10).min(MARGIN);
-        Timestamp::from_micros(end.micros().saturating_sub(u64::try_from(margin.as_micros()).unwrap_or_default()))
+        Timestamp::from_micros(deadline.micros().saturating_sub(u64::try_from(margin.as_micros()).unwrap_or_default()))
     }
 }
 
-/// Takes out the conditions, which the inner service might read differently: it does not know the tags. `*` speaks of
-/// no tag, and stays as a second check by a service that has one.
+/// Removes the conditions, since the inner service does not know the tags. `*` names no tag, and stays for a second check
+/// by the service.
 fn strip_evaluated(headers: &mut HeaderMap) {
     let kept = [IF_MATCH, IF_NONE_MATCH].map(|name| {
         let value = headers.get(&name).filter(|value| value.as_bytes().trim_ascii() == b"*").cloned();
         value.map(|value| (name, value))
     });
-    request::strip_conditions(headers);
+    strip_conditions(headers);
     headers.extend(kept.into_iter().flatten());
 }

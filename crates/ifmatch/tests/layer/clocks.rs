@@ -1,5 +1,4 @@
-//! Clocks that are stepped, stand still or differ: two handlers never run at once, and nothing stays locked for longer
-//! than it was granted for.
+//! Clocks that are stepped, stopped or different: handlers never overlap, and permits never outlast their grant.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +14,7 @@ use crate::support::{Cuttable, ManualClock, World, ask, request, send};
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_hours(24);
 
-/// The time that drives all timers, and one clock that is off by the given number of microseconds.
+/// A time that drives all timers, and a clock with an offset from it in microseconds.
 #[derive(Clone, Debug, Default)]
 struct Skewed {
     time: ManualClock,
@@ -54,7 +53,7 @@ async fn settle() {
 /// Even a clock that breaks its contract (for example on a suspended machine with frozen timers) ends the permit of a
 /// handler that still runs. The next writer of this process waits until the handler is gone.
 #[tokio::test]
-async fn a_permit_that_is_over_lets_no_second_handler_in_while_the_first_one_runs() {
+async fn an_expired_permit_admits_no_second_handler_while_the_first_runs() {
     for authoritative in [true, false] {
         let (clock, world) = (Skewed::default(), World::with(&[("/a", "one")]));
         let builder = ConditionalLayer::builder().register(Cuttable::default()).clock(clock.clone());
@@ -82,14 +81,14 @@ async fn a_permit_that_is_over_lets_no_second_handler_in_while_the_first_one_run
         assert_eq!((first.status.as_u16(), first.problem().as_str()), (503, "outcome-unknown"));
         clock.time.advance(SECOND);
         assert_eq!(second.await.unwrap().status, 204);
-        assert_eq!(world.get("/a").as_deref(), Some("second"), "the first one took effect later");
+        assert_eq!(world.get("/a").as_deref(), Some("second"), "the first write took effect later");
     }
 }
 
-/// The handler has ended, and its result is slow to reach the register. If another write went ahead, the first client
-/// would get no answer.
+/// The handler has ended, but its result is slow to reach the register. If another write overtook it, the first client
+/// would not learn the outcome.
 #[tokio::test]
-async fn a_permit_that_is_over_lets_no_write_go_ahead_of_an_outcome_on_its_way() {
+async fn an_expired_permit_lets_no_write_overtake_a_pending_commit() {
     let (clock, world, register) = (Skewed::default(), World::with(&[("/a", "one")]), Cuttable::default());
     let builder = ConditionalLayer::builder().register(register.clone()).clock(clock.clone());
     let service = builder.build().layer(world.clone());
@@ -114,9 +113,9 @@ async fn a_permit_that_is_over_lets_no_write_go_ahead_of_an_outcome_on_its_way()
     assert_eq!(world.get("/a").as_deref(), Some("second"));
 }
 
-/// A lease must not be granted beside a handler that started without one, either.
+/// The same for a lease, beside a handler that started without one.
 #[tokio::test]
-async fn a_permit_that_is_over_lets_no_lease_be_acquired_while_its_handler_runs() {
+async fn an_expired_permit_admits_no_lease_while_its_handler_runs() {
     use crate::leases::{A, acquire};
 
     let (clock, world) = (Skewed::default(), World::with(&[("/a", "one")]));
@@ -143,7 +142,7 @@ async fn a_permit_that_is_over_lets_no_lease_be_acquired_while_its_handler_runs(
 
 /// Three seconds are a tenth of the default write timeout.
 #[tokio::test]
-async fn a_process_whose_clock_is_ahead_within_the_allowance_runs_no_handler_beside_another() {
+async fn a_process_with_a_clock_ahead_within_the_margin_never_overlaps_a_handler() {
     let (time, register, world) = (ManualClock::default(), Cuttable::default(), World::with(&[("/a", "one")]));
     let process = |ahead: Duration| {
         let builder = ConditionalLayer::builder().register(register.clone()).clock(Skewed::of(&time, ahead));
@@ -164,15 +163,15 @@ async fn a_process_whose_clock_is_ahead_within_the_allowance_runs_no_handler_bes
     settle().await;
     assert!(!first.is_finished() && !second.is_finished());
     time.advance(Duration::from_millis(150));
-    assert_eq!(first.await.unwrap().status, 503, "its time is over three seconds before its permit");
+    assert_eq!(first.await.unwrap().status, 503, "the handler must end three seconds before its permit");
     time.advance(SECOND * 3);
     assert_eq!(second.await.unwrap().status, 204);
     assert_eq!(world.get("/a").as_deref(), Some("second"));
 }
 
-/// The fate of its handler is unknown. A process with the correct clock sees the permit.
+/// The outcome of its handler is unknown. A process with the correct clock sees the permit.
 #[tokio::test]
-async fn a_permit_of_a_clock_that_was_a_day_ahead_lasts_no_longer_than_it_was_granted_for() {
+async fn a_permit_from_a_clock_a_day_ahead_lasts_no_longer_than_granted() {
     let (time, register, world) = (ManualClock::default(), Cuttable::default(), World::with(&[("/a", "one")]));
     let process = |register: Cuttable, ahead: Duration| {
         let builder = ConditionalLayer::builder().register(register).clock(Skewed::of(&time, ahead));
@@ -195,8 +194,8 @@ async fn a_permit_of_a_clock_that_was_a_day_ahead_lasts_no_longer_than_it_was_gr
 }
 
 #[tokio::test]
-async fn dates_are_sent_by_the_wall_clock_and_moved_by_no_step() {
-    /// The time, and a wall clock behind it.
+async fn dates_follow_the_wall_clock_and_survive_steps() {
+    /// A clock with a wall clock behind it.
     #[derive(Clone)]
     struct Behind(ManualClock, Duration);
     impl Clock for Behind {
@@ -222,7 +221,7 @@ async fn dates_are_sent_by_the_wall_clock_and_moved_by_no_step() {
 }
 
 #[test]
-#[should_panic(expected = "the write timeout must not be zero")]
-fn a_write_timeout_in_which_no_handler_can_run_is_refused_when_it_is_set() {
+#[should_panic(expected = "the write timeout must be greater than zero")]
+fn a_write_timeout_of_zero_panics() {
     let _ = ConditionalLayer::builder().write_timeout(Duration::ZERO);
 }

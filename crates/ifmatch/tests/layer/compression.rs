@@ -1,4 +1,4 @@
-//! tower-http's `CompressionLayer`, inside and outside: no two codings ever have the same strong tag.
+//! tower-http's `CompressionLayer`, inside and outside: two codings never share a strong tag.
 
 use std::convert::Infallible;
 
@@ -25,7 +25,7 @@ fn world() -> World {
     world
 }
 
-/// Holds for both orders.
+/// Properties of both orders.
 macro_rules! check {
     ($service:expr) => {{
         let service = $service;
@@ -35,7 +35,7 @@ macro_rules! check {
         assert_eq!(coded.headers[CONTENT_ENCODING], "gzip");
         assert_ne!(coded.tag(), plain.tag());
         assert_eq!(coded.headers[VARY], "accept-encoding");
-        // Each tag answers for its own coding only.
+        // Each tag matches its own coding only.
         for (tag, accept, status) in [
             (&plain.tag(), "identity", 304),
             (&coded.tag(), "gzip", 304),
@@ -50,10 +50,10 @@ macro_rules! check {
                 assert_eq!((reply.headers[ETAG].to_str().unwrap(), reply.body.len()), (tag.as_str(), 0));
             }
         }
-        // A part of one coding is never joined to another.
+        // Parts of different codings are never combined.
         let part = [("range", "bytes=0-3"), ("if-range", &coded.tag())];
         assert_eq!(ask(&service, "GET /a", &part).await.status, 200);
-        // A write with either tag is a write to the same resource, once.
+        // Either tag allows a write to the resource, once.
         let fields = [("if-match", coded.tag()), ("accept-encoding", "gzip".to_owned())];
         let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         assert_eq!(send(&service, request("PUT /a", &fields, "two")).await.status, 204);
@@ -87,11 +87,11 @@ async fn compression_outside_with_authority() {
 }
 
 #[tokio::test]
-async fn a_resumed_download_outside_compression_gets_no_foreign_bytes() {
+async fn a_resumed_download_behind_compression_never_mixes_codings() {
     let layer = ConditionalLayer::builder().behind_compression().build();
     let service = ServiceBuilder::new().layer(CompressionLayer::new()).layer(layer).service(world());
     let (plain, coded) = (ask(&service, "GET /a", &[]).await.tag(), ask(&service, "GET /a", &[GZIP]).await.tag());
-    // A part is not compressed: no condition that names the compressed bytes may be answered with one.
+    // Parts are not compressed, so a condition that names the compressed bytes must not get one.
     for condition in ["if-range", "if-match"] {
         let resume = [GZIP, ("range", "bytes=5-9"), (condition, coded.as_str())];
         let reply = ask(&service, "GET /a", &resume).await;
@@ -104,8 +104,8 @@ async fn a_resumed_download_outside_compression_gets_no_foreign_bytes() {
 }
 
 #[tokio::test]
-async fn a_part_that_was_coded_inside_is_never_joined_to_another_coding() {
-    // It keeps one tag for both codings, and cuts parts itself.
+async fn a_part_encoded_inside_is_never_combined_with_another_coding() {
+    // The inner service uses one tag for both codings, and sends parts itself.
     let inner = service_fn(|request: Request<Full<Bytes>>| async move {
         let (coded, range) = (request.headers().contains_key(ACCEPT_ENCODING), request.headers().contains_key(RANGE));
         let mut response = Response::builder().header(ETAG, "\"v1\"").header(VARY, "accept-encoding");
@@ -135,7 +135,7 @@ async fn a_part_that_was_coded_inside_is_never_joined_to_another_coding() {
         assert!(status == 412 || (reply.tag(), &reply.body[..]) == (coded.clone(), body.as_bytes()), "{reply:?}");
     }
     assert_eq!(ask(&service, "GET /a", &[part, ("if-range", &plain)]).await.body, "ain");
-    // Without conditions it is passed on, and says by its tag that nothing may be joined to it.
+    // Without conditions the part is passed on with a weak tag, so that it is never combined.
     let reply = ask(&service, "GET /a", &[GZIP, part]).await;
     assert_eq!((reply.status.as_u16(), reply.tag(), &reply.body[..]), (206, "W/\"v1\"".to_owned(), &b"DED"[..]));
 }

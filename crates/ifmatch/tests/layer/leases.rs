@@ -1,4 +1,4 @@
-//! Leases behind the layer, in Azure's form: who gets one, what they keep others from, and how they end.
+//! Leases: acquisition, protection and end, with Azure's requests.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) fn both() -> [(Builder<Cuttable, ManualClock>, ManualClock); 2] {
     })
 }
 
-/// A service in the layer.
+/// Wraps a service in the layer.
 pub(crate) trait Layered:
     Service<Request<Full<Bytes>>, Response = Response<ResponseBody<Full<Bytes>>>, Error = Infallible> + Clone
 {
@@ -40,7 +40,7 @@ impl<S> Layered for S where
 {
 }
 
-/// A lease operation on `/a`, its fields without the prefix `x-ms-`.
+/// Sends a lease operation on `/a`. The field names are given without `x-ms-`.
 pub(crate) async fn lease(service: &impl Layered, fields: &[(&str, &str)]) -> Reply {
     let fields: Vec<_> = fields.iter().map(|(name, value)| (format!("x-ms-{name}"), *value)).collect();
     let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), *value)).collect();
@@ -56,7 +56,7 @@ pub(crate) async fn act(service: &impl Layered, action: &str, id: &str) -> Reply
     lease(service, &[("lease-action", action), ("lease-id", id)]).await
 }
 
-/// The status and Azure's code.
+/// Returns the status and Azure's error code.
 pub(crate) fn refusal(reply: &Reply) -> (u16, String) {
     let code = reply.header("x-ms-error-code").unwrap_or_default();
     assert_eq!(reply.header("content-type").as_deref(), Some("application/problem+json"));
@@ -73,7 +73,7 @@ pub(crate) async fn put(service: &impl Layered, id: Option<&str>, body: &str) ->
 }
 
 #[tokio::test]
-async fn a_lease_goes_through_its_life() {
+async fn a_lease_is_acquired_renewed_changed_broken_and_released() {
     for (builder, clock) in both() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.build().layer(world.clone());
@@ -81,7 +81,7 @@ async fn a_lease_goes_through_its_life() {
         let acquired = acquire(&service, A, "15").await;
         assert_eq!((acquired.status.as_u16(), acquired.body.len()), (201, 0));
         assert_eq!(acquired.header("x-ms-lease-id").as_deref(), Some(A));
-        assert_eq!(acquired.tag(), tag, "a lease operation does not change it");
+        assert_eq!(acquired.tag(), tag, "lease operations must not change the tag");
         clock.advance(SECOND * 10);
         let renewed = act(&service, "renew", A).await;
         assert_eq!((renewed.status.as_u16(), renewed.header("x-ms-lease-id").as_deref()), (200, Some(A)));
@@ -96,12 +96,12 @@ async fn a_lease_goes_through_its_life() {
         let released = act(&service, "release", B).await;
         assert_eq!((released.status.as_u16(), released.header("x-ms-lease-id")), (200, None));
         assert_eq!(put(&service, None, "three").await.status, 204);
-        assert!(world.seen().iter().all(|head| head.uri.query().is_none()), "no operation reached the handler");
+        assert!(world.seen().iter().all(|head| head.uri.query().is_none()), "no lease operation may reach the handler");
     }
 }
 
 #[tokio::test]
-async fn refusals_have_azures_codes() {
+async fn refusals_carry_azures_error_codes() {
     for (builder, clock) in both() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.build().layer(world.clone());
@@ -128,9 +128,9 @@ async fn refusals_have_azures_codes() {
     }
 }
 
-/// What is wrong with the request changes nothing, whatever the lease's state.
+/// Malformed requests have no effect in any state of the lease.
 #[tokio::test]
-async fn malformed_requests_are_refused() {
+async fn malformed_lease_requests_get_400() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.leases().build().layer(world.clone());
@@ -169,11 +169,11 @@ async fn malformed_requests_are_refused() {
     let read = ask(&service, "GET /a", &[("x-ms-lease-id", "mine")]).await;
     assert_eq!(refusal(&read), refused(400, "InvalidHeaderValue"));
     assert!(world.seen().is_empty());
-    assert_eq!(put(&service, None, "two").await.status, 204, "nothing was leased");
+    assert_eq!(put(&service, None, "two").await.status, 204, "nothing may be leased");
 }
 
 #[tokio::test]
-async fn without_being_asked_to_the_layer_knows_no_leases() {
+async fn leases_are_off_by_default() {
     let here = |path: &'static str| move |head: &http::request::Parts| head.uri.path() == path;
     let builders = [
         builder().0,
@@ -195,7 +195,7 @@ async fn without_being_asked_to_the_layer_knows_no_leases() {
 }
 
 #[tokio::test]
-async fn only_what_is_there_can_be_leased() {
+async fn only_existing_resources_can_be_leased() {
     for (builder, _) in both() {
         let world = World::with(&[("/a", "one")]);
         world.answer("GET /secret", 403);
@@ -206,13 +206,13 @@ async fn only_what_is_there_can_be_leased() {
         assert_eq!(send(&service, request("PUT /none", &[], "new")).await.status, 201);
         assert_eq!(ask(&service, "PUT /none?comp=lease", &fields).await.status, 201);
         let secret = ask(&service, "PUT /secret?comp=lease", &fields).await;
-        assert_eq!(secret.status, 403, "who may not read it may not lease it");
+        assert_eq!(secret.status, 403, "a client that may not read may not lease either");
         assert_eq!(world.runs(&Method::PUT), 1);
     }
 }
 
 #[tokio::test]
-async fn conditions_of_a_lease_operation_are_evaluated() {
+async fn lease_operations_evaluate_conditions() {
     for (builder, _) in both() {
         let world = World::with(&[("/a", "one")]);
         let policy = RequirePreconditions::for_writes();
@@ -221,14 +221,14 @@ async fn conditions_of_a_lease_operation_are_evaluated() {
         let fields = |tag| [("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "15"), ("if-match", tag)];
         let stale = ask(&service, "PUT /a?comp=lease", &fields("\"stale\"")).await;
         assert_eq!((stale.status.as_u16(), stale.problem().as_str()), (412, "precondition-failed"));
-        assert_eq!(stale.header("x-ms-error-code"), None, "it is no matter of the lease");
+        assert_eq!(stale.header("x-ms-error-code"), None, "the lease is not the reason");
         assert_eq!(ask(&service, "PUT /a?comp=lease", &fields(&tag)).await.status, 201);
         assert_eq!(put(&service, None, "x").await.status, 428);
     }
 }
 
 #[tokio::test]
-async fn a_retry_without_an_id_gets_the_first_id() {
+async fn a_retried_acquire_gets_the_same_id() {
     for (builder, clock) in both() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.build().layer(world.clone());
@@ -245,14 +245,14 @@ async fn a_retry_without_an_id_gets_the_first_id() {
         for _ in 0..2 {
             assert_eq!(lease(&service, &release).await.status, 200);
         }
-        // The same name for other ids is another request.
+        // The same request id with other lease ids is another request.
         let other = [("lease-action", "release"), ("lease-id", GUID), ("client-request-id", "1")];
         assert_eq!(lease(&service, &other).await.status, 409);
     }
 }
 
 #[tokio::test]
-async fn the_handler_sees_a_token_that_grows_with_every_holder() {
+async fn the_lease_token_grows_with_every_holder() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.leases().build().layer(world.clone());
@@ -271,11 +271,11 @@ async fn the_handler_sees_a_token_that_grows_with_every_holder() {
     assert!(tokens[1].unwrap() < tokens[3].unwrap());
     assert!(permits.iter().all(|permit| permit.lease_token() < Some(permit.fencing_token())));
     let limit = |permit: &Permit| permit.deadline() <= clock.now();
-    assert!(permits[1..].iter().all(limit), "no handler outlasts its lease");
+    assert!(permits[1..].iter().all(limit), "handlers must end before their lease");
 }
 
 #[tokio::test]
-async fn without_the_register_nobody_gets_a_lease_or_reads_by_one() {
+async fn lease_operations_and_leased_reads_fail_without_the_register() {
     let (builder, _, register) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.leases().build().layer(world.clone());
@@ -291,7 +291,7 @@ async fn without_the_register_nobody_gets_a_lease_or_reads_by_one() {
 }
 
 #[tokio::test]
-async fn the_marker_is_no_part_of_the_key() {
+async fn the_comp_parameter_is_not_part_of_the_key() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let keys = ifmatch::key::PathKey::new().with_query();
@@ -306,7 +306,7 @@ async fn the_marker_is_no_part_of_the_key() {
 }
 
 #[tokio::test]
-async fn a_date_is_sent_with_a_lease_once_its_second_has_come() {
+async fn a_lease_response_carries_the_date_once_its_second_has_come() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().leases().build().layer(world.clone());
@@ -333,20 +333,20 @@ async fn two_layers_on_one_register_share_the_lease() {
     assert_eq!(refusal(&put(&without_leases, None, "x").await), refused(412, "LeaseIdMissing"));
 }
 
-/// A holder relies on its lease across a restart.
+/// Holders rely on their leases across restarts.
 #[tokio::test]
-async fn a_register_that_forgets_gives_no_leases_unless_it_is_told_to() {
+async fn a_register_that_forgets_grants_no_leases_unless_allowed_to() {
     let world = World::with(&[("/a", "one")]);
     let service = ConditionalLayer::builder().leases().build().layer(world.clone());
     let reply = acquire(&service, A, "15").await;
     assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (501, "leases-not-kept"));
-    assert_eq!(put(&service, None, "two").await.status, 204, "writes need none");
+    assert_eq!(put(&service, None, "two").await.status, 204, "writes must work without leases");
     let service = ConditionalLayer::builder().ephemeral_leases().build().layer(world);
     assert_eq!(acquire(&service, A, "15").await.status, 201);
     assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"));
 }
 
-/// A register with one swap that takes place without an answer; later calls fail.
+/// A register that carries out one swap without an answer, and then fails.
 #[derive(Clone)]
 struct Silent {
     register: Arc<MemoryRegister>,
@@ -382,7 +382,7 @@ impl Register for Silent {
 }
 
 #[tokio::test]
-async fn a_lease_that_may_be_held_is_not_called_unchanged() {
+async fn an_unanswered_acquire_reports_an_unknown_outcome() {
     let world = World::with(&[("/a", "one")]);
     let register =
         Silent { register: Arc::new(MemoryRegister::unbounded()), armed: Arc::default(), mute: Arc::default() };
@@ -393,15 +393,15 @@ async fn a_lease_that_may_be_held_is_not_called_unchanged() {
     let lost = acquire(&service, A, "-1").await;
     assert_eq!((lost.status.as_u16(), lost.problem().as_str()), (503, "outcome-unknown"));
     let down = acquire(&service, B, "-1").await;
-    assert_eq!((down.status.as_u16(), down.problem().as_str()), (503, "unavailable"), "this one changed nothing");
+    assert_eq!((down.status.as_u16(), down.problem().as_str()), (503, "unavailable"), "this request changed nothing");
     register.mute.store(false, Ordering::SeqCst);
     assert_eq!(refusal(&acquire(&service, B, "-1").await), refused(409, "LeaseAlreadyPresent"), "it is held");
     assert_eq!(acquire(&service, A, "-1").await.status, 201);
 }
 
-/// The answer to the break was lost, and another client acquired the lease before the retry.
+/// The response to the break was lost, and another client acquired the lease before the retry.
 #[tokio::test]
-async fn a_break_that_is_sent_again_leaves_the_next_holder_its_lease() {
+async fn a_retried_break_does_not_affect_the_next_holder() {
     for (builder, _) in both() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.build().layer(world.clone());

@@ -1,4 +1,4 @@
-//! Leases and requests that overlap: many who want one, holders whose time ends in the middle of a write, breakers.
+//! Leases and overlapping requests: concurrent acquisitions, leases that end or are broken mid-write.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::writes::builder;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn of_many_acquirers_one_wins() {
+async fn one_of_many_acquirers_wins() {
     for (builder, _) in both() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.build().layer(world.clone());
@@ -39,7 +39,7 @@ async fn of_many_acquirers_one_wins() {
     }
 }
 
-/// The thief gets the lease only when the holder's handler can have no effect any more.
+/// The next client gets the lease only once the holder's handler can no longer take effect.
 #[tokio::test]
 async fn a_handler_is_cancelled_before_its_lease_ends() {
     for (builder, clock) in both() {
@@ -54,7 +54,7 @@ async fn a_handler_is_cancelled_before_its_lease_ends() {
             }
         });
         world.reached("slow").await;
-        assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"), "it waits for nobody");
+        assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"), "the refusal must be immediate");
         clock.advance(SECOND * 11);
         tokio::task::yield_now().await;
         assert!(!slow.is_finished());
@@ -73,7 +73,7 @@ async fn a_handler_is_cancelled_before_its_lease_ends() {
 }
 
 #[tokio::test]
-async fn the_holder_renews_while_its_handler_runs() {
+async fn a_holder_can_renew_while_its_handler_runs() {
     for (builder, clock) in both() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.build().layer(world.clone());
@@ -88,7 +88,7 @@ async fn the_holder_renews_while_its_handler_runs() {
         world.reached("slow").await;
         clock.advance(SECOND * 10);
         let renewed = act(&service, "renew", A).await;
-        assert_eq!((renewed.status.as_u16(), renewed.header("etag")), (200, None), "nobody knows the tag just now");
+        assert_eq!((renewed.status.as_u16(), renewed.header("etag")), (200, None), "the tag is unknown during the write");
         world.release("slow");
         assert_eq!(slow.await.unwrap().status, 204);
         clock.advance(SECOND * 10);
@@ -96,9 +96,9 @@ async fn the_holder_renews_while_its_handler_runs() {
     }
 }
 
-/// A lease that was broken locks no more; but the write under it may still take effect, and holds up the next one.
+/// A broken lease no longer locks, but the write under it may still take effect, and blocks the next acquisition.
 #[tokio::test]
-async fn who_acquires_after_a_break_waits_for_the_write_in_flight() {
+async fn an_acquire_after_a_break_waits_for_the_write_in_flight() {
     for (builder, _) in both() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.build().layer(world.clone());
@@ -129,9 +129,9 @@ async fn who_acquires_after_a_break_waits_for_the_write_in_flight() {
     }
 }
 
-/// Another resource's handler has changed it: whoever holds its lease, what was known of it is wrong.
+/// Another resource's handler has changed it, so its recorded version is wrong, regardless of its lease.
 #[tokio::test]
-async fn what_changed_is_forgotten_even_if_it_is_leased() {
+async fn a_changed_resource_is_invalidated_even_if_it_is_leased() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let inner = world.clone();
@@ -154,11 +154,11 @@ async fn what_changed_is_forgotten_even_if_it_is_leased() {
     let stale = [("x-ms-lease-id", A), ("if-match", tag.as_str())];
     assert_eq!(send(&service, request("PUT /a", &stale, "lost")).await.status, 412);
     assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 200);
-    assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"), "the lease goes on");
+    assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"), "the lease must continue");
 }
 
 #[tokio::test]
-async fn a_read_that_outlasts_its_lease_is_refused() {
+async fn a_read_that_outlasts_its_lease_gets_412() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.leases().build().layer(world.clone());

@@ -1,4 +1,4 @@
-//! The layer around an inner service that stops, fails and changes when told, on a clock that moves by hand.
+//! Tests of the layer around an inner service that stops, fails and changes on request, with a manual clock.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 mod clocks;
@@ -6,9 +6,10 @@ mod compression;
 mod leases;
 mod leases_in_flight;
 mod memory;
+mod memory_fast_path;
 mod overlaps;
 mod reads;
-mod remembered;
+
 mod stepped;
 mod support;
 mod writes;

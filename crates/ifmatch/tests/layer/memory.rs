@@ -1,4 +1,4 @@
-//! What is answered 304 from memory, and what never is.
+//! 304 from memory.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn builder() -> (Builder<Cuttable, ManualClock>, ManualClock, Cuttable) {
 }
 
 #[tokio::test]
-async fn with_an_authoritative_register_the_inner_service_does_not_run() {
+async fn an_authoritative_register_answers_304_without_the_inner_service() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().build().layer(world.clone());
@@ -47,7 +47,7 @@ async fn a_request_without_a_matching_condition_always_runs_the_inner_service() 
 }
 
 #[tokio::test]
-async fn without_authority_a_change_behind_the_layer_is_seen_at_once() {
+async fn an_unseen_change_is_noticed_immediately_without_authority() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.build().layer(world.clone());
@@ -60,7 +60,7 @@ async fn without_authority_a_change_behind_the_layer_is_seen_at_once() {
 }
 
 #[tokio::test]
-async fn a_fresh_response_is_remembered_until_it_is_stale_and_says_how_old_it_is() {
+async fn a_response_is_reused_with_its_age_until_it_is_stale() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
     world.respond("GET /a", "cache-control", "max-age=60");
@@ -83,7 +83,7 @@ async fn a_fresh_response_is_remembered_until_it_is_stale_and_says_how_old_it_is
 }
 
 #[tokio::test]
-async fn a_write_makes_the_memory_worthless() {
+async fn a_write_invalidates_memory() {
     for authoritative in [true, false] {
         let (builder, _, _) = builder();
         let world = World::with(&[("/a", "one")]);
@@ -98,7 +98,7 @@ async fn a_write_makes_the_memory_worthless() {
 }
 
 #[tokio::test]
-async fn another_process_that_writes_makes_the_memory_worthless() {
+async fn a_write_by_another_process_invalidates_memory() {
     let (clock, register) = (ManualClock::default(), Cuttable::default());
     let world = World::with(&[("/a", "one")]);
     let process = || {
@@ -113,7 +113,7 @@ async fn another_process_that_writes_makes_the_memory_worthless() {
 }
 
 #[tokio::test]
-async fn within_the_staleness_bound_the_register_is_not_asked() {
+async fn the_register_is_not_checked_within_the_staleness_bound() {
     let (builder, clock, register) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().staleness(SECOND).build().layer(world.clone());
@@ -127,7 +127,7 @@ async fn within_the_staleness_bound_the_register_is_not_asked() {
 }
 
 #[tokio::test]
-async fn what_is_not_for_everybody_is_never_remembered() {
+async fn private_responses_are_never_remembered() {
     let fields = [("cache-control", "private"), ("cache-control", "no-store"), ("set-cookie", "a=b"), ("vary", "*")];
     for (name, value) in fields {
         let (builder, _, _) = builder();
@@ -147,7 +147,7 @@ async fn a_request_with_credentials_runs_the_inner_service() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.authoritative().build().layer(world.clone());
         let tag = ask(&service, "GET /a", &[credentials]).await.tag();
-        // Nor does what it got answer those without.
+        // Its response is not reused for requests without credentials either.
         assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 304);
         assert_eq!(world.runs(&Method::GET), 2);
         assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag), credentials]).await.status, 304);
@@ -156,7 +156,7 @@ async fn a_request_with_credentials_runs_the_inner_service() {
 }
 
 #[tokio::test]
-async fn behind_authentication_credentials_make_no_difference() {
+async fn credentials_do_not_matter_behind_authentication() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().behind_authentication().build().layer(world.clone());
@@ -166,7 +166,7 @@ async fn behind_authentication_credentials_make_no_difference() {
 }
 
 #[tokio::test]
-async fn each_variant_and_each_query_is_remembered_by_itself() {
+async fn each_variant_and_query_is_remembered_separately() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     world.respond("GET /a", "vary", "Accept-Language");
@@ -179,13 +179,13 @@ async fn each_variant_and_each_query_is_remembered_by_itself() {
     ask(&service, "GET /a", &[("accept-language", "fr"), ("if-none-match", &tag)]).await;
     ask(&service, "GET /a?page=2", &[german, ("if-none-match", &tag)]).await;
     assert_eq!(world.runs(&Method::GET), 3);
-    // The first is still known: the others joined it.
+    // The first one is still remembered beside the others.
     ask(&service, "GET /a", &[german, ("if-none-match", &tag)]).await;
     assert_eq!(world.runs(&Method::GET), 3);
 }
 
 #[tokio::test]
-async fn a_reader_that_began_before_a_write_leaves_no_old_tag_behind() {
+async fn a_read_that_began_before_a_write_leaves_no_old_tag() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().build().layer(world.clone());
@@ -206,7 +206,7 @@ async fn a_reader_that_began_before_a_write_leaves_no_old_tag_behind() {
 }
 
 #[tokio::test]
-async fn while_a_write_is_in_flight_nothing_is_recorded_or_answered_from_memory() {
+async fn nothing_is_recorded_or_answered_from_memory_during_a_write() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().build().layer(world.clone());
@@ -227,7 +227,7 @@ async fn while_a_write_is_in_flight_nothing_is_recorded_or_answered_from_memory(
 }
 
 #[tokio::test]
-async fn a_register_that_is_down_does_not_stop_reads() {
+async fn reads_succeed_without_the_register() {
     let (builder, _, register) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().build().layer(world.clone());
@@ -253,7 +253,7 @@ async fn a_304_has_the_fields_of_the_latest_200_of_its_version() {
 }
 
 #[tokio::test]
-async fn a_200_of_the_same_version_starts_the_staleness_bound_anew() {
+async fn a_200_of_the_same_version_restarts_the_staleness_bound() {
     let (builder, clock, register) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().staleness(10 * SECOND).build().layer(world.clone());

@@ -1,4 +1,4 @@
-//! What one request saw or did must not count for another that began before it, or may see more.
+//! Overlapping requests: an observation or a write must not count for requests that began earlier.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::support::{ManualClock, World, ask, request, send};
 use crate::writes::builder;
 
 #[tokio::test]
-async fn a_read_that_began_before_another_resources_write_named_it_is_not_recorded() {
+async fn a_read_is_not_recorded_if_another_write_has_changed_its_resource() {
     for end in ["x-none", "x-end-after"] {
         let (builder, _, _) = builder();
         let world = World::with(&[("/list", "old")]);
@@ -41,7 +41,7 @@ async fn a_read_that_began_before_another_resources_write_named_it_is_not_record
 }
 
 #[tokio::test]
-async fn an_absence_that_one_reader_was_shown_lets_nobody_create_again() {
+async fn an_absence_seen_by_one_reader_does_not_allow_creation() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().build().layer(world.clone());
@@ -58,7 +58,7 @@ async fn an_absence_that_one_reader_was_shown_lets_nobody_create_again() {
 }
 
 #[tokio::test]
-async fn a_part_carries_no_date_that_a_later_state_may_share() {
+async fn a_part_never_carries_a_date_that_a_later_state_may_share() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let date = HttpDate::from_unix(i64::try_from(clock.now().micros() / 1_000_000).unwrap()).to_header();
@@ -71,7 +71,7 @@ async fn a_part_carries_no_date_that_a_later_state_may_share() {
     assert!(ask(&service, "GET /a", &part).await.header("last-modified").is_some());
 }
 
-/// A register whose swaps take longer than a write may.
+/// A register with swaps that take longer than the write timeout.
 #[derive(Debug)]
 struct Slow(MemoryRegister, ManualClock);
 
@@ -97,7 +97,7 @@ impl Register for Slow {
 }
 
 #[tokio::test]
-async fn a_handler_does_not_begin_when_its_permit_is_over() {
+async fn a_handler_does_not_start_with_an_expired_permit() {
     let clock = ManualClock::default();
     let world = World::with(&[("/a", "one")]);
     let register = Slow(MemoryRegister::unbounded(), clock.clone());
@@ -107,7 +107,7 @@ async fn a_handler_does_not_begin_when_its_permit_is_over() {
 }
 
 #[tokio::test]
-async fn a_tag_kept_over_compression_inside_is_not_the_same_for_both_codings() {
+async fn a_tag_kept_by_compression_inside_is_not_shared_by_codings() {
     let (builder, _, _) = builder();
     let inner = service_fn(|request: Request<Full<Bytes>>| async move {
         let coded = request.headers().contains_key("accept-encoding");
@@ -124,7 +124,7 @@ async fn a_tag_kept_over_compression_inside_is_not_the_same_for_both_codings() {
 }
 
 #[tokio::test]
-async fn a_task_that_was_accepted_does_not_hold_up_the_next() {
+async fn an_accepted_post_does_not_block_the_next() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/jobs", "")]);
     world.answer("POST /jobs", 202);
@@ -135,7 +135,7 @@ async fn a_task_that_was_accepted_does_not_hold_up_the_next() {
 }
 
 #[tokio::test]
-async fn writes_that_are_not_guarded_run_side_by_side_and_are_forgotten_about() {
+async fn unguarded_writes_run_concurrently() {
     let (builder, _, _) = builder();
     let both = Arc::new(Barrier::new(2));
     let inner = service_fn(move |request: Request<Full<Bytes>>| {
@@ -155,7 +155,7 @@ async fn writes_that_are_not_guarded_run_side_by_side_and_are_forgotten_about() 
 }
 
 #[tokio::test]
-async fn a_write_that_is_not_guarded_leaves_nothing_known_of_what_it_changed() {
+async fn an_unguarded_write_invalidates_the_resources_it_changed() {
     for panics in [true, false] {
         let (builder, _, _) = builder();
         let inner = World::with(&[("/a", "one"), ("/list", "one")]);
@@ -169,7 +169,7 @@ async fn a_write_that_is_not_guarded_leaves_nothing_known_of_what_it_changed() {
                 }
                 world.set("/a", "two");
                 world.set("/list", "two");
-                assert!(!panics, "asked to panic");
+                assert!(!panics, "requested panic");
                 Ok(Response::builder().header("content-location", "/list").body(Full::default()).unwrap())
             }
         });

@@ -1,4 +1,4 @@
-//! Reads that run the inner service: tags, conditions, ranges, dates, and bodies that are too long, slow or broken.
+//! Reads that run the inner service: tags, conditions, ranges, dates, and long, slow or broken bodies.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -33,7 +33,7 @@ async fn the_tag_is_the_hash_of_the_body_for_get_and_head() {
 }
 
 #[tokio::test]
-async fn conditions_wait_for_the_status() {
+async fn conditions_are_evaluated_only_for_200() {
     let world = World::with(&[("/a", "hello"), ("/moved", "x")]);
     world.answer("GET /moved", 301);
     let service = ConditionalLayer::new().layer(world);
@@ -47,7 +47,7 @@ async fn conditions_wait_for_the_status() {
 }
 
 #[tokio::test]
-async fn the_inner_service_keeps_its_own_tag() {
+async fn the_inner_services_own_tag_is_kept() {
     let world = World::with(&[("/strong", "x"), ("/weak", "x"), ("/bad", "x")]);
     world.respond("GET /strong", "etag", "\"v,1\"");
     world.respond("GET /weak", "etag", "W/\"v1\"");
@@ -78,7 +78,7 @@ async fn the_inner_service_sees_no_conditions() {
 }
 
 #[tokio::test]
-async fn a_date_is_sent_once_its_second_has_come_and_moves_with_each_version() {
+async fn a_date_is_sent_once_its_second_has_come_and_grows_with_each_version() {
     let clock = ManualClock::default();
     let world = World::with(&[("/a", "one")]);
     world.respond("GET /a", "last-modified", "Fri, 01 Jan 2100 00:00:00 GMT");
@@ -118,7 +118,7 @@ async fn ranges_are_cut_out_of_a_hashed_body() {
 }
 
 #[tokio::test]
-async fn a_part_that_the_inner_service_cut_is_passed_on_only_if_the_conditions_hold_for_it() {
+async fn a_part_from_the_inner_service_is_passed_on_only_if_its_conditions_hold() {
     for tag in [None, Some("\"v1\"")] {
         let inner = service_fn(move |request: Request<Full<Bytes>>| async move {
             let ranged = request.headers().contains_key("range");
@@ -153,7 +153,7 @@ async fn a_part_that_the_inner_service_cut_is_passed_on_only_if_the_conditions_h
     }
 }
 
-/// A body of equal chunks that counts what was taken of it.
+/// A body of equal chunks that counts the chunks taken.
 struct Endless {
     chunks: u64,
     taken: Arc<AtomicU64>,
@@ -187,7 +187,7 @@ async fn stream(chunks: u64, fields: &[(&str, &str)]) -> (Response<ResponseBody<
 }
 
 #[tokio::test]
-async fn a_gibibyte_is_passed_on_without_a_tag_and_never_held_beyond_the_limit() {
+async fn a_gibibyte_is_passed_on_untagged_and_never_buffered_beyond_the_limit() {
     let chunks = 1024 * MIB / CHUNK.len() as u64;
     let (response, taken) = stream(chunks, &[]).await;
     assert!(taken.load(Ordering::SeqCst) <= MIB / CHUNK.len() as u64 + 1);
@@ -203,7 +203,7 @@ async fn a_gibibyte_is_passed_on_without_a_tag_and_never_held_beyond_the_limit()
 }
 
 #[tokio::test]
-async fn what_has_no_tag_fails_if_match_and_passes_if_none_match() {
+async fn an_untagged_response_fails_if_match_and_passes_if_none_match() {
     let chunks = 2 * MIB / CHUNK.len() as u64;
     assert_eq!(stream(chunks, &[("if-match", "\"x\"")]).await.0.status(), 412);
     assert_eq!(stream(chunks, &[("if-none-match", "\"x\"")]).await.0.status(), 200);
@@ -236,7 +236,7 @@ async fn frames(
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_passed_on_as_far_as_it_came_and_has_no_tag() {
+async fn a_truncated_body_is_passed_on_without_a_tag() {
     let response = frames(None, || vec![Ok(Frame::data(Bytes::from("half"))), Err("broken")], false).await;
     assert!(!response.headers().contains_key("etag"));
     let mut body = response.into_body();
@@ -260,12 +260,12 @@ async fn trailers_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_stays_open_is_not_held_back() {
+async fn an_open_stream_is_passed_on_immediately() {
     let one_event = || vec![Ok(Frame::data(Bytes::from("event")))];
     for (kind, held) in [(Some("text/event-stream"), Duration::ZERO), (None, SECOND)] {
         let start = tokio::time::Instant::now();
         let response = frames(kind, one_event, true).await;
-        // By the runtime's paused clock, which moves only when all wait.
+        // The runtime's paused clock moves only when all tasks wait.
         assert_eq!(start.elapsed().as_secs(), held.as_secs());
         assert!(!response.headers().contains_key("etag"));
         let mut body = response.into_body();
@@ -275,7 +275,7 @@ async fn a_stream_that_stays_open_is_not_held_back() {
 }
 
 #[tokio::test]
-async fn an_empty_body_has_a_tag_too() {
+async fn an_empty_body_has_a_tag() {
     let service = ConditionalLayer::new().layer(World::with(&[("/a", "")]));
     let tag = ask(&service, "GET /a", &[]).await.tag();
     assert_eq!(tag, ContentHash::of(b"").content_tag().to_string());

@@ -1,4 +1,4 @@
-//! Random interleavings in one process, with a clock stepped at random in both directions and by any amount.
+//! Random interleavings in one process, with a clock that is stepped at random in both directions by any amount.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ impl Dice {
     }
 }
 
-/// Tokio's time plus the steps, which its timers do not notice.
+/// Tokio's time plus the steps. Its timers ignore the steps.
 #[derive(Clone)]
 struct Stepped(Instant, Arc<AtomicU64>);
 
@@ -54,7 +54,7 @@ impl Clock for Stepped {
     }
 }
 
-/// A document that detects a write taking effect on another version than it names, or concurrently with another write.
+/// A document that detects overlapping writes, and writes that take effect on another version than they name.
 #[derive(Clone)]
 struct Document {
     dice: Dice,
@@ -163,7 +163,7 @@ async fn round(seed: u64, authoritative: bool) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn steps_of_the_clock_run_no_two_handlers_and_lose_no_update() {
+async fn clock_steps_cause_no_overlap_and_no_lost_update() {
     let mut acknowledged = 0;
     for seed in 0..16 {
         for authoritative in [true, false] {

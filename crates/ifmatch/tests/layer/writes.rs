@@ -1,4 +1,4 @@
-//! Guarded writes: who may write, who is refused, and what the handler sees.
+//! Guarded writes: grants, refusals, and the request that the handler receives.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ pub(crate) fn builder() -> (Builder<Cuttable, ManualClock>, ManualClock, Cuttabl
     (ConditionalLayer::builder().register(register.clone()).clock(clock.clone()), clock, register)
 }
 
-/// Both kinds of authority must give the same answers as long as nobody writes behind the layer's back.
+/// Both authorities must give the same responses as long as all writes pass through the layer.
 fn both() -> [Builder<Cuttable, ManualClock>; 2] {
     [builder().0, builder().0.authoritative()]
 }
 
 #[tokio::test]
-async fn of_two_writers_with_the_same_tag_one_wins() {
+async fn one_of_two_writers_with_the_same_tag_wins() {
     for builder in both() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.build().layer(world.clone());
@@ -52,7 +52,7 @@ async fn of_two_writers_with_the_same_tag_one_wins() {
 }
 
 #[tokio::test]
-async fn of_many_creators_one_wins() {
+async fn one_of_many_creators_wins() {
     for builder in both() {
         let world = World::default();
         let service = builder.build().layer(world.clone());
@@ -74,7 +74,7 @@ async fn of_many_creators_one_wins() {
 }
 
 #[tokio::test]
-async fn a_condition_that_cannot_be_true_never_lets_a_write_pass() {
+async fn a_write_with_a_false_condition_never_passes() {
     for builder in both() {
         let world = World::with(&[("/a", "one"), ("/weak", "one")]);
         world.respond("GET /weak", "etag", "W/\"1\"");
@@ -103,7 +103,7 @@ async fn a_condition_that_cannot_be_true_never_lets_a_write_pass() {
 }
 
 #[tokio::test]
-async fn a_malformed_date_is_ignored_and_an_early_one_fails() {
+async fn a_malformed_date_is_ignored_and_an_early_date_fails() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.build().layer(world.clone());
@@ -130,7 +130,7 @@ async fn if_unmodified_since_loses_no_update_within_a_second() {
 }
 
 #[tokio::test]
-async fn a_resource_without_a_tag_is_guarded_by_its_own_date() {
+async fn an_untagged_resource_is_guarded_by_its_own_date() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let dates = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:38 GMT"];
@@ -142,7 +142,7 @@ async fn a_resource_without_a_tag_is_guarded_by_its_own_date() {
     let refused = [held[0], ("x-end", "422")];
     assert_eq!(send(&service, request("PUT /a", &refused, "two")).await.status, 422);
     assert_eq!(send(&service, request("PUT /a", &refused, "two")).await.status, 422);
-    // Changed behind the layer, by a file with an older date for example.
+    // A change that the layer does not see, for example a file with an older date.
     for date in &dates[1..] {
         world.respond("GET /a", "last-modified", date);
         assert_eq!(send(&service, request("PUT /a", &held, "two")).await.status, 412, "{date}");
@@ -150,20 +150,20 @@ async fn a_resource_without_a_tag_is_guarded_by_its_own_date() {
 }
 
 #[tokio::test]
-async fn an_authoritative_register_needs_no_probe_for_a_version_that_it_knows() {
+async fn an_authoritative_register_needs_no_probe_for_a_known_version() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().build().layer(world.clone());
     let tag = ask(&service, "GET /a", &[]).await.tag();
     assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "two")).await.status, 204);
     assert_eq!(world.runs(&Method::GET), 1);
-    // The handler gave no tag: the next conditional writer asks.
+    // The handler gave no tag, so the next conditional write probes.
     assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "three")).await.status, 412);
     assert_eq!(world.runs(&Method::GET), 2);
 }
 
 #[tokio::test]
-async fn without_authority_a_change_behind_the_layer_fails_the_write() {
+async fn an_unseen_change_fails_the_write_without_authority() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.build().layer(world.clone());
@@ -174,7 +174,7 @@ async fn without_authority_a_change_behind_the_layer_fails_the_write() {
 }
 
 #[tokio::test]
-async fn a_write_between_probe_and_permit_makes_the_probe_worthless() {
+async fn a_write_between_probe_and_permit_invalidates_the_probe() {
     let (clock, register) = (ManualClock::default(), Cuttable::default());
     let world = World::with(&[("/a", "one")]);
     let process = || ConditionalLayer::builder().register(register.clone()).clock(clock.clone()).build();
@@ -197,7 +197,7 @@ async fn a_write_between_probe_and_permit_makes_the_probe_worthless() {
 }
 
 #[tokio::test]
-async fn the_handler_gets_a_permit_and_no_tags_to_compare() {
+async fn the_handler_gets_a_permit_and_no_tags() {
     for builder in both() {
         let world = World::with(&[("/a", "one")]);
         let service = builder.build().layer(world.clone());
@@ -215,7 +215,7 @@ async fn the_handler_gets_a_permit_and_no_tags_to_compare() {
 }
 
 #[tokio::test]
-async fn the_probe_is_no_write() {
+async fn a_probe_carries_no_fields_of_the_write() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.build().layer(world.clone());
@@ -252,8 +252,8 @@ async fn a_tag_of_another_variant_is_probed_as_that_variant() {
 }
 
 #[tokio::test]
-async fn what_a_probe_says_decides_about_the_write() {
-    // The status of GET, and what a conditional PUT is answered.
+async fn the_response_to_the_probe_decides_the_write() {
+    // The status of GET, and the response to a conditional PUT.
     for (get, condition, expected) in [
         (401, "if-match", 401),
         (403, "if-match", 403),
@@ -296,7 +296,7 @@ async fn a_condition_can_be_required() {
 }
 
 #[tokio::test]
-async fn the_tag_that_the_handler_gave_is_the_next_condition() {
+async fn the_handlers_tag_is_the_current_tag() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     world.respond("GET /a", "etag", "\"v1\"");
@@ -312,7 +312,7 @@ async fn the_tag_that_the_handler_gave_is_the_next_condition() {
 }
 
 #[tokio::test]
-async fn a_weak_tag_from_the_handler_is_not_taken_for_the_next_condition() {
+async fn a_weak_tag_from_the_handler_is_not_recorded() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     world.respond("PUT /a", "etag", "W/\"v2\"");
@@ -324,7 +324,7 @@ async fn a_weak_tag_from_the_handler_is_not_taken_for_the_next_condition() {
 }
 
 #[tokio::test]
-async fn a_returned_representation_is_hashed_and_what_was_sent_never_is() {
+async fn a_returned_representation_is_hashed_and_the_request_body_never_is() {
     let (builder, _, _) = builder();
     let inner = service_fn(|request: http::Request<http_body_util::Full<bytes::Bytes>>| async move {
         let mut response = http::Response::new(http_body_util::Full::<bytes::Bytes>::from("stored"));
@@ -340,7 +340,7 @@ async fn a_returned_representation_is_hashed_and_what_was_sent_never_is() {
 }
 
 #[tokio::test]
-async fn other_resources_that_a_write_names_are_forgotten() {
+async fn other_resources_named_by_a_write_are_invalidated() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/list", "one"), ("/list/1", "x"), ("/also", "y")]);
     world.respond("POST /list", "location", "/list/1");
@@ -381,8 +381,8 @@ async fn two_spellings_of_a_path_are_one_resource() {
 }
 
 #[test]
-#[should_panic(expected = "must wrap a whole router")]
-fn a_single_route_of_axum_is_refused() {
+#[should_panic(expected = "must wrap the whole router")]
+fn a_single_route_of_axum_panics() {
     let routes: axum::Router = axum::Router::new().route("/", axum::routing::put(|| async {}));
     drop(routes.layer(ConditionalLayer::new()).with_state::<()>(()));
 }

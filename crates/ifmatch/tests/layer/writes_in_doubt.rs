@@ -1,4 +1,4 @@
-//! Writes that end badly, or not at all: no update is lost, and nothing stays locked.
+//! Writes that fail, crash or never end: no update is lost, and nothing stays locked.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A conditional write that needs the true state: it must wait until the doubt is over, and then probe.
+/// A conditional write that must wait for the end of the doubt, and then probe.
 async fn write_after_doubt<S>(service: &S, world: &World, clock: &ManualClock, tag: &str, doubt: Duration) -> Reply
 where
     S: tower::Service<
@@ -44,7 +44,7 @@ where
 
 #[tokio::test]
 async fn after_a_failure_the_next_writer_waits_and_probes() {
-    // How the first one ends, its answer, and whether it took effect.
+    // The end of the first write, its response, and its effect.
     for (end, value, status, effect) in [
         ("x-end", "500", 500, false),
         ("x-end-after", "500", 500, true),
@@ -67,7 +67,7 @@ async fn after_a_failure_the_next_writer_waits_and_probes() {
 }
 
 #[tokio::test]
-async fn a_refusal_by_the_handler_changes_nothing_and_holds_up_nobody() {
+async fn a_refusal_by_the_handler_blocks_no_other_write() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().build().layer(world.clone());
@@ -124,7 +124,7 @@ async fn a_handler_is_cancelled_before_its_permit_ends() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_does_not_stop_a_write_half_way() {
+async fn a_write_continues_after_its_client_disconnects() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.build().layer(world.clone());
@@ -136,7 +136,7 @@ async fn a_client_that_leaves_does_not_stop_a_write_half_way() {
     client.abort();
     assert!(client.await.unwrap_err().is_cancelled());
     world.release("half");
-    // It is not refused: the first one ended and gave its permit back.
+    // It succeeds because the first write has given its permit back.
     let tag = ask(&service, "GET /a", &[]).await.tag();
     assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "three")).await.status, 204);
 }
@@ -163,7 +163,7 @@ async fn after_the_crash_of_another_process_a_writer_probes_at_the_deadline() {
         if effect {
             world.set("/a", "by the crashed");
         }
-        // Nothing may be answered from memory: the write may have taken effect.
+        // Memory must not be used: the write may have taken effect.
         let runs = world.runs(&Method::GET);
         ask(&service, "GET /a", &[("if-none-match", &tag)]).await;
         assert_eq!(world.runs(&Method::GET), runs + 1);
@@ -173,7 +173,7 @@ async fn after_the_crash_of_another_process_a_writer_probes_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn beyond_its_patience_a_writer_is_told_to_come_again() {
+async fn a_writer_that_exceeds_its_patience_gets_retry_after() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.patience(SECOND * 2).build().layer(world.clone());
@@ -198,7 +198,7 @@ async fn beyond_its_patience_a_writer_is_told_to_come_again() {
 }
 
 #[tokio::test]
-async fn without_the_register_no_write_begins() {
+async fn writes_fail_before_they_begin_without_the_register() {
     let (builder, _, register) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.build().layer(world.clone());
@@ -230,7 +230,7 @@ async fn a_register_that_fails_at_the_end_of_a_write_does_not_hide_its_success()
     let reply = writer.await.unwrap();
     assert_eq!((reply.status.as_u16(), reply.header("etag")), (204, None));
     register.cut(false);
-    // The commit is tried again: then the record knows the handler's tag.
+    // The commit is retried. Then the record has the handler's tag.
     for _ in 0..50 {
         tokio::task::yield_now().await;
         clock.advance(SECOND / 50);
@@ -240,11 +240,11 @@ async fn a_register_that_fails_at_the_end_of_a_write_does_not_hide_its_success()
 }
 
 #[tokio::test]
-async fn a_handler_that_ends_after_another_writer_took_over_is_not_acknowledged() {
+async fn a_write_overtaken_by_another_is_not_acknowledged() {
     let (builder, clock, register) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().patience(SECOND * 60).build().layer(world.clone());
-    // The first process sleeps through its deadline: its own clock stands still.
+    // The clock of the first process stops, so that it misses its deadline.
     let stopped = ConditionalLayer::builder().register(register).clock(ManualClock::default());
     let late = tokio::spawn({
         let sleepy = stopped.authoritative().build().layer(world.clone());
@@ -257,7 +257,7 @@ async fn a_handler_that_ends_after_another_writer_took_over_is_not_acknowledged(
     world.release("late");
     let reply = late.await.unwrap();
     assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (503, "outcome-unknown"));
-    // Its effect came all the same. Whoever has read the second writer's state must not be told that it still holds.
+    // The overtaken write has taken effect, so the second writer's state must not be confirmed to its readers.
     assert_eq!(world.get("/a").as_deref(), Some("late"));
     assert_eq!(ask(&service, "GET /a", &[("if-none-match", &tag)]).await.status, 200);
     assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "lost")).await.status, 412);
@@ -282,7 +282,7 @@ async fn a_handler_may_write_another_resource_through_the_same_layer() {
     });
     let service = layer.layer(inner);
     assert_eq!(send(&service, request("PUT /outer", &[], "x")).await.status, 201);
-    // The same resource is in flight already: refused, not stuck.
+    // The same resource is in flight already: the write is refused rather than deadlocked.
     let reply = send(&service, request("PUT /outer2", &[("x-nested", "/outer2")], "x")).await;
     assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (409, "write-in-flight"));
 }

@@ -1,5 +1,4 @@
-//! What the tests of the layer share: a clock that moves by hand, a register that fails on demand, and an inner service
-//! that stops, fails and changes when told.
+//! Helpers: a manual clock, a register that fails on demand, and requests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +20,7 @@ mod world;
 
 pub(crate) use world::World;
 
-/// A clock that moves when told. Clones are the same clock.
+/// A clock that is advanced by hand. Clones share the time.
 #[derive(Clone, Debug)]
 pub(crate) struct ManualClock(Arc<watch::Sender<u64>>);
 
@@ -49,7 +48,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// A register that can be cut off. Clones are the same register.
+/// A register that can be cut off. Clones share the register.
 #[derive(Clone, Debug)]
 pub(crate) struct Cuttable {
     register: Arc<MemoryRegister>,
@@ -57,7 +56,7 @@ pub(crate) struct Cuttable {
     gate: Arc<Mutex<Option<Gate>>>,
 }
 
-/// Signals of a held swap: the one it sends, and the one it waits for.
+/// A held swap: signals its arrival, and waits for its release.
 type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
 impl Default for Cuttable {
@@ -71,7 +70,7 @@ impl Cuttable {
         self.cut.store(cut, Ordering::SeqCst);
     }
 
-    /// The same register as seen by another process, with a connection that can be cut separately.
+    /// Returns the register as another process sees it, with a connection that can be cut separately.
     pub(crate) fn of_another_process(&self) -> Self {
         Self { register: Arc::clone(&self.register), ..Self::default() }
     }
@@ -124,7 +123,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The tag, which must be there.
+    /// Returns the tag, which must exist.
     pub(crate) fn tag(&self) -> String {
         self.header(ETAG.as_str()).unwrap_or_else(|| panic!("no ETag in {self:?}"))
     }
@@ -140,7 +139,7 @@ impl Reply {
     }
 }
 
-/// A request from a line such as `PUT /a`, header fields and a body.
+/// Builds a request from a line such as `PUT /a`, header fields and a body.
 pub(crate) fn request(line: &str, fields: &[(&str, &str)], body: &str) -> Request<Full<Bytes>> {
     let (method, uri) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(uri);

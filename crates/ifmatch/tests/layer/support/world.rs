@@ -1,12 +1,12 @@
-//! An inner service: documents in memory, and ways to stop and to fail that a request asks for by header fields.
+//! An inner service with documents in memory. Header fields of a request make it stop or fail.
 //!
 //! | field of the request | effect |
 //! |---|---|
-//! | `x-hold-before: n`, `x-hold-after: n` | a write stops at latch `n`, before or after its effect |
-//! | `x-get-hold-before: n`, `x-get-hold-after: n` | so does a read, before or after it has seen the state |
-//! | `x-end: 500` | a write answers this status and has no effect |
-//! | `x-end-after: 500` | a write has its effect, and answers this status |
-//! | `x-panic: 1` | a write has its effect, and panics |
+//! | `x-hold-before: n`, `x-hold-after: n` | a write stops at latch `n`, before or after it takes effect |
+//! | `x-get-hold-before: n`, `x-get-hold-after: n` | a read stops at latch `n`, before or after it reads the state |
+//! | `x-end: 500` | a write responds with this status, without an effect |
+//! | `x-end-after: 500` | a write takes effect, and responds with this status |
+//! | `x-panic: 1` | a write takes effect, and panics |
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ use ifmatch::Permit;
 use tokio::sync::Semaphore;
 use tower::Service;
 
-/// The service. Clones are the same service.
+/// The service. Clones share the documents.
 #[derive(Clone, Default)]
 pub(crate) struct World(Arc<Inner>);
 
@@ -41,7 +41,7 @@ struct Latch {
 }
 
 impl World {
-    /// A service with these documents.
+    /// Creates a service with these documents.
     pub(crate) fn with(documents: &[(&str, &str)]) -> Self {
         let world = Self::default();
         for (path, text) in documents {
@@ -50,7 +50,7 @@ impl World {
         world
     }
 
-    /// Changes a document behind the layer's back.
+    /// Changes a document without the layer.
     pub(crate) fn set(&self, path: &str, text: &str) {
         self.0.documents.lock().unwrap().insert(path.to_owned(), Bytes::from(text.to_owned()));
     }
@@ -68,29 +68,29 @@ impl World {
         self.0.fields.lock().unwrap().entry(key).or_default().insert(HeaderName::from_static(name), value);
     }
 
-    /// Answers this status to this method and path from now on.
+    /// Sets the status of responses to this method and path.
     pub(crate) fn answer(&self, line: &str, status: u16) {
         let (method, path) = line.split_once(' ').unwrap();
         let key = (method.parse().unwrap(), path.to_owned());
         self.0.statuses.lock().unwrap().insert(key, StatusCode::from_u16(status).unwrap());
     }
 
-    /// How often the service ran with this method.
+    /// Returns the number of requests with this method.
     pub(crate) fn runs(&self, method: &Method) -> usize {
         self.0.seen.lock().unwrap().iter().filter(|head| head.method == method).count()
     }
 
-    /// The heads of all requests that reached the service.
+    /// Returns the heads of all requests.
     pub(crate) fn seen(&self) -> Vec<Parts> {
         self.0.seen.lock().unwrap().clone()
     }
 
-    /// Waits until somebody stands at the latch.
+    /// Waits until a request has reached the latch.
     pub(crate) async fn reached(&self, latch: &str) {
         self.latch(latch).reached.acquire().await.unwrap().forget();
     }
 
-    /// Lets one through the latch.
+    /// Releases one request from the latch.
     pub(crate) fn release(&self, latch: &str) {
         self.latch(latch).released.add_permits(1);
     }
@@ -141,7 +141,7 @@ impl World {
             _ => self.0.documents.lock().unwrap().insert(path, body),
         };
         self.hold(head, "x-hold-after").await;
-        assert!(text(head, "x-panic").is_none(), "asked to panic");
+        assert!(text(head, "x-panic").is_none(), "requested panic");
         match text(head, "x-end-after") {
             Some(end) => status(end.parse().unwrap()),
             None if before.is_some() => status(204),

@@ -1,5 +1,5 @@
-//! Reads of what is remembered already, where the register says at once that it is of the current version: only the very
-//! same response is passed on without a further look.
+//! Reads of a remembered version that the register immediately confirms as current: only an identical response skips
+//! recording.
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -11,7 +11,7 @@ use crate::support::{World, ask, request, send};
 
 const TAG: &str = "\"own\"";
 
-/// A service whose `/a` has a tag of its own.
+/// A service with its own tag for `/a`.
 fn world() -> World {
     let world = World::with(&[("/a", "one")]);
     world.respond("GET /a", "etag", TAG);
@@ -24,7 +24,7 @@ fn layered(world: &World) -> ConditionalService<World> {
 }
 
 #[tokio::test]
-async fn it_is_answered_as_for_the_first_time() {
+async fn the_response_is_the_same_as_the_first_time() {
     let world = world();
     let service = layered(&world);
     let first = ask(&service, "GET /a", &[]).await;
@@ -44,7 +44,7 @@ async fn it_is_answered_as_for_the_first_time() {
 }
 
 #[tokio::test]
-async fn another_tag_is_recorded() {
+async fn a_different_tag_is_recorded() {
     let world = world();
     let service = layered(&world);
     ask(&service, "GET /a", &[]).await;
@@ -57,13 +57,13 @@ async fn another_tag_is_recorded() {
 }
 
 #[tokio::test]
-async fn the_same_tag_of_another_selection_is_recorded_for_that_one() {
+async fn the_same_tag_of_another_variant_is_recorded_for_that_variant() {
     let world = world();
     let service = layered(&world);
     ask(&service, "GET /a", &[]).await;
     world.respond("GET /a", "vary", "accept-language");
     assert_eq!(ask(&service, "GET /a", &[("accept-language", "de")]).await.tag(), TAG);
-    // Another language is another representation from now on.
+    // From now on, languages select different variants.
     let runs = world.runs(&Method::GET);
     let french = [("accept-language", "fr"), ("if-none-match", TAG)];
     assert_eq!(ask(&service, "GET /a", &french).await.status, 304);
@@ -82,7 +82,7 @@ async fn a_304_has_the_fields_of_a_later_200() {
 }
 
 #[tokio::test]
-async fn a_coding_never_has_the_tag_of_what_is_remembered() {
+async fn an_encoded_response_never_gets_the_remembered_tag() {
     let world = world();
     let service = layered(&world);
     ask(&service, "GET /a", &[]).await;
@@ -91,7 +91,7 @@ async fn a_coding_never_has_the_tag_of_what_is_remembered() {
 }
 
 #[tokio::test]
-async fn what_is_gone_is_not_found_any_more() {
+async fn a_deleted_resource_gets_404() {
     let world = world();
     let service = layered(&world);
     ask(&service, "GET /a", &[]).await;
@@ -101,11 +101,11 @@ async fn what_is_gone_is_not_found_any_more() {
 }
 
 #[tokio::test]
-async fn a_write_meanwhile_is_not_undone_by_a_read_that_began_before() {
+async fn a_read_that_began_before_a_write_does_not_undo_it() {
     let world = world();
     let service = layered(&world);
     ask(&service, "GET /a", &[]).await;
-    // The reader has seen the old state, or the new one.
+    // The reader has seen the old state or the new one.
     for (hold, tag) in [("x-get-hold-after", "\"two\""), ("x-get-hold-before", "\"three\"")] {
         let reader = tokio::spawn({
             let service = service.clone();
@@ -125,7 +125,7 @@ async fn a_write_meanwhile_is_not_undone_by_a_read_that_began_before() {
 }
 
 #[tokio::test]
-async fn conditions_are_evaluated_on_the_whole_where_a_part_has_no_tag() {
+async fn conditions_are_evaluated_on_the_whole_if_a_part_has_no_tag() {
     let inner = service_fn(|request: Request<Full<Bytes>>| async move {
         let response = Response::builder();
         let (response, body) = if request.headers().contains_key("range") {

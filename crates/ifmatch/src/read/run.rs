@@ -1,0 +1,185 @@
+//! Running the inner service, and turning its response into the client's.
+
+use std::sync::Arc;
+
+use http::header::{ETAG, LAST_MODIFIED, RANGE};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::precondition::{Validators, Verdict};
+use ifmatch_core::problem::Problem;
+use ifmatch_core::range::{Representation, if_range};
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
+
+use crate::body::ResponseBody;
+use crate::inner::InnerService;
+use crate::read::cache_control::Reuse;
+use crate::read::cached::{Cached, Lookup};
+use crate::read::compressed_tag;
+use crate::read::observe::{observe, observe_absence, remember, remembered};
+use crate::read::request::{ReadContext, ReadRequest};
+use crate::read::respond::{Selected, is_past};
+use crate::read::tag::{Tagged, is_encoded, own_tag, weaken};
+use crate::responses;
+use crate::shared::Shared;
+
+/// Answers a read from memory if possible, else by running the inner service.
+///
+/// If the register fails, nothing is answered from memory and nothing is recorded.
+pub(crate) async fn read<S, B, R, C>(
+    shared: Arc<Shared<R, C>>,
+    inner: S,
+    lookup: Lookup,
+    request: Request<B>,
+) -> Result<Response<ResponseBody<S::Body>>, S::Error>
+where
+    S: InnerService<B>,
+    B: Default + Send + 'static,
+    R: Register,
+    C: Clock,
+{
+    let baseline = match lookup.result(&shared).await {
+        Cached::NotModified(response) => return Ok(response),
+        Cached::Run(baseline) => baseline,
+    };
+    let (head, body) = request.into_parts();
+    let (context, head) = ReadContext::new(shared, lookup.key, baseline, head);
+    context.run(inner, Request::from_parts(head, body)).await
+}
+
+impl<R: Register, C: Clock> ReadContext<R, C> {
+    /// Runs the inner service. Runs it again for the whole representation if it sends a part on which the conditions
+    /// cannot be evaluated.
+    async fn run<S, B>(self, mut inner: S, request: Request<B>) -> Result<Response<ResponseBody<S::Body>>, S::Error>
+    where
+        S: InnerService<B>,
+        B: Default,
+    {
+        let without_range = (request.headers().contains_key(RANGE) && self.request.is_conditional()).then(|| {
+            let mut whole = Box::new(Request::new(B::default()));
+            *whole.uri_mut() = request.uri().clone();
+            *whole.version_mut() = request.version();
+            *whole.headers_mut() = request.headers().clone();
+            *whole.extensions_mut() = request.extensions().clone();
+            whole.headers_mut().remove(RANGE);
+            whole
+        });
+        let mut response = inner.run(request).await?;
+        if let (Partial::Undecidable, Some(request)) = (evaluate_part(&self.request, &response), without_range) {
+            drop(response);
+            response = inner.run(*request).await?;
+        }
+        Ok(self.respond(response).await)
+    }
+
+    /// Turns the inner service's response into the client's, if it is the remembered one: then there is nothing to
+    /// record or to wait for.
+    ///
+    /// # Errors
+    /// Returns any other response to the caller, for [`respond`](Self::respond).
+    pub(crate) fn respond_now<T: Body>(&self, response: Response<T>) -> Result<Response<ResponseBody<T>>, Response<T>> {
+        let is_whole = response.status() == StatusCode::OK;
+        let Some(known) = remembered(self, response.headers()).filter(|_| is_whole) else { return Err(response) };
+        let tagged = Tagged::new(known.tag.clone(), response);
+        let recorded = Some((known.last_modified, known.date.clone()));
+        Ok(self.finish(Selected::new(self, tagged, recorded).respond()))
+    }
+
+    /// Turns the inner service's response into the client's.
+    pub(crate) async fn respond<T: Body>(self, response: Response<T>) -> Response<ResponseBody<T>> {
+        let response = match evaluate_part(&self.request, &response) {
+            Partial::Send => self.pass_through(response),
+            Partial::NotModified => responses::not_modified(response.into_parts().0.headers),
+            Partial::Failed(problem) => responses::problem(&problem),
+            Partial::Undecidable | Partial::NoPart => self.respond_whole(response).await,
+        };
+        self.finish(response)
+    }
+
+    fn finish<T: Body>(&self, response: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
+        if self.request.is_head { responses::without_body(response) } else { response }
+    }
+
+    /// Passes a response on. Removes a date that a later state may share, and weakens a strong tag that other bytes may
+    /// have.
+    fn pass_through<T: Body>(&self, mut response: Response<T>) -> Response<ResponseBody<T>> {
+        if response.status().is_success() {
+            let headers = response.headers_mut();
+            let date = HttpDate::from_headers(headers, LAST_MODIFIED);
+            if !date.is_some_and(|date| is_past(date, self.baseline.wall)) {
+                headers.remove(LAST_MODIFIED);
+            }
+            if is_encoded(headers)
+                && let Some(tag) = own_tag(headers).and_then(weaken)
+            {
+                headers.insert(ETAG, tag.to_header());
+            }
+        }
+        response.map(ResponseBody::inner)
+    }
+
+    /// Tags a whole representation, records the observation, and evaluates the conditions.
+    async fn respond_whole<T: Body>(&self, response: Response<T>) -> Response<ResponseBody<T>> {
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND | StatusCode::GONE => {
+                Box::pin(observe_absence(self)).await;
+                return response.map(ResponseBody::inner);
+            }
+            _ => return self.pass_through(response),
+        }
+        let mut tagged = Tagged::of(&self.shared, response).await;
+        let reuse = Reuse::of(&tagged.head.headers);
+        let recorded =
+            if reuse.is_private { None } else { observe(self, &tagged.head.headers, tagged.tag.as_ref()).await };
+        if self.shared.config.behind_compression {
+            compressed_tag::add_vary(&mut tagged.head.headers);
+        }
+        if let Some(recorded) = recorded.as_ref().filter(|_| self.request.is_shareable) {
+            remember(self, &tagged.head.headers, &reuse, recorded);
+        }
+        Selected::new(self, tagged, recorded.map(|recorded| (recorded.last_modified, recorded.date()))).respond()
+    }
+}
+
+/// The conditions on a part that the inner service has cut itself.
+enum Partial {
+    /// The response is no part.
+    NoPart,
+    Send,
+    NotModified,
+    Failed(Problem),
+    /// The conditions can only be evaluated on the whole representation.
+    Undecidable,
+}
+
+/// Evaluates the conditions on a part, by its own tag, if that tag names exactly these bytes. Conditions come before
+/// 416.
+fn evaluate_part<T>(request: &ReadRequest, response: &Response<T>) -> Partial {
+    match response.status() {
+        StatusCode::PARTIAL_CONTENT => {}
+        StatusCode::RANGE_NOT_SATISFIABLE if request.is_conditional() => return Partial::Undecidable,
+        _ => return Partial::NoPart,
+    }
+    if !request.is_conditional() {
+        return Partial::Send;
+    }
+    let own = own_tag(response.headers()).filter(|_| !is_encoded(response.headers()));
+    let Some(tag) = own else { return Partial::Undecidable };
+    if request.conditions.if_unmodified_since.is_some() || request.conditions.if_modified_since.is_some() {
+        return Partial::Undecidable;
+    }
+    let validators = Validators { tags: std::slice::from_ref(&tag), last_modified: None };
+    match request.conditions.evaluate(&Method::GET, Some(&validators)) {
+        Verdict::NotModified => Partial::NotModified,
+        Verdict::Failed(condition) => Partial::Failed(Problem::precondition_failed(condition, Some(&tag))),
+        Verdict::Proceed => {
+            let part = Representation { tag: Some(&tag), last_modified: None, len: 0 };
+            match if_range(&request.headers, &part, Timestamp::default()) {
+                Some(false) => Partial::Undecidable,
+                Some(true) | None => Partial::Send,
+            }
+        }
+    }
+}
