@@ -54,7 +54,11 @@ async fn a_handler_is_cancelled_before_its_lease_ends() {
             }
         });
         world.reached("slow").await;
-        assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"), "the refusal must be immediate");
+        assert_eq!(
+            refusal(&put(&service, None, "x").await),
+            refused(412, "LeaseIdMissing"),
+            "the refusal must be immediate"
+        );
         clock.advance(SECOND * 11);
         tokio::task::yield_now().await;
         assert!(!slow.is_finished());
@@ -88,7 +92,11 @@ async fn a_holder_can_renew_while_its_handler_runs() {
         world.reached("slow").await;
         clock.advance(SECOND * 10);
         let renewed = act(&service, "renew", A).await;
-        assert_eq!((renewed.status.as_u16(), renewed.header("etag")), (200, None), "the tag is unknown during the write");
+        assert_eq!(
+            (renewed.status.as_u16(), renewed.header("etag")),
+            (200, None),
+            "the tag is unknown during the write"
+        );
         world.release("slow");
         assert_eq!(slow.await.unwrap().status, 204);
         clock.advance(SECOND * 10);
