@@ -1,14 +1,14 @@
-//! What wrangler.toml binds to the Worker for the records.
+//! The binding of the records.
 
 use worker::{Env, Error, ObjectNamespace, Result};
 
-/// The Durable Objects.
+/// Name of the Durable Object namespace.
 const RECORDS: &str = "RECORDS";
 
-/// The objects that the records are in.
+/// Returns the Durable Object namespace of the records.
 ///
 /// # Errors
-/// Says what to write into wrangler.toml.
+/// The error says what wrangler.toml needs.
 pub(crate) fn records(env: &Env) -> Result<ObjectNamespace> {
     env.durable_object(RECORDS).map_err(|error| {
         let how = "[[durable_objects.bindings]] with name = \"RECORDS\" and class_name = \"Records\"";
@@ -16,7 +16,7 @@ pub(crate) fn records(env: &Env) -> Result<ObjectNamespace> {
     })
 }
 
-/// The error of a binding that is not there, or something else.
+/// Error for a binding that is missing or of another kind.
 pub(crate) fn missing(name: &str, what: &str, how: &str, error: &Error) -> Error {
     Error::RustError(format!("the binding {name} is not {what}: wrangler.toml needs {how} ({error})"))
 }

@@ -1,10 +1,8 @@
-//! WebAssembly: builds a package for it, and writes the bindings that JavaScript loads it by.
+//! WebAssembly: builds packages for it, and generates their JavaScript bindings.
 
 mod bindings;
 pub(crate) mod in_node;
-mod order;
 mod toolchain;
-mod unused;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,12 +14,11 @@ pub(crate) use bindings::{Target, write};
 use toolchain::Toolchain;
 pub(crate) use toolchain::{INSTALL, PROBE};
 
-/// What is built with what is in the profile of this name.
+/// Cargo profile of the builds.
 const PROFILE: &str = "worker";
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Builds a package, and returns where its WebAssembly lies: names of its own for what it needs of JavaScript, no bindings
-/// yet.
+/// Builds a package, and returns the path of its module, which has no bindings yet.
 pub(crate) fn build(workspace: &Workspace, package: &str, deadline: Instant) -> Result<PathBuf> {
     let toolchain = Toolchain::find(workspace)?;
     let target = workspace.target().join("wasm");
@@ -30,7 +27,7 @@ pub(crate) fn build(workspace: &Workspace, package: &str, deadline: Instant) -> 
     Ok(target.join(TARGET).join(PROFILE).join(module))
 }
 
-/// The bytes of a file, as they are sent: compressed as a Worker's size is counted.
+/// Returns the compressed size of a file. Cloudflare's size limits count compressed bytes.
 pub(crate) fn compressed(file: &Path) -> Result<usize> {
     let bytes = std::fs::read(file)?;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());

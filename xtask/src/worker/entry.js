@@ -1,6 +1,9 @@
-// What the runtime calls: the bindings, made anew after a fault that ended the WebAssembly.
+// Entry of the Worker, like the one that worker-build generates: instantiates the module, and constructs Durable Objects anew after
+// a fatal error replaced the WebAssembly instance.
 import * as wasm from "./index.js";
+import module from "./index_bg.wasm";
 
+wasm.initSync({ module });
 const state = wasm.__worker_init_state();
 
 const renewed = (Class) =>

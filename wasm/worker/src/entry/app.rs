@@ -1,4 +1,4 @@
-//! The service that requests are answered by: put together once for each isolate, without a request to anything.
+//! The blob or table service, assembled once per isolate. This sends no requests.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -13,6 +13,7 @@ use ifmatch_blob::store::StoreError;
 use ifmatch_blob::{BlobService, BlobStore};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_register::AnyRegister;
+use js_sys::Reflect;
 use tower_service::Service;
 use worker::{Env, Result, web_sys};
 
@@ -27,9 +28,8 @@ use super::r2::hash::RuntimeHash;
 use super::recent::Recent;
 use super::settings::{Serves, Settings};
 use crate::bindings::records;
-use crate::glue;
 use crate::records::{Kept, RecordObjects};
-use crate::tasks::allowance;
+use crate::tasks::subrequests;
 
 /// Reason for refusing requests to a development Worker that other machines can reach.
 const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT authorizes every request, and applies only to requests to localhost or \
@@ -40,11 +40,11 @@ const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT authorizes every request, and app
 const CONTAINER_MEMORY: Duration = Duration::from_secs(5);
 
 thread_local! {
-    /// What was opened.
+    /// The assembled service.
     static APP: RefCell<Option<App>> = const { RefCell::new(None) };
 }
 
-/// All that requests share. Cheap to clone.
+/// State shared by all requests. Cheap to clone.
 #[derive(Clone)]
 struct App {
     front: Arc<Front>,
@@ -60,7 +60,7 @@ enum Serving {
 }
 
 /// Answers a request.
-pub(crate) async fn answer(request: web_sys::Request, env: Env) -> Result<web_sys::Response> {
+pub(crate) async fn answer(request: web_sys::Request, env: Env) -> Result<worker::Response> {
     let parsed = match request::from_js(&request) {
         Ok(parsed) => parsed,
         Err(error) => return response::to_js(&http::Method::GET, front::malformed(&error)),
@@ -76,12 +76,12 @@ pub(crate) async fn answer(request: web_sys::Request, env: Env) -> Result<web_sy
     response::to_js(&method, answered)
 }
 
-/// Removes what nobody can reach any more.
+/// Removes uncommitted blocks, or the entities of deleted tables.
 pub(crate) async fn collect(env: &Env) {
     let Ok(app) = opened(env) else { return };
     match app.service.collect().await {
-        Ok(entries) => tracing::info!(entries, "removed what was left over"),
-        Err(error) => tracing::warn!(%error, "what was left over stays until another time"),
+        Ok(entries) => tracing::info!(entries, "removed unreachable entries"),
+        Err(error) => tracing::warn!(%error, "unreachable entries could not be removed, and stay until the next run"),
     }
 }
 
@@ -91,7 +91,7 @@ fn kept(key: &str) -> Kept {
     if key.starts_with("b/") { Kept::WhileBusy } else { Kept::WhilePresent }
 }
 
-/// The service, opened by the first request. What is wrong with the settings is said to each request, and in the log.
+/// Returns the service, assembled by the first request. Errors in the settings are logged, and returned for each request.
 fn opened(env: &Env) -> std::result::Result<App, String> {
     if let Some(app) = APP.with_borrow(Clone::clone) {
         return Ok(app);
@@ -101,8 +101,16 @@ fn opened(env: &Env) -> std::result::Result<App, String> {
     Ok(app)
 }
 
+/// Returns a variable or secret as text. In wrangler.toml it may also be a number or a boolean.
+fn variable(env: &Env, name: &str) -> Option<String> {
+    let value = Reflect::get(env, &name.into()).ok()?;
+    let other =
+        || value.as_bool().map(|flag| flag.to_string()).or_else(|| value.as_f64().map(|number| number.to_string()));
+    value.as_string().or_else(other)
+}
+
 impl Serving {
-    /// Removes blocks that nobody committed, or the entities of tables that were deleted. Says how many entries.
+    /// Removes uncommitted blocks, or the entities of deleted tables. Returns their number.
     async fn collect(&self) -> std::result::Result<u64, StoreError> {
         match self {
             Self::Blobs(blobs) => ifmatch_azure::collect_blocks(blobs.context()).await,
@@ -115,15 +123,15 @@ impl App {
     fn open(env: &Env) -> std::result::Result<Self, String> {
         let bucket = bindings::bucket(env).map_err(|error| error.to_string())?;
         let records = records(env).map_err(|error| error.to_string())?;
-        let settings = Settings::read(|name| glue::variable(env.as_ref(), name)).map_err(|error| error.to_string())?;
-        allowance::allow(settings.max_requests);
+        let settings = Settings::read(|name| variable(env, name)).map_err(|error| error.to_string())?;
+        subrequests::set_limit(settings.max_requests);
         let objects = Arc::new(R2::new(bucket));
-        let backing = Backing::new(objects.clone()).described_by(objects).with_allowance(allowance::left);
+        let backing = Backing::new(objects.clone()).described_by(objects).with_allowance(subrequests::left);
         let backing = backing.hashed_by(RuntimeHash::begin);
         let backing = backing.with_prefix(settings.prefix.as_str().into()).takes_uploads();
         let backing = backing.with_container_memory(CONTAINER_MEMORY);
         let register = AnyRegister::new(RecordObjects::new(records).kept(kept));
-        // Its documentation promises all of it.
+        // R2's documentation promises all capabilities.
         let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
         let blobs: Arc<dyn BlobStore> = match settings.max_staleness {
             Duration::ZERO => Arc::new(blobs),

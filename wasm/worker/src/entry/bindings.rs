@@ -1,16 +1,16 @@
-//! What wrangler.toml binds for the service: the bucket of the blobs.
+//! The binding of the bucket.
 
 use worker::{Bucket, Env, Result};
 
 use crate::bindings::missing;
 
-/// The R2 bucket.
+/// Name of the R2 bucket.
 const BUCKET: &str = "BUCKET";
 
-/// The bucket that the blobs are in.
+/// Returns the R2 bucket of the blobs.
 ///
 /// # Errors
-/// Says what to write into wrangler.toml.
+/// The error says what wrangler.toml needs.
 pub(super) fn bucket(env: &Env) -> Result<Bucket> {
     env.bucket(BUCKET).map_err(|error| {
         let how = "[[r2_buckets]] with binding = \"BUCKET\" and the bucket_name of yours";

@@ -1,4 +1,4 @@
-//! The Worker itself: its events, and what answers them.
+//! The Worker's event handlers.
 
 mod app;
 mod bindings;
@@ -25,39 +25,39 @@ use worker::{Env, Result, event, web_sys};
 use crate::tasks;
 use edge::response;
 
-/// Before the first request.
+/// Runs before the first request.
 #[event(start)]
 fn start() {
     log::begin();
     tasks::begin();
 }
 
-/// Answers a request, though its client leaves.
+/// Answers a request. A client that disconnects does not stop it.
 #[wasm_bindgen]
-#[allow(unreachable_pub, reason = "the runtime reaches it")]
+#[allow(unreachable_pub, reason = "the runtime calls it")]
 pub fn fetch(request: web_sys::Request, env: Env, _context: JsValue) -> Promise {
-    let answer = async { answer(request, env).await.map(JsValue::from).map_err(JsValue::from) };
-    tasks::to_the_end(answer)
+    let answer = async { Ok(web_sys::Response::from(answer(request, env).await?).into()) };
+    tasks::run_to_completion(answer)
 }
 
-/// Removes what is left over, once a day as wrangler.toml has it.
+/// Removes unreachable entries, once a day by the cron trigger in wrangler.toml.
 #[wasm_bindgen]
-#[allow(unreachable_pub, reason = "the runtime reaches it")]
+#[allow(unreachable_pub, reason = "the runtime calls it")]
 pub fn scheduled(_event: JsValue, env: Env, _context: JsValue) -> Promise {
-    tasks::to_the_end(async move {
+    tasks::run_to_completion(async move {
         app::collect(&env).await;
         Ok(JsValue::UNDEFINED)
     })
 }
 
-/// The answer. A panic is a 500 of this request only.
-async fn answer(request: web_sys::Request, env: Env) -> Result<web_sys::Response> {
+/// Answers a request. A panic fails only this request, with 500.
+async fn answer(request: web_sys::Request, env: Env) -> Result<worker::Response> {
     AssertUnwindSafe(app::answer(request, env)).catch_unwind().await.unwrap_or_else(|_| panicked())
 }
 
-fn panicked() -> Result<web_sys::Response> {
+fn panicked() -> Result<worker::Response> {
     let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal-error")
-        .detail("the request could not be answered: the log says why");
+        .detail("the request failed unexpectedly: the Worker's log has the reason");
     let response: Response<BlobBody> = problem.to_response().map(BlobBody::from);
     response::to_js(&Method::GET, response)
 }

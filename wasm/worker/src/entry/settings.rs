@@ -7,7 +7,7 @@ use ifmatch_azure::accounts::{Account, Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMEN
 use ifmatch_blob::access::Access;
 use ifmatch_core::policy::RequirePreconditions;
 
-use crate::tasks::allowance::USUAL;
+use crate::tasks::subrequests;
 
 /// What a Worker serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Settings {
             required: required(flag("IFMATCH_REQUIRE_CONDITIONS", set("IFMATCH_REQUIRE_CONDITIONS").as_deref())?),
             max_body: set("IFMATCH_MAX_BODY_SIZE").map(|text| size(&text)).transpose()?,
             max_staleness: set("IFMATCH_MAX_STALENESS").map_or(Ok(Duration::ZERO), |text| seconds(&text))?,
-            max_requests: set("IFMATCH_MAX_REQUESTS").map_or(Ok(USUAL), |text| requests(&text))?,
+            max_requests: set("IFMATCH_MAX_REQUESTS").map_or(Ok(subrequests::DEFAULT), |text| requests(&text))?,
             prefix: set("IFMATCH_PREFIX").unwrap_or_default(),
         })
     }

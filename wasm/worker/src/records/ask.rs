@@ -1,27 +1,27 @@
-//! Asks a Durable Object, within a time.
+//! Requests to a Durable Object.
 
 use js_sys::{Reflect, Uint8Array};
-use wasm_bindgen::JsValue;
-use worker::ObjectNamespace;
 use worker::send::IntoSendFuture;
+use worker::{Error, Method, ObjectNamespace, Request, RequestInit, Result as WorkerResult};
 
 use super::wire::{self, Answer, Ask};
-use crate::glue;
-use crate::tasks::allowance::{SPENT, Share};
-use crate::tasks::answer::Answer as Told;
+use crate::tasks::subrequests::{self, Share};
+use crate::tasks::timeout;
 
-/// How long an object may take to answer, in milliseconds.
-const PATIENCE: u32 = 10_000;
-/// How often a question is asked that changes nothing. An object that moves elsewhere fails those it was asked meanwhile.
+/// Time limit for an answer, in milliseconds.
+const TIMEOUT: u32 = 10_000;
+/// Attempts at a request that is safe to repeat. An object that is being moved fails the requests sent meanwhile.
 const ATTEMPTS: usize = 3;
+/// The object's name says all there is to say: requests to it need no host.
+const URL: &str = "https://records.ifmatch/";
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Trouble {
-    /// The request was not sent to the object.
+    /// The request was not sent.
     #[error("the request was not sent to the Durable Object: {0}")]
-    Unasked(String),
-    /// The object may have done what it was told.
+    Unsent(String),
+    /// The object may have carried out the request.
     #[error("the Durable Object did not answer: {why}")]
     Unanswered {
         /// Message from the runtime.
@@ -31,35 +31,46 @@ pub(super) enum Trouble {
     },
 }
 
-/// Asks once.
+/// Sends a request once.
 pub(super) async fn once(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
-    let message = wire::encode(ask).map_err(|error| Trouble::Unasked(error.to_string()))?;
+    let message = wire::encode(ask).map_err(|error| Trouble::Unsent(error.to_string()))?;
     let share = if matches!(ask, Ask::Load | Ask::Swap { .. }) { Share::Reserve } else { Share::Work };
-    let asked = Told::to(share, |number| glue::ask(number, PATIENCE, objects.as_ref(), name, &message));
-    let (_, answer) = asked.into_send().await.map_err(|error| failed(&error))?;
-    wire::decode(&Uint8Array::new(&answer).to_vec())
-        .map_err(|error| Trouble::Unanswered { why: error.to_string(), is_overloaded: false })
+    subrequests::take(share).map_err(|spent| Trouble::Unsent(spent.to_string()))?;
+    let answer = timeout(TIMEOUT, fetch(objects, name, &message)).into_send().await;
+    let answer = answer.map_err(|late| unanswered(&late))?.map_err(|error| failed(&error))?;
+    wire::decode(&answer).map_err(|error| unanswered(&error))
 }
 
-/// Asks until there is an answer, a few times. Only for what may be done twice.
+/// Sends a request that is safe to repeat, a few times if necessary.
 pub(super) async fn again(objects: &ObjectNamespace, name: &str, ask: &Ask) -> Result<Answer, Trouble> {
-    let mut asked = once(objects, name, ask).await;
+    let mut answer = once(objects, name, ask).await;
     for _ in 1..ATTEMPTS {
-        if !matches!(asked, Err(Trouble::Unanswered { is_overloaded: false, .. })) {
+        if !matches!(answer, Err(Trouble::Unanswered { is_overloaded: false, .. })) {
             break;
         }
-        asked = once(objects, name, ask).await;
+        answer = once(objects, name, ask).await;
     }
-    asked
+    answer
+}
+
+async fn fetch(objects: &ObjectNamespace, name: &str, message: &[u8]) -> WorkerResult<Vec<u8>> {
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post).with_body(Some(Uint8Array::from(message).into()));
+    let request = Request::new_with_init(URL, &init)?;
+    let mut response = objects.get_by_name(name)?.fetch_with_request(request).await?;
+    match response.status_code() {
+        200 => response.bytes().await,
+        status => Err(Error::RustError(format!("status {status}"))),
+    }
+}
+
+fn unanswered(why: &impl ToString) -> Trouble {
+    Trouble::Unanswered { why: why.to_string(), is_overloaded: false }
 }
 
 /// Only an answer from the object is definite. Any exception, including that of an overloaded object, may occur after
 /// the object carried out the request.
-fn failed(error: &JsValue) -> Trouble {
-    let why = worker::Error::from(error.clone()).to_string();
-    if why.contains(SPENT) {
-        return Trouble::Unasked(why);
-    }
-    let is_overloaded = Reflect::get(error, &"overloaded".into()).is_ok_and(|flag| flag.is_truthy());
-    Trouble::Unanswered { why, is_overloaded }
+fn failed(error: &Error) -> Trouble {
+    let flag = Reflect::get(&error.to_js_value(), &"overloaded".into());
+    Trouble::Unanswered { why: error.to_string(), is_overloaded: flag.is_ok_and(|flag| flag.is_truthy()) }
 }

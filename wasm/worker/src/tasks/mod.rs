@@ -1,63 +1,54 @@
-//! Work that is done to its end, whatever becomes of the client.
+//! Work that runs to completion, even if the client disconnects.
 
-pub(crate) mod allowance;
-pub(crate) mod answer;
-mod run;
+pub(crate) mod subrequests;
 
+use std::panic::AssertUnwindSafe;
+
+use futures_util::future::{Either, select};
 use ifmatch_runtime::task::spawn_by;
 use js_sys::Promise;
+use js_sys::futures::future_to_promise;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
+use worker::Delay;
+
+use subrequests::Budget;
 
 #[wasm_bindgen(module = "cloudflare:workers")]
 extern "C" {
-    /// Has the runtime wait for a promise before it ends what the request began.
+    /// Keeps the current request's context alive until a promise settles.
     #[wasm_bindgen(js_name = waitUntil)]
     fn wait_until(promise: &Promise);
 }
 
-#[wasm_bindgen]
-extern "C" {
-    /// A promise, with what settles it.
-    type Resolvers;
+/// The time limit passed before there was a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no answer within {0} ms")]
+pub(crate) struct TimedOut(u32);
 
-    #[wasm_bindgen(js_namespace = Promise, js_name = withResolvers)]
-    fn resolvers() -> Resolvers;
-
-    #[wasm_bindgen(method, getter)]
-    fn promise(this: &Resolvers) -> Promise;
-
-    #[wasm_bindgen(method)]
-    fn resolve(this: &Resolvers, value: &JsValue);
-
-    #[wasm_bindgen(method)]
-    fn reject(this: &Resolvers, error: &JsValue);
-}
-
-/// Has the runtime wait for the work of requests whose clients have left, and log what panics: call it when the Worker starts.
+/// Makes detached work outlive its request, and logs panics. Call this once, when the Worker starts.
 pub fn begin() {
     std::panic::set_hook(Box::new(|panic| worker::console_error!("ifmatch: {panic}")));
     spawn_by(|work| {
-        let resolvers = resolvers();
-        wait_until(&resolvers.promise());
-        run::later(async move {
+        drop(run_to_completion(async {
             work.await;
-            resolvers.resolve(&JsValue::UNDEFINED);
-        });
+            Ok(JsValue::UNDEFINED)
+        }));
     });
 }
 
-/// Begins work, has the runtime wait for it, and promises what it comes to.
-#[cfg(feature = "entry")]
-pub(crate) fn to_the_end(work: impl Future<Output = Result<JsValue, JsValue>> + 'static) -> Promise {
-    let resolvers = resolvers();
-    let promise = resolvers.promise();
+/// Runs work, and returns a promise of its result. The runtime does not cancel it when the client disconnects.
+pub(crate) fn run_to_completion(work: impl Future<Output = Result<JsValue, JsValue>> + 'static) -> Promise {
+    let promise = future_to_promise(AssertUnwindSafe(Budget::of_current().for_work(work)));
     wait_until(&promise);
-    run::now(async move {
-        match work.await {
-            Ok(value) => resolvers.resolve(&value),
-            Err(error) => resolvers.reject(&error),
-        }
-    });
     promise
+}
+
+/// Drops work that takes longer than `milliseconds`. Its effects may still take place.
+pub(crate) async fn timeout<T>(milliseconds: u32, work: impl Future<Output = T>) -> Result<T, TimedOut> {
+    let delay = Delay::from(std::time::Duration::from_millis(milliseconds.into()));
+    match select(std::pin::pin!(work), delay).await {
+        Either::Left((done, _)) => Ok(done),
+        Either::Right(_) => Err(TimedOut(milliseconds)),
+    }
 }

@@ -1,4 +1,4 @@
-//! A body, as the runtime has it: of a request, or of an object.
+//! The runtime's body of a request or an object.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,24 +10,24 @@ use worker::web_sys;
 
 use super::stream::{Broken, ByteStream};
 
-/// A stream of the runtime, with its length where that is known beforehand.
+/// A stream of the runtime, with its length if that is known in advance.
 pub(crate) struct EdgeBody {
     stream: Option<ByteStream>,
     length: Option<u64>,
 }
 
 impl EdgeBody {
-    /// No bytes.
+    /// Returns an empty body.
     pub(crate) fn empty() -> Self {
         Self { stream: None, length: Some(0) }
     }
 
-    /// The bytes of a stream, which promises to be so long.
+    /// Wraps a stream of the given length.
     pub(crate) fn new(stream: ByteStream, length: Option<u64>) -> Self {
         Self { stream: Some(stream), length }
     }
 
-    /// The runtime's stream, if nothing was read of it.
+    /// Returns the runtime's stream, unless some of it was read.
     pub(crate) fn into_whole(self) -> Option<web_sys::ReadableStream> {
         self.stream?.into_whole()
     }

@@ -1,4 +1,4 @@
-//! Between the runtime's requests, responses and streams, and those of the `http` crates.
+//! Conversions between the runtime's requests, responses and streams and those of the `http` crates.
 
 pub(crate) mod body;
 pub(crate) mod headers;

@@ -1,68 +1,89 @@
-//! Reads a stream of the runtime in steps that are long. Told nothing, the runtime gives four kilobytes at a time.
+//! Reads a stream in large steps: by default, the runtime returns four kilobytes at a time.
 
-use js_sys::{Array, Function, Object, Promise, Reflect, Uint8Array};
+use js_sys::{Promise, Uint8Array};
+use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use worker::web_sys;
 
-/// How many bytes a step has, unless the stream ends before.
+/// Number of bytes per step, except for the last.
 const STEP: u32 = 64 << 10;
 
-/// What the runtime says.
-pub(crate) type Said<T> = Result<T, JsValue>;
+#[wasm_bindgen]
+extern "C" {
+    /// A stream of bytes, with the overload of `getReader` that reads into a buffer.
+    #[wasm_bindgen(js_name = ReadableStream)]
+    type ByteSource;
 
-/// The one reader of a stream. Dropping it before the end cancels the stream.
+    #[wasm_bindgen(method, catch, js_name = getReader)]
+    fn get_reader(this: &ByteSource, options: &Byob) -> Result<ByobReader, JsValue>;
+
+    #[wasm_bindgen(js_name = Object)]
+    type Byob;
+
+    #[wasm_bindgen(constructor)]
+    fn new() -> Byob;
+
+    #[wasm_bindgen(method, setter)]
+    fn set_mode(this: &Byob, mode: &str);
+
+    #[wasm_bindgen(js_name = ReadableStreamBYOBReader)]
+    type ByobReader;
+
+    /// Cloudflare's extension of the standard: resolves once the buffer has at least this many bytes, or the stream ends.
+    #[wasm_bindgen(method, catch, js_name = readAtLeast)]
+    async fn read_at_least(this: &ByobReader, bytes: u32, buffer: Uint8Array) -> Result<Step, JsValue>;
+
+    #[wasm_bindgen(method)]
+    fn cancel(this: &ByobReader) -> Promise;
+
+    #[wasm_bindgen(js_name = Object)]
+    type Step;
+
+    #[wasm_bindgen(method, getter)]
+    fn done(this: &Step) -> bool;
+
+    #[wasm_bindgen(method, getter)]
+    fn value(this: &Step) -> Option<Uint8Array>;
+}
+
+/// The reader of a stream. Dropping it before the end cancels the stream.
 pub(crate) struct Reader {
-    reader: JsValue,
+    reader: ByobReader,
     has_ended: bool,
 }
 
 impl Reader {
-    /// Begins to read.
+    /// Locks a stream.
     ///
     /// # Errors
-    /// Somebody reads already.
-    pub(crate) fn new(stream: &web_sys::ReadableStream) -> Said<Self> {
-        let mode = Object::new();
-        Reflect::set(&mode, &"mode".into(), &"byob".into())?;
-        Ok(Self { reader: call(stream, "getReader", &[mode.into()])?, has_ended: false })
+    /// The stream is locked already.
+    pub(crate) fn new(stream: &web_sys::ReadableStream) -> Result<Self, JsValue> {
+        let mode = Byob::new();
+        mode.set_mode("byob");
+        Ok(Self { reader: stream.unchecked_ref::<ByteSource>().get_reader(&mode)?, has_ended: false })
     }
 
-    /// The next bytes. None: the stream has ended.
+    /// Returns the next bytes, or `None` at the end of the stream.
     ///
     /// # Errors
-    /// The stream broke off.
-    pub(crate) async fn next(&mut self) -> Said<Option<Uint8Array>> {
+    /// The stream failed.
+    pub(crate) async fn next(&mut self) -> Result<Option<Uint8Array>, JsValue> {
         if self.has_ended {
             return Ok(None);
         }
-        let room = Uint8Array::new_with_length(STEP);
-        let read = promised(call(&self.reader, "readAtLeast", &[STEP.into(), room.into()])).await;
-        self.has_ended = read.is_err();
-        let read = read?;
-        self.has_ended = Reflect::get(&read, &"done".into())?.is_truthy();
-        let bytes = Reflect::get(&read, &"value".into())?.dyn_into::<Uint8Array>().ok();
-        Ok(bytes.filter(|bytes| bytes.length() > 0))
+        let step = self.reader.read_at_least(STEP, Uint8Array::new_with_length(STEP)).await;
+        self.has_ended = step.as_ref().map_or(true, Step::done);
+        Ok(step?.value().filter(|bytes| bytes.length() > 0))
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
         if !self.has_ended {
-            let cancelled = promised(call(&self.reader, "cancel", &[]));
-            // Nobody is interested in how it ends.
+            let cancelled = JsFuture::from(self.reader.cancel());
+            // Without a handler, the runtime would report a rejection.
             spawn_local(async { drop(cancelled.await) });
         }
     }
-}
-
-/// Calls a method of an object of the runtime.
-pub(crate) fn call(object: &JsValue, method: &str, arguments: &[JsValue]) -> Said<JsValue> {
-    let function: Function = Reflect::get(object, &method.into())?.dyn_into()?;
-    function.apply(object, &arguments.iter().collect::<Array>())
-}
-
-/// Waits for what a method promised.
-pub(crate) async fn promised(called: Said<JsValue>) -> Said<JsValue> {
-    JsFuture::from(called?.dyn_into::<Promise>()?).await
 }

@@ -1,4 +1,4 @@
-//! A stream of the runtime, which stays the runtime's own until somebody reads it.
+//! A stream of the runtime, untouched until it is read.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,26 +11,25 @@ use wasm_bindgen::JsValue;
 use worker::send::SendWrapper;
 use worker::web_sys;
 
-use super::reader::{Reader, Said};
+use super::reader::Reader;
 
 /// The bytes of a stream.
 ///
-/// An error ends it as an error: that a client left must not look like the end of its body.
+/// A failure is an error, not the end: a client that disconnects must not look like the end of its body.
 pub(crate) struct ByteStream(SendWrapper<State>);
 
 enum State {
-    /// Nothing was read.
+    /// Nothing was read yet.
     Whole(web_sys::ReadableStream),
     /// Being read.
-    Read(LocalBoxStream<'static, Said<Bytes>>),
+    Read(LocalBoxStream<'static, Result<Bytes, JsValue>>),
 }
 
-/// The stream broke off.
+/// The stream failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the stream broke off: {0}")]
+#[error("the stream failed: {0}")]
 pub(crate) struct Broken(String);
 
-/// A store's stream that broke off.
 impl From<Broken> for StoreError {
     fn from(broken: Broken) -> Self {
         Self::new(StoreErrorKind::Unavailable, broken)
@@ -38,12 +37,12 @@ impl From<Broken> for StoreError {
 }
 
 impl ByteStream {
-    /// The bytes of the runtime's stream.
+    /// Wraps the runtime's stream.
     pub(crate) fn new(whole: web_sys::ReadableStream) -> Self {
         Self(SendWrapper::new(State::Whole(whole)))
     }
 
-    /// The runtime's stream, if nothing was read of it.
+    /// Returns the runtime's stream, unless some of it was read.
     pub(crate) fn into_whole(self) -> Option<web_sys::ReadableStream> {
         match self.0.0 {
             State::Whole(whole) => Some(whole),
@@ -67,7 +66,7 @@ impl Stream for ByteStream {
     }
 }
 
-fn read(reader: Said<Reader>) -> LocalBoxStream<'static, Said<Bytes>> {
+fn read(reader: Result<Reader, JsValue>) -> LocalBoxStream<'static, Result<Bytes, JsValue>> {
     try_unfold(reader, |reader| async {
         let mut reader = reader?;
         let chunk = reader.next().await?;

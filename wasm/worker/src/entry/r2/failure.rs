@@ -1,4 +1,4 @@
-//! What R2's errors mean.
+//! Errors of R2.
 
 use std::error::Error as StdError;
 
@@ -6,29 +6,33 @@ use ifmatch_blob_objects::TooSoon;
 use object_store::path::Path;
 use object_store::{Error, UpdateVersion};
 
-use crate::tasks::allowance::SPENT;
+use crate::tasks::subrequests::Spent;
 
-/// Why R2 refused or failed. Its errors end in a number in parentheses; without a known one, nobody can tell whether what
-/// was asked took place.
-pub(super) fn of(location: &Path, error: impl Into<worker::Error>) -> Error {
-    let text = error.into().to_string();
+/// Converts an error of R2. Its messages end with a code in parentheses; with any other code than these, the request may
+/// have taken effect.
+pub(super) fn of(location: &Path, error: &worker::Error) -> Error {
+    let text = error.to_string();
     let code = code(&text);
     let path = location.to_string();
     let source: Box<dyn StdError + Send + Sync> = text.as_str().into();
     match code {
-        // There is no such object.
+        // No such object.
         Some(10_007) => Error::NotFound { path, source },
-        // The metadata is too long; the name is too long, or holds what it may not; the object is too large.
+        // The metadata is too long; the name is too long or has invalid characters; the object is too large.
         Some(10_012 | 10_020 | 100_100) => Error::NotSupported { source },
         Some(10_031) => Error::Precondition { path, source },
-        // R2 accepts one write per second of an object and refused this one.
+        // Over the limit of one write per second and object.
         Some(10_058) => Error::Generic { store: "R2", source: Box::new(TooSoon) },
-        None if text.contains(SPENT) => Error::PermissionDenied { path, source },
         _ => Error::Generic { store: "R2", source },
     }
 }
 
-/// The object is another one, or there is one by now.
+/// Error for a request that was not sent.
+pub(super) fn unsent(location: &Path, spent: Spent) -> Error {
+    Error::PermissionDenied { path: location.to_string(), source: Box::new(spent) }
+}
+
+/// Error for a failed condition.
 pub(super) fn changed(location: &Path, expected: Option<&UpdateVersion>) -> Error {
     let path = location.to_string();
     match expected {
@@ -37,7 +41,7 @@ pub(super) fn changed(location: &Path, expected: Option<&UpdateVersion>) -> Erro
     }
 }
 
-/// The number in an error of R2: `put: Unspecified error (10001)`.
+/// Returns the code of an error, such as `put: Unspecified error (10001)`.
 fn code(text: &str) -> Option<u32> {
     let (_, number) = text.strip_suffix(')')?.rsplit_once('(')?;
     number.parse().ok()
@@ -48,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_known_by_its_number() {
+    fn an_error_has_a_code() {
         for (text, number) in [
             ("Error: put: Your metadata headers exceed the maximum allowed metadata size. (10012)", Some(10_012)),
             ("Error: get: (odd) The specified key does not exist. (10007)", Some(10_007)),

@@ -1,35 +1,26 @@
-//! Reading an object, or what is known of it.
+//! Reads an object or its metadata.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob_objects::DirectBody;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, GetResultPayload, Result};
-use serde_json::{Value, json};
-use wasm_bindgen::JsCast;
-use worker::{Bucket, web_sys};
+use worker::{Bucket, Conditional, GetOptionsBuilder, Object, Range, ResponseBody, web_sys};
 
-use super::attributes::{self, Described};
-use super::{PATIENCE, failure};
+use super::{attributes, failure, within_limits};
 use crate::entry::edge::body::EdgeBody;
 use crate::entry::edge::stream::{Broken, ByteStream};
-use crate::glue;
-use crate::tasks::allowance::Share;
-use crate::tasks::answer::Answer;
 
 /// Reads an object.
 pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -> Result<GetResult> {
-    let answer = Answer::to(Share::Work, |number| {
-        if options.head {
-            glue::look(number, PATIENCE, bucket.as_ref(), location.as_ref());
-        } else {
-            glue::get(number, PATIENCE, bucket.as_ref(), location.as_ref(), &asked(&options));
-        }
-    });
-    let (described, body) = answer.await.map_err(|error| failure::of(location, error))?;
-    let described = Described::read(&described.ok_or_else(|| absent(location))?)?;
-    let (meta, attributes) = described.into_parts(location.clone())?;
-    // Before the body: R2 sends none where a condition failed.
+    let object = if options.head {
+        within_limits(location, bucket.head(location.as_ref())).await?
+    } else {
+        within_limits(location, request(bucket.get(location.as_ref()), &options).execute()).await?
+    };
+    let object = object.ok_or_else(|| absent(location))?;
+    let (meta, attributes) = (attributes::meta(&object, location.clone())?, attributes::attributes(&object)?);
+    // R2 sends no body if a condition failed.
     options.check_preconditions(&meta)?;
     let range = match &options.range {
         Some(range) => range.as_range(meta.size).map_err(|error| invalid(&error))?,
@@ -39,8 +30,8 @@ pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -
     let payload = if options.head {
         stream::empty().boxed()
     } else {
-        let raw: web_sys::ReadableStream = body.dyn_into().map_err(|_| bodiless())?;
-        // Whoever can hand it on does not read it.
+        let raw = body(&object).map_err(|error| failure::of(location, &error))?.ok_or_else(bodiless)?;
+        // Passed on as it is, the body need not be read here.
         let whole = EdgeBody::new(ByteStream::new(raw.clone()), Some(range.end.saturating_sub(range.start)));
         extensions.insert(DirectBody::new(BlobBody::stream(whole)));
         ByteStream::new(raw).map_err(broken).boxed()
@@ -48,26 +39,30 @@ pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -
     Ok(GetResult { payload: GetResultPayload::Stream(payload), meta, range, attributes, extensions })
 }
 
-/// The options of a read, as R2 has them. Empty: none.
-fn asked(options: &GetOptions) -> String {
-    if options.if_match.is_none() && options.range.is_none() {
-        return String::new();
-    }
-    let mut asked = serde_json::Map::new();
-    if let Some(raw) = options.if_match.as_deref().and_then(attributes::raw) {
-        asked.insert("onlyIf".to_owned(), json!({ "etagMatches": raw }));
-    }
-    if let Some(range) = &options.range {
-        let range = match *range {
-            GetRange::Bounded(ref range) => {
-                json!({ "offset": range.start, "length": range.end.saturating_sub(range.start) })
-            }
-            GetRange::Offset(offset) => json!({ "offset": offset }),
-            GetRange::Suffix(suffix) => json!({ "suffix": suffix }),
-        };
-        asked.insert("range".to_owned(), range);
-    }
-    Value::Object(asked).to_string()
+/// Adds a condition and a range to a request.
+fn request<'a>(request: GetOptionsBuilder<'a>, options: &GetOptions) -> GetOptionsBuilder<'a> {
+    let request = match options.if_match.as_deref().and_then(attributes::raw_tag) {
+        Some(raw) => request.only_if(Conditional { etag_matches: Some(raw.to_owned()), ..Conditional::default() }),
+        None => request,
+    };
+    let range = match options.range {
+        None => return request,
+        Some(GetRange::Bounded(ref range)) => {
+            Range::OffsetWithLength { offset: range.start, length: range.end.saturating_sub(range.start) }
+        }
+        Some(GetRange::Offset(offset)) => Range::OffsetToEnd { offset },
+        Some(GetRange::Suffix(suffix)) => Range::Suffix { suffix },
+    };
+    request.range(range)
+}
+
+/// Returns the stream of an object's body.
+fn body(object: &Object) -> worker::Result<Option<web_sys::ReadableStream>> {
+    let Some(body) = object.body() else { return Ok(None) };
+    Ok(match body.response_body()? {
+        ResponseBody::Stream(stream) => Some(stream),
+        ResponseBody::Empty | ResponseBody::Body(_) => None,
+    })
 }
 
 fn bodiless() -> Error {

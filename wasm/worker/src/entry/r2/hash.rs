@@ -1,6 +1,4 @@
-//! Body hashing by the runtime, several times as fast as in WebAssembly above a few kilobytes.
-
-use std::array;
+//! Hashing by the runtime, several times as fast as in WebAssembly above a few kilobytes.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -9,39 +7,38 @@ use ifmatch_blob_objects::RunningHash;
 use ifmatch_core::digest::ContentHash;
 use js_sys::Uint8Array;
 use wasm_bindgen::JsValue;
+use wasm_bindgen_futures::JsFuture;
 use worker::crypto::{DigestStream, DigestStreamAlgorithm};
 use worker::send::{IntoSendFuture, SendWrapper};
+use worker::web_sys::WritableStreamDefaultWriter;
 
-use crate::entry::edge::reader::{Said, call, promised};
+use super::direct;
 
 /// A hash in progress.
 pub(in crate::entry) struct RuntimeHash {
-    stream: SendWrapper<DigestStream>,
-    /// Writer of the stream, or the error that stopped it.
-    writer: SendWrapper<Said<JsValue>>,
+    digest: SendWrapper<DigestStream>,
+    writer: SendWrapper<Result<WritableStreamDefaultWriter, JsValue>>,
 }
 
 impl RuntimeHash {
     /// Starts a hash.
     pub(in crate::entry) fn begin() -> Box<dyn RunningHash> {
-        let stream = DigestStream::new(DigestStreamAlgorithm::Sha256);
-        let writer = call(&stream.raw().into(), "getWriter", &[]);
-        Box::new(Self { stream: SendWrapper::new(stream), writer: SendWrapper::new(writer) })
+        let digest = DigestStream::new(DigestStreamAlgorithm::Sha256);
+        let writer = direct::writable(&digest).get_writer();
+        Box::new(Self { digest: SendWrapper::new(digest), writer: SendWrapper::new(writer) })
     }
 
     async fn end(self) -> Result<ContentHash, JsValue> {
-        promised(call(&self.writer.0?, "close", &[])).await?;
-        let hash = self.stream.0.digest().await?;
-        Ok(ContentHash::from_bytes(array::from_fn(|at| hash.get_index(u32::try_from(at).unwrap_or(u32::MAX)))))
+        JsFuture::from(self.writer.0?.close()).await?;
+        Ok(direct::content_hash(&self.digest.0.digest().await?))
     }
 }
 
 impl RunningHash for RuntimeHash {
     fn update(&mut self, bytes: &Bytes) {
-        let Ok(writer) = &self.writer.0 else { return };
-        // The stream accepts writes without waiting. A failed write makes its end fail.
-        if let Err(error) = call(writer, "write", &[Uint8Array::from(&bytes[..]).into()]) {
-            self.writer = SendWrapper::new(Err(error));
+        if let Ok(writer) = &self.writer.0 {
+            // The stream accepts writes without waiting. After a failed write, closing it fails.
+            drop(writer.write_with_chunk(&Uint8Array::from(&bytes[..])));
         }
     }
 

@@ -1,7 +1,7 @@
-//! R2 as an object store: what the blob service needs of it, and nothing more.
+//! R2 as an object store.
 //!
-//! Conditions go along with the request, so that also a writer who bypasses the Worker is not written over. R2 tells no
-//! failed condition from another, so which one it was is found out from what it sends back.
+//! Conditions are part of the request to R2, so that writers that bypass the Worker are not overwritten. R2 reports a
+//! failed condition without saying which: the object it returns tells.
 
 mod attributes;
 mod direct;
@@ -14,14 +14,12 @@ mod put;
 
 use std::fmt;
 use std::ops::Range;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use ifmatch_blob_objects::DescribedListing;
-use ifmatch_runtime::{SystemClock, task::timeout};
 use object_store::path::Path;
 use object_store::{
     Attributes, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
@@ -30,12 +28,11 @@ use object_store::{
 use worker::Bucket;
 use worker::send::{IntoSendFuture, SendWrapper};
 
-use crate::glue;
-use crate::tasks::allowance::Share;
-use crate::tasks::answer::Answer;
+use crate::tasks::subrequests::{self, Share};
+use crate::tasks::timeout;
 
-/// How long R2 may take to answer, in milliseconds. A body that comes from a client as it is takes as long as the client.
-const PATIENCE: u32 = 25_000;
+/// Time limit for an answer from R2, in milliseconds. Streaming a client's body to R2 takes as long as the client.
+const TIMEOUT: u32 = 25_000;
 
 /// Maximum number of objects that R2 deletes at a time.
 const PAGE: usize = 1_000;
@@ -47,12 +44,12 @@ pub(crate) struct R2 {
 }
 
 impl R2 {
-    /// The store in this bucket.
+    /// Returns the store in a bucket.
     pub(crate) fn new(bucket: Bucket) -> Self {
         Self { bucket: SendWrapper::new(bucket) }
     }
 
-    /// Nobody asks for it.
+    /// Error for an operation that the blob service does not use.
     fn lacks(&self, operation: &str) -> Error {
         Error::NotImplemented { operation: operation.to_owned(), implementer: self.to_string() }
     }
@@ -83,7 +80,7 @@ impl ObjectStore for R2 {
     }
 
     async fn get_ranges(&self, _: &Path, _: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        Err(self.lacks("several ranges in one answer"))
+        Err(self.lacks("several ranges in one response"))
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
@@ -94,12 +91,9 @@ impl ObjectStore for R2 {
             .and_then(move |locations| {
                 let store = store.clone();
                 async move {
-                    let bucket = store.bucket.as_ref();
-                    let keys: serde_json::Value = locations.iter().map(AsRef::<str>::as_ref).collect();
-                    let keys = keys.to_string();
-                    let deleted = Answer::to(Share::Work, |number| glue::delete(number, PATIENCE, bucket, &keys));
-                    let some = locations.first().cloned().unwrap_or_default();
-                    deleted.await.map_err(|error| failure::of(&some, error))?;
+                    let keys = locations.iter().map(AsRef::<str>::as_ref).collect();
+                    let first = locations.first().cloned().unwrap_or_default();
+                    within_limits(&first, store.bucket.delete_multiple(keys)).await?;
                     Ok(stream::iter(locations).map(Ok))
                 }
                 .into_send()
@@ -139,8 +133,19 @@ impl DescribedListing for R2 {
     }
 }
 
-/// Gives up after a while. What was asked may still happen: that is what the error says.
+/// Sends a request to R2, within the budget of subrequests and the time limit. After a timeout, the request may still
+/// take effect.
+async fn within_limits<T>(location: &Path, request: impl Future<Output = worker::Result<T>>) -> Result<T> {
+    in_time(within_budget(location, request)).await
+}
+
+/// Sends a request to R2, within the budget of subrequests.
+async fn within_budget<T>(location: &Path, request: impl Future<Output = worker::Result<T>>) -> Result<T> {
+    subrequests::take(Share::Work).map_err(|spent| failure::unsent(location, spent))?;
+    request.await.map_err(|error| failure::of(location, &error))
+}
+
 async fn in_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |elapsed| Err(Error::Generic { store: "R2", source: Box::new(elapsed) });
-    timeout(&SystemClock, Duration::from_millis(PATIENCE.into()), work).await.unwrap_or_else(late)
+    let late = |late| Err(Error::Generic { store: "R2", source: Box::new(late) });
+    timeout(TIMEOUT, work).await.unwrap_or_else(late)
 }

@@ -1,4 +1,4 @@
-//! Large objects: parts that become an object all at once.
+//! Large objects, uploaded in parts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,18 +7,13 @@ use async_trait::async_trait;
 use ifmatch_blob_objects::DirectUpload;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, PutMultipartOptions, PutPayload, PutResult, Result, UploadPart};
-use serde_json::{Value, json};
-use wasm_bindgen::JsValue;
-use worker::Bucket;
 use worker::send::{IntoSendFuture, SendWrapper};
+use worker::{Bucket, UploadedPart, web_sys};
 
-use super::{PATIENCE, attributes, direct, failure, put};
+use super::{attributes, direct, put, within_budget, within_limits};
 use crate::entry::edge::body::EdgeBody;
-use crate::glue;
-use crate::tasks::allowance::Share;
-use crate::tasks::answer::Answer;
 
-/// An upload under way, as the store knows it.
+/// An upload at R2.
 #[derive(Clone)]
 pub(super) struct Upload {
     bucket: SendWrapper<Bucket>,
@@ -29,24 +24,21 @@ pub(super) struct Upload {
 /// An upload in parts.
 struct Parts {
     upload: Upload,
-    /// The parts begun.
+    /// Number of parts begun.
     begun: u16,
-    /// The number and the tag of each part that arrived.
+    /// Number and tag of each part that arrived.
     arrived: Arc<Mutex<Vec<(u16, String)>>>,
 }
 
-/// Begins an upload. A body that came along is sent, and is the whole of it.
+/// Begins an upload. A body passed along is uploaded as its only part.
 pub(super) async fn begin(
     bucket: &Bucket,
     location: &Path,
     options: &PutMultipartOptions,
 ) -> Result<Box<dyn MultipartUpload>> {
-    let asked = Value::Object(attributes::metadata(&options.attributes)?).to_string();
-    let answer = Answer::to(Share::Work, |number| {
-        glue::begin_upload(number, PATIENCE, bucket.as_ref(), location.as_ref(), &asked);
-    });
-    let (id, _) = answer.await.map_err(|error| failure::of(location, error))?;
-    let id = id.unwrap_or_default();
+    let (http, custom) = attributes::metadata(&options.attributes)?;
+    let request = bucket.create_multipart_upload(location.as_ref()).http_metadata(http).custom_metadata(custom);
+    let id = within_limits(location, request.execute()).await?.upload_id().await;
     let upload = Upload { bucket: SendWrapper::new(bucket.clone()), location: location.clone(), id };
     let mut begun = Parts { upload, begun: 0, arrived: Arc::default() };
     let direct = options.extensions.get::<DirectUpload>();
@@ -55,7 +47,7 @@ pub(super) async fn begin(
         match direct::send(location, &begun.upload, body, direct).await {
             Ok(tag) => begun.arrived = Arc::new(Mutex::new(vec![(direct::PART, tag)])),
             Err(error) => {
-                // R2 removes what is left of an upload within a week by itself.
+                // R2 removes abandoned uploads after a week.
                 let _ = begun.abort().await;
                 return Err(error);
             }
@@ -65,20 +57,14 @@ pub(super) async fn begin(
 }
 
 impl Upload {
-    /// Sends a part within so many milliseconds, or without a limit if they are 0, and returns its tag.
-    pub(super) async fn send(&self, number: u16, body: &JsValue, patience: u32) -> Result<String> {
-        let sent = self.ask(|question, bucket, key, id| {
-            glue::send_part(question, patience, bucket, key, id, number, body);
-        });
-        sent.await
+    /// Uploads a stream as a part, and returns the part's tag. There is no time limit.
+    pub(super) async fn send(&self, number: u16, body: web_sys::ReadableStream) -> Result<String> {
+        let sent = async { self.resume()?.upload_part(number, body).await };
+        within_budget(&self.location, sent).await.map(|part| part.etag())
     }
 
-    /// The text that is the answer, to a question with its number, about this upload at the bucket, under the key.
-    async fn ask(&self, ask: impl FnOnce(u32, &JsValue, &str, &str)) -> Result<String> {
-        let answer =
-            Answer::to(Share::Work, |number| ask(number, self.bucket.as_ref(), self.location.as_ref(), &self.id));
-        let (text, _) = answer.await.map_err(|error| failure::of(&self.location, error))?;
-        Ok(text.unwrap_or_default())
+    fn resume(&self) -> worker::Result<worker::MultipartUpload> {
+        self.bucket.resume_multipart_upload(self.location.as_ref(), &self.id)
     }
 }
 
@@ -97,32 +83,28 @@ impl MultipartUpload for Parts {
         let (upload, arrived) = (self.upload.clone(), Arc::clone(&self.arrived));
         let sent = async move {
             let number = number.ok_or_else(|| too_many(&upload.location))?;
-            let body = put::bytes(&data);
-            let tag = upload.send(number, &body, PATIENCE).await?;
-            arrived.lock().unwrap_or_else(PoisonError::into_inner).push((number, tag));
+            let sent = async { upload.resume()?.upload_part(number, put::bytes(&data)).await };
+            let part = within_limits(&upload.location, sent).await?;
+            arrived.lock().unwrap_or_else(PoisonError::into_inner).push((number, part.etag()));
             Ok(())
         };
         Box::pin(sent.into_send())
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        // Kept for a retry in case R2 refuses because of its rate limit.
+        // Kept for a retry in case R2's rate limit rejects this attempt.
         let mut parts = self.arrived.lock().unwrap_or_else(PoisonError::into_inner).clone();
         parts.sort_unstable();
-        let parts: Value =
-            parts.into_iter().map(|(number, tag)| json!({ "partNumber": number, "etag": tag })).collect();
-        let parts = parts.to_string();
-        let completed = self.upload.ask(|number, bucket, key, id| {
-            glue::end_upload(number, PATIENCE, bucket, key, id, &parts);
-        });
-        completed.into_send().await.map(|version| put::result(&version))
+        let upload = &self.upload;
+        let completed = async {
+            upload.resume()?.complete(parts.into_iter().map(|(number, tag)| UploadedPart::new(number, tag))).await
+        };
+        within_limits(&upload.location, completed).into_send().await.map(|object| put::result(&object))
     }
 
     async fn abort(&mut self) -> Result<()> {
-        let aborted = self.upload.ask(|number, bucket, key, id| {
-            glue::leave_upload(number, PATIENCE, bucket, key, id);
-        });
-        aborted.into_send().await.map(drop)
+        let upload = &self.upload;
+        within_limits(&upload.location, async { upload.resume()?.abort().await }).into_send().await
     }
 }
 

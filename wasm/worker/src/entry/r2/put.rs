@@ -1,15 +1,10 @@
-//! Writing an object in one request, together with its condition.
+//! Writes an object in one request, with a condition.
 
-use js_sys::Uint8Array;
 use object_store::path::Path;
 use object_store::{Error, PutMode, PutOptions, PutPayload, PutResult, Result, UpdateVersion};
-use serde_json::json;
-use worker::Bucket;
+use worker::{Bucket, Conditional, Object};
 
-use super::{PATIENCE, attributes, failure};
-use crate::glue;
-use crate::tasks::allowance::Share;
-use crate::tasks::answer::Answer;
+use super::{attributes, failure, within_limits};
 
 /// Writes an object.
 pub(super) async fn put(
@@ -18,48 +13,38 @@ pub(super) async fn put(
     payload: &PutPayload,
     options: PutOptions,
 ) -> Result<PutResult> {
-    let mut asked = attributes::metadata(&options.attributes)?;
-    let expected = match options.mode {
-        PutMode::Overwrite => None,
-        // R2 takes no `*` in a list, and no other condition says that there must be nothing.
+    let (http, custom) = attributes::metadata(&options.attributes)?;
+    let request = bucket.put(location.as_ref(), bytes(payload)).http_metadata(http).custom_metadata(custom);
+    let (request, expected) = match options.mode {
+        PutMode::Overwrite => (request, None),
         PutMode::Create => {
-            asked.insert("onlyIf".to_owned(), json!({ "etagDoesNotMatch": "*" }));
-            None
+            let nothing = Conditional { etag_does_not_match: Some("*".to_owned()), ..Conditional::default() };
+            (request.only_if(nothing), None)
         }
         PutMode::Update(version) => {
-            asked.insert("onlyIf".to_owned(), json!({ "etagMatches": still(&version)? }));
-            Some(version)
+            let unchanged = Conditional { etag_matches: Some(raw_tag(&version)?), ..Conditional::default() };
+            (request.only_if(unchanged), Some(version))
         }
     };
-    let options = serde_json::Value::Object(asked).to_string();
-    let bytes = bytes(payload);
-    let answer = Answer::to(Share::Work, |number| {
-        glue::put(number, PATIENCE, bucket.as_ref(), location.as_ref(), &bytes, &options);
-    });
-    let (version, _) = answer.await.map_err(|error| failure::of(location, error))?;
-    version.map(|version| result(&version)).ok_or_else(|| failure::changed(location, expected.as_ref()))
+    let object = within_limits(location, request.execute()).await?;
+    object.map(|object| result(&object)).ok_or_else(|| failure::changed(location, expected.as_ref()))
 }
 
-/// What R2 says of the version that was written: its tag and its number, a line each.
-pub(super) fn result(said: &str) -> PutResult {
-    let mut lines = said.split('\n').map(ToOwned::to_owned);
-    PutResult { e_tag: lines.next(), version: lines.next(), extensions: http::Extensions::default() }
+/// Returns the tag and version of a written object.
+pub(super) fn result(object: &Object) -> PutResult {
+    let (e_tag, version) = (Some(object.http_etag()), Some(object.version()));
+    PutResult { e_tag, version, extensions: http::Extensions::default() }
 }
 
-/// Copies the bytes into one piece of the runtime's memory, which is freed afterwards.
-pub(super) fn bytes(payload: &PutPayload) -> Uint8Array {
-    let length = |chunk: &[u8]| u32::try_from(chunk.len()).unwrap_or(u32::MAX);
-    let bytes = Uint8Array::new_with_length(u32::try_from(payload.content_length()).unwrap_or(u32::MAX));
-    let mut at = 0;
-    for chunk in payload {
-        let end = at + length(chunk);
-        bytes.subarray(at, end).copy_from(chunk);
-        at = end;
-    }
+/// Joins the chunks of a payload.
+pub(super) fn bytes(payload: &PutPayload) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(payload.content_length());
+    payload.iter().for_each(|chunk| bytes.extend_from_slice(chunk));
     bytes
 }
 
-fn still(version: &UpdateVersion) -> Result<&str> {
-    let raw = version.e_tag.as_deref().and_then(attributes::raw);
-    raw.ok_or_else(|| Error::NotSupported { source: "R2 compares one tag, which it gave".into() })
+fn raw_tag(version: &UpdateVersion) -> Result<String> {
+    let raw = version.e_tag.as_deref().and_then(attributes::raw_tag);
+    raw.map(ToOwned::to_owned)
+        .ok_or_else(|| Error::NotSupported { source: "R2 compares with one strong tag of its own".into() })
 }
