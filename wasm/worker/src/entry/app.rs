@@ -15,6 +15,8 @@ use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_register::AnyRegister;
 use js_sys::Reflect;
 use tower_service::Service;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
 use worker::{Env, Result, web_sys};
 
 use super::bindings;
@@ -42,6 +44,13 @@ const CONTAINER_MEMORY: Duration = Duration::from_secs(5);
 thread_local! {
     /// The assembled service.
     static APP: RefCell<Option<App>> = const { RefCell::new(None) };
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// JavaScript's conversion of any value to text.
+    #[wasm_bindgen(js_name = String)]
+    fn to_text(value: &JsValue) -> String;
 }
 
 /// State shared by all requests. Cheap to clone.
@@ -104,9 +113,7 @@ fn opened(env: &Env) -> std::result::Result<App, String> {
 /// Returns a variable or secret as text. In wrangler.toml it may also be a number or a boolean.
 fn variable(env: &Env, name: &str) -> Option<String> {
     let value = Reflect::get(env, &name.into()).ok()?;
-    let other =
-        || value.as_bool().map(|flag| flag.to_string()).or_else(|| value.as_f64().map(|number| number.to_string()));
-    value.as_string().or_else(other)
+    (!value.is_null() && !value.is_undefined()).then(|| to_text(&value))
 }
 
 impl Serving {

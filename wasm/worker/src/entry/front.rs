@@ -1,4 +1,4 @@
-//! What is answered before the service is asked: the Worker's own endpoints, and refusals.
+//! Responses before the service: the Worker's own endpoints, and denied access.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use ifmatch_core::problem::Problem;
 
 use super::settings::Serves;
 
-/// Who gets in.
+/// Access control and own endpoints.
 pub(crate) struct Front {
     access: Access,
     serves: Serves,
 }
 
-/// Where the state of the Worker is told, to everybody.
+/// Path of the public health endpoint.
 const HEALTH: &str = "/-/health";
 
 impl Front {
-    /// Lets in whom `access` does.
+    /// Admits requests that `access` allows.
     pub(crate) fn new(access: Access, serves: Serves) -> Self {
         Self { access, serves }
     }
 
-    /// The answer to a request that is not for the service, if this is one.
+    /// Returns the response to a request that does not reach the service, or `None` for one that does.
     pub(crate) fn answer<B>(&self, request: &Request<B>) -> Option<Response<BlobBody>> {
         if is_own(request.uri().path()) {
             return Some(own(request.method(), request.uri().path()));
         }
-        // Whoever signs is let in or not by the service. All that is said to tables is signed.
+        // The service checks signatures. Every request to tables must be signed.
         let is_checked = self.serves == Serves::Tables || is_signed(request.headers());
         if is_checked {
             return None;
@@ -41,7 +41,7 @@ impl Front {
     }
 }
 
-/// What the Worker says as long as a binding or a setting is missing: why, on `/-/health` and in the log alone.
+/// Response of a Worker with a missing binding or setting. Only `/-/health` and the log give the reason.
 pub(crate) fn unusable(path: &str, why: &str) -> Response<BlobBody> {
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-set-up");
     let detail = match path {
@@ -51,18 +51,18 @@ pub(crate) fn unusable(path: &str, why: &str) -> Response<BlobBody> {
     sent(problem.detail(detail).to_response())
 }
 
-/// Error detail for requests refused because other bodies fill the memory.
+/// Response to a request whose body does not fit into memory at the moment.
 pub(crate) fn busy() -> Response<BlobBody> {
     let problem = Problem::unavailable(Duration::from_secs(1));
     sent(problem.detail("other requests fill this Worker's memory at the moment, try again later").to_response())
 }
 
-/// What the runtime lets through and HTTP does not.
+/// Response to a request that is not valid in HTTP.
 pub(crate) fn malformed(error: &worker::Error) -> Response<BlobBody> {
     sent(Problem::bad_request(format!("the request cannot be read: {error}")).to_response())
 }
 
-/// Whether a path is one of the Worker's own, rather than a container's.
+/// Returns `true` if a path is one of the Worker's own endpoints.
 fn is_own(path: &str) -> bool {
     path.strip_prefix("/-").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,5 +1,5 @@
-//! Limit on the bytes of bodies held by the isolate: its memory is 128 MB for all requests together, and WebAssembly
-//! never returns the memory it has taken.
+//! Limit on the bytes of request bodies in memory. An isolate has 128 MB for all its requests, and WebAssembly never
+//! returns memory.
 
 use std::cell::Cell;
 
@@ -55,7 +55,7 @@ fn needed(method: &Method, fields: &HeaderMap) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test speaks by panicking")]
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
 

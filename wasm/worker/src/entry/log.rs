@@ -1,4 +1,4 @@
-//! The log: what the libraries say, on the console that the runtime records.
+//! Writes the libraries' tracing events to the runtime's console.
 
 use std::fmt::{self, Write};
 
@@ -6,12 +6,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Writes events on the console. There are no spans.
+/// Subscriber that writes events to the console, and ignores spans.
 struct Console;
 
-/// Begins to write.
+/// Installs the subscriber.
 pub(crate) fn begin() {
-    // Another one may be set by a program of which this is a part.
+    // The program may have installed one of its own.
     let _ = tracing::subscriber::set_global_default(Console);
 }
 
@@ -43,12 +43,12 @@ impl Subscriber for Console {
     fn exit(&self, _: &Id) {}
 }
 
-/// The message and the fields of an event.
+/// Text of an event: its message and its fields.
 struct Line(String);
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing into a text does not fail.
+        // Writing to a string does not fail.
         let _ = match field.name() {
             "message" => write!(self.0, " {value:?}"),
             name => write!(self.0, " {name}={value:?}"),

@@ -212,7 +212,7 @@ impl Weighter<BlobPath, Seen> for BySize {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a test speaks by panicking, and its stack is large")]
+    #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a test fails by panicking, and its stack is large")]
 
     use bytes::Bytes;
     use http_body_util::Full;

@@ -1,4 +1,4 @@
-//! What is set by variables and secrets, under the names that the gateway has for it.
+//! Settings from variables and secrets, with the gateway's names.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ifmatch_core::policy::RequirePreconditions;
 
 use crate::tasks::subrequests;
 
-/// What a Worker serves.
+/// Service of a Worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Serves {
     /// Blobs, in both dialects.
@@ -19,41 +19,40 @@ pub(crate) enum Serves {
     Tables,
 }
 
-/// The longest that a version may be told without a look.
+/// Maximum of `IFMATCH_MAX_STALENESS`.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// Minimum number of requests needed to do any work.
+/// Minimum of `IFMATCH_MAX_REQUESTS`.
 const FEWEST: usize = 50;
 
-/// All that can be set.
+/// All settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// `IFMATCH_SERVES`: `blobs` or `tables`.
     pub(crate) serves: Serves,
-    /// `IFMATCH_ACCOUNTS`: `NAME:KEY[:KEY2]`, several with commas between them.
+    /// `IFMATCH_ACCOUNTS`: `NAME:KEY[:KEY2]`, separated by commas.
     pub(crate) accounts: Accounts,
-    /// `IFMATCH_READ_TOKEN` and `IFMATCH_WRITE_TOKEN`: several with commas between them.
+    /// `IFMATCH_READ_TOKEN` and `IFMATCH_WRITE_TOKEN`: tokens separated by commas.
     pub(crate) access: Access,
-    /// `IFMATCH_REQUIRE_CONDITIONS`: `true` to refuse writes without a condition.
+    /// `IFMATCH_REQUIRE_CONDITIONS`: `true` to reject writes without a condition.
     pub(crate) required: RequirePreconditions,
     /// `IFMATCH_MAX_BODY_SIZE`: in bytes.
     pub(crate) max_body: Option<u64>,
-    /// `IFMATCH_MAX_STALENESS`: in seconds, for how long what was read may be told again without a look; 0 to look always.
+    /// `IFMATCH_MAX_STALENESS`: how long cached metadata may be served without revalidation, in seconds.
     pub(crate) max_staleness: Duration,
     /// `IFMATCH_MAX_REQUESTS`: maximum number of requests to R2 and objects for one request.
     pub(crate) max_requests: usize,
-    /// `IFMATCH_PREFIX`: what the names of the objects begin with.
+    /// `IFMATCH_PREFIX`: prefix of the objects' names.
     pub(crate) prefix: String,
 }
 
-/// A setting is none, or what is needed is not set; the message says what to do.
+/// A setting is invalid or missing. The message says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Unusable(String);
 
 impl Settings {
-    /// Reads the settings. Without credentials there is nothing that the Worker may do, unless `IFMATCH_DEVELOPMENT` says
-    /// that only its author can reach it.
+    /// Reads the settings. Without credentials the Worker is unusable, unless `IFMATCH_DEVELOPMENT` limits it to this machine.
     pub(crate) fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
         let set = |name: &str| set(name).filter(|value| !value.trim().is_empty());
         let accounts =
@@ -91,7 +90,7 @@ fn list(text: Option<&str>) -> Vec<String> {
     text.unwrap_or_default().split(',').map(str::trim).filter(|item| !item.is_empty()).map(ToOwned::to_owned).collect()
 }
 
-/// The message holds no key.
+/// Parses an account. The error message contains no key.
 fn account(text: &str) -> Result<Account, Unusable> {
     let account: Account = text.parse().map_err(|error| Unusable(format!("IFMATCH_ACCOUNTS: {error}")))?;
     let is_published = text.split(':').skip(1).any(|key| key.trim() == DEVELOPMENT_KEY);
@@ -141,7 +140,7 @@ fn required(by_all: bool) -> RequirePreconditions {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test speaks by panicking")]
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
 

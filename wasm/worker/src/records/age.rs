@@ -1,4 +1,4 @@
-//! Retention of an object's record.
+//! Retention of records.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The Durable Object: a record, or the names of a group.
-#![allow(missing_docs, reason = "the macro writes functions for the runtime")]
+//! The Durable Object of a record, or of the names of a group.
+#![allow(missing_docs, reason = "the macro generates functions for the runtime")]
 
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
@@ -18,13 +18,13 @@ use crate::bindings;
 #[durable_object(alarm)]
 pub struct Records(AssertUnwindSafe<Object>);
 
-/// What an object has.
+/// State of an object.
 struct Object {
     env: Env,
     storage: Storage,
     record: Table,
     names: Names,
-    /// How often the record was forgotten since this object is in memory.
+    /// Number of deletions of the record since this object was loaded.
     forgotten: Cell<u64>,
     /// `true` if the alarm is known to be set.
     has_alarm: Cell<bool>,
@@ -77,7 +77,7 @@ impl Object {
                     return Ok(Answer::Unavailable(why));
                 }
                 let found = self.record.load()?;
-                // Whoever forgot the record since may have removed the name that was noted.
+                // A deletion since may have removed the registered name.
                 if found.is_some() || self.forgotten.get() != forgotten {
                     return Ok(Answer::Conflict(found));
                 }
@@ -130,10 +130,10 @@ impl Object {
         self.record.deleted();
         self.storage.delete_all().await?;
         if let Some(note) = noted {
-            // A name that stays does no harm.
+            // A remaining name does no harm.
             let removed = ask::again(&objects, &names, &Ask::Remove { name: key.to_owned(), note }).await;
             if let Err(trouble) = removed {
-                tracing::info!(%trouble, "a name stays noted whose record is gone");
+                tracing::info!(%trouble, "the name of a deleted record remains registered");
             }
         }
         Ok(Answer::Done)

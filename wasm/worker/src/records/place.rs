@@ -1,20 +1,20 @@
-//! In which object what is kept.
+//! Names of the Durable Objects.
 
-/// The object of a key's record.
+/// Returns the name of a record's object.
 pub(super) fn record(key: &str) -> String {
     format!("record:{key}")
 }
 
-/// The object of the names of a group.
+/// Returns the name of the object with a group's names.
 pub(super) fn names(group: &str) -> String {
     format!("names:{group}")
 }
 
-/// The group that a key is listed in, and that a listing by a prefix is of: all up to the second slash, or the first if
-/// there is no second.
+/// Returns the group of a key or of a listing's prefix: everything up to the second slash, or up to the first if there is
+/// no second.
 ///
-/// So `c/` are the containers, and `b/photos/` are the blobs of one container. A listing shows one group: by the prefix
-/// `b/` it would not show `b/photos/cat.jpg`.
+/// For example, `c/` has the containers, and `b/photos/` the blobs of one container. A listing covers one group: with the
+/// prefix `b/` it would not include `b/photos/cat.jpg`.
 pub(super) fn group(key: &str) -> &str {
     let end = key.match_indices('/').map(|(at, _)| at + 1).take(2).last();
     &key[..end.unwrap_or(0)]
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listing_and_what_it_lists_are_one_group() {
+    fn a_prefix_and_its_keys_are_in_one_group() {
         for (prefix, key) in [
             ("c/", "c/photos"),
             ("c/ph", "c/photos"),

@@ -1,4 +1,4 @@
-//! The register on the Worker's side: what it asks the objects.
+//! The register on the Worker's side.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::record::{Record, Revision};
@@ -10,7 +10,7 @@ use super::ask::{self, Trouble};
 use super::place;
 use super::wire::{Answer, Ask, Entry, Kept};
 
-/// How many objects are asked at the same time in a listing.
+/// Maximum number of concurrent requests to objects in a listing.
 const LOOKS: usize = 6;
 
 /// A [`Register`] whose records are Durable Objects. Cheap to clone.
@@ -21,7 +21,7 @@ pub struct RecordObjects {
 }
 
 impl RecordObjects {
-    /// The register in this namespace.
+    /// Returns the register in a namespace.
     pub fn new(objects: ObjectNamespace) -> Self {
         Self { objects: SendWrapper::new(objects), kept: |_| Kept::Always }
     }
@@ -90,7 +90,7 @@ impl Register for RecordObjects {
             after = Some(last.clone());
             let looked = stream::iter(names.into_iter().map(|name| self.entry(name))).buffered(LOOKS);
             let found: Vec<_> = looked.try_filter_map(|entry| async { Ok(entry) }).try_collect().await?;
-            // Names without a record do not end a listing.
+            // A page of names without records does not end the listing.
             if !found.is_empty() {
                 return Ok(found);
             }
@@ -102,11 +102,11 @@ fn read(entry: &Entry) -> Result<Record, RegisterError> {
     Ok(Record::decode(&entry.record)?)
 }
 
-/// Nothing was changed, and there is no answer.
+/// Error for a request without an answer and without effect.
 fn unavailable(answer: Result<Answer, Trouble>) -> RegisterError {
     let why = match answer {
         Ok(Answer::Unavailable(why)) => why,
-        Ok(other) => format!("{other:?} is no answer to what was asked"),
+        Ok(other) => format!("the Durable Object gave an unexpected answer: {other:?}"),
         Err(trouble) => trouble.to_string(),
     };
     RegisterError::new(RegisterErrorKind::Unavailable, why)

@@ -1,4 +1,4 @@
-//! The tables of an object. Without a pause between two statements they are one transaction.
+//! The SQLite tables of an object. Statements without an await between them form one transaction.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ use worker::{Error, Result, SqlStorage, SqlStorageValue};
 
 use super::wire::{Entry, Kept, Note};
 
-/// The record of an object. A table is made with the first row: to look for a record that is not there leaves nothing behind.
+/// The record of an object. The table is created with its row, so that a lookup leaves nothing behind.
 pub(super) struct Records {
     sql: SqlStorage,
     exists: Cell<bool>,
@@ -23,7 +23,7 @@ impl Records {
         Self { sql, exists: Cell::new(false) }
     }
 
-    /// The record.
+    /// Returns the record.
     pub(super) fn load(&self) -> Result<Option<Entry>> {
         if !exists(&self.sql, &self.exists, "record")? {
             return Ok(None);
@@ -52,7 +52,7 @@ impl Records {
         }
     }
 
-    /// Puts a record in the place of the one that is there.
+    /// Replaces the record.
     pub(super) fn store(&self, key: &str, entry: Entry, kept: Kept) -> Result<()> {
         if !exists(&self.sql, &self.exists, "record")? {
             let create = "CREATE TABLE record \
@@ -76,7 +76,7 @@ impl Names {
         Self { sql, exists: Cell::new(false) }
     }
 
-    /// Notes a name, also one that is there.
+    /// Registers a name, or replaces its note.
     pub(super) fn note(&self, name: &str, note: Note) -> Result<()> {
         if !exists(&self.sql, &self.exists, "names")? {
             self.sql.exec("CREATE TABLE names (name TEXT PRIMARY KEY, note TEXT NOT NULL) WITHOUT ROWID", None)?;
@@ -87,7 +87,7 @@ impl Names {
         Ok(())
     }
 
-    /// How a name is noted.
+    /// Returns the note of a name.
     pub(super) fn noted(&self, name: &str) -> Result<Option<Note>> {
         if !exists(&self.sql, &self.exists, "names")? {
             return Ok(None);
@@ -113,12 +113,12 @@ impl Names {
         self.exists.set(false);
     }
 
-    /// The names from a prefix on, in the order of their bytes.
+    /// Returns names with a prefix, in the order of their bytes.
     pub(super) fn list(&self, prefix: &str, after: Option<&str>, limit: u32) -> Result<Vec<String>> {
         if !exists(&self.sql, &self.exists, "names")? {
             return Ok(Vec::new());
         }
-        // SQLite compares texts by their bytes, and so does this comparison the prefix.
+        // SQLite compares texts by their bytes, and so does this comparison of the prefix.
         let query = "SELECT name FROM names WHERE name >= ?1 AND name > ?2 AND substr(name, 1, length(?1)) = ?1 \
                      ORDER BY name LIMIT ?3";
         let asked = vec![prefix.into(), after.unwrap_or_default().into(), i64::from(limit).into()];
@@ -130,7 +130,7 @@ impl Names {
     }
 }
 
-/// Whether a table was made, remembered once it was.
+/// Returns `true` if a table exists. A positive result is cached.
 fn exists(sql: &SqlStorage, known: &Cell<bool>, table: &str) -> Result<bool> {
     if !known.get() {
         let query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?";
@@ -143,11 +143,11 @@ fn row(sql: &SqlStorage, query: &str, bindings: Vec<SqlStorageValue>) -> Result<
     sql.exec(query, bindings)?.raw().next().transpose()
 }
 
-/// JavaScript's numbers are not as long.
+/// JavaScript's numbers lack the precision.
 fn hex(number: u64) -> SqlStorageValue {
     format!("{number:016x}").into()
 }
 
 fn damaged() -> Error {
-    Error::RustError("the object's table cannot be read: it is damaged, or a newer release wrote it".to_owned())
+    Error::RustError("the object's table is damaged, or was written by a newer release".to_owned())
 }

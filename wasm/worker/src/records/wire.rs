@@ -1,21 +1,21 @@
-//! What is said to an object, and what it answers: postcard behind one byte that says which language it is.
+//! Messages between the Worker and its objects: a version byte, and postcard.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The language. During a deployment an object can be of another release than who asks it.
+/// Version of the messages. During a deployment, the Worker and an object can run different releases.
 const VERSION: u8 = 2;
 
-/// A record as it is kept.
+/// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// What a swap compares.
+    /// The revision that a swap compares.
     pub(super) revision: u64,
     /// The encoded record.
     pub(super) record: Vec<u8>,
 }
 
-/// What tells one noting of a name from another.
+/// Number of a name's registration.
 pub(super) type Note = u64;
 
 /// Retention of an object's record, which is deleted at the earliest a day after its last change.
@@ -23,7 +23,7 @@ pub(super) type Note = u64;
 /// ```
 /// use ifmatch_worker::Kept;
 ///
-/// // Only what is below `drafts/` has its state in another place as well.
+/// // Only resources below `drafts/` keep their state elsewhere as well.
 /// let kept = |key: &str| if key.starts_with("drafts/") { Kept::WhileBusy } else { Kept::Always };
 /// assert_eq!(kept("drafts/a"), Kept::WhileBusy);
 /// ```
@@ -57,19 +57,19 @@ impl Kept {
     }
 }
 
-/// A question or an order.
+/// A request to an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ask {
-    /// The record. Answered with [`Answer::Record`].
+    /// Returns the record, as [`Answer::Record`].
     Load,
-    /// Replaces the record, or forgets it, if it still has this revision; 0 where there is none. Answered with
+    /// Replaces or deletes the record if it has the expected revision, 0 for a missing record. Answered with
     /// [`Answer::Done`], [`Answer::Conflict`] or [`Answer::Unavailable`].
     Swap {
-        /// Whose record it is.
+        /// Key of the record.
         key: String,
-        /// The revision to replace.
+        /// Expected revision.
         expected: u64,
-        /// What to put in its place.
+        /// The new record, or `None` to delete it.
         next: Option<Entry>,
         /// Retention of the new record.
         kept: Kept,
@@ -80,58 +80,57 @@ pub(super) enum Ask {
         /// The key.
         name: String,
     },
-    /// How a name is noted. Answered with [`Answer::Noted`].
+    /// Returns a name's note, as [`Answer::Noted`].
     Noted {
         /// The key.
         name: String,
     },
-    /// Removes a name that nobody has noted again. Answered with [`Answer::Done`].
+    /// Removes a name unless it was registered again. Answered with [`Answer::Done`].
     Remove {
         /// The key.
         name: String,
-        /// How it was noted.
+        /// The note of the registration to remove.
         note: Note,
     },
-    /// The names that begin with a prefix and come after another one, in the order of their bytes. Answered with
-    /// [`Answer::Names`].
+    /// Returns names with a prefix, in the order of their bytes, as [`Answer::Names`].
     Names {
-        /// What they begin with.
+        /// The prefix.
         prefix: String,
-        /// What they come after.
+        /// The name before the first one.
         after: Option<String>,
-        /// The most names.
+        /// Maximum number of names.
         limit: u32,
     },
 }
 
-/// What an object answers.
+/// An object's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// The record, if there is one.
     Record(Option<Entry>),
-    /// It was done.
+    /// The request was carried out.
     Done,
-    /// Nothing was done: this is the record now.
+    /// Nothing was changed. This is the current record.
     Conflict(Option<Entry>),
-    /// How the name is noted, if it is.
+    /// The name's note, if it is registered.
     Noted(Option<Note>),
     /// The names.
     Names(Vec<String>),
-    /// Nothing was done, and why.
+    /// Nothing was changed, for this reason.
     Unavailable(String),
 }
 
-/// What came cannot be read.
+/// The message is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message between a Worker and its Durable Object cannot be read: they are of different releases")]
+#[error("invalid message between the Worker and its Durable Object: they run different releases")]
 pub(super) struct Unreadable;
 
-/// Writes a message.
+/// Encodes a message.
 pub(super) fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Unreadable> {
     postcard::to_extend(message, vec![VERSION]).map_err(|_| Unreadable)
 }
 
-/// Reads a message.
+/// Decodes a message.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
     let (version, message) = bytes.split_first().ok_or(Unreadable)?;
     match postcard::take_from_bytes(message) {
@@ -142,12 +141,12 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable>
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test speaks by panicking")]
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn messages_round_trip() {
         let entry = Entry { revision: u64::MAX, record: vec![0, 255] };
         for ask in [
             Ask::Load,
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn another_language_and_what_is_cut_off_are_not_guessed_at() {
+    fn other_versions_and_truncated_messages_are_invalid() {
         let said = encode(&Ask::Load).unwrap();
         let other = [&[VERSION + 1], &said[1..]].concat();
         let longer = [&said[..], &[0]].concat();

@@ -18,14 +18,14 @@ type Found = (ObjectMeta, Attributes);
 struct Listing {
     bucket: SendWrapper<Bucket>,
     prefix: Option<String>,
-    /// Where the next page begins, or `None` after the last page.
+    /// Start of the next page, or `None` after the last page.
     next: Option<Start>,
     is_described: bool,
     /// Objects received but not returned yet.
     page: VecDeque<Found>,
 }
 
-/// Where a page begins.
+/// Start of a page.
 enum Start {
     First,
     After(String),
@@ -106,7 +106,7 @@ async fn page(
     within_limits(&Path::default(), request.execute()).await
 }
 
-/// Returns where the next page begins.
+/// Returns the start of the next page.
 fn cursor(page: &Objects) -> Option<Start> {
     page.cursor().filter(|_| page.truncated()).map(Start::Cursor)
 }
