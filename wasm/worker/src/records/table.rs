@@ -1,4 +1,4 @@
-//! The SQLite tables of an object. Statements without an await between them form one transaction.
+//! The `SQLite` tables of an object. Statements without an await between them form one transaction.
 
 use std::cell::Cell;
 
