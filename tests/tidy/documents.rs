@@ -100,7 +100,8 @@ impl Known {
             packages: packages(&repository.metadata).map(name).collect(),
             steps: text("xtask/src/test.rs"),
             tasks: text("xtask/src/main.rs").to_lowercase() + &text("xtask/src/bench.rs").to_lowercase(),
-            settings: text("crates/ifmatch-gateway/src/settings.rs") + &text("crates/ifmatch-gateway/src/cli.rs"),
+            settings: text("crates/ifmatch-gateway/src/config/settings.rs")
+                + &text("crates/ifmatch-gateway/src/cli/mod.rs"),
         }
     }
 

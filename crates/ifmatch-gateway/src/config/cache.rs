@@ -1,41 +1,41 @@
-//! What is kept in memory and on disk to be answered again.
+//! Configuration of the cache.
 
 use std::path::PathBuf;
 
-use crate::config::server::needed;
+use super::server::required;
+use super::settings::Settings;
+use super::units::ByteSize;
 use crate::error::Error;
-use crate::settings::Settings;
-use crate::units::ByteSize;
 
-/// How much a cache may keep, and where.
+/// Capacity of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// Bytes of memory.
+    /// Memory, in bytes.
     pub memory: u64,
-    /// Largest body kept there, in bytes.
+    /// Maximum size of a body in memory, in bytes.
     pub body: u64,
-    /// The folder for larger ones, if any, and the bytes they may take.
+    /// Folder for larger bodies and its capacity in bytes, if any.
     pub disk: Option<(PathBuf, u64)>,
 }
 
 impl CacheConfig {
-    /// The cache's part of settings that the defaults have completed; `usual` is the memory where none is set. `None`:
-    /// nothing is to be kept.
+    /// Returns the cache in `settings`, which include the defaults, or `None` if it is disabled. `default_memory` applies
+    /// if `--cache` is not set.
     ///
     /// # Errors
-    /// There is a folder for bodies, and no cache.
-    pub(crate) fn new(settings: &Settings, usual: ByteSize) -> Result<Option<Self>, Error> {
-        let memory = settings.cache.unwrap_or(usual).bytes();
+    /// Fails if there is a folder for bodies, but no memory.
+    pub(crate) fn new(settings: &Settings, default_memory: ByteSize) -> Result<Option<Self>, Error> {
+        let memory = settings.cache.unwrap_or(default_memory).bytes();
         if memory == 0 {
             return match settings.cache_dir {
-                Some(_) => Err(Error::usage("--cache-dir needs --cache, the memory for what is small")),
+                Some(_) => Err(Error::usage("--cache-dir needs --cache, the memory for small bodies")),
                 None => Ok(None),
             };
         }
-        let bytes = needed(settings.cache_disk, "--cache-disk")?.bytes();
+        let bytes = required(settings.cache_disk, "--cache-disk")?.bytes();
         Ok(Some(Self {
             memory,
-            body: needed(settings.cache_body_size, "--cache-body-size")?.bytes(),
+            body: required(settings.cache_body_size, "--cache-body-size")?.bytes(),
             disk: settings.cache_dir.clone().map(|folder| (folder, bytes)),
         }))
     }

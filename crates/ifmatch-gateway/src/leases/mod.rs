@@ -1,7 +1,6 @@
-//! The operator's side of leases: finding them, breaking them, and counting them.
+//! Leases from an operator's view: listing and counting them.
 
-pub(crate) mod api;
-pub(crate) mod book;
-pub(crate) mod list;
-pub(crate) mod observed;
-pub(crate) mod view;
+pub(crate) mod json;
+pub(crate) mod listing;
+pub(crate) mod metered_store;
+pub(crate) mod metrics;

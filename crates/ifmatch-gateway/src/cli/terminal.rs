@@ -1,0 +1,61 @@
+//! Output on terminals: colours and the banner.
+
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Write, stdout};
+
+/// Escape sequences for styles, which are empty without colours.
+#[derive(Clone, Copy)]
+pub(crate) struct Style {
+    /// Starts bold text.
+    pub(crate) bold: &'static str,
+    /// Starts dim text.
+    pub(crate) dim: &'static str,
+    /// Ends either style.
+    pub(crate) plain: &'static str,
+}
+
+impl Style {
+    /// Returns the styles, with or without colours.
+    pub(crate) fn new(colours: bool) -> Self {
+        let (bold, dim, plain) = if colours { ("\u{1b}[1m", "\u{1b}[2m", "\u{1b}[0m") } else { ("", "", "") };
+        Self { bold, dim, plain }
+    }
+}
+
+/// Prints the name of the program and the `rest` of the banner. Errors are ignored, since a closed stdout is no reason to
+/// stop.
+pub(crate) fn print_banner(rest: impl FnOnce(&mut dyn Write, Style) -> io::Result<()>) {
+    let out = stdout();
+    let style = Style::new(supports_colour(&out));
+    let out = &mut out.lock();
+    let written = print_title(out, style).and_then(|()| rest(out, style)).and_then(|()| out.flush());
+    if let Err(error) = written {
+        tracing::debug!(%error, "cannot print the banner");
+    }
+}
+
+fn print_title(out: &mut dyn Write, style: Style) -> io::Result<()> {
+    writeln!(out, "{}ifmatch{} {}", style.bold, style.plain, env!("CARGO_PKG_VERSION"))
+}
+
+/// Returns `true` if `out` is a terminal and `NO_COLOR` is not set (<https://no-color.org>).
+pub(crate) fn supports_colour(out: &impl IsTerminal) -> bool {
+    out.is_terminal() && !disables(std::env::var_os("NO_COLOR").as_deref())
+}
+
+/// Returns `true` if this value of `NO_COLOR` disables colours: any text except the empty one.
+fn disables(no_color: Option<&OsStr>) -> bool {
+    no_color.is_some_and(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_non_empty_value_disables_colours() {
+        for (no_color, expected) in [(None, false), (Some(""), false), (Some("1"), true), (Some("0"), true)] {
+            assert_eq!(disables(no_color.map(OsStr::new)), expected, "{no_color:?}");
+        }
+    }
+}

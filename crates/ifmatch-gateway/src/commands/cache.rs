@@ -1,0 +1,129 @@
+//! The shared cache, in front of upstreams or of an object store.
+
+use std::task::{Context, Poll};
+
+use http::{HeaderMap, Request, header};
+use ifmatch_blob_embedded as embedded;
+use ifmatch_cache::{Builder, CacheLayer, Disk};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::folder;
+use crate::config::CacheConfig;
+use crate::error::Error;
+use crate::gateway::request_id::X_REQUEST_ID;
+
+/// Returns the builder for either kind of cache.
+///
+/// # Errors
+/// Fails if the folder for large bodies cannot be used.
+pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
+    // Each request has its own id.
+    let builder = CacheLayer::builder().capacity(config.memory).entry_limit(config.body).never_store([X_REQUEST_ID]);
+    let Some((folder, bytes)) = &config.disk else { return Ok(builder) };
+    folder::check("--cache-dir", folder)?;
+    // Accessible to this user only: it may contain blobs that others need a token for.
+    let disk = embedded::create_folder(folder)
+        .and_then(|()| Disk::open(folder, *bytes))
+        .map_err(|error| Error::runtime(format!("cannot use --cache-dir {}: {error}", folder.display())))?;
+    Ok(builder.disk(disk))
+}
+
+/// Returns a cache in front of an object store.
+///
+/// Each response is revalidated, and the cache only saves the transfer of the bytes. Other programs may change the store,
+/// and a blob has several URLs that a cache cannot recognise as the same. A request in the plain dialect has already been
+/// authorised for all blobs. Requests in Azure's dialect bypass the cache, since the blob service checks their signature.
+///
+/// # Errors
+/// Fails if the folder for large bodies cannot be used.
+pub(crate) fn before_blobs(config: &CacheConfig, scheme: &str) -> Result<CacheLayer, Error> {
+    Ok(builder(config)?.scheme(scheme).heuristic(None).always_validate().bypass(is_azure).build())
+}
+
+/// Returns `true` for a request in Azure's dialect: leases, accounts and everything else with `x-ms-…` headers.
+fn is_azure(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().starts_with("x-ms-"))
+}
+
+/// Removes the token from authorised requests, so that their responses can be shared with other clients.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoveToken;
+
+impl<S> Layer<S> for RemoveToken {
+    type Service = RemoveTokenService<S>;
+
+    fn layer(&self, inner: S) -> RemoveTokenService<S> {
+        RemoveTokenService { inner }
+    }
+}
+
+/// A service that gets authorised requests without their token.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoveTokenService<S> {
+    inner: S,
+}
+
+impl<S: Service<Request<B>>, B> Service<Request<B>> for RemoveTokenService<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        if !is_azure(request.headers()) {
+            request.headers_mut().remove(header::AUTHORIZATION);
+        }
+        self.inner.call(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::{Ready, ready};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[derive(Clone)]
+    struct Echo;
+
+    impl Service<Request<()>> for Echo {
+        type Response = HeaderMap;
+        type Error = Infallible;
+        type Future = Ready<Result<HeaderMap, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<()>) -> Self::Future {
+            ready(Ok(request.headers().clone()))
+        }
+    }
+
+    #[test]
+    fn a_new_folder_is_private() {
+        let folder = std::env::temp_dir().join(format!("ifmatch-cache-{}", std::process::id()));
+        let config = CacheConfig { memory: 1 << 20, body: 1 << 10, disk: Some((folder.clone(), 1 << 20)) };
+        let opened = builder(&config).map(drop);
+        let mode = std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777;
+        std::fs::remove_dir_all(&folder).unwrap();
+        opened.unwrap();
+        assert_eq!(mode, 0o700);
+    }
+
+    #[tokio::test]
+    async fn tokens_are_removed_and_signatures_kept() {
+        let request = || Request::get("/c/b").header("authorization", "Bearer t");
+        let mut service = RemoveToken.layer(Echo);
+        let plain = service.call(request().body(()).unwrap()).await.unwrap();
+        assert!(!plain.contains_key("authorization"));
+        let signed = service.call(request().header("x-ms-version", "2025-01-05").body(()).unwrap()).await.unwrap();
+        assert!(signed.contains_key("authorization"));
+    }
+}

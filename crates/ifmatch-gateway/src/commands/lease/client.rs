@@ -1,0 +1,119 @@
+//! A client of `/-/leases`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Certificate, RequestBuilder};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use url::Url;
+
+use crate::endpoints::leases::ROOT;
+use crate::error::Error;
+use crate::leases::listing::LeaseTarget;
+
+/// Timeout of a request.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A client of one gateway.
+pub(super) struct Client {
+    http: reqwest::Client,
+    url: Url,
+    token: Option<String>,
+}
+
+/// A page of the listing.
+#[derive(Deserialize)]
+pub(super) struct Page {
+    pub(super) leases: Vec<Value>,
+    pub(super) next: Option<String>,
+}
+
+impl Client {
+    /// Creates a client of the gateway at `url`, with a token and trusted certificates.
+    pub(super) fn new(url: Url, token: Option<&str>, ca: Option<&Path>) -> Result<Self, Error> {
+        // Fails if the process already has a provider.
+        let _installed = rustls::crypto::ring::default_provider().install_default();
+        let mut http = reqwest::Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
+        if let Some(file) = ca {
+            http = http.tls_certs_only(certificates(file)?);
+        } else if url.scheme() == "http" {
+            // The system's certificates, which may be missing, are not needed.
+            http = http.tls_certs_only([]);
+        }
+        let http = http.build().map_err(|error| Error::runtime(format!("cannot create an HTTP client: {error}")))?;
+        Ok(Self { http, url, token: token.map(str::to_owned) })
+    }
+
+    /// Returns a page of the listing.
+    pub(super) async fn page(&self, prefix: &str, after: Option<&str>) -> Result<Page, Error> {
+        let mut url = self.url(None)?;
+        url.query_pairs_mut().append_pair("prefix", prefix);
+        if let Some(after) = after {
+            url.query_pairs_mut().append_pair("after", after);
+        }
+        self.send(self.http.get(url)).await
+    }
+
+    /// Returns one lease.
+    pub(super) async fn get(&self, target: &LeaseTarget) -> Result<Value, Error> {
+        self.send(self.http.get(self.url(Some(target))?)).await
+    }
+
+    /// Sends a command for a lease.
+    pub(super) async fn post(&self, target: &LeaseTarget, command: &Value) -> Result<Value, Error> {
+        let request = self.http.post(self.url(Some(target))?);
+        self.send(request.header(CONTENT_TYPE, "application/json").body(command.to_string())).await
+    }
+
+    /// Returns the URL of the API, or of a lease.
+    fn url(&self, target: Option<&LeaseTarget>) -> Result<Url, Error> {
+        let mut url = self.url.clone();
+        let base = || Error::usage(format!("--url {} cannot have a path", self.url));
+        let mut segments = url.path_segments_mut().map_err(|()| base())?;
+        segments.pop_if_empty().extend(ROOT.split('/').skip(1));
+        if let Some(target) = target {
+            segments.extend(target.to_string().split('/'));
+        }
+        drop(segments);
+        Ok(url)
+    }
+
+    async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        let response = request.header(ACCEPT, "application/json").send().await;
+        let response = response.map_err(|error| Error::runtime(format!("{}: {}", self.url, reason(&error))))?;
+        let status = response.status();
+        let body =
+            response.bytes().await.map_err(|error| Error::runtime(format!("{}: {}", self.url, reason(&error))))?;
+        if !status.is_success() {
+            let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let detail = problem["detail"].as_str().unwrap_or("no details");
+            return Err(Error::runtime(format!("{} responded {status}: {detail}", self.url)));
+        }
+        serde_json::from_slice(&body).map_err(|error| {
+            Error::runtime(format!("the response of {} is not from an ifmatch gateway: {error}", self.url))
+        })
+    }
+}
+
+/// Returns the innermost cause, which is the most specific.
+fn reason(error: &reqwest::Error) -> String {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes.last().map(ToString::to_string).unwrap_or_default()
+}
+
+fn certificates(file: &Path) -> Result<Vec<Certificate>, Error> {
+    let wrong = |error: &dyn std::error::Error| Error::usage(format!("--ca {}: {error}", file.display()));
+    let pem = std::fs::read(file).map_err(|error| wrong(&error))?;
+    let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| wrong(&error))?;
+    if certificates.is_empty() {
+        return Err(Error::usage(format!("--ca {} contains no certificate in PEM format", file.display())));
+    }
+    Ok(certificates)
+}

@@ -1,0 +1,106 @@
+//! Binding of listen addresses.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, TcpSocket};
+
+use crate::config::address::ListenAddress;
+use crate::error::Error;
+
+/// Maximum number of connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// The flag for the address of blobs or the proxy.
+pub(crate) const BLOBS: &str = "--listen";
+/// The flag for the address of tables.
+pub(crate) const TABLES: &str = "--listen-tables";
+
+/// Number of free ports to try until one is free on every address of this machine.
+const ATTEMPTS: usize = 16;
+
+/// Bound addresses that do not accept connections yet.
+///
+/// Addresses are bound before the store is opened, to detect a port in use early, and accept connections afterwards.
+pub(crate) struct Reserved {
+    sockets: Vec<TcpSocket>,
+    address: SocketAddr,
+    flag: &'static str,
+}
+
+impl Reserved {
+    /// Binds `address`, the value of `flag`.
+    ///
+    /// # Errors
+    /// Fails if the address is in use, unavailable or not permitted.
+    pub(crate) fn bind(address: ListenAddress, flag: &'static str) -> Result<Self, Error> {
+        let mut attempts = if address.port() == 0 { ATTEMPTS } else { 1 };
+        loop {
+            attempts -= 1;
+            match reserve(address) {
+                Ok((sockets, address)) => return Ok(Self { sockets, address, flag }),
+                Err((_, error)) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
+                Err((address, error)) => return Err(unavailable(address, flag, &error)),
+            }
+        }
+    }
+
+    /// Starts to accept connections and returns the first address, with its actual port.
+    ///
+    /// # Errors
+    /// Fails if another process that has bound the same address was faster.
+    pub(crate) fn listen(self) -> Result<(Vec<TcpListener>, SocketAddr), Error> {
+        let listeners = self.sockets.into_iter().map(|socket| socket.listen(BACKLOG)).collect::<io::Result<_>>();
+        listeners
+            .map(|listeners| (listeners, self.address))
+            .map_err(|error| unavailable(self.address, self.flag, &error))
+    }
+}
+
+/// Binds sockets at all addresses and returns them with the actual first address. An error names the failing address.
+fn reserve(address: ListenAddress) -> Result<(Vec<TcpSocket>, SocketAddr), (SocketAddr, io::Error)> {
+    let mut sockets: Vec<TcpSocket> = Vec::new();
+    let mut first = None;
+    for mut address in address.addresses() {
+        if let Some(SocketAddr::V4(first)) = first {
+            address.set_port(first.port());
+        }
+        match bind(address) {
+            Ok((socket, bound)) => {
+                sockets.push(socket);
+                first = first.or(Some(bound));
+            }
+            // Some machines have no IPv6.
+            Err(error) if first.is_some() && error.kind() != io::ErrorKind::AddrInUse => {
+                tracing::debug!(%address, %error, "not listening there");
+            }
+            Err(error) => return Err((address, error)),
+        }
+    }
+    let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
+    first.map(|first| (sockets, first)).ok_or_else(|| (unspecified, io::ErrorKind::AddrNotAvailable.into()))
+}
+
+fn bind(address: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let bound = socket.local_addr()?;
+    Ok((socket, bound))
+}
+
+fn unavailable(address: SocketAddr, flag: &str, error: &io::Error) -> Error {
+    let or_off = if flag == TABLES { ", or disable tables with --listen-tables off" } else { "" };
+    Error::runtime(match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("{address} is already in use: stop the other program or choose another address with {flag}{or_off}")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{address} is not an address of this machine: choose another one with {flag}")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("this user may not listen on {address}: choose a port of at least 1024 with {flag}")
+        }
+        _ => format!("cannot listen on {address}: {error}"),
+    })
+}

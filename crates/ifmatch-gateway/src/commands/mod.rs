@@ -1,0 +1,13 @@
+//! The commands, and what they share: the runtime, signals, listeners, TLS, the log and the cache.
+
+pub(crate) mod lease;
+pub(crate) mod proxy;
+pub(crate) mod serve;
+
+mod cache;
+mod folder;
+mod listen;
+mod log;
+mod runtime;
+mod shutdown;
+mod tls;

@@ -1,0 +1,23 @@
+//! The banner of `ifmatch proxy`.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+use crate::cli::terminal::{self, Style};
+use crate::config::proxy::ProxyConfig;
+
+/// Prints the banner.
+pub(super) fn print(config: &ProxyConfig, address: SocketAddr) {
+    terminal::print_banner(|out, style| write(out, style, config, address));
+}
+
+fn write(out: &mut dyn Write, style: Style, config: &ProxyConfig, address: SocketAddr) -> io::Result<()> {
+    let Style { dim, plain, .. } = style;
+    for route in &config.routes {
+        writeln!(out, "{dim}{} to{plain} {}", route.pattern, route.upstream.join(", "))?;
+    }
+    if config.server.access.has_no_tokens() && !config.server.access.is_open() {
+        writeln!(out, "{dim}/-/metrics and /-/cache are disabled; set --write-token-file to enable them{plain}")?;
+    }
+    writeln!(out, "listening on {}://{address}", config.server.scheme())
+}

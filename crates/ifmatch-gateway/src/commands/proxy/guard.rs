@@ -1,0 +1,51 @@
+//! Guarded writes, for upstreams that are changed through this proxy only.
+
+use std::time::Duration;
+
+use http::header::HOST;
+use http::request::Parts;
+use ifmatch::ConditionalLayer;
+use ifmatch::key::{KeyExtractor, PathKey};
+use ifmatch_register::{InvalidKey, Key};
+
+/// Time after the upstream's timeout until the outcome of a write counts as unknown.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// Returns the layer between the cache and the upstreams. A write may take as long as the upstream's timeout.
+pub(super) fn layer(answer_timeout: Duration) -> ConditionalLayer {
+    ConditionalLayer::builder().key(HostAndPath::default()).write_timeout(answer_timeout + MARGIN).build()
+}
+
+/// Identifies a resource by host and path, in any version of HTTP.
+#[derive(Debug, Default)]
+struct HostAndPath(PathKey);
+
+impl KeyExtractor for HostAndPath {
+    fn key(&self, head: &Parts) -> Result<Key, InvalidKey> {
+        let path = self.0.key(head)?;
+        let named = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let host = head.uri.authority().map(http::uri::Authority::as_str).or(named).unwrap_or_default();
+        Key::new(format!("{}{}", host.to_ascii_lowercase(), path.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn key(uri: &str, host: Option<&str>) -> Key {
+        let mut request = Request::put(uri);
+        if let Some(host) = host {
+            request = request.header(HOST, host);
+        }
+        HostAndPath::default().key(&request.body(()).unwrap().into_parts().0).unwrap()
+    }
+
+    #[test]
+    fn both_versions_of_http_identify_the_same_resource() {
+        assert_eq!(key("/a?x", Some("Example.com")), key("https://example.com/a", None));
+        assert_ne!(key("/a", Some("a.example")), key("/a", Some("b.example")));
+    }
+}

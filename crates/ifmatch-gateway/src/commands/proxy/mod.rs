@@ -1,0 +1,117 @@
+//! `ifmatch proxy`: the cache in front of the upstreams.
+
+mod banner;
+mod client_info;
+mod guard;
+mod service;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use ifmatch_cache::Builder;
+use ifmatch_http_server::{BoxError, RequestBody, Server};
+use ifmatch_proxy::{Proxy, ProxyError};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::listen::{self, Reserved};
+use super::shutdown::{End, Signals, serve_until_stopped};
+use super::{cache, runtime, tls};
+use crate::config::CacheConfig;
+use crate::config::proxy::ProxyConfig;
+use crate::error::Error;
+use crate::gateway::state::AppState;
+use crate::gateway::{Gateway, SetContext};
+use crate::metrics::{self, Metrics};
+use client_info::ClientInfo;
+use service::ProxyService;
+
+/// Forwards requests until a signal stops it.
+///
+/// # Errors
+/// Fails if the server cannot start, or had to cut off requests in flight.
+pub(crate) fn run(config: &ProxyConfig) -> Result<(), Error> {
+    runtime::run(&config.server, start(config))
+}
+
+async fn start(config: &ProxyConfig) -> Result<End, Error> {
+    let signals = Signals::listen()?;
+    let reserved = Reserved::bind(config.server.listen, listen::BLOBS)?;
+    let proxy = config.proxy.clone().build().map_err(|error| {
+        Error::runtime(format!(
+            "cannot connect to upstreams over TLS, since this machine has no root certificates: {error}"
+        ))
+    })?;
+    tokio::spawn(proxy.clone().watch_health());
+    let state = AppState::new(&config.server, Metrics::global()?).trusting_forwarded(config.trusts_forwarded);
+    if config.guards_writes {
+        let guarded = guard::layer(config.answer_timeout).layer(proxy.clone());
+        cached(config, reserved, signals, state, proxy, ClientInfo::new(guarded)).await
+    } else {
+        cached(config, reserved, signals, state, proxy.clone(), ClientInfo::new(proxy)).await
+    }
+}
+
+/// Puts the cache, if there is one, in front of `inner`, which forwards by `proxy`.
+async fn cached<S, B>(
+    config: &ProxyConfig,
+    reserved: Reserved,
+    signals: Signals,
+    state: AppState,
+    proxy: Proxy,
+    inner: S,
+) -> Result<End, Error>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
+        + SetContext
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let Some(cache) = &config.cache else { return serve(config, reserved, signals, state, proxy, inner).await };
+    metrics::cache::describe();
+    let layer = builder(cache, config, &proxy)?.build();
+    let state = state.with_cache(layer.handle());
+    serve(config, reserved, signals, state, proxy, layer.layer(inner)).await
+}
+
+fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<Builder, Error> {
+    let builder = cache::builder(cache)?.scheme(config.server.scheme()).overwritten(proxy.overwritten());
+    let builder =
+        builder.unchanged_by(|error| error.downcast_ref().is_some_and(|error: &ProxyError| !error.is_in_doubt()));
+    let builder = if config.sharing.guesses_lifetimes { builder } else { builder.heuristic(None) };
+    Ok(if config.sharing.shares_cookies { builder.share_cookies() } else { builder })
+}
+
+async fn serve<S, B>(
+    config: &ProxyConfig,
+    reserved: Reserved,
+    signals: Signals,
+    state: AppState,
+    proxy: Proxy,
+    inner: S,
+) -> Result<End, Error>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
+        + SetContext
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let state = Arc::new(state);
+    let tls = config.server.tls.as_ref().map(tls::acceptor).transpose()?;
+    let observer = Arc::<AppState>::clone(&state);
+    let mut server = Server::new(config.server.limits, observer).tls(tls);
+    let (listeners, address) = reserved.listen()?;
+    let service = ProxyService::new(inner, proxy, config.server.max_body);
+    // The upstream decides about access.
+    server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, |_| true).forwarding()));
+    banner::print(config, address);
+    Ok(serve_until_stopped(server, &state, &config.server, signals).await)
+}

@@ -1,0 +1,114 @@
+//! The service of the proxy: checks requests, forwards them, and turns errors into responses.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body::Body;
+use http_body_util::{Either, Full};
+use ifmatch_http_server::{BoxError, RequestBody, RequestContext};
+use ifmatch_proxy::{Proxy, ProxyError, ProxyErrorKind};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use crate::gateway::{SetContext, too_large};
+
+/// A service that forwards requests, and turns errors into responses.
+#[derive(Clone, Debug)]
+pub(super) struct ProxyService<S> {
+    inner: S,
+    proxy: Proxy,
+    max_body: u64,
+}
+
+impl<S> ProxyService<S> {
+    /// Wraps `inner`, which forwards by `proxy`. Rejects bodies of more than `max_body` bytes, and forwarding loops.
+    pub(super) fn new(inner: S, proxy: Proxy, max_body: u64) -> Self {
+        Self { inner, proxy, max_body }
+    }
+}
+
+impl<S: SetContext> SetContext for ProxyService<S> {
+    fn set_context(&mut self, context: RequestContext) {
+        self.inner.set_context(context);
+    }
+}
+
+/// A response of the inner service, or of the proxy itself.
+type ProxyResponse<B> = Response<Either<B, Full<Bytes>>>;
+
+impl<S, B> Service<Request<RequestBody>> for ProxyService<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError>,
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    type Response = ProxyResponse<B>;
+    type Error = Infallible;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // Always ready: connections are opened on demand.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
+        let is_head = request.method() == Method::HEAD;
+        if request.body().size_hint().lower() > self.max_body {
+            return ResponseFuture::TooLarge;
+        }
+        if self.proxy.is_passed_again(request.headers()) {
+            return ResponseFuture::Rejected { kind: ProxyErrorKind::Loop, is_head };
+        }
+        request.body_mut().limit(self.max_body);
+        ResponseFuture::Forwarded { response: self.inner.call(request), is_head }
+    }
+}
+
+pin_project! {
+    /// Future of a response.
+    #[project = Stage]
+    pub(super) enum ResponseFuture<F> {
+        /// The inner service has been called.
+        Forwarded { #[pin] response: F, is_head: bool },
+        /// The proxy rejects the request.
+        Rejected { kind: ProxyErrorKind, is_head: bool },
+        /// The body is too large.
+        TooLarge,
+    }
+}
+
+impl<F, B> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<B>, ProxyError>>,
+{
+    type Output = Result<ProxyResponse<B>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Ok(match self.project() {
+            Stage::Forwarded { response, is_head } => match ready!(response.poll(cx)) {
+                Ok(response) => response.map(Either::Left),
+                Err(error) => error_response(&error, *is_head),
+            },
+            Stage::Rejected { kind, is_head } => error_response(&(*kind).into(), *is_head),
+            Stage::TooLarge => own(too_large(), false),
+        }))
+    }
+}
+
+fn error_response<B>(error: &ProxyError, is_head: bool) -> ProxyResponse<B> {
+    match error.kind() {
+        ProxyErrorKind::Unreachable | ProxyErrorKind::Broken | ProxyErrorKind::Timeout | ProxyErrorKind::Overloaded => {
+            tracing::warn!(%error, "an upstream did not respond");
+        }
+        ProxyErrorKind::Loop => tracing::warn!(%error, "cannot forward a request"),
+        _ => tracing::debug!(%error, "cannot forward a request"),
+    }
+    own(error.problem().to_response(), is_head)
+}
+
+fn own<B>(response: Response<Bytes>, is_head: bool) -> ProxyResponse<B> {
+    response.map(|bytes| Either::Right(Full::new(if is_head { Bytes::new() } else { bytes })))
+}

@@ -1,0 +1,149 @@
+//! The banner of `ifmatch serve`.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+use ifmatch_azure::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+
+use crate::cli::terminal::{self, Style};
+use crate::config::address::ListenAddress;
+use crate::config::optional_address::OptionalAddress;
+use crate::config::settings::Settings;
+use crate::config::{Config, Storage};
+
+/// The addresses of the listeners.
+pub(super) struct Addresses {
+    /// Address for blobs.
+    pub(super) blobs: SocketAddr,
+    /// Address for tables, if they are served.
+    pub(super) tables: Option<SocketAddr>,
+}
+
+/// Prints the banner.
+pub(super) fn print(config: &Config, addresses: &Addresses) {
+    terminal::print_banner(|out, style| write(out, style, config, addresses));
+}
+
+fn write(out: &mut dyn Write, style: Style, config: &Config, addresses: &Addresses) -> io::Result<()> {
+    let Style { dim, plain, .. } = style;
+    let scheme = config.server.scheme();
+    let url = format!("{scheme}://{}", addresses.blobs);
+    writeln!(out, "{dim}blobs in{plain} {}", location(&config.storage))?;
+    if config.server.access.is_open() {
+        writeln!(out, "{dim}open to all programs on this machine; set --write-token-file to require a token{plain}")?;
+    } else if config.server.access.has_no_tokens() {
+        writeln!(
+            out,
+            "{dim}accepts signed requests only; set --write-token-file to use it without an Azure SDK{plain}"
+        )?;
+    }
+    writeln!(out, "listening on {url}")?;
+    if let Some(tables) = addresses.tables {
+        writeln!(out, "tables on {scheme}://{tables}")?;
+    }
+    if let Some(account) = config.accounts.iter().next() {
+        writeln!(out, "{dim}Azure SDKs{plain}  {}", connection(account.name(), config, addresses))?;
+    }
+    writeln!(out)?;
+    writeln!(out, "{dim}try{plain}  {}", example(config, addresses.blobs, scheme))
+}
+
+/// Returns the connection string for the default account, with its well-known key or without a key.
+fn connection(name: &str, config: &Config, addresses: &Addresses) -> String {
+    let scheme = config.server.scheme();
+    let defaults = Settings::defaults();
+    let tables = addresses.tables.map(|address| OptionalAddress::On(ListenAddress::One(address)));
+    let is_default = defaults.listen == Some(ListenAddress::One(addresses.blobs)) && defaults.listen_tables == tables;
+    if name == DEVELOPMENT_ACCOUNT && config.has_published_key && is_default && scheme == "http" {
+        return "UseDevelopmentStorage=true".to_owned();
+    }
+    let key = if config.has_published_key { DEVELOPMENT_KEY } else { "KEY" };
+    let tables = addresses.tables.map(|tables| format!("TableEndpoint={scheme}://{}/{name};", reachable(tables)));
+    format!(
+        "AccountName={name};AccountKey={key};BlobEndpoint={scheme}://{}/{name};{}",
+        reachable(addresses.blobs),
+        tables.unwrap_or_default()
+    )
+}
+
+/// Returns an address to connect to, which is localhost for the unspecified address.
+fn reachable(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() }
+}
+
+fn location(storage: &Storage) -> String {
+    match storage {
+        Storage::Folder(folder) => folder.display().to_string(),
+        Storage::Store { url, register: None } => url.clone(),
+        Storage::Store { url, register: Some(folder) } => format!("{url}, register in {}", folder.display()),
+    }
+}
+
+/// Returns an example command for a shell.
+fn example(config: &Config, address: SocketAddr, scheme: &str) -> String {
+    let url = format!("{scheme}://{}", reachable(address));
+    let token = if config.server.access.is_open() { "" } else { " -H 'Authorization: Bearer TOKEN'" };
+    let insecure = if config.server.tls.is_some() { " -k" } else { "" };
+    format!("curl -i{insecure}{token} -T README.md {url}/docs/readme.md")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn banner(settings: Settings, colours: bool) -> String {
+        let config = Config::from_settings(settings).unwrap();
+        let mut out = Vec::new();
+        let addresses =
+            Addresses { blobs: local(4321), tables: config.listen_tables.and_then(|at| at.addresses().next()) };
+        write(&mut out, Style::new(colours), &config, &addresses).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn local(port: u16) -> SocketAddr {
+        ([127, 0, 0, 1], port).into()
+    }
+
+    #[test]
+    fn the_address_has_a_line_of_its_own() {
+        let settings = Settings { data: Some("./data".into()), ..Settings::default() };
+        let text = banner(settings.clone(), false);
+        assert!(text.lines().any(|line| line == "listening on http://127.0.0.1:4321"), "{text}");
+        assert!(!text.contains('\u{1b}'));
+        let text = banner(settings, true);
+        assert!(text.lines().any(|line| line == "listening on http://127.0.0.1:4321"), "{text}");
+    }
+
+    #[test]
+    fn no_token_is_ever_printed() {
+        let write_token = vec!["hunter2hunter2".to_owned()];
+        let settings = Settings { data: Some("./data".into()), write_token, ..Settings::default() };
+        let text = banner(settings, false);
+        assert!(text.contains("Bearer TOKEN") && !text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn azure_clients_are_told_how_to_connect() {
+        let config = |accounts: &str| {
+            let settings = Settings::from_toml(&format!("store = 'memory://'\n{accounts}")).unwrap();
+            Config::from_settings(settings).unwrap()
+        };
+        let connect =
+            |accounts, blobs, tables| connection(DEVELOPMENT_ACCOUNT, &config(accounts), &Addresses { blobs, tables });
+        assert_eq!(connect("", local(10_000), Some(local(10_002))), "UseDevelopmentStorage=true");
+        let other = connect("", local(1), Some(local(10_002)));
+        assert!(other.contains("BlobEndpoint=http://127.0.0.1:1/devstoreaccount1;"), "{other}");
+        assert!(other.contains("TableEndpoint=http://127.0.0.1:10002/devstoreaccount1;"), "{other}");
+        assert!(other.contains(&format!("AccountKey={DEVELOPMENT_KEY};")), "{other}");
+        let all = connect("", ([0, 0, 0, 0], 10_000).into(), None);
+        assert!(all.contains("http://localhost:10000/") && !all.contains("Table"), "{all}");
+        let own = "accounts = [{ name = 'devstoreaccount1', key = 'c2VjcmV0' }]";
+        let own = connect(own, local(10_000), Some(local(10_002)));
+        assert!(own.contains("AccountKey=KEY;"), "{own}");
+
+        let accounts = vec!["photos:aHVudGVyMg==".parse().unwrap()];
+        let text = banner(Settings { data: Some("./data".into()), accounts, ..Settings::default() }, false);
+        assert!(text.contains("AccountName=photos;AccountKey=KEY;"), "{text}");
+        assert!(text.contains("signed requests only") && !text.contains("aHVudGVyMg"), "{text}");
+    }
+}

@@ -1,0 +1,101 @@
+//! `ifmatch serve`: opens the store and starts the listeners.
+
+mod banner;
+mod garbage_collection;
+mod storage;
+
+use std::sync::Arc;
+
+use http::Method;
+use ifmatch_azure::{AzureDialect, is_signed};
+use ifmatch_azure_tables::TableService;
+use ifmatch_blob::BlobService;
+use ifmatch_core::policy::RequirePreconditions;
+use ifmatch_http_server::Server;
+use ifmatch_runtime::{Clock, SystemClock};
+use tower_layer::Layer;
+
+use super::listen::{self, Reserved};
+use super::shutdown::{End, Signals, serve_until_stopped};
+use super::{cache, runtime, tls};
+use crate::config::{Config, Storage};
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::gateway::state::AppState;
+use crate::leases;
+use crate::leases::metered_store::MeteredStore;
+use crate::leases::metrics::LeaseMetrics;
+use crate::metrics::{self, Metrics};
+use banner::Addresses;
+
+/// Serves blobs until a signal stops it.
+///
+/// # Errors
+/// Fails if the server cannot start, or had to cut off requests in flight.
+pub(crate) fn run(config: &Config) -> Result<(), Error> {
+    runtime::run(&config.server, serve(config))
+}
+
+async fn serve(config: &Config) -> Result<End, Error> {
+    let signals = Signals::listen()?;
+    let reserved = Reserved::bind(config.server.listen, listen::BLOBS)?;
+    let reserved_tables = config.listen_tables.map(|at| Reserved::bind(at, listen::TABLES)).transpose()?;
+    let metrics = Metrics::global()?;
+    let lease_metrics = Arc::new(LeaseMetrics::new());
+    let blobs = MeteredStore::new(storage::open(&config.storage).await?, Arc::clone(&lease_metrics));
+    if matches!(config.storage, Storage::Folder(_)) {
+        lease_metrics.begin_backfill();
+        tokio::spawn(backfill(lease_metrics, blobs.clone()));
+    }
+    let service = BlobService::new(Arc::new(blobs.clone()))
+        .dialect(AzureDialect::new(config.accounts.clone()))
+        .max_body(config.server.max_body)
+        .require_preconditions(require_preconditions(config));
+    let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
+    tokio::spawn(garbage_collection::run(service.clone(), tables.clone()));
+    let state = AppState::new(&config.server, metrics).with_blobs(blobs);
+    let scheme = config.server.scheme();
+    let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
+    let state = Arc::new(match &cache {
+        Some(cache) => state.with_cache(cache.handle()),
+        None => state,
+    });
+    let tls = config.server.tls.as_ref().map(tls::acceptor).transpose()?;
+    let observer = Arc::<AppState>::clone(&state);
+    let mut server = Server::new(config.server.limits, observer).tls(tls);
+    let (listeners, address) = reserved.listen()?;
+    match cache {
+        Some(cache) => {
+            metrics::cache::describe();
+            let service = cache::RemoveToken.layer(cache.layer(service));
+            server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, is_signed)));
+        }
+        None => server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, is_signed))),
+    }
+    let mut addresses = Addresses { blobs: address, tables: None };
+    if let Some(reserved) = reserved_tables {
+        let (listeners, address) = reserved.listen()?;
+        // All requests to tables are signed.
+        server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), tables, |_| true)));
+        addresses.tables = Some(address);
+    }
+    banner::print(config, &addresses);
+    Ok(serve_until_stopped(server, &state, &config.server, signals).await)
+}
+
+/// Adds the leases from before the start to the metrics.
+async fn backfill(metrics: Arc<LeaseMetrics>, blobs: MeteredStore) {
+    if let Err(error) = leases::listing::for_each(&blobs, |entry| metrics.add(entry, SystemClock.now())).await {
+        tracing::warn!(%error, "the metrics do not include all leases");
+    }
+    metrics.end_backfill();
+}
+
+/// Returns the methods that need a condition.
+fn require_preconditions(config: &Config) -> RequirePreconditions {
+    if config.require_conditions {
+        RequirePreconditions::for_methods([Method::PUT, Method::DELETE])
+    } else {
+        RequirePreconditions::none()
+    }
+}

@@ -1,0 +1,89 @@
+//! Signals, and the shutdown that they start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ifmatch_http_server::Server;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::config::ServerConfig;
+use crate::error::Error;
+use crate::gateway::state::AppState;
+
+/// Interval at which recorded durations are folded into their buckets.
+const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
+/// The signals that stop the gateway: SIGINT (Ctrl-C) and SIGTERM.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+/// The end of a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All requests in flight were completed.
+    Graceful,
+    /// Some were cut off, after the grace period or by a second signal.
+    Forced,
+}
+
+impl Signals {
+    /// Handles both signals, which no longer end the process by themselves.
+    ///
+    /// # Errors
+    /// Fails if the system refuses.
+    pub(crate) fn listen() -> Result<Self, Error> {
+        let listen = |kind| signal(kind).map_err(|error| Error::runtime(format!("cannot handle signals: {error}")));
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// Waits for the next signal, and returns its name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+/// Serves until a signal arrives, then completes the requests in flight. A second signal ends it immediately.
+pub(crate) async fn serve_until_stopped(
+    mut server: Server,
+    state: &Arc<AppState>,
+    config: &ServerConfig,
+    mut signals: Signals,
+) -> End {
+    let upkeep = tokio::spawn(upkeep(Arc::clone(state)));
+    let signal = signals.next().await;
+    info!(signal, grace = ?config.shutdown_grace, "stopping: requests in flight may finish, a second signal stops immediately");
+    state.stop();
+    let stopped = async {
+        sleep(config.shutdown_delay).await;
+        server.shut_down(config.shutdown_grace).await;
+    };
+    tokio::select! {
+        () = stopped => {}
+        _ = signals.next() => server.close_ports().await,
+    }
+    upkeep.abort();
+    match server.connections() {
+        0 => {
+            info!("stopped");
+            End::Graceful
+        }
+        connections => {
+            warn!(connections, "stopped with open connections");
+            End::Forced
+        }
+    }
+}
+
+async fn upkeep(state: Arc<AppState>) {
+    loop {
+        sleep(METRICS_UPKEEP).await;
+        state.metrics.upkeep();
+    }
+}

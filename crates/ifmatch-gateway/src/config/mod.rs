@@ -1,0 +1,144 @@
+//! The configuration: validated [`Settings`].
+
+use std::path::PathBuf;
+
+use ifmatch_azure::accounts::Accounts;
+
+use crate::access::accounts::{self, AccountSetting};
+use crate::access::{self, Access};
+use crate::error::Error;
+
+pub use cache::CacheConfig;
+pub use server::{LogOptions, ServerConfig, TlsFiles};
+
+pub mod address;
+pub mod optional_address;
+pub mod proxy;
+pub mod proxy_settings;
+pub mod settings;
+pub mod units;
+
+mod cache;
+mod config_error;
+mod server;
+
+use address::{Exposure, ListenAddress};
+use optional_address::OptionalAddress;
+use server::required;
+use settings::Settings;
+use units::ByteSize;
+
+/// Configuration of `ifmatch serve`. Always valid, since only [`Config::from_settings`] creates it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Storage of the blobs.
+    pub storage: Storage,
+    /// Cache in front of an object store, if any.
+    pub cache: Option<CacheConfig>,
+    /// `true` if writes need a condition.
+    pub require_conditions: bool,
+    /// Listener, TLS, access, limits and logging.
+    pub server: ServerConfig,
+    /// Address to serve tables on, if they are served.
+    pub listen_tables: Option<ListenAddress>,
+    /// Accounts for signed requests. If empty, signed requests are rejected.
+    pub accounts: Accounts,
+    /// `true` if the first account has the published key.
+    pub has_published_key: bool,
+}
+
+/// Storage of blobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// The embedded store in a folder.
+    Folder(PathBuf),
+    /// An object store, with an optional folder for its register.
+    Store {
+        /// URL of the object store.
+        url: String,
+        /// Folder of the register, or `None` for a register in memory.
+        register: Option<PathBuf>,
+    },
+}
+
+impl Config {
+    /// Validates `settings` and the defaults, and reads the token files.
+    ///
+    /// # Errors
+    /// Names flags that are missing, contradict each other, or would make the gateway unsafe.
+    ///
+    /// ```
+    /// use ifmatch_gateway::config::{Config, settings::Settings};
+    ///
+    /// let safe = Settings { data: Some("data".into()), ..Settings::default() };
+    /// assert_eq!(Config::from_settings(safe.clone()).unwrap().server.listen.port(), 10_000);
+    ///
+    /// let exposed = Settings { listen: "0.0.0.0:80".parse().ok(), ..safe };
+    /// assert!(Config::from_settings(exposed).unwrap_err().to_string().contains("--write-token"));
+    /// ```
+    pub fn from_settings(settings: Settings) -> Result<Self, Error> {
+        let tables_requested = matches!(settings.listen_tables, Some(OptionalAddress::On(_)));
+        let settings = settings.or(Settings::defaults());
+        let listen = required(settings.listen, "--listen")?;
+        let tables = match required(settings.listen_tables, "--listen-tables")? {
+            OptionalAddress::Off => None,
+            OptionalAddress::On(address) => Some(address),
+        };
+        let exposure = Exposure::of([Some(listen), tables].into_iter().flatten());
+        let (access, accounts) = credentials(&settings, exposure)?;
+        if !listen.is_loopback() && access.is_open() {
+            return Err(exposed(listen));
+        }
+        if tables_requested && accounts.is_empty() {
+            return Err(Error::usage("tables need an account: set --accounts NAME:KEY, or --listen-tables off"));
+        }
+        Ok(Self {
+            server: ServerConfig::new(&settings, access)?,
+            cache: cache(&settings)?,
+            storage: storage(settings.data, settings.store)?,
+            require_conditions: settings.require_conditions.unwrap_or_default(),
+            listen_tables: tables.filter(|_| !accounts.is_empty()),
+            has_published_key: settings.accounts.first().is_none_or(AccountSetting::has_published_key),
+            accounts,
+        })
+    }
+}
+
+/// Returns the tokens and the accounts. If accounts have secrets, the plain dialect needs a token as well: it has no
+/// signatures and gives access to the same blobs.
+fn credentials(settings: &Settings, exposure: Exposure) -> Result<(Access, Accounts), Error> {
+    let access = access::from_settings(settings, exposure)?;
+    if settings.accounts.is_empty() {
+        let is_private = access.is_open() && exposure == Exposure::Loopback;
+        let accounts = if is_private { Accounts::development() } else { Accounts::default() };
+        return Ok((access, accounts));
+    }
+    let accounts = accounts::resolve(&settings.accounts, exposure)?;
+    let access = if accounts::have_secrets(&settings.accounts) { access.never_open() } else { access };
+    Ok((access, accounts))
+}
+
+fn storage(data: Option<PathBuf>, store: Option<String>) -> Result<Storage, Error> {
+    match (data, store) {
+        (None, None) => Err(Error::usage(
+            "no storage is set: use --data DIR for a folder on this machine, or --store URL for an object store",
+        )),
+        (Some(folder), None) => Ok(Storage::Folder(folder)),
+        (register, Some(url)) => Ok(Storage::Store { url, register }),
+    }
+}
+
+fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
+    let cache = CacheConfig::new(settings, ByteSize::from_bytes(0))?;
+    if cache.is_some() && settings.store.is_none() {
+        return Err(Error::usage("--cache needs --store: the operating system already caches the files of --data"));
+    }
+    Ok(cache)
+}
+
+fn exposed(listen: ListenAddress) -> Error {
+    Error::usage(format!(
+        "other machines can reach {listen}, so credentials are required: set --write-token-file (and \
+         --read-token-file), or [[accounts]] in the file, or listen on 127.0.0.1 only.\nTo create a token: openssl rand -hex 32"
+    ))
+}

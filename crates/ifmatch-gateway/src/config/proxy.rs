@@ -1,0 +1,197 @@
+//! The configuration of `ifmatch proxy`.
+
+use std::time::Duration;
+
+use ifmatch_proxy::{HealthCheck, Proxy, ProxyBuilder, Upstream};
+
+use super::address::Exposure;
+use super::cache::CacheConfig;
+use super::optional_address::OptionalAddress;
+use super::proxy_settings::{DEFAULT_CACHE, ProxySettings, Route};
+use super::server::{ServerConfig, at_least_one, positive, required};
+use super::settings::Settings;
+use crate::access;
+use crate::error::Error;
+
+/// Configuration of `ifmatch proxy`. Always valid, since only [`ProxyConfig::from_settings`] creates it.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// Listener, TLS, access, limits and logging.
+    pub server: ServerConfig,
+    /// Routes to upstreams. `/` is the route of requests that match no other.
+    pub routes: Vec<Route>,
+    /// The cache, unless disabled.
+    pub cache: Option<CacheConfig>,
+    /// Responses that the cache shares without explicit permission from the upstreams.
+    pub sharing: Sharing,
+    /// `true` if writes are guarded, because the upstreams are changed through this proxy only.
+    pub guards_writes: bool,
+    /// `true` if client information from a proxy in front is trusted.
+    pub trusts_forwarded: bool,
+    pub(crate) answer_timeout: Duration,
+    pub(crate) proxy: ProxyBuilder,
+}
+
+/// Responses that a proxy's cache shares without explicit permission from the upstreams.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharing {
+    /// `true` to guess a lifetime for responses that do not state one.
+    pub guesses_lifetimes: bool,
+    /// `true` to store responses with cookies that are not `public`.
+    pub shares_cookies: bool,
+}
+
+impl ProxyConfig {
+    /// Validates `settings` and the defaults, and reads the token files.
+    ///
+    /// Forwarded requests need no token, since the upstream decides. The proxy's own endpoints need one if other machines
+    /// can reach them.
+    ///
+    /// # Errors
+    /// Names flags that are missing, contradict each other, or belong to `ifmatch serve`.
+    ///
+    /// ```
+    /// use ifmatch_gateway::config::{proxy::ProxyConfig, settings::Settings};
+    ///
+    /// let settings = Settings::from_toml("listen = '0.0.0.0:80'\n[proxy]\nupstream = ['http://127.0.0.1:8000']").unwrap();
+    /// assert!(!ProxyConfig::from_settings(settings).unwrap().server.access.is_open());
+    /// assert!(ProxyConfig::from_settings(Settings::default()).unwrap_err().to_string().contains("--upstream"));
+    /// ```
+    pub fn from_settings(settings: Settings) -> Result<Self, Error> {
+        reject_storage(&settings)?;
+        let mut settings = settings.or(Settings::defaults());
+        let proxy_settings = std::mem::take(&mut settings.proxy).or(ProxySettings::defaults());
+        let listen = required(settings.listen, "--listen")?;
+        let access = access::from_settings(&settings, Exposure::of([listen]))?;
+        let access = if listen.is_loopback() { access } else { access.never_open() };
+        let routes = routes(&proxy_settings)?;
+        let max_requests = at_least_one(settings.max_requests, "--max-requests")?;
+        Ok(Self {
+            server: ServerConfig::new(&settings, access)?,
+            proxy: builder(&proxy_settings, &routes, max_requests)?,
+            routes,
+            answer_timeout: positive(proxy_settings.answer_timeout, "--answer-timeout")?,
+            cache: CacheConfig::new(&settings, DEFAULT_CACHE)?,
+            sharing: Sharing {
+                guesses_lifetimes: proxy_settings.guess_lifetimes.unwrap_or_default(),
+                shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
+            },
+            guards_writes: proxy_settings.guard_writes.unwrap_or_default(),
+            trusts_forwarded: proxy_settings.trust_forwarded.unwrap_or_default(),
+        })
+    }
+}
+
+fn reject_storage(settings: &Settings) -> Result<(), Error> {
+    let set = [
+        ("--data", settings.data.is_some()),
+        ("--store", settings.store.is_some()),
+        ("--require-conditions", settings.require_conditions == Some(true)),
+        ("--listen-tables", matches!(settings.listen_tables, Some(OptionalAddress::On(_)))),
+        ("--accounts", !settings.accounts.is_empty()),
+    ];
+    match set.into_iter().find(|(_, set)| *set) {
+        Some((flag, _)) => Err(Error::usage(format!(
+            "{flag} belongs to `ifmatch serve`: a proxy stores no blobs and forwards requests to --upstream"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
+    let mut routes = settings.route.clone();
+    if !settings.upstream.is_empty() {
+        routes.push(Route { pattern: "/".to_owned(), upstream: settings.upstream.clone() });
+    }
+    if routes.is_empty() {
+        return Err(Error::usage(
+            "no upstream is set: use --upstream http://127.0.0.1:8000, or --route for some requests",
+        ));
+    }
+    Ok(routes)
+}
+
+fn builder(settings: &ProxySettings, routes: &[Route], max_requests: u32) -> Result<ProxyBuilder, Error> {
+    let mut builder = Proxy::builder()
+        .rewrite_host(settings.rewrite_host.unwrap_or_default())
+        .trust_forwarded(settings.trust_forwarded.unwrap_or_default())
+        .connect_timeout(positive(settings.connect_timeout, "--connect-timeout")?)
+        .answer_timeout(positive(settings.answer_timeout, "--answer-timeout")?);
+    for Route { pattern, upstream } in routes {
+        let usage = |error: ifmatch_proxy::InvalidUpstream| Error::usage(error.to_string());
+        let (requests, queue) = limits(settings, upstream.len(), max_requests)?;
+        builder =
+            builder.route(pattern, Upstream::parse(upstream).map_err(usage)?.limit(requests, queue)).map_err(usage)?;
+    }
+    match &settings.health_path {
+        None => Ok(builder),
+        Some(path) if path.starts_with('/') => Ok(builder.health_check(HealthCheck {
+            path: path.clone(),
+            interval: positive(settings.health_interval, "--health-interval")?,
+            timeout: positive(settings.health_timeout, "--health-timeout")?,
+            failures: at_least_one(settings.health_failures, "--health-failures")?,
+            successes: at_least_one(settings.health_successes, "--health-successes")?,
+        })),
+        Some(path) => Err(Error::usage(format!("--health-path is {path:?}, but must start with a slash"))),
+    }
+}
+
+/// Returns the limits on concurrent and waiting requests of each upstream, so that a hanging upstream leaves slots to
+/// the others.
+fn limits(settings: &ProxySettings, servers: usize, max_requests: u32) -> Result<(u32, u32), Error> {
+    let servers = u32::try_from(servers).unwrap_or(u32::MAX).max(1);
+    let share = (max_requests / 2 / servers).max(1);
+    let requests = settings.upstream_requests.or(Some(share));
+    Ok((at_least_one(requests, "--upstream-requests")?, settings.upstream_queue.unwrap_or(max_requests / 4)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(toml: &str) -> String {
+        ProxyConfig::from_settings(Settings::from_toml(toml).unwrap()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn storage_flags_are_rejected_by_name() {
+        for (line, flag) in [
+            ("data = 'd'", "--data"),
+            ("store = 'memory://'", "--store"),
+            ("require-conditions = true", "--require-conditions"),
+            ("listen-tables = '127.0.0.1:1'", "--listen-tables"),
+            ("accounts = [{ name = 'a', key = 'a2V5' }]", "--accounts"),
+        ] {
+            let error = error(&format!("{line}\n[proxy]\nupstream = ['http://a']"));
+            assert!(error.starts_with(flag) && error.contains("ifmatch serve"), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_does_not_take_all_slots() {
+        let settings = |toml: &str| Settings::from_toml(toml).unwrap().proxy;
+        let unset = settings("");
+        assert_eq!(limits(&unset, 1, 1_000).unwrap(), (500, 250));
+        assert_eq!(limits(&unset, 4, 1_000).unwrap(), (125, 250));
+        assert_eq!(limits(&unset, 4, 1).unwrap(), (1, 0));
+        let set = settings("[proxy]\nupstream-requests = 7\nupstream-queue = 0");
+        assert_eq!(limits(&set, 4, 1_000).unwrap(), (7, 0));
+    }
+
+    #[test]
+    fn errors_name_the_flag() {
+        for (lines, part) in [
+            ("", "--upstream"),
+            ("upstream = ['a']", "'a' is"),
+            ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
+            ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
+            ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
+            ("upstream = ['http://a']\nhealth-path = '/'\nhealth-failures = 0", "--health-failures"),
+            ("route = ['a b=http://a']", "a b"),
+            ("route = ['/a/../b=http://a']", "'/a/../b' is"),
+        ] {
+            let error = error(&format!("[proxy]\n{lines}"));
+            assert!(error.contains(part), "{lines}: {error}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Settings of `ifmatch proxy`, for flags, environment and configuration file.
+
+use std::str::FromStr;
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::units::{ByteSize, Span};
+
+/// Default memory of a proxy's cache.
+pub(super) const DEFAULT_CACHE: ByteSize = ByteSize::from_bytes(256 << 20);
+
+/// Settings of `ifmatch proxy`, in addition to [`Settings`](super::settings::Settings). `None` and empty mean unset. In
+/// the TOML file they form the table `[proxy]`.
+///
+/// ```
+/// use ifmatch_gateway::config::proxy_settings::ProxySettings;
+///
+/// let settings: ProxySettings = toml::from_str("upstream = ['http://127.0.0.1:8000']").unwrap();
+/// assert_eq!(settings.or(ProxySettings::defaults()).guard_writes, Some(false));
+/// ```
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ProxySettings {
+    /// Server to forward requests to: http:// or https://, a host, an optional port, and an optional path prefix.
+    /// Repeatable, or separated by commas: several servers take turns.
+    #[arg(long, value_name = "URL", env = "IFMATCH_UPSTREAM", value_delimiter = ',', help_heading = "Upstreams")]
+    pub upstream: Vec<String>,
+
+    /// Other upstreams for a host, a path or both: `example.com/images=http://10.0.0.7:8080,http://10.0.0.8:8080`. The
+    /// most specific route wins. Repeatable; separated by semicolons in the environment.
+    #[arg(long, value_name = "ROUTE=URLS", env = "IFMATCH_ROUTE", value_delimiter = ';', help_heading = "Upstreams")]
+    pub route: Vec<Route>,
+
+    /// Send the host of the upstream as Host, instead of the client's.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_REWRITE_HOST", help_heading = "Upstreams",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub rewrite_host: Option<bool>,
+
+    /// Trust the Forwarded and X-Forwarded-* headers of requests. Use it only behind another proxy of yours.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_TRUST_FORWARDED", help_heading = "Upstreams",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub trust_forwarded: Option<bool>,
+
+    /// Time to connect to a server. Afterwards the next server is tried, or the client gets 502.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_CONNECT_TIMEOUT", help_heading = "Upstreams")]
+    pub connect_timeout: Option<Span>,
+
+    /// Time in which a server must start its response, and send each further part of it. Afterwards the client gets 504.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_ANSWER_TIMEOUT", help_heading = "Upstreams")]
+    pub answer_timeout: Option<Span>,
+
+    /// Maximum number of concurrent requests to one server; further requests go to another server of the upstream, or
+    /// wait. By default, all servers of an upstream together get half of --max-requests.
+    #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_REQUESTS", help_heading = "Upstreams")]
+    pub upstream_requests: Option<u32>,
+
+    /// Maximum number of requests that wait for an upstream, up to --connect-timeout each; further ones get 503 with
+    /// Retry-After. Defaults to a quarter of --max-requests.
+    #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_QUEUE", help_heading = "Upstreams")]
+    pub upstream_queue: Option<u32>,
+
+    /// Path for periodic health checks. A server that does not answer with 2xx in time gets no requests while another
+    /// one is healthy.
+    #[arg(long, value_name = "PATH", env = "IFMATCH_HEALTH_PATH", help_heading = "Upstreams")]
+    pub health_path: Option<String>,
+
+    /// Time between health checks of a server.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_INTERVAL", help_heading = "Upstreams")]
+    pub health_interval: Option<Span>,
+
+    /// Maximum time until the response to a health check begins.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_HEALTH_TIMEOUT", help_heading = "Upstreams")]
+    pub health_timeout: Option<Span>,
+
+    /// Number of consecutive failed health checks after which a server gets no more requests. The first check of a
+    /// server decides alone.
+    #[arg(long, value_name = "N", env = "IFMATCH_HEALTH_FAILURES", help_heading = "Upstreams")]
+    pub health_failures: Option<u32>,
+
+    /// Number of consecutive successful health checks after which a server gets requests again.
+    #[arg(long, value_name = "N", env = "IFMATCH_HEALTH_SUCCESSES", help_heading = "Upstreams")]
+    pub health_successes: Option<u32>,
+
+    /// Guess the lifetime of responses that do not state one, from their Last-Modified (RFC 9111 §4.2.2).
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_GUESS_LIFETIMES", help_heading = "Cache",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub guess_lifetimes: Option<bool>,
+
+    /// Store responses with Set-Cookie and an explicit lifetime even if they are not `public`: every client then gets
+    /// the same cookie.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_SHARE_COOKIES", help_heading = "Cache",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub share_cookies: Option<bool>,
+
+    /// Guard writes: conditional PUT, PATCH, POST and DELETE lose no update even if the upstream ignores conditions, and
+    /// responses without an entity tag get one. Use it only if the upstreams are changed through this proxy alone.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_GUARD_WRITES", help_heading = "Upstreams",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub guard_writes: Option<bool>,
+}
+
+/// A route: the servers for a host, a path or both.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Route {
+    /// Host, path or both: `example.com/images`.
+    pub pattern: String,
+    /// URLs of the servers.
+    pub upstream: Vec<String>,
+}
+
+/// Error returned for an invalid route.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a valid route: write HOST/PATH=URL, for example example.com/images=http://10.0.0.7:8080")]
+pub struct InvalidRoute(String);
+
+impl FromStr for Route {
+    type Err = InvalidRoute;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRoute> {
+        let (pattern, upstream) = text.split_once('=').ok_or_else(|| InvalidRoute(text.to_owned()))?;
+        Ok(Self { pattern: pattern.to_owned(), upstream: upstream.split(',').map(str::to_owned).collect() })
+    }
+}
+
+impl TryFrom<String> for Route {
+    type Error = InvalidRoute;
+
+    fn try_from(text: String) -> Result<Self, InvalidRoute> {
+        text.parse()
+    }
+}
+
+impl ProxySettings {
+    /// Returns all defaults.
+    pub fn defaults() -> Self {
+        Self {
+            rewrite_host: Some(false),
+            trust_forwarded: Some(false),
+            connect_timeout: Some(Span::from_secs(5)),
+            answer_timeout: Some(Span::from_secs(60)),
+            health_interval: Some(Span::from_secs(10)),
+            health_timeout: Some(Span::from_secs(5)),
+            health_failures: Some(3),
+            health_successes: Some(2),
+            guess_lifetimes: Some(true),
+            share_cookies: Some(false),
+            guard_writes: Some(false),
+            ..Self::default()
+        }
+    }
+
+    /// These settings, and `weaker`'s where these say nothing.
+    #[must_use]
+    pub fn or(self, weaker: Self) -> Self {
+        Self {
+            upstream: if self.upstream.is_empty() { weaker.upstream } else { self.upstream },
+            route: if self.route.is_empty() { weaker.route } else { self.route },
+            rewrite_host: self.rewrite_host.or(weaker.rewrite_host),
+            trust_forwarded: self.trust_forwarded.or(weaker.trust_forwarded),
+            connect_timeout: self.connect_timeout.or(weaker.connect_timeout),
+            answer_timeout: self.answer_timeout.or(weaker.answer_timeout),
+            upstream_requests: self.upstream_requests.or(weaker.upstream_requests),
+            upstream_queue: self.upstream_queue.or(weaker.upstream_queue),
+            health_path: self.health_path.or(weaker.health_path),
+            health_interval: self.health_interval.or(weaker.health_interval),
+            health_timeout: self.health_timeout.or(weaker.health_timeout),
+            health_failures: self.health_failures.or(weaker.health_failures),
+            health_successes: self.health_successes.or(weaker.health_successes),
+            guess_lifetimes: self.guess_lifetimes.or(weaker.guess_lifetimes),
+            share_cookies: self.share_cookies.or(weaker.share_cookies),
+            guard_writes: self.guard_writes.or(weaker.guard_writes),
+        }
+    }
+
+    /// The defaults that `--help` shows, by the id of the flag.
+    pub(crate) fn shown_defaults() -> Vec<(&'static str, String)> {
+        let defaults = Self::defaults();
+        let shown = [
+            ("connect_timeout", defaults.connect_timeout.map(|span| span.to_string())),
+            ("answer_timeout", defaults.answer_timeout.map(|span| span.to_string())),
+            ("health_interval", defaults.health_interval.map(|span| span.to_string())),
+            ("health_timeout", defaults.health_timeout.map(|span| span.to_string())),
+            ("health_failures", defaults.health_failures.map(|count| count.to_string())),
+            ("health_successes", defaults.health_successes.map(|count| count.to_string())),
+            ("cache", Some(DEFAULT_CACHE.to_string())),
+        ];
+        shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_has_a_pattern_and_servers() {
+        let route: Route = "example.com/images=http://a,http://b:81/x".parse().unwrap();
+        assert_eq!(
+            (route.pattern.as_str(), route.upstream),
+            ("example.com/images", vec!["http://a".into(), "http://b:81/x".into()])
+        );
+        assert!("http://a".parse::<Route>().is_err());
+    }
+}

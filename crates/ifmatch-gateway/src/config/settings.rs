@@ -1,0 +1,332 @@
+//! Settings, for flags, environment and configuration file.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use ifmatch_blob::service::DEFAULT_MAX_BODY;
+use serde::Deserialize;
+
+use super::address::ListenAddress;
+use super::config_error;
+use super::optional_address::OptionalAddress;
+use super::proxy_settings::ProxySettings;
+use super::units::{ByteSize, Span};
+use crate::access::accounts::AccountSetting;
+use crate::error::Error;
+
+/// Everything that can be set; what is `None` or empty was not set.
+///
+/// The same names serve as flags (`--max-body-size`), as environment variables (`IFMATCH_MAX_BODY_SIZE`) and as
+/// keys of the TOML file (`max-body-size`). A flag wins over the environment, the environment over the file, the
+/// file over [`Settings::defaults`].
+///
+/// ```
+/// use ifmatch_gateway::config::settings::Settings;
+///
+/// let file = Settings::from_toml("max-body-size = '1MiB'\nthreads = 2").unwrap();
+/// let flags = Settings::from_toml("threads = 4").unwrap();
+/// let merged = flags.or(file).or(Settings::defaults());
+/// assert_eq!(merged.threads, Some(4));
+/// assert_eq!(merged.max_body_size.unwrap().bytes(), 1024 * 1024);
+/// assert!(Settings::from_toml("max-bodysize = '1MiB'").is_err());
+/// ```
+#[derive(Args, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Settings {
+    /// Folder for the blobs and their index; made if missing, for this user only; used by one process at a time.
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", help_heading = "Storage")]
+    pub data: Option<PathBuf>,
+
+    /// Object store to keep the blobs in: `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`,
+    /// `file:///folder` or `memory://`; credentials come from the usual variables (AWS_*, AZURE_*, GOOGLE_*).
+    /// With --data as well, that folder keeps what is known of the blobs across restarts.
+    #[arg(long, value_name = "URL", env = "IFMATCH_STORE", help_heading = "Storage")]
+    pub store: Option<String>,
+
+    /// Refuse PUT and DELETE without a condition (If-Match, If-None-Match, If-Unmodified-Since) with 428.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_REQUIRE_CONDITIONS", help_heading = "Storage",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub require_conditions: Option<bool>,
+
+    /// Memory for what is answered again: stored responses of a proxy's upstreams, or blobs of an object store, which is asked
+    /// each time whether they are the current ones. 0 keeps none.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE", help_heading = "Cache")]
+    pub cache: Option<ByteSize>,
+
+    /// Largest body that is kept in memory; larger ones go to the disk, if there is one, or pass through. At most a quarter of
+    /// the cache.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_BODY_SIZE", help_heading = "Cache")]
+    pub cache_body_size: Option<ByteSize>,
+
+    /// Folder for bodies too large for the memory of the cache. It is emptied at the start: nothing in it is kept.
+    #[arg(long, value_name = "DIR", env = "IFMATCH_CACHE_DIR", help_heading = "Cache")]
+    pub cache_dir: Option<PathBuf>,
+
+    /// Bytes of bodies in that folder.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_DISK", help_heading = "Cache")]
+    pub cache_disk: Option<ByteSize>,
+
+    /// Address to listen on: IP:PORT, localhost:PORT, or a PORT of localhost; port 0 selects a free one. Addresses
+    /// beyond loopback require tokens or accounts; without them, `serve` accepts only requests addressed to an IP
+    /// address or to localhost.
+    #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
+    pub listen: Option<ListenAddress>,
+
+    /// Address to serve tables on, or `off`. Without accounts there are no tables.
+    #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_TABLES", help_heading = "Listening")]
+    pub listen_tables: Option<OptionalAddress>,
+
+    /// Certificate chain, PEM; turns TLS on, with HTTP/2 and HTTP/1.1.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_CERT", help_heading = "Listening")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, PEM.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_KEY", help_heading = "Listening")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Bearer token that may read; can be given several times. Other users of this machine can see flags: prefer a file.
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "IFMATCH_READ_TOKEN",
+        hide_env_values = true,
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
+    pub read_token: Vec<String>,
+
+    /// Bearer token that may read and write; can be given several times.
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "IFMATCH_WRITE_TOKEN",
+        hide_env_values = true,
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
+    pub write_token: Vec<String>,
+
+    /// File with tokens that may read, one a line; empty lines and lines starting with # are skipped.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_READ_TOKEN_FILE", help_heading = "Access")]
+    pub read_token_file: Option<PathBuf>,
+
+    /// File with tokens that may read and write, one a line.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_WRITE_TOKEN_FILE", help_heading = "Access")]
+    pub write_token_file: Option<PathBuf>,
+
+    /// Account that Azure SDKs may use, with one or two keys in base64; can be given several times. The containers of the
+    /// first one are those at /CONTAINER, those of another one are at /NAME.CONTAINER. In the file: `[[accounts]]` with
+    /// `name`, `key` and `key2`. With neither accounts nor tokens, and on this machine only, there is the
+    /// development account that `UseDevelopmentStorage=true` stands for.
+    #[arg(
+        long,
+        value_name = "NAME:KEY[:KEY2]",
+        env = "IFMATCH_ACCOUNTS",
+        hide_env_values = true,
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
+    pub accounts: Vec<AccountSetting>,
+
+    /// Largest body of a PUT; more gets 413.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_BODY_SIZE", help_heading = "Limits")]
+    pub max_body_size: Option<ByteSize>,
+
+    /// Largest request line and headers together; more gets 431. At most 100 header fields are read.
+    #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_HEADER_SIZE", help_heading = "Limits")]
+    pub max_header_size: Option<ByteSize>,
+
+    /// Maximum number of connections. A further connection replaces the one that was idle for longest, or waits until
+    /// one closes.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_CONNECTIONS", help_heading = "Limits")]
+    pub max_connections: Option<u32>,
+
+    /// Maximum number of connections of one client, which is an IPv4 address or an IPv6 network (/64). A further
+    /// connection replaces an idle one of the same client, or is closed. Set this if all clients share one address, for
+    /// example behind a load balancer. By default, a client gets another connection as long as more are free than it
+    /// holds, which is half of all at most.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_CONNECTIONS_PER_CLIENT", help_heading = "Limits")]
+    pub max_connections_per_client: Option<u32>,
+
+    /// Maximum number of concurrent requests; further ones get 503 with Retry-After. A proxy counts only requests that
+    /// it forwards.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS", help_heading = "Limits")]
+    pub max_requests: Option<u32>,
+
+    /// Maximum number of concurrent requests of one client; further ones get 503 with Retry-After. Clients and the
+    /// default are as for --max-connections-per-client.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS_PER_CLIENT", help_heading = "Limits")]
+    pub max_requests_per_client: Option<u32>,
+
+    /// Most requests at a time on one HTTP/2 connection.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_STREAMS", help_heading = "Limits")]
+    pub max_streams: Option<u32>,
+
+    /// Time to send a whole request head, and to finish a TLS handshake; then the connection is closed.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_HEAD_TIMEOUT", help_heading = "Limits")]
+    pub head_timeout: Option<Span>,
+
+    /// Time in which a client must send at least 1 KiB of a body, or read at least 1 KiB of a response. A slower client
+    /// gets 408, or its connection is closed, or its HTTP/2 stream is reset.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_BODY_TIMEOUT", help_heading = "Limits")]
+    pub body_timeout: Option<Span>,
+
+    /// Time that a connection without requests is kept open.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_KEEP_ALIVE", help_heading = "Limits")]
+    pub keep_alive: Option<Span>,
+
+    /// Time that `/-/health` says 503 before a stopping gateway closes its port, so that a load balancer can turn away.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_DELAY", help_heading = "Running")]
+    pub shutdown_delay: Option<Span>,
+
+    /// Time that requests in flight get to finish when the gateway stops.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_GRACE", help_heading = "Running")]
+    pub shutdown_grace: Option<Span>,
+
+    /// Worker threads; one per core if not set.
+    #[arg(long, value_name = "N", env = "IFMATCH_THREADS", help_heading = "Running")]
+    pub threads: Option<u16>,
+
+    /// What to log to stderr: a level (error, warn, info, debug, trace) or directives like `info,ifmatch_blob=debug`.
+    /// The variable `RUST_LOG` is read if this is not set.
+    #[arg(long, value_name = "FILTER", env = "IFMATCH_LOG", help_heading = "Running")]
+    pub log: Option<String>,
+
+    /// How a line of the log looks.
+    #[arg(long, value_name = "FORMAT", env = "IFMATCH_LOG_FORMAT", help_heading = "Running")]
+    pub log_format: Option<LogFormat>,
+
+    /// Log one line per request: client, method, path, status, duration, bytes, request id.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_ACCESS_LOG", help_heading = "Running",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub access_log: Option<bool>,
+
+    /// What concerns `ifmatch proxy` only: the table `[proxy]` of the file. `ifmatch serve` takes no notice of it.
+    #[arg(skip)]
+    pub proxy: ProxySettings,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One line for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Settings {
+    /// What holds where nothing was set: the one place of every default.
+    pub fn defaults() -> Self {
+        Self {
+            require_conditions: Some(false),
+            cache_body_size: Some(ByteSize::from_bytes(16 << 20)),
+            cache_disk: Some(ByteSize::from_bytes(10 << 30)),
+            listen: Some(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_000)))),
+            listen_tables: Some(OptionalAddress::On(ListenAddress::One(SocketAddr::from(([127, 0, 0, 1], 10_002))))),
+            max_body_size: Some(ByteSize::from_bytes(DEFAULT_MAX_BODY)),
+            max_header_size: Some(ByteSize::from_bytes(32 << 10)),
+            max_connections: Some(1_000),
+            max_requests: Some(1_000),
+            max_streams: Some(200),
+            head_timeout: Some(Span::from_secs(15)),
+            body_timeout: Some(Span::from_secs(30)),
+            keep_alive: Some(Span::from_secs(75)),
+            shutdown_delay: Some(Span::from_secs(0)),
+            shutdown_grace: Some(Span::from_secs(30)),
+            log_format: Some(LogFormat::Text),
+            access_log: Some(false),
+            ..Self::default()
+        }
+    }
+
+    /// Reads a TOML text.
+    ///
+    /// # Errors
+    /// Says the line and column of the first key or value that is wrong, and shows no secret.
+    pub fn from_toml(text: &str) -> Result<Self, Error> {
+        toml::from_str(text).map_err(|error| Error::usage(config_error::describe(text, &error)))
+    }
+
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is wrong at the line that the message names.
+    pub fn from_file(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::usage(format!("cannot read the configuration file {}: {error}", path.display())))?;
+        Self::from_toml(&text).map_err(|error| Error::usage(format!("{}: {error}", path.display())))
+    }
+
+    /// These settings, and `weaker`'s where these say nothing.
+    #[must_use]
+    pub fn or(self, weaker: Self) -> Self {
+        Self {
+            data: self.data.or(weaker.data),
+            store: self.store.or(weaker.store),
+            require_conditions: self.require_conditions.or(weaker.require_conditions),
+            cache: self.cache.or(weaker.cache),
+            cache_body_size: self.cache_body_size.or(weaker.cache_body_size),
+            cache_dir: self.cache_dir.or(weaker.cache_dir),
+            cache_disk: self.cache_disk.or(weaker.cache_disk),
+            listen: self.listen.or(weaker.listen),
+            listen_tables: self.listen_tables.or(weaker.listen_tables),
+            tls_cert: self.tls_cert.or(weaker.tls_cert),
+            tls_key: self.tls_key.or(weaker.tls_key),
+            read_token: first_set(self.read_token, weaker.read_token),
+            write_token: first_set(self.write_token, weaker.write_token),
+            read_token_file: self.read_token_file.or(weaker.read_token_file),
+            write_token_file: self.write_token_file.or(weaker.write_token_file),
+            accounts: first_set(self.accounts, weaker.accounts),
+            max_body_size: self.max_body_size.or(weaker.max_body_size),
+            max_header_size: self.max_header_size.or(weaker.max_header_size),
+            max_connections: self.max_connections.or(weaker.max_connections),
+            max_connections_per_client: self.max_connections_per_client.or(weaker.max_connections_per_client),
+            max_requests: self.max_requests.or(weaker.max_requests),
+            max_requests_per_client: self.max_requests_per_client.or(weaker.max_requests_per_client),
+            max_streams: self.max_streams.or(weaker.max_streams),
+            head_timeout: self.head_timeout.or(weaker.head_timeout),
+            body_timeout: self.body_timeout.or(weaker.body_timeout),
+            keep_alive: self.keep_alive.or(weaker.keep_alive),
+            shutdown_delay: self.shutdown_delay.or(weaker.shutdown_delay),
+            shutdown_grace: self.shutdown_grace.or(weaker.shutdown_grace),
+            threads: self.threads.or(weaker.threads),
+            log: self.log.or(weaker.log),
+            log_format: self.log_format.or(weaker.log_format),
+            access_log: self.access_log.or(weaker.access_log),
+            proxy: self.proxy.or(weaker.proxy),
+        }
+    }
+
+    /// The defaults that `--help` shows, by the id of the flag.
+    pub(crate) fn shown_defaults() -> Vec<(&'static str, String)> {
+        let defaults = Self::defaults();
+        let shown = [
+            ("cache_body_size", defaults.cache_body_size.map(|size| size.to_string())),
+            ("cache_disk", defaults.cache_disk.map(|size| size.to_string())),
+            ("listen", defaults.listen.map(|listen| listen.to_string())),
+            ("listen_tables", defaults.listen_tables.map(|listen| listen.to_string())),
+            ("max_body_size", defaults.max_body_size.map(|size| size.to_string())),
+            ("max_header_size", defaults.max_header_size.map(|size| size.to_string())),
+            ("max_connections", defaults.max_connections.map(|count| count.to_string())),
+            ("max_requests", defaults.max_requests.map(|count| count.to_string())),
+            ("max_streams", defaults.max_streams.map(|count| count.to_string())),
+            ("head_timeout", defaults.head_timeout.map(|span| span.to_string())),
+            ("body_timeout", defaults.body_timeout.map(|span| span.to_string())),
+            ("keep_alive", defaults.keep_alive.map(|span| span.to_string())),
+            ("shutdown_delay", defaults.shutdown_delay.map(|span| span.to_string())),
+            ("shutdown_grace", defaults.shutdown_grace.map(|span| span.to_string())),
+            (
+                "log_format",
+                defaults.log_format.and_then(|format| Some(format.to_possible_value()?.get_name().to_owned())),
+            ),
+        ];
+        shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()
+    }
+}
+
+fn first_set<T>(stronger: Vec<T>, weaker: Vec<T>) -> Vec<T> {
+    if stronger.is_empty() { weaker } else { stronger }
+}

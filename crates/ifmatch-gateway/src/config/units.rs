@@ -1,0 +1,190 @@
+//! Sizes and durations as people write them: `64KiB`, `30s`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+
+/// A number of bytes, written as a number with an optional unit: `512`, `64KiB`, `5GiB`, `10MB`.
+///
+/// ```
+/// use ifmatch_gateway::config::units::ByteSize;
+///
+/// let size: ByteSize = "64KiB".parse().unwrap();
+/// assert_eq!(size.bytes(), 65_536);
+/// assert_eq!(size.to_string(), "64KiB");
+/// assert!("64 parsecs".parse::<ByteSize>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(u64);
+
+/// A length of time, written as a number with a unit: `500ms`, `30s`, `5m`, `1h`.
+///
+/// ```
+/// use ifmatch_gateway::config::units::Span;
+///
+/// let span: Span = "90s".parse().unwrap();
+/// assert_eq!(span.duration(), std::time::Duration::from_secs(90));
+/// assert_eq!(span.to_string(), "90s");
+/// assert!("90".parse::<Span>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(Duration);
+
+/// A text that is not a size or a length of time; says what would be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidUnit(String);
+
+/// Binary units first: the first one that divides a size is how it is shown.
+const SIZES: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
+    ("B", 1),
+];
+
+const SPANS: [(&str, u64); 4] = [("ms", 1), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+
+impl ByteSize {
+    /// A size of so many bytes.
+    pub const fn from_bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The number of bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+
+    /// The number of bytes as a length in memory; the largest there is where it does not fit.
+    pub fn as_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl Span {
+    /// A span of so many seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(Duration::from_secs(secs))
+    }
+
+    /// The span as a duration.
+    pub const fn duration(self) -> Duration {
+        self.0
+    }
+}
+
+impl FromStr for ByteSize {
+    type Err = InvalidUnit;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, unit) = split(text);
+        let factor = if unit.is_empty() { Some(1) } else { factor(&SIZES, unit) };
+        let bytes = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+        bytes
+            .map(Self)
+            .ok_or_else(|| InvalidUnit(format!("{text:?} is not a size: write it like 512, 64KiB, 10MB or 5GiB")))
+    }
+}
+
+impl FromStr for Span {
+    type Err = InvalidUnit;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, unit) = split(text);
+        let millis = number.zip(factor(&SPANS, unit)).and_then(|(number, factor)| number.checked_mul(factor));
+        let span = millis.map(|millis| Self(Duration::from_millis(millis)));
+        span.ok_or_else(|| InvalidUnit(format!("{text:?} is not a length of time: write it like 500ms, 30s, 5m or 1h")))
+    }
+}
+
+/// `64 KiB` → 64 and `KiB`.
+fn split(text: &str) -> (Option<u64>, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    (text[..end].parse().ok(), text[end..].trim_start())
+}
+
+fn factor(units: &[(&str, u64)], unit: &str) -> Option<u64> {
+    units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| *factor)
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, factor) =
+            SIZES.iter().find(|(_, factor)| self.0 >= *factor && self.0.is_multiple_of(*factor)).unwrap_or(&("B", 1));
+        write!(f, "{}{unit}", self.0 / factor)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        if millis.is_multiple_of(1_000) { write!(f, "{}s", millis / 1_000) } else { write!(f, "{millis}ms") }
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text_or_number(deserializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text_or_number(deserializer)
+    }
+}
+
+/// In a file a size may be a bare number as well as a text.
+fn text_or_number<'de, D: Deserializer<'de>, T: FromStr<Err = InvalidUnit>>(deserializer: D) -> Result<T, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Raw {
+        Number(u64),
+        Text(String),
+    }
+    let text = match Raw::deserialize(deserializer)? {
+        Raw::Number(number) => number.to_string(),
+        Raw::Text(text) => text,
+    };
+    text.parse().map_err(de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_round_trip_and_refuse_overflow() {
+        for (text, bytes) in
+            [("0", 0), ("0B", 0), ("1", 1), ("1KB", 1_000), ("1kib", 1_024), ("5 GiB", 5 << 30), ("3MB", 3_000_000)]
+        {
+            assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
+        }
+        for bytes in [0, 1, 1_000, 1_024, 1_500, 65_536, 5 << 40, u64::MAX] {
+            let shown = ByteSize(bytes).to_string();
+            assert_eq!(shown.parse(), Ok(ByteSize(bytes)), "{shown}");
+        }
+        for text in ["", "KiB", "-1", "1.5MiB", "99999999999TiB", "18446744073709551616", "1 2"] {
+            assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_need_a_unit() {
+        for (text, millis) in [("0s", 0), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000), ("30 s", 30_000)] {
+            assert_eq!(text.parse(), Ok(Span(Duration::from_millis(millis))), "{text}");
+        }
+        for text in ["", "30", "s", "-1s", "1.5s", "1d", "18446744073709551615h"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `/-/cache`: counters of the cache, and purging.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use ifmatch_cache::{CacheHandle, Purge};
+use ifmatch_core::problem::Problem;
+use serde_json::json;
+use url::form_urlencoded;
+
+use super::response;
+
+/// Path of the endpoint.
+pub(super) const PATH: &str = "/-/cache";
+
+/// Returns the counters for `GET /-/cache`. Purges stored responses for `DELETE /-/cache?url=…`, `?prefix=…` or
+/// `?group=…&origin=…`.
+pub(super) fn respond<B>(cache: &CacheHandle, request: &Request<B>) -> Response<Bytes> {
+    match *request.method() {
+        Method::GET | Method::HEAD => counters(cache),
+        Method::DELETE => match parse_purge(request.uri().query().unwrap_or_default()) {
+            Some(purge) => response::json(StatusCode::OK, &json!({ "purged": cache.purge(&purge) })),
+            None => Problem::bad_request("add ?url=…, ?prefix=… or ?group=…&origin=… to select the responses to purge")
+                .to_response(),
+        },
+        _ => Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+            .detail("this endpoint supports GET and DELETE")
+            .header(header::ALLOW, HeaderValue::from_static("GET, HEAD, DELETE"))
+            .to_response(),
+    }
+}
+
+fn counters(cache: &CacheHandle) -> Response<Bytes> {
+    let metrics = cache.metrics();
+    let counters = json!({
+        "hits": metrics.hits,
+        "misses": metrics.misses,
+        "stale": metrics.stale,
+        "revalidated": metrics.revalidated,
+        "coalesced": metrics.coalesced,
+        "passed": metrics.passed,
+        "stored": metrics.stored,
+        "invalidated": metrics.invalidated,
+        "evictions": metrics.evictions,
+        "bytes": metrics.bytes,
+        "stored_bytes": metrics.stored_bytes,
+    });
+    response::json(StatusCode::OK, &counters)
+}
+
+/// Parses a query. An empty prefix purges everything, and must be explicit.
+fn parse_purge(query: &str) -> Option<Purge> {
+    let mut fields: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    fields.sort();
+    match &mut fields[..] {
+        [(name, value)] if name == "url" => Some(Purge::Url(std::mem::take(value))),
+        [(name, value)] if name == "prefix" => Some(Purge::Prefix(std::mem::take(value))),
+        [(group, name), (origin, value)] if group == "group" && origin == "origin" => {
+            Some(Purge::Group { origin: std::mem::take(value), name: std::mem::take(name) })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purge_needs_an_explicit_selection() {
+        assert_eq!(parse_purge("url=http%3A%2F%2Fa%2Fb"), Some(Purge::Url("http://a/b".into())));
+        assert_eq!(parse_purge("prefix="), Some(Purge::Prefix(String::new())));
+        let group = Purge::Group { origin: "http://a".into(), name: "x".into() };
+        assert_eq!(parse_purge("origin=http://a&group=x"), Some(group));
+        for query in ["", "url", "url=a&prefix=b", "group=x", "all=1"] {
+            assert_eq!(parse_purge(query).filter(|_| query != "url"), None, "{query}");
+        }
+    }
+}

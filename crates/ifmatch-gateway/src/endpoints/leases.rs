@@ -1,0 +1,192 @@
+//! `/-/leases`: lists leases as JSON, and breaks them.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{LeaseRequest, Leased, Reading, StoreError, StoreErrorKind};
+use ifmatch_core::lease::{BreakPeriod, Lease, LeaseAction};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::problem::Problem;
+use ifmatch_http_server::RequestBody;
+use ifmatch_runtime::{Clock, SystemClock};
+use serde::Deserialize;
+use serde_json::json;
+use url::form_urlencoded;
+
+use super::response;
+use crate::leases::json::lease_json;
+use crate::leases::listing::{self, LeaseTarget};
+
+/// Root path of the API.
+pub(crate) const ROOT: &str = "/-/leases";
+
+/// Maximum number of entries in a page, and the default.
+const MAX_LIMIT: usize = 1_000;
+/// Maximum size of a command, in bytes.
+const MAX_BODY: usize = 1_024;
+
+/// An operation on a lease that needs no lease id.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase", tag = "action")]
+enum Command {
+    Break { period: Option<i64> },
+}
+
+/// Returns `true` for [`ROOT`] and the paths below it.
+pub(super) fn is_below_root(path: &str) -> bool {
+    path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Responds to a request to [`ROOT`] or a path below it.
+///
+/// | request | response |
+/// |---|---|
+/// | `GET /-/leases?prefix=&after=&limit=` | all leases, in pages |
+/// | `GET /-/leases/{container}[/{blob…}]` | one lease |
+/// | `POST /-/leases/{container}[/{blob…}]` `{"action":"break","period":10}` | 200: the lease is broken, or breaking |
+pub(super) async fn respond(store: &dyn BlobStore, request: Request<RequestBody>) -> Response<Bytes> {
+    let response = match target(request.uri().path()) {
+        Ok(None) => list(store, &request).await,
+        Ok(Some(target)) => one(store, target, request).await,
+        Err(problem) => Err(problem),
+    };
+    response.unwrap_or_else(|problem| problem.to_response())
+}
+
+async fn list(store: &dyn BlobStore, request: &Request<RequestBody>) -> Result<Response<Bytes>, Problem> {
+    if !is_read(request.method()) {
+        return Err(not_allowed("GET, HEAD"));
+    }
+    let query = Query::parse(request.uri().query().unwrap_or_default())?;
+    let page = listing::page(store, &query.prefix, query.after, query.limit).await?;
+    let now = SystemClock.now();
+    let leases: Vec<_> = page.items.iter().map(|entry| lease_json(&entry.target, Some(&entry.lease), now)).collect();
+    Ok(response::json(StatusCode::OK, &json!({ "leases": leases, "next": page.next })))
+}
+
+async fn one(
+    store: &dyn BlobStore,
+    target: LeaseTarget,
+    request: Request<RequestBody>,
+) -> Result<Response<Bytes>, Problem> {
+    if is_read(request.method()) {
+        let lease = find(store, &target).await?;
+        return Ok(response::json(StatusCode::OK, &lease_json(&target, lease.as_ref(), SystemClock.now())));
+    }
+    if request.method() != Method::POST {
+        return Err(not_allowed("GET, HEAD, POST"));
+    }
+    let Command::Break { period } = command(request).await?;
+    let too_long = || Problem::bad_request("the period must be 0 to 60 seconds");
+    let period = period.map(|seconds| BreakPeriod::from_seconds(seconds).ok_or_else(too_long)).transpose()?;
+    let leased = break_lease(store, &target, period).await?;
+    tracing::info!(path = %target, "an operator broke a lease");
+    Ok(response::json(StatusCode::OK, &lease_json(&target, leased.receipt.lease.as_ref(), leased.receipt.at)))
+}
+
+async fn find(store: &dyn BlobStore, target: &LeaseTarget) -> Result<Option<Lease>, Problem> {
+    if let Some(blob) = blob_path(target) {
+        let opened = store.open(&blob, Reading::HEAD).await?;
+        Ok(opened.ok_or_else(Problem::not_found)?.info.lease)
+    } else {
+        let container = store.container(&target.container).await?;
+        Ok(container.ok_or_else(|| StoreError::from(StoreErrorKind::ContainerNotFound))?.lease)
+    }
+}
+
+async fn break_lease(
+    store: &dyn BlobStore,
+    target: &LeaseTarget,
+    period: Option<BreakPeriod>,
+) -> Result<Leased, StoreError> {
+    let action = LeaseAction::Break(period);
+    let request = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
+    match blob_path(target) {
+        Some(blob) => store.lease(&blob, request).await,
+        None => store.lease_container(&target.container, request).await,
+    }
+}
+
+fn blob_path(target: &LeaseTarget) -> Option<BlobPath> {
+    let (container, name) = (target.container.clone(), target.blob.clone()?);
+    Some(BlobPath { container, name })
+}
+
+/// Parses a path. Returns `None` for [`ROOT`] itself.
+fn target(path: &str) -> Result<Option<LeaseTarget>, Problem> {
+    let invalid = |error: ifmatch_blob::name::InvalidName| {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid-name").detail(error.to_string())
+    };
+    let path = path.strip_prefix(ROOT).unwrap_or_default();
+    match path.strip_prefix('/').unwrap_or(path) {
+        "" => Ok(None),
+        // Container names contain no characters that are percent-encoded.
+        container if !container.contains('/') => {
+            Ok(Some(LeaseTarget { container: ContainerName::new(container).map_err(invalid)?, blob: None }))
+        }
+        _ => {
+            let BlobPath { container, name } = BlobPath::parse(path).map_err(invalid)?;
+            Ok(Some(LeaseTarget { container, blob: Some(name) }))
+        }
+    }
+}
+
+/// Reads a command, which must be declared as JSON: web pages cannot send that to other sites without a CORS preflight.
+async fn command(request: Request<RequestBody>) -> Result<Command, Problem> {
+    let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if media_type.split(';').next().unwrap_or_default().trim() != "application/json" {
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json")
+            .detail(r#"send Content-Type: application/json and {"action":"break"}"#));
+    }
+    let invalid = |error: String| {
+        Problem::bad_request(format!(r#"the body must be like {{"action":"break","period":10}}: {error}"#))
+    };
+    let body =
+        Limited::new(request.into_body(), MAX_BODY).collect().await.map_err(|error| invalid(error.to_string()))?;
+    serde_json::from_slice(&body.to_bytes()).map_err(|error| invalid(error.to_string()))
+}
+
+/// Query of a listing.
+struct Query {
+    prefix: String,
+    after: Option<LeaseTarget>,
+    limit: usize,
+}
+
+impl Query {
+    fn parse(query: &str) -> Result<Self, Problem> {
+        let mut parsed = Self { prefix: String::new(), after: None, limit: MAX_LIMIT };
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "prefix" => parsed.prefix = value.into_owned(),
+                "after" => {
+                    let unknown = |_| Problem::bad_request("after must be the value of next in the previous page");
+                    parsed.after = Some(LeaseTarget::new(&value).map_err(unknown)?);
+                }
+                "limit" => parsed.limit = limit(&value)?,
+                _ => return Err(Problem::bad_request("the parameters are prefix, after and limit")),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+fn limit(text: &str) -> Result<usize, Problem> {
+    match text.parse::<usize>() {
+        Ok(limit @ 1..) => Ok(limit.min(MAX_LIMIT)),
+        _ => Err(Problem::bad_request(format!("limit must be a number from 1 to {MAX_LIMIT}"))),
+    }
+}
+
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+fn not_allowed(allow: &'static str) -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+        .detail("this method is not supported here: see Allow")
+        .header(ALLOW, HeaderValue::from_static(allow))
+}

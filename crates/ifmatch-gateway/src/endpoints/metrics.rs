@@ -1,0 +1,22 @@
+//! `/-/metrics`: all metrics, for Prometheus.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+
+use super::response;
+use crate::gateway::state::AppState;
+use crate::metrics;
+
+/// Path of the endpoint.
+pub(super) const PATH: &str = "/-/metrics";
+
+/// Returns the metrics, updated to the present.
+pub(super) fn respond(state: &AppState) -> Response<Bytes> {
+    if let Some(blobs) = &state.blobs {
+        blobs.expire_leases();
+    }
+    if let Some(cache) = &state.cache {
+        metrics::cache::update(&cache.metrics());
+    }
+    response::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", state.metrics.render().into())
+}

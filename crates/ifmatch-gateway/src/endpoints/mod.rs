@@ -1,0 +1,87 @@
+//! The gateway's own endpoints, under `/-/`. To add one, write a module and add it to [`route`].
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use ifmatch_core::problem::Problem;
+use ifmatch_http_server::RequestBody;
+
+use crate::access::Denied;
+use crate::gateway::state::AppState;
+
+pub(crate) mod leases;
+
+mod cache;
+mod health;
+mod metrics;
+mod response;
+
+/// Returns `true` if a path belongs to the gateway, rather than to a container.
+pub(crate) fn is_own(path: &str) -> bool {
+    path.strip_prefix("/-").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Responds to a request to `/-/…`.
+pub(crate) async fn respond(state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
+    route(state, request).await.unwrap_or_else(|problem| problem.to_response())
+}
+
+async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Response<Bytes>, Problem> {
+    let path = request.uri().path();
+    match (path, &state.blobs, &state.cache) {
+        (health::PATH, ..) => {
+            check_read(&request)?;
+            Ok(health::respond(state))
+        }
+        (metrics::PATH, ..) => {
+            check_read(&request)?;
+            check_access(state, &request)?;
+            Ok(metrics::respond(state))
+        }
+        (_, Some(blobs), _) if leases::is_below_root(path) => {
+            check_access(state, &request)?;
+            Ok(leases::respond(blobs, request).await)
+        }
+        (cache::PATH, _, Some(cache)) => {
+            check_access(state, &request)?;
+            Ok(cache::respond(cache, &request))
+        }
+        _ => {
+            let last = if state.blobs.is_some() { leases::ROOT } else { cache::PATH };
+            let paths = format!("{}, {} and {last}", health::PATH, metrics::PATH);
+            Err(Problem::not_found().detail(format!("the endpoints of the gateway are {paths}")))
+        }
+    }
+}
+
+fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+        .detail("this endpoint is read-only")
+        .header(header::ALLOW, HeaderValue::from_static("GET, HEAD")))
+}
+
+fn check_access<B>(state: &AppState, request: &Request<B>) -> Result<(), Problem> {
+    state.access.check(request.method(), request.headers()).map_err(Denied::to_problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_own;
+
+    #[test]
+    fn the_gateway_owns_only_the_reserved_segment() {
+        for (path, own) in [
+            ("/-", true),
+            ("/-/", true),
+            ("/-/x/y", true),
+            ("/", false),
+            ("/-x/y", false),
+            ("/a/-/b", false),
+            ("*", false),
+        ] {
+            assert_eq!(is_own(path), own, "{path}");
+        }
+    }
+}

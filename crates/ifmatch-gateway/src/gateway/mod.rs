@@ -1,0 +1,226 @@
+//! The service around the blob service or the proxy: request ids, access, endpoints, slots and accounting.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body::Body;
+use ifmatch_core::fields;
+use ifmatch_core::problem::Problem;
+use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler, framing};
+use tower_service::Service;
+
+use crate::access::{Denied, host_check};
+use crate::endpoints;
+use request_id::X_REQUEST_ID;
+use response_body::ResponseBody;
+use state::AppState;
+use tracker::RequestTracker;
+
+pub(crate) mod logged_path;
+pub(crate) mod request_id;
+pub(crate) mod state;
+pub(crate) mod tracker;
+
+mod response_body;
+
+const SERVER: HeaderValue = HeaderValue::from_static("ifmatch");
+
+/// The inner service, and the checks and endpoints in front of it.
+pub(crate) struct Gateway<S> {
+    state: Arc<AppState>,
+    inner: S,
+    is_signed: fn(&HeaderMap) -> bool,
+    /// Passes the request context to the inner service, if that forwards requests.
+    set_context: Option<fn(&mut S, RequestContext)>,
+}
+
+/// A service that needs the context of a request before it is called.
+pub(crate) trait SetContext {
+    /// Sets the context of the next request.
+    fn set_context(&mut self, context: RequestContext);
+}
+
+/// A response in the making.
+enum Pending<F> {
+    /// By an endpoint of the gateway.
+    Endpoint(Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>),
+    /// A rejection.
+    Rejected(Response<Bytes>),
+    /// By the inner service.
+    Inner(F),
+}
+
+impl<S, B> Gateway<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone,
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    /// Puts the gateway in front of `inner`, which is always ready. Requests for which `is_signed` returns `true` need no
+    /// token: `inner` must reject those without a valid signature.
+    pub(crate) fn new(state: Arc<AppState>, inner: S, is_signed: fn(&HeaderMap) -> bool) -> Self {
+        Self { state, inner, is_signed, set_context: None }
+    }
+
+    /// Passes the request context to `inner`, which forwards requests and takes their slots.
+    pub(crate) fn forwarding(self) -> Self
+    where
+        S: SetContext,
+    {
+        Self { set_context: Some(S::set_context), ..self }
+    }
+
+    fn forwards(&self) -> bool {
+        self.set_context.is_some()
+    }
+
+    /// Checks a request, and starts to respond to it.
+    fn begin(
+        &self,
+        mut request: Request<RequestBody>,
+        tracker: &mut RequestTracker,
+        context: RequestContext,
+    ) -> Pending<S::Future> {
+        if let Some(rejected) = framing::reject(&mut request) {
+            Pending::Rejected(rejected)
+        } else if let Some(rejected) = self.check_host(&request) {
+            Pending::Rejected(rejected)
+        } else if endpoints::is_own(request.uri().path()) {
+            let state = Arc::clone(&self.state);
+            Pending::Endpoint(Box::pin(async move { endpoints::respond(&state, request).await }))
+        } else if let Err(denied) = self.check_access(&request) {
+            Pending::Rejected(denied.to_problem().to_response())
+        } else if let Some(set_context) = self.set_context {
+            // A forwarded request takes its slot behind the cache, so that the cache can respond while all are taken.
+            let mut inner = self.inner.clone();
+            set_context(&mut inner, context);
+            Pending::Inner(inner.call(request))
+        } else if !tracker.take_slot(&context) {
+            Pending::Rejected(overloaded())
+        } else {
+            Pending::Inner(self.inner.clone().call(request))
+        }
+    }
+
+    /// Rejects requests for foreign hosts if there are no credentials. A proxy forwards requests for any host.
+    fn check_host(&self, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
+        if self.forwards() || !self.state.access.is_open() {
+            return None;
+        }
+        host_check::reject(request)
+    }
+
+    fn check_access(&self, request: &Request<RequestBody>) -> Result<(), Denied> {
+        let headers = request.headers();
+        let checked = self.state.access.check(request.method(), headers);
+        checked.or_else(|denied| if (self.is_signed)(headers) { Ok(()) } else { Err(denied) })
+    }
+
+    /// Returns the response of the inner service, or 408 or 413 if it failed because of the request body.
+    fn finish(
+        &self,
+        version: Version,
+        response: Response<B>,
+        mut tracker: RequestTracker,
+    ) -> Response<ResponseBody<B>> {
+        if let Some(body) = tracker.request_body().filter(|_| !response.status().is_success()) {
+            if body.too_slow() {
+                self.state.metrics.slow_bodies.increment(1);
+                return own(too_slow(version), tracker);
+            }
+            if body.too_large() {
+                return own(too_large(), tracker);
+            }
+        }
+        if self.state.blobs.is_some() && response.status().is_server_error() {
+            self.state.metrics.store_error(response.status());
+        }
+        tracker.responded(&response);
+        response.map(|body| ResponseBody::inner(body, tracker))
+    }
+}
+
+impl<S, B> RequestHandler for Gateway<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible, Future: Send + 'static>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Body = ResponseBody<B>;
+
+    fn handle(
+        self: Arc<Self>,
+        request: Request<RequestBody>,
+        context: RequestContext,
+    ) -> impl Future<Output = Response<ResponseBody<B>>> + Send + 'static {
+        let id = self.state.ids.of(fields::lines(request.headers(), X_REQUEST_ID).next());
+        let mut tracker = RequestTracker::start(&self.state, &context, &request, &id);
+        let version = request.version();
+        // The future does not contain the request, because it is moved often.
+        let pending = self.begin(request, &mut tracker, context);
+        async move {
+            let mut response = match pending {
+                Pending::Endpoint(response) => own(response.await, tracker),
+                Pending::Rejected(response) => own(response, tracker),
+                Pending::Inner(response) => {
+                    let Ok(response) = response.await;
+                    self.finish(version, response, tracker)
+                }
+            };
+            let headers = response.headers_mut();
+            // The values of an upstream are kept.
+            if !fields::has(headers, &X_REQUEST_ID) {
+                headers.insert(X_REQUEST_ID, id);
+            }
+            if !fields::has(headers, &header::SERVER) {
+                headers.insert(header::SERVER, SERVER);
+            }
+            response
+        }
+    }
+
+    fn sends_interim(&self) -> bool {
+        self.set_context.is_some()
+    }
+}
+
+fn own<B>(mut response: Response<Bytes>, mut tracker: RequestTracker) -> Response<ResponseBody<B>> {
+    tracker.responded(&response);
+    if tracker.is_head() {
+        let length = HeaderValue::from(response.body().len());
+        response.headers_mut().insert(header::CONTENT_LENGTH, length);
+        response.body_mut().clear();
+    }
+    response.map(|bytes| ResponseBody::own(bytes, tracker))
+}
+
+fn overloaded() -> Response<Bytes> {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
+        .detail("too many concurrent requests, in total or from this client: try again in a second")
+        .header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+        .to_response()
+}
+
+/// Returns 413 for a request body beyond `--max-body-size`.
+pub(crate) fn too_large() -> Response<Bytes> {
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large")
+        .detail("the body is larger than --max-body-size allows")
+        .to_response()
+}
+
+/// Returns 408. An HTTP/1 connection closes afterwards, since the rest of the body may still arrive.
+fn too_slow(version: Version) -> Response<Bytes> {
+    let mut response = Problem::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow")
+        .detail("the body arrived too slowly: nothing was changed; send the request again")
+        .to_response();
+    if version < Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}

@@ -1,0 +1,75 @@
+//! State shared by all requests.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use ifmatch_cache::CacheHandle;
+use ifmatch_http_server::{Event, Observer};
+
+use super::request_id::RequestIds;
+use crate::access::Access;
+use crate::config::ServerConfig;
+use crate::leases::metered_store::MeteredStore;
+use crate::metrics::Metrics;
+
+/// State shared by all requests.
+pub(crate) struct AppState {
+    /// Access by tokens.
+    pub(crate) access: Access,
+    /// All metrics.
+    pub(crate) metrics: Metrics,
+    /// The blobs, for `/-/leases`, if any are served.
+    pub(crate) blobs: Option<MeteredStore>,
+    /// The cache, for `/-/cache`, if there is one.
+    pub(crate) cache: Option<CacheHandle>,
+    /// `true` if client information from proxies in front is trusted.
+    pub(crate) trusts_forwarded: bool,
+    /// Source of request ids.
+    pub(crate) ids: RequestIds,
+    stopping: AtomicBool,
+}
+
+impl AppState {
+    /// Creates the state of a gateway without blobs and without a cache.
+    pub(crate) fn new(config: &ServerConfig, metrics: Metrics) -> Self {
+        Self {
+            access: config.access.clone(),
+            metrics,
+            blobs: None,
+            cache: None,
+            trusts_forwarded: false,
+            ids: RequestIds::new(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Enables `/-/leases` for the leases of `blobs`.
+    pub(crate) fn with_blobs(self, blobs: MeteredStore) -> Self {
+        Self { blobs: Some(blobs), ..self }
+    }
+
+    /// Enables `/-/cache` for `cache`.
+    pub(crate) fn with_cache(self, cache: CacheHandle) -> Self {
+        Self { cache: Some(cache), ..self }
+    }
+
+    /// Sets if client information from proxies in front is trusted.
+    pub(crate) fn trusting_forwarded(self, trusts_forwarded: bool) -> Self {
+        Self { trusts_forwarded, ..self }
+    }
+
+    /// Records that the gateway is about to stop, which `/-/health` reports from now on.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+    }
+
+    /// Returns `true` if the gateway is about to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+}
+
+impl Observer for AppState {
+    fn observe(&self, event: Event) {
+        self.metrics.server_event(event);
+    }
+}

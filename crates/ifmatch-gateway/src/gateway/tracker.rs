@@ -1,0 +1,166 @@
+//! Tracking of a request from its head to the end of its response: metrics, the access log and its slot.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use ifmatch_cache::policy::cache_status::CACHE_STATUS;
+use ifmatch_core::fields::lines;
+use ifmatch_http_server::{BodyProgress, RequestBody, RequestContext, RequestSlot};
+use metrics::Counter;
+use tokio::time::Instant;
+use tracing::{Level, debug, enabled};
+
+use super::logged_path;
+use super::state::AppState;
+use crate::metrics::conditions::{Conditions, is_by_lease};
+use crate::metrics::{Finished, method_index};
+
+/// The target of the access log.
+pub(crate) const ACCESS: &str = "ifmatch::access";
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Tracks a request. Dropping it updates the metrics, writes the access log and releases the request's slot.
+pub(crate) struct RequestTracker {
+    state: Arc<AppState>,
+    started: Instant,
+    slot: Option<RequestSlot>,
+    method: usize,
+    conditions: Conditions,
+    by_lease: bool,
+    status: Option<StatusCode>,
+    bytes_out: u64,
+    request_body: Option<Arc<BodyProgress>>,
+    line: Option<Box<Line>>,
+}
+
+/// Fields of the access log, kept only if it is enabled.
+struct Line {
+    client: SocketAddr,
+    /// Client information from a proxy in front, if trusted.
+    forwarded_for: Option<String>,
+    method: Method,
+    uri: Uri,
+    id: HeaderValue,
+    /// The `Cache-Status` of the cache, if there is one.
+    cache_status: Option<HeaderValue>,
+}
+
+impl RequestTracker {
+    /// Starts to track a request.
+    pub(crate) fn start(
+        state: &Arc<AppState>,
+        context: &RequestContext,
+        request: &Request<RequestBody>,
+        id: &HeaderValue,
+    ) -> Self {
+        state.metrics.in_flight.increment(1.0);
+        let line = enabled!(target: ACCESS, Level::DEBUG)
+            .then(|| Line {
+                client: context.remote_address(),
+                forwarded_for: state.trusts_forwarded.then(|| forwarded_for(request.headers())).flatten(),
+                method: request.method().clone(),
+                uri: request.uri().clone(),
+                id: id.clone(),
+                cache_status: None,
+            })
+            .map(Box::new);
+        Self {
+            state: Arc::clone(state),
+            started: Instant::now(),
+            slot: None,
+            method: method_index(request.method()),
+            conditions: Conditions::of(request.headers()),
+            by_lease: false,
+            status: None,
+            bytes_out: 0,
+            request_body: request.body().progress(),
+            line,
+        }
+    }
+
+    /// Takes a request slot. Returns `false` if there is none for this client.
+    pub(crate) fn take_slot(&mut self, context: &RequestContext) -> bool {
+        self.slot = context.take_slot();
+        self.slot.is_some()
+    }
+
+    /// Returns `true` for a HEAD request, whose response has no body.
+    pub(crate) fn is_head(&self) -> bool {
+        self.method == method_index(&Method::HEAD)
+    }
+
+    /// Returns the progress of the request body, or `None` if that is empty.
+    pub(crate) fn request_body(&self) -> Option<&BodyProgress> {
+        self.request_body.as_deref()
+    }
+
+    /// Records the head of the response.
+    pub(crate) fn responded<B>(&mut self, response: &Response<B>) {
+        let status = response.status();
+        self.status = Some(status);
+        if let Some(line) = &mut self.line {
+            // The last one is ours. Earlier ones come from caches closer to the origin.
+            line.cache_status = lines(response.headers(), CACHE_STATUS).last().cloned();
+        }
+        if matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT) && is_by_lease(response.headers()) {
+            self.by_lease = true;
+            if let Some(blobs) = &self.state.blobs {
+                blobs.refused();
+            }
+        }
+    }
+
+    /// Records that this number of bytes of the response body was sent.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.bytes_out += bytes;
+    }
+}
+
+impl Drop for RequestTracker {
+    fn drop(&mut self) {
+        let metrics = &self.state.metrics;
+        let duration = self.started.elapsed();
+        let bytes_in = self.request_body.as_ref().map_or(0, |body| body.received());
+        metrics.in_flight.decrement(1.0);
+        count(&metrics.bytes_in, bytes_in);
+        count(&metrics.bytes_out, self.bytes_out);
+        metrics.finished(&Finished {
+            method: self.method,
+            status: self.status,
+            conditions: self.conditions,
+            by_lease: self.by_lease,
+            seconds: duration.as_secs_f64(),
+        });
+        if let Some(line) = &self.line {
+            debug!(
+                target: ACCESS,
+                client = %line.client,
+                forwarded_for = line.forwarded_for.as_deref(),
+                method = %line.method,
+                path = %logged_path::escape(line.uri.path()),
+                status = self.status.map_or(0, |status| status.as_u16()),
+                duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+                bytes_in,
+                bytes_out = self.bytes_out,
+                id = line.id.to_str().unwrap_or_default(),
+                cache_status = line.cache_status.as_ref().and_then(|status| status.to_str().ok()),
+                "request"
+            );
+        }
+    }
+}
+
+/// Returns the clients named by the proxies in front, closest last, in visible ASCII.
+fn forwarded_for(headers: &HeaderMap) -> Option<String> {
+    let named: Vec<_> = lines(headers, X_FORWARDED_FOR).map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+    (!named.is_empty()).then(|| logged_path::escape(&named.join(",")).to_string())
+}
+
+/// Increments a counter unless `bytes` is zero, which saves contention: most requests have no body.
+fn count(counter: &Counter, bytes: u64) {
+    if bytes > 0 {
+        counter.increment(bytes);
+    }
+}

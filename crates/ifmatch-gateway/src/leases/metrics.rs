@@ -1,0 +1,263 @@
+//! Metrics of leases.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ifmatch_blob::name::ContainerName;
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::{Lease, LeaseAction, LeaseReceipt, LeaseState};
+use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+
+use super::listing::{Entry, LeaseTarget};
+
+const HELD: &str = "ifmatch_leases_held";
+const OPERATIONS: &str = "ifmatch_lease_operations_total";
+
+/// Active leases, and counters of lease operations.
+///
+/// Expiry is not an operation. It is counted by the next [`LeaseMetrics::expire`].
+pub(crate) struct LeaseMetrics {
+    active: Mutex<Active>,
+    held: Gauge,
+    acquired: Counter,
+    renewed: Counter,
+    changed: Counter,
+    released: Counter,
+    broken: Counter,
+    expired: Counter,
+    refused: Counter,
+}
+
+#[derive(Default)]
+struct Active {
+    /// Each lease with the time of its last operation.
+    leases: BTreeMap<LeaseTarget, (Lease, Timestamp)>,
+    backfill: Option<Backfill>,
+}
+
+/// Changes since the start of the backfill, which may read older states.
+#[derive(Default)]
+struct Backfill {
+    used: BTreeSet<LeaseTarget>,
+    deleted: BTreeSet<ContainerName>,
+}
+
+impl LeaseMetrics {
+    /// Registers the metrics with the current recorder.
+    pub(crate) fn new() -> Self {
+        describe_gauge!(
+            HELD,
+            "Leases that lock a blob or a container now; in front of an object store, of those used since the start."
+        );
+        describe_counter!(
+            OPERATIONS,
+            "What became of leases: acquired, renewed, changed, released, broken, expired; refused: an operation, a \
+             write or a read that a lease did not allow."
+        );
+        let operation = |outcome: &'static str| counter!(OPERATIONS, "outcome" => outcome);
+        Self {
+            active: Mutex::default(),
+            held: gauge!(HELD),
+            acquired: operation("acquired"),
+            renewed: operation("renewed"),
+            changed: operation("changed"),
+            released: operation("released"),
+            broken: operation("broken"),
+            expired: operation("expired"),
+            refused: operation("refused"),
+        }
+    }
+
+    /// Records a successful operation.
+    ///
+    /// Concurrent operations may be recorded in either order: the later one takes effect.
+    pub(crate) fn record(&self, target: LeaseTarget, action: LeaseAction, receipt: &LeaseReceipt, now: Timestamp) {
+        let counter = match action {
+            LeaseAction::Acquire { .. } => &self.acquired,
+            LeaseAction::Renew(_) => &self.renewed,
+            LeaseAction::Change { .. } => &self.changed,
+            LeaseAction::Release(_) => &self.released,
+            LeaseAction::Break(_) => &self.broken,
+        };
+        counter.increment(1);
+        let mut active = self.active();
+        if active.leases.get(&target).is_none_or(|(_, at)| *at <= receipt.at) {
+            self.remove(&mut active, &target, now);
+            if let Some(backfill) = &mut active.backfill {
+                backfill.used.insert(target.clone());
+            }
+            let lease = receipt.lease.filter(|lease| lease.state(now).is_locked());
+            active.leases.extend(lease.map(|lease| (target, (lease, receipt.at))));
+        }
+        self.held.set(active.count());
+    }
+
+    /// Counts a refusal by a lease.
+    pub(crate) fn refused(&self) {
+        self.refused.increment(1);
+    }
+
+    /// Records a deletion. Deleting a container drops the leases of its blobs.
+    pub(crate) fn record_deletion(&self, target: &LeaseTarget, now: Timestamp) {
+        let mut active = self.active();
+        let gone = if target.blob.is_some() { vec![target.clone()] } else { active.within(&target.container) };
+        for target in &gone {
+            self.remove(&mut active, target, now);
+        }
+        if let Some(backfill) = &mut active.backfill {
+            match target.blob {
+                Some(_) => drop(backfill.used.insert(target.clone())),
+                None => drop(backfill.deleted.insert(target.container.clone())),
+            }
+        }
+        self.held.set(active.count());
+    }
+
+    /// Starts the backfill of older leases by [`LeaseMetrics::add`].
+    pub(crate) fn begin_backfill(&self) {
+        self.active().backfill = Some(Backfill::default());
+    }
+
+    /// Adds a lease found in the store, unless it has changed since the start of the backfill.
+    pub(crate) fn add(&self, Entry { target, lease }: Entry, now: Timestamp) {
+        let mut active = self.active();
+        let is_current = active.backfill.as_ref().is_some_and(|backfill| !backfill.saw(&target));
+        if is_current && lease.state(now).is_locked() {
+            active.leases.insert(target, (lease, Timestamp::from_micros(0)));
+            self.held.set(active.count());
+        }
+    }
+
+    /// Ends the backfill.
+    pub(crate) fn end_backfill(&self) {
+        self.active().backfill = None;
+    }
+
+    /// Removes and counts expired leases.
+    pub(crate) fn expire(&self, now: Timestamp) {
+        let mut active = self.active();
+        let is_over = |lease: &Lease| !lease.state(now).is_locked();
+        let over: Vec<LeaseTarget> =
+            active.leases.iter().filter(|(_, (lease, _))| is_over(lease)).map(|(target, _)| target.clone()).collect();
+        for target in &over {
+            self.remove(&mut active, target, now);
+        }
+        self.held.set(active.count());
+    }
+
+    fn remove(&self, active: &mut Active, target: &LeaseTarget, now: Timestamp) {
+        let removed = active.leases.remove(target);
+        if removed.is_some_and(|(lease, _)| lease.state(now) == LeaseState::Expired) {
+            self.expired.increment(1);
+        }
+    }
+
+    fn active(&self) -> MutexGuard<'_, Active> {
+        // A panic leaves no partial entries behind.
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Active {
+    /// Returns the leased targets in a container, including itself.
+    fn within(&self, container: &ContainerName) -> Vec<LeaseTarget> {
+        let from = LeaseTarget { container: container.clone(), blob: None };
+        let targets = self.leases.range(from..).map(|(target, _)| target);
+        targets.take_while(|target| target.container == *container).cloned().collect()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float, exact up to 2^53")]
+    fn count(&self) -> f64 {
+        self.leases.len() as f64
+    }
+}
+
+impl Backfill {
+    fn saw(&self, target: &LeaseTarget) -> bool {
+        self.used.contains(target) || self.deleted.contains(&target.container)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_000_000);
+    const LATER: Timestamp = Timestamp::from_micros(2_000_000);
+
+    fn target(text: &str) -> LeaseTarget {
+        LeaseTarget::new(text).unwrap()
+    }
+
+    /// A lease that is held until `end`, for ever if there is none.
+    fn lease(end: Option<Timestamp>) -> Lease {
+        let (id, phase) = ([7; 16], json!({ "Held": end }));
+        serde_json::from_value(json!({ "id": id, "duration": "Infinite", "phase": phase, "token": 1 })).unwrap()
+    }
+
+    fn acquire(metrics: &LeaseMetrics, text: &str, lease: Lease, at: Timestamp) {
+        let action = LeaseAction::Acquire { id: lease.id(), duration: lease.duration() };
+        metrics.record(target(text), action, &LeaseReceipt { lease: Some(lease), at }, at);
+    }
+
+    fn release(metrics: &LeaseMetrics, text: &str, at: Timestamp) {
+        let action = LeaseAction::Release(lease(None).id());
+        metrics.record(target(text), action, &LeaseReceipt { lease: None, at }, at);
+    }
+
+    fn held(metrics: &LeaseMetrics) -> Vec<String> {
+        metrics.active().leases.keys().map(ToString::to_string).collect()
+    }
+
+    /// One client releases and another acquires, and the release is recorded last.
+    #[test]
+    fn the_later_operation_wins_in_any_order_of_recording() {
+        let metrics = LeaseMetrics::new();
+        acquire(&metrics, "c/a", lease(None), LATER);
+        release(&metrics, "c/a", NOW);
+        assert_eq!(held(&metrics), ["c/a"]);
+        release(&metrics, "c/a", LATER);
+        assert!(held(&metrics).is_empty());
+    }
+
+    /// The backfill may read a state from before an operation that has already been recorded.
+    #[test]
+    fn the_backfill_restores_no_ended_lease() {
+        let metrics = LeaseMetrics::new();
+        metrics.begin_backfill();
+        release(&metrics, "c/released", NOW);
+        metrics.record_deletion(&target("c/deleted"), NOW);
+        metrics.record_deletion(&target("gone"), NOW);
+        acquire(&metrics, "d", lease(None), NOW);
+        for found in ["c", "c/released", "c/deleted", "c/a", "gone", "gone/a", "d/a"] {
+            metrics.add(Entry { target: target(found), lease: lease(None) }, NOW);
+        }
+        metrics.end_backfill();
+        metrics.add(Entry { target: target("late"), lease: lease(None) }, NOW);
+        assert_eq!(held(&metrics), ["c", "c/a", "d", "d/a"]);
+    }
+
+    #[test]
+    fn deleting_a_container_drops_the_leases_of_its_blobs_only() {
+        let metrics = LeaseMetrics::new();
+        for text in ["a", "b", "b/1", "b/2", "b-c/1", "c/1"] {
+            acquire(&metrics, text, lease(None), NOW);
+        }
+        metrics.record_deletion(&target("b"), NOW);
+        assert_eq!(held(&metrics), ["a", "b-c/1", "c/1"]);
+        metrics.record_deletion(&target("c/1"), NOW);
+        assert_eq!(held(&metrics), ["a", "b-c/1"]);
+    }
+
+    #[test]
+    fn expired_leases_are_removed() {
+        let metrics = LeaseMetrics::new();
+        acquire(&metrics, "c/a", lease(Some(LATER)), NOW);
+        acquire(&metrics, "c/b", lease(None), NOW);
+        metrics.expire(NOW);
+        assert_eq!(held(&metrics), ["c/a", "c/b"]);
+        metrics.expire(LATER);
+        assert_eq!(held(&metrics), ["c/b"]);
+    }
+}

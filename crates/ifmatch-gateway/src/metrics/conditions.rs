@@ -1,0 +1,68 @@
+//! The conditions of a request, and the one that decided its response.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// Number of condition headers.
+pub(crate) const COUNT: usize = 4;
+
+/// The condition headers, in order of evaluation (RFC 9110 §13.2.2).
+pub(crate) const HEADERS: [HeaderName; COUNT] =
+    [header::IF_MATCH, header::IF_UNMODIFIED_SINCE, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE];
+
+/// A set of indices into [`HEADERS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Conditions(u8);
+
+impl Conditions {
+    /// Returns the conditions of a request.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let places = headers.keys().filter_map(|name| HEADERS.iter().position(|header| header == name));
+        Self(places.fold(0, |set, place| set | 1 << place))
+    }
+
+    /// Returns all indices.
+    pub(crate) fn all(self) -> impl Iterator<Item = usize> {
+        (0..COUNT).filter(move |place| self.has(*place))
+    }
+
+    /// Returns the index of the condition that caused a 304.
+    pub(crate) fn not_modified(self) -> Option<usize> {
+        (2..4).find(|place| self.has(*place))
+    }
+
+    /// Returns the index of the condition that caused a 412. Of several conditions this is the first, which nearly
+    /// always decides.
+    pub(crate) fn failed(self) -> Option<usize> {
+        self.all().next()
+    }
+
+    fn has(self, place: usize) -> bool {
+        self.0 >> place & 1 == 1
+    }
+}
+
+/// Returns `true` if a response is a refusal by a lease, rather than by a condition.
+pub(crate) fn is_by_lease(headers: &HeaderMap) -> bool {
+    headers.get("x-ms-error-code").map(HeaderValue::as_bytes).is_some_and(|code| code.starts_with(b"Lease"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conditions(names: &[&'static str]) -> Conditions {
+        Conditions::of(
+            &names.iter().map(|name| (HeaderName::from_static(name), HeaderValue::from_static("x"))).collect(),
+        )
+    }
+
+    #[test]
+    fn the_deciding_condition_does_not_depend_on_header_order() {
+        let none = conditions(&["range", "if-range", "host"]);
+        assert_eq!((none.all().count(), none.not_modified(), none.failed()), (0, None, None));
+        let all = conditions(&["if-modified-since", "if-none-match", "if-unmodified-since", "if-match"]);
+        assert_eq!((all.all().count(), all.not_modified(), all.failed()), (4, Some(2), Some(0)));
+        let dates = conditions(&["if-modified-since", "if-unmodified-since"]);
+        assert_eq!((dates.not_modified(), dates.failed()), (Some(3), Some(1)));
+    }
+}

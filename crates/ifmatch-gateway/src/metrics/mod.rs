@@ -1,0 +1,276 @@
+//! Metrics of the gateway, in the Prometheus text format.
+
+use http::{Method, StatusCode};
+use ifmatch_http_server::Event;
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use crate::error::Error;
+use conditions::{Conditions, HEADERS};
+
+pub(crate) mod cache;
+pub(crate) mod conditions;
+
+const REQUESTS: &str = "ifmatch_requests_total";
+const DURATION: &str = "ifmatch_request_duration_seconds";
+const IN_FLIGHT: &str = "ifmatch_requests_in_flight";
+const BODY_BYTES: &str = "ifmatch_body_bytes_total";
+const CONDITIONS: &str = "ifmatch_conditions_total";
+const STORE_ERRORS: &str = "ifmatch_store_errors_total";
+const CONNECTIONS: &str = "ifmatch_connections";
+const CONNECTIONS_TOTAL: &str = "ifmatch_connections_total";
+const TURNED_AWAY: &str = "ifmatch_turned_away_total";
+const TIMEOUTS: &str = "ifmatch_timeouts_total";
+const BUILD_INFO: &str = "ifmatch_build_info";
+
+/// Upper bounds of the duration buckets, in seconds.
+const BUCKETS: [f64; 14] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
+
+const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "other"];
+const CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "aborted"];
+
+/// Handles of all metrics.
+pub(crate) struct Metrics {
+    requests: [[Counter; CLASSES.len()]; METHODS.len()],
+    durations: [Histogram; METHODS.len()],
+    conditions_met: [Counter; conditions::COUNT],
+    not_modified: [Counter; conditions::COUNT],
+    conditions_failed: [Counter; conditions::COUNT],
+    conditions_required: Counter,
+    store_errors: [Counter; 3],
+    /// Requests in progress.
+    pub(crate) in_flight: Gauge,
+    /// Bytes of request bodies.
+    pub(crate) bytes_in: Counter,
+    /// Bytes of response bodies.
+    pub(crate) bytes_out: Counter,
+    /// Requests that failed because their body arrived too slowly.
+    pub(crate) slow_bodies: Counter,
+    connections: Gauge,
+    connections_total: Counter,
+    slow_heads: Counter,
+    slow_readers: Counter,
+    requests_refused: Counter,
+    connections_refused: Counter,
+    connections_evicted: Counter,
+    handle: PrometheusHandle,
+}
+
+/// A completed or aborted request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    /// Index of its method: see [`method_index`].
+    pub(crate) method: usize,
+    /// `None` if the client disconnected before the response.
+    pub(crate) status: Option<StatusCode>,
+    /// Its conditions.
+    pub(crate) conditions: Conditions,
+    /// `true` if a lease caused the refusal.
+    pub(crate) by_lease: bool,
+    /// Time from its head to the end of the response, in seconds.
+    pub(crate) seconds: f64,
+}
+
+impl Metrics {
+    /// Registers all metrics with a new recorder.
+    ///
+    /// # Errors
+    /// Fails if the recorder rejects its settings. They are constants, so this does not happen.
+    pub(crate) fn new() -> Result<(Self, PrometheusRecorder), Error> {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &BUCKETS)
+            .map_err(|error| Error::runtime(format!("metrics cannot be set up: {error}")))?
+            .build_recorder();
+        let handle = recorder.handle();
+        let metrics = metrics::with_local_recorder(&recorder, || {
+            describe();
+            gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+            Self::register(handle)
+        });
+        Ok((metrics, recorder))
+    }
+
+    /// Registers all metrics with the recorder of the process.
+    ///
+    /// # Errors
+    /// Fails if there already is one.
+    pub(crate) fn global() -> Result<Self, Error> {
+        let (metrics, recorder) = Self::new()?;
+        ::metrics::set_global_recorder(recorder)
+            .map_err(|error| Error::runtime(format!("metrics cannot be set up: {error}")))?;
+        Ok(metrics)
+    }
+
+    fn register(handle: PrometheusHandle) -> Self {
+        let conditions = |outcome: &'static str| {
+            HEADERS.map(|header| counter!(CONDITIONS, "outcome" => outcome, "header" => header.to_string()))
+        };
+        let timeout = |of: &'static str| counter!(TIMEOUTS, "of" => of);
+        let turned_away = |what: &'static str| counter!(TURNED_AWAY, "what" => what);
+        Self {
+            requests: METHODS
+                .map(|method| CLASSES.map(|class| counter!(REQUESTS, "method" => method, "status" => class))),
+            durations: METHODS.map(|method| histogram!(DURATION, "method" => method)),
+            conditions_met: conditions("met"),
+            not_modified: conditions("not_modified"),
+            conditions_failed: conditions("failed"),
+            conditions_required: counter!(CONDITIONS, "outcome" => "required"),
+            store_errors: ["unreadable", "unavailable", "full"].map(|kind| counter!(STORE_ERRORS, "kind" => kind)),
+            in_flight: gauge!(IN_FLIGHT),
+            bytes_in: counter!(BODY_BYTES, "direction" => "in"),
+            bytes_out: counter!(BODY_BYTES, "direction" => "out"),
+            connections: gauge!(CONNECTIONS),
+            connections_total: counter!(CONNECTIONS_TOTAL),
+            slow_heads: timeout("head"),
+            slow_bodies: timeout("body"),
+            slow_readers: timeout("answer"),
+            requests_refused: turned_away("request"),
+            connections_refused: turned_away("connection"),
+            connections_evicted: turned_away("idle"),
+            handle,
+        }
+    }
+
+    /// Counts an event of the HTTP server.
+    pub(crate) fn server_event(&self, event: Event) {
+        match event {
+            Event::ConnectionOpened => {
+                self.connections_total.increment(1);
+                self.connections.increment(1.0);
+            }
+            Event::ConnectionClosed => self.connections.decrement(1.0),
+            Event::ConnectionRefused => self.connections_refused.increment(1),
+            Event::IdleConnectionEvicted => self.connections_evicted.increment(1),
+            Event::RequestRefused => self.requests_refused.increment(1),
+            Event::SlowHead => self.slow_heads.increment(1),
+            Event::SlowReader => self.slow_readers.increment(1),
+            _ => {}
+        }
+    }
+
+    /// Counts a completed or aborted request.
+    pub(crate) fn finished(&self, request: &Finished) {
+        self.durations[request.method].record(request.seconds);
+        self.requests[request.method][class_index(request.status)].increment(1);
+        match request.status.map(|status| status.as_u16()) {
+            Some(304) => count(&self.not_modified, request.conditions.not_modified()),
+            Some(412) if !request.by_lease => count(&self.conditions_failed, request.conditions.failed()),
+            Some(428) => self.conditions_required.increment(1),
+            Some(200..300) => count(&self.conditions_met, request.conditions.all()),
+            _ => {}
+        }
+    }
+
+    /// Counts an error response of the store.
+    pub(crate) fn store_error(&self, status: StatusCode) {
+        let kind = match status {
+            StatusCode::SERVICE_UNAVAILABLE => 1,
+            StatusCode::INSUFFICIENT_STORAGE => 2,
+            _ => 0,
+        };
+        self.store_errors[kind].increment(1);
+    }
+
+    /// Returns all metrics in the Prometheus text format.
+    pub(crate) fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Folds recorded durations into their buckets. Otherwise they accumulate in memory until the metrics are read.
+    pub(crate) fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+}
+
+fn count(counters: &[Counter], places: impl IntoIterator<Item = usize>) {
+    places.into_iter().for_each(|place| counters[place].increment(1));
+}
+
+/// Returns the index of a method. Unknown methods share one, so that clients cannot create metrics.
+pub(crate) fn method_index(method: &Method) -> usize {
+    match *method {
+        Method::GET => 0,
+        Method::HEAD => 1,
+        Method::PUT => 2,
+        Method::DELETE => 3,
+        Method::OPTIONS => 4,
+        _ => 5,
+    }
+}
+
+fn class_index(status: Option<StatusCode>) -> usize {
+    match status.map(|status| status.as_u16()) {
+        Some(0..300) => 0,
+        Some(300..400) => 1,
+        Some(400..500) => 2,
+        Some(_) => 3,
+        None => 4,
+    }
+}
+
+fn describe() {
+    describe_counter!(
+        REQUESTS,
+        "Requests that are over, by method and class of their status; aborted: the client left first."
+    );
+    describe_histogram!(DURATION, "Seconds from a request's head to the end of its answer.");
+    describe_gauge!(IN_FLIGHT, "Requests being worked on.");
+    describe_counter!(BODY_BYTES, "Bytes of request bodies (in) and response bodies (out).");
+    describe_counter!(
+        CONDITIONS,
+        "Conditions of requests: met, not_modified (304), failed (412); required (428): a condition was missing."
+    );
+    describe_counter!(
+        STORE_ERRORS,
+        "Answers that tell of trouble in the store: unavailable (503), full (507), unreadable (500)."
+    );
+    describe_gauge!(CONNECTIONS, "Open connections.");
+    describe_counter!(CONNECTIONS_TOTAL, "Connections accepted.");
+    describe_counter!(TIMEOUTS, "What a client was too slow for: to send a head or a body, or to take an answer.");
+    describe_counter!(
+        TURNED_AWAY,
+        "Requests refused with 503, connections refused because their client has reached its limit, and idle connections closed to make room."
+    );
+    describe_gauge!(BUILD_INFO, "1, with the version as a label.");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_metric_counts_a_request_once() {
+        let (metrics, _recorder) = Metrics::new().unwrap();
+        let seconds = 0.002;
+        let none = http::HeaderMap::new();
+        let tag = http::HeaderMap::from_iter([(http::header::IF_NONE_MATCH, http::HeaderValue::from_static("*"))]);
+        for (status, headers, by_lease) in [
+            (Some(200), &tag, false),
+            (Some(200), &none, false),
+            (Some(304), &tag, false),
+            (Some(412), &tag, false),
+            (Some(412), &tag, true),
+            (None, &none, false),
+        ] {
+            let status = status.map(|status| StatusCode::from_u16(status).unwrap());
+            let conditions = Conditions::of(headers);
+            metrics.finished(&Finished { method: method_index(&Method::GET), status, conditions, by_lease, seconds });
+        }
+        let text = metrics.render();
+        for line in [
+            r#"ifmatch_requests_total{method="GET",status="2xx"} 2"#,
+            r#"ifmatch_requests_total{method="GET",status="aborted"} 1"#,
+            r#"ifmatch_conditions_total{outcome="met",header="if-none-match"} 1"#,
+            r#"ifmatch_conditions_total{outcome="met",header="if-match"} 0"#,
+            r#"ifmatch_conditions_total{outcome="not_modified",header="if-none-match"} 1"#,
+            r#"ifmatch_conditions_total{outcome="failed",header="if-none-match"} 1"#,
+            r#"ifmatch_request_duration_seconds_bucket{method="GET",le="0.001"} 0"#,
+            r#"ifmatch_request_duration_seconds_bucket{method="GET",le="0.0025"} 6"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
+}

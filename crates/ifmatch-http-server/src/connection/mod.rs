@@ -1,0 +1,310 @@
+//! One connection, from its acceptance to its end.
+
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, Version};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Either;
+use hyper::server::conn::http1 as hyper_http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use pin_project_lite::pin_project;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch::Receiver;
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::debug;
+
+use crate::BoxError;
+use crate::handler::{RequestContext, RequestHandler};
+use crate::http1::{self, InterimStream};
+use crate::http2::{self, Close, ReadTimeout, StreamOptions};
+use crate::interim::InterimQueue;
+use crate::limits::Limits;
+use crate::observer::{Event, Observer};
+use crate::request_body::{Received, RequestBody};
+use crate::slots::{ConnectionSlot, ConnectionSlots, Registration, RequestSlots};
+use activity::{Activity, Client, Counted, InFlight};
+use protocol::Protocol;
+use watchdog::{CloseReason, Watchdog};
+
+pub(crate) mod activity;
+mod protocol;
+mod watchdog;
+
+/// Time to send GOAWAY, or the last bytes of a response, on a connection that is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Resources shared by all connections of a server.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    /// Limits on clients.
+    pub(crate) limits: Limits,
+    /// TLS settings, or `None` for plain connections.
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// Connection slots.
+    pub(crate) connections: Arc<ConnectionSlots>,
+    /// Request slots.
+    pub(crate) requests: Arc<RequestSlots>,
+    /// Receiver of events.
+    pub(crate) observer: Arc<dyn Observer>,
+}
+
+/// Serves connections with a handler.
+pub(crate) struct ConnectionHandler<H> {
+    handler: Arc<H>,
+    shared: Shared,
+    http1: hyper_http1::Builder,
+    http2: h2::server::Builder,
+}
+
+impl<H: RequestHandler> ConnectionHandler<H> {
+    /// Serves connections with `handler`.
+    pub(crate) fn new(handler: Arc<H>, shared: Shared) -> Self {
+        let limits = &shared.limits;
+        Self { http1: http1::builder(limits), http2: http2::builder(limits), handler, shared }
+    }
+
+    /// Serves one connection until it ends, a timeout expires, or `stopping` becomes true and its requests are done.
+    ///
+    /// Its `slot` is released when the stream is dropped, which includes the end of an upgraded connection.
+    pub(crate) async fn serve(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        slot: ConnectionSlot,
+        stopping: Receiver<bool>,
+    ) {
+        let client = Client {
+            address,
+            is_secure: self.shared.tls.is_some(),
+            peer: Arc::clone(&slot.peer),
+            requests: Arc::clone(&self.shared.requests),
+        };
+        let activity = Arc::new(Activity::new(client));
+        let registration = self.shared.connections.register(&activity);
+        let negotiated = timeout(self.shared.limits.head_timeout, self.negotiate(stream));
+        let negotiated = tokio::select! {
+            negotiated = negotiated => negotiated,
+            () = stopped(stopping.clone()) => return,
+            () = registration.evicted() => return self.report(CloseReason::Evicted),
+        };
+        let state = State { activity, registration, stopping };
+        match negotiated {
+            Ok(Ok(Negotiated::Plain(stream, protocol))) => self.run(stream, slot, protocol, state).await,
+            Ok(Ok(Negotiated::Tls(stream, protocol))) => self.run(*stream, slot, protocol, state).await,
+            Ok(Err(error)) => debug!(%error, "a connection ended before its first request"),
+            Err(_) => self.report(CloseReason::SlowHead),
+        }
+    }
+
+    /// Performs the TLS handshake, and determines the protocol.
+    async fn negotiate(&self, stream: TcpStream) -> io::Result<Negotiated> {
+        let Some(tls) = &self.shared.tls else {
+            let protocol = protocol::detect(&stream).await?;
+            return Ok(Negotiated::Plain(stream, protocol));
+        };
+        let stream = Box::new(tls.accept(stream).await?);
+        let protocol = protocol::from_alpn(stream.get_ref().1.alpn_protocol());
+        Ok(Negotiated::Tls(stream, protocol))
+    }
+
+    async fn run<T>(&self, stream: T, slot: ConnectionSlot, protocol: Protocol, state: State)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let activity = &state.activity;
+        let stream = Counted::new(stream, Arc::clone(activity), slot);
+        let sends_interim = self.handler.sends_interim();
+        let limits = &self.shared.limits;
+        let respond =
+            |request, queue| respond(Arc::clone(&self.handler), activity, limits.body_timeout, queue, request);
+        let watchdog = Watchdog::new(limits, protocol);
+        match protocol {
+            Protocol::Http1 => {
+                let queue = sends_interim.then(Arc::<InterimQueue>::default);
+                let io = TokioIo::new(InterimStream::new(stream, queue.clone()));
+                let service = service_fn(|request: Request<_>| respond(request.map(Either::Left), queue.clone()));
+                let connection = self.http1.serve_connection(io, service).with_upgrades();
+                let close =
+                    |connection: Pin<&mut _>, _| hyper_http1::UpgradeableConnection::graceful_shutdown(connection);
+                self.drive(connection, close, watchdog, &state).await;
+            }
+            Protocol::Http2 => {
+                let respond = |request: Request<_>, queue| respond(request.map(Either::Right), queue);
+                let options = StreamOptions {
+                    sends_interim,
+                    read_timeout: ReadTimeout::new(limits.body_timeout, Arc::clone(&self.shared.observer)),
+                    admits: || self.shared.requests.admits(&activity.client.peer),
+                    max_cancelled: limits.streams,
+                };
+                let connection = http2::Connection::new(&self.http2, stream, options, respond);
+                let close = |mut connection: Pin<&mut http2::Connection<_, _, _>>, close| connection.close(close);
+                self.drive(connection, close, watchdog, &state).await;
+            }
+        }
+    }
+
+    /// Drives a connection to its end, and closes it when the watchdog, the server or an eviction asks for it.
+    async fn drive<C: Future<Output = Result<(), E>>, E: Display>(
+        &self,
+        connection: C,
+        close: impl Fn(Pin<&mut C>, Close),
+        mut watchdog: Watchdog,
+        state: &State,
+    ) {
+        let mut connection = std::pin::pin!(connection);
+        let mut tick = std::pin::pin!(poll_once(sleep(watchdog.tick()), Sleep::is_elapsed));
+        let mut stopped = std::pin::pin!(stopped(state.stopping.clone()));
+        let mut evicted = std::pin::pin!(state.registration.evicted());
+        let (mut is_stopping, mut is_last_request) = (false, false);
+        let reason = loop {
+            tokio::select! {
+                biased;
+                end = connection.as_mut() => {
+                    if let Err(error) = end {
+                        debug!(%error, "a connection ended early");
+                    }
+                    return;
+                }
+                () = tick.as_mut() => match watchdog.check(state.activity.snapshot()) {
+                    None => tick.set(poll_once(sleep(watchdog.tick()), Sleep::is_elapsed)),
+                    Some(reason) => break reason,
+                },
+                () = stopped.as_mut(), if !is_stopping => {
+                    close(connection.as_mut(), Close::Graceful);
+                    is_stopping = true;
+                }
+                () = evicted.as_mut(), if !is_last_request => {
+                    if state.activity.idle().is_some() {
+                        break CloseReason::Evicted;
+                    }
+                    // A request has arrived in the meantime: it is the last one.
+                    close(connection.as_mut(), Close::Graceful);
+                    is_last_request = true;
+                }
+            }
+        };
+        self.report(reason);
+        match reason {
+            CloseReason::SlowReader => {}
+            CloseReason::Evicted => {
+                close(connection.as_mut(), Close::Immediate);
+                // Another client waits for the slot: send only what the stream accepts now.
+                poll_fn(|cx| {
+                    let _ = connection.as_mut().poll(cx);
+                    Poll::Ready(())
+                })
+                .await;
+            }
+            CloseReason::SlowHead | CloseReason::Idle => {
+                close(connection.as_mut(), Close::Graceful);
+                // The connection ends here even if the shutdown fails.
+                drop(timeout(CLOSE_TIMEOUT, connection).await);
+            }
+        }
+    }
+
+    fn report(&self, reason: CloseReason) {
+        match reason {
+            CloseReason::SlowHead => self.shared.observer.observe(Event::SlowHead),
+            CloseReason::SlowReader => self.shared.observer.observe(Event::SlowReader),
+            CloseReason::Idle | CloseReason::Evicted => {}
+        }
+        debug!(?reason, "closed a connection");
+    }
+}
+
+/// State that accompanies an open connection.
+struct State {
+    activity: Arc<Activity>,
+    registration: Registration,
+    stopping: Receiver<bool>,
+}
+
+/// A connection that is ready for its first request.
+enum Negotiated {
+    Plain(TcpStream, Protocol),
+    Tls(Box<TlsStream<TcpStream>>, Protocol),
+}
+
+/// Passes a request to the handler, and returns its response once all interim responses have been sent.
+fn respond<H: RequestHandler>(
+    handler: Arc<H>,
+    activity: &Arc<Activity>,
+    body_timeout: Duration,
+    queue: Option<Arc<InterimQueue>>,
+    request: Request<Received>,
+) -> impl Future<Output = Result<Response<ResponseBody<H::Body>>, Infallible>> + Send + use<H> {
+    let in_flight = activity.begin();
+    // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
+    let interim = queue.as_ref().filter(|_| request.version() > Version::HTTP_10).map(InterimQueue::sender);
+    let context = RequestContext::new(Arc::clone(activity), interim);
+    let response = handler.handle(RequestBody::wrap(request, body_timeout), context);
+    async move {
+        let response = response.await;
+        if let Some(queue) = queue.filter(|queue| queue.end_request()) {
+            Box::pin(queue.flushed()).await;
+        }
+        Ok(response.map(|body| ResponseBody { body, _in_flight: in_flight }))
+    }
+}
+
+pin_project! {
+    /// The body of a response. Its request is in progress until this is dropped.
+    struct ResponseBody<B> {
+        #[pin]
+        body: B,
+        _in_flight: InFlight,
+    }
+}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        self.project().body.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Waits until the server stops or is dropped.
+async fn stopped(mut stopping: Receiver<bool>) {
+    let sent = stopping.clone();
+    let stops = stopping.wait_for(|stopping| *stopping);
+    drop(poll_once(stops, |_| !matches!(sent.has_changed(), Ok(false))).await);
+}
+
+/// Polls a future once to register its waker, and again only if it `may_be_ready`. The future is polled at each step of
+/// a connection, so a needless poll is expensive.
+async fn poll_once<F: Future>(future: F, may_be_ready: impl Fn(&F) -> bool) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut is_registered = false;
+    poll_fn(|cx| {
+        if mem::replace(&mut is_registered, true) && !may_be_ready(&future) {
+            return Poll::Pending;
+        }
+        future.as_mut().poll(cx)
+    })
+    .await
+}

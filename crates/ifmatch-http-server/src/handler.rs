@@ -1,0 +1,74 @@
+//! The interface between a server and the application: a handler, and the context of each request.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+
+use crate::BoxError;
+use crate::connection::activity::Activity;
+use crate::interim::InterimSender;
+use crate::request_body::RequestBody;
+use crate::slots::{RequestSlot, RequestSlots};
+
+/// Responds to requests.
+pub trait RequestHandler: Send + Sync + 'static {
+    /// Body of the responses.
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+
+    /// Returns the response to a request. The future is dropped when the client disconnects or resets the stream.
+    fn handle(
+        self: Arc<Self>,
+        request: Request<RequestBody>,
+        context: RequestContext,
+    ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
+
+    /// Returns `true` if the handler may use [`RequestContext::interim`], which is `None` otherwise.
+    fn sends_interim(&self) -> bool {
+        false
+    }
+}
+
+/// Sender of a request, and the resources available to it.
+#[derive(Clone)]
+pub struct RequestContext {
+    activity: Arc<Activity>,
+    interim: Option<InterimSender>,
+}
+
+impl RequestContext {
+    pub(crate) fn new(activity: Arc<Activity>, interim: Option<InterimSender>) -> Self {
+        Self { activity, interim }
+    }
+
+    /// Returns the address of the client.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.activity.client.address
+    }
+
+    /// Returns `true` if the connection uses TLS.
+    pub fn is_secure(&self) -> bool {
+        self.activity.client.is_secure
+    }
+
+    /// Returns the sender for interim responses, if the handler sends any and the client supports them.
+    pub fn interim(&self) -> Option<&InterimSender> {
+        self.interim.as_ref()
+    }
+
+    /// Takes a slot for the request, which counts towards [`Limits::requests`](crate::Limits::requests) until dropped.
+    /// Returns `None` if all slots are taken, or those of this client.
+    pub fn take_slot(&self) -> Option<RequestSlot> {
+        RequestSlots::take(&self.activity.client.requests, &self.activity.client.peer)
+    }
+}
+
+impl fmt::Debug for RequestContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestContext").field("remote_address", &self.remote_address()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,20 @@
+//! HTTP/1 by hyper, with interim responses.
+
+pub(crate) use interim_stream::InterimStream;
+
+mod interim_stream;
+
+use hyper::server::conn::http1::Builder;
+use hyper_util::rt::TokioTimer;
+
+use crate::limits::Limits;
+
+/// Returns the settings for connections within `limits`. The watchdog enforces the timeouts: hyper's own timeouts cost a
+/// timer per request.
+pub(crate) fn builder(limits: &Limits) -> Builder {
+    let mut builder = Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(None).max_header_size(limits.header_size);
+    // A client may shut down its side after the request, and still read the response.
+    builder.half_close(true);
+    builder
+}

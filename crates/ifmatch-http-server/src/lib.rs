@@ -1,0 +1,35 @@
+//! An HTTP/1 and HTTP/2 server with limits per client, minimum transfer rates and interim responses.
+//!
+//! A [`Server`] accepts connections on its listeners and passes each request to a [`RequestHandler`]. [`Limits`] bound
+//! what clients can hold; an [`Observer`] receives an [`Event`] for each connection and each limit that takes effect.
+//! A handler should first call [`framing::reject`], which refuses requests that hyper and h2 accept although the RFCs
+//! forbid them.
+//!
+//! On its way in, a connection takes a slot, negotiates TLS and the protocol, and is then driven together with a
+//! watchdog that closes it once a timeout has expired.
+
+pub use handler::{RequestContext, RequestHandler};
+pub use interim::InterimSender;
+pub use limits::{Limits, SlotLimit};
+pub use observer::{Event, Observer};
+pub use request_body::{BodyError, BodyProgress, RequestBody};
+pub use server::Server;
+pub use slots::RequestSlot;
+
+pub mod framing;
+
+mod connection;
+mod handler;
+mod host;
+mod http1;
+mod http2;
+mod interim;
+mod limits;
+mod observer;
+mod progress_timeout;
+mod request_body;
+mod server;
+mod slots;
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

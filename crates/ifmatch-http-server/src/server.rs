@@ -1,0 +1,136 @@
+//! A server: accepts connections, and shuts down gracefully.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch::{Receiver, Sender};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tracing::warn;
+
+use crate::connection::{ConnectionHandler, Shared};
+use crate::handler::RequestHandler;
+use crate::limits::Limits;
+use crate::observer::{Event, Observer};
+use crate::slots::{ConnectionSlots, RequestSlots};
+
+/// Pause before the next attempt when the process has run out of file descriptors.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// A server with any number of listeners.
+///
+/// Dropping it closes the ports, and closes the connections gracefully.
+pub struct Server {
+    shared: Shared,
+    stop: Sender<bool>,
+    accepting: JoinSet<()>,
+}
+
+impl Server {
+    /// Creates a server without listeners.
+    pub fn new(limits: Limits, observer: Arc<dyn Observer>) -> Self {
+        let shared = Shared {
+            limits,
+            tls: None,
+            connections: Arc::new(ConnectionSlots::new(limits.connections, Arc::clone(&observer))),
+            requests: Arc::new(RequestSlots::new(&limits, Arc::clone(&observer))),
+            observer,
+        };
+        Self { shared, stop: Sender::new(false), accepting: JoinSet::new() }
+    }
+
+    /// Serves over TLS. The protocol is HTTP/2 if ALPN selects `h2`, and HTTP/1 otherwise.
+    #[must_use]
+    pub fn tls(mut self, acceptor: Option<TlsAcceptor>) -> Self {
+        self.shared.tls = acceptor;
+        self
+    }
+
+    /// Accepts connections at `listeners` and serves them with `handler`. All listeners share the limits.
+    pub fn serve<H: RequestHandler>(&mut self, listeners: Vec<TcpListener>, handler: Arc<H>) {
+        let handler = Arc::new(ConnectionHandler::new(handler, self.shared.clone()));
+        for listener in listeners {
+            self.accepting.spawn(accept(listener, Arc::clone(&handler), self.shared.clone(), self.stop.subscribe()));
+        }
+    }
+
+    /// Closes the ports, and waits up to `grace` until the requests in progress have ended.
+    pub async fn shut_down(&mut self, grace: Duration) {
+        self.stop.send_replace(true);
+        // The ports close first, so that no connection arrives during the wait.
+        while self.accepting.join_next().await.is_some() {}
+        drop(timeout(grace, self.shared.connections.all_free()).await);
+    }
+
+    /// Closes the ports without waiting for requests.
+    pub async fn close_ports(&mut self) {
+        self.accepting.shutdown().await;
+    }
+
+    /// Returns the number of open connections.
+    pub fn connections(&self) -> u32 {
+        self.shared.connections.taken()
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("limits", &self.shared.limits).finish_non_exhaustive()
+    }
+}
+
+/// Accepts connections until the server stops, then closes the port.
+async fn accept<H: RequestHandler>(
+    listener: TcpListener,
+    handler: Arc<ConnectionHandler<H>>,
+    shared: Shared,
+    mut stopping: Receiver<bool>,
+) {
+    loop {
+        let next = async {
+            let (stream, address) = next(&listener).await?;
+            let slot = shared.connections.take(address.ip()).await;
+            Ok((stream, address, slot))
+        };
+        let next = tokio::select! {
+            next = next => next,
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+        };
+        let (stream, address, slot) = match next {
+            Ok((stream, address, Some(slot))) => (stream, address, slot),
+            // The client has reached its limit, so the connection is closed.
+            Ok((_, _, None)) => continue,
+            Err(error) => {
+                if !is_caused_by_client(&error) {
+                    warn!(%error, "cannot accept connections; retrying");
+                    sleep(RETRY_PAUSE).await;
+                }
+                continue;
+            }
+        };
+        let (handler, observer, stopping) = (Arc::clone(&handler), Arc::clone(&shared.observer), stopping.clone());
+        tokio::spawn(async move {
+            observer.observe(Event::ConnectionOpened);
+            handler.serve(stream, address, slot, stopping).await;
+            observer.observe(Event::ConnectionClosed);
+        });
+    }
+}
+
+/// Accepts the next connection.
+async fn next(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, address) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok((stream, address))
+}
+
+/// Returns `true` if an accept error means that the client has disconnected, rather than a problem of this machine.
+fn is_caused_by_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | InvalidInput | NotConnected)
+}
