@@ -107,6 +107,20 @@ const RULES: &[Rule] = &[
         why: "the cache works with any http service, on sockets or not",
     },
     Rule {
+        package: "ifmatch-http-server",
+        forbidden: &[
+            "axum",
+            "clap",
+            "redb",
+            "object_store",
+            "metrics",
+            "ifmatch-blob",
+            "ifmatch-proxy",
+            "ifmatch-gateway",
+        ],
+        why: "the server accepts connections for any handler: settings and metrics belong to the gateway",
+    },
+    Rule {
         package: "ifmatch-proxy",
         forbidden: &[
             "axum",
