@@ -6,11 +6,11 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 use ifmatch_runtime::{Clock, SystemClock};
 
+use crate::body::disk::Disk;
 use crate::config::Config;
-use crate::disk::Disk;
 use crate::layer::CacheLayer;
 use crate::policy::freshness::Heuristic;
-use crate::shared::Shared;
+use crate::state::CacheState;
 
 /// Makes a [`CacheLayer`] to measure. Begin with [`CacheLayer::builder`].
 ///
@@ -223,6 +223,6 @@ impl<C: Clock> Builder<C> {
     pub fn build(mut self) -> CacheLayer<C> {
         let capacity = self.config.capacity;
         self.config.entry_limit = self.entry_limit.unwrap_or(capacity / 16).min(capacity / 4);
-        CacheLayer::from(Shared::new(self.clock, self.config))
+        CacheLayer::from(CacheState::new(self.clock, self.config))
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ifmatch_runtime::{Clock, SystemClock};
 
-use crate::key::Key;
 use crate::metrics::Metrics;
-use crate::shared::Shared;
+use crate::request::key::Key;
+use crate::state::CacheState;
 
 /// What to remove from the cache.
 ///
@@ -36,7 +36,7 @@ pub enum Purge {
 }
 
 /// Reads counters and purges what is stored. Cheap to clone; made by [`CacheLayer::handle`](crate::CacheLayer::handle).
-pub struct CacheHandle<C = SystemClock>(pub(crate) Arc<Shared<C>>);
+pub struct CacheHandle<C = SystemClock>(pub(crate) Arc<CacheState<C>>);
 
 impl<C: Clock> CacheHandle<C> {
     /// Removes stored responses, and prevents pending ones from being stored. Returns the number of URLs that had

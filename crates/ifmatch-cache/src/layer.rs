@@ -9,7 +9,7 @@ use tower_layer::Layer;
 use crate::builder::Builder;
 use crate::handle::CacheHandle;
 use crate::service::Cache;
-use crate::shared::Shared;
+use crate::state::CacheState;
 
 /// Puts a shared cache in front of a service. All clones share one store.
 ///
@@ -24,7 +24,7 @@ use crate::shared::Shared;
 /// let app: Router = Router::new().fallback_service(CacheLayer::new().layer(routes));
 /// ```
 pub struct CacheLayer<C = SystemClock> {
-    shared: Arc<Shared<C>>,
+    state: Arc<CacheState<C>>,
 }
 
 impl CacheLayer {
@@ -55,7 +55,7 @@ impl<C: Clock> CacheLayer<C> {
     /// assert_eq!(handle.metrics().misses, 0);
     /// ```
     pub fn handle(&self) -> CacheHandle<C> {
-        CacheHandle(Arc::clone(&self.shared))
+        CacheHandle(Arc::clone(&self.state))
     }
 }
 
@@ -65,21 +65,21 @@ impl Default for CacheLayer {
     }
 }
 
-impl<C> From<Shared<C>> for CacheLayer<C> {
-    fn from(shared: Shared<C>) -> Self {
-        Self { shared: Arc::new(shared) }
+impl<C> From<CacheState<C>> for CacheLayer<C> {
+    fn from(state: CacheState<C>) -> Self {
+        Self { state: Arc::new(state) }
     }
 }
 
 impl<C> Clone for CacheLayer<C> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { state: Arc::clone(&self.state) }
     }
 }
 
 impl<C> fmt::Debug for CacheLayer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheLayer").field("config", &self.shared.config).finish_non_exhaustive()
+        f.debug_struct("CacheLayer").field("config", &self.state.config).finish_non_exhaustive()
     }
 }
 
@@ -87,6 +87,6 @@ impl<S, C> Layer<S> for CacheLayer<C> {
     type Service = Cache<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Cache::new(inner, Arc::clone(&self.shared))
+        Cache::new(inner, Arc::clone(&self.state))
     }
 }

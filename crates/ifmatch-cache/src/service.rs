@@ -1,4 +1,4 @@
-//! The service that the layer makes of another one.
+//! The service that the layer creates.
 
 use std::fmt;
 use std::future::{Future, Ready, ready};
@@ -12,33 +12,35 @@ use http_body::Body;
 use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
-use crate::asked::{Asked, Kind};
-use crate::body::{BodyError, ResponseBody};
+use crate::fetch::forward::{Forwarding, revalidate};
+use crate::inner_service::InnerService;
+use crate::lookup::{Lookup, lookup};
 use crate::policy::cache_status::{CacheStatus, Forward};
-use crate::read::{Forwarding, Look, look, validate};
-use crate::shared::{Inner, Shared};
+use crate::request::{CacheRequest, Handling};
+use crate::respond::response_body::{BodyError, ResponseBody};
+use crate::state::CacheState;
 use crate::write::write;
 
 /// A service with a shared cache in front of it. Made by [`CacheLayer`](crate::CacheLayer).
 ///
-/// Its inner service must be cheap to clone. The request's body needs a default, the empty one: the cache asks the inner
-/// service by requests of its own, on the tokio runtime.
+/// The inner service must be cheap to clone. The request body needs a default, the empty body: the cache sends requests
+/// of its own to the inner service, on the tokio runtime.
 pub struct Cache<S, C = SystemClock> {
     inner: S,
-    shared: Arc<Shared<C>>,
+    state: Arc<CacheState<C>>,
 }
 
 impl<S, C> Cache<S, C> {
-    pub(crate) fn new(inner: S, shared: Arc<Shared<C>>) -> Self {
-        Self { inner, shared }
+    pub(crate) fn new(inner: S, state: Arc<CacheState<C>>) -> Self {
+        Self { inner, state }
     }
 
-    /// The inner service.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The inner service, to be changed. Requests that are on their way have a copy of it.
+    /// Returns a mutable reference to the inner service. Requests in flight use a clone.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
@@ -46,7 +48,7 @@ impl<S, C> Cache<S, C> {
 
 impl<S: Clone, C> Clone for Cache<S, C> {
     fn clone(&self) -> Self {
-        Self::new(self.inner.clone(), Arc::clone(&self.shared))
+        Self::new(self.inner.clone(), Arc::clone(&self.state))
     }
 }
 
@@ -56,9 +58,10 @@ impl<S: fmt::Debug, C> fmt::Debug for Cache<S, C> {
     }
 }
 
-/// The answer, at once or later.
-type Answering<T, E> = Either<Ready<Answered<T, E>>, Pin<Box<dyn Future<Output = Answered<T, E>> + Send>>>;
-type Answered<T, E> = Result<Response<ResponseBody<T>>, E>;
+/// The response, immediately or later.
+type ResponseFuture<T, E> =
+    Either<Ready<ResponseResult<T, E>>, Pin<Box<dyn Future<Output = ResponseResult<T, E>> + Send>>>;
+type ResponseResult<T, E> = Result<Response<ResponseBody<T>>, E>;
 
 impl<S, B, T, C> Service<Request<B>> for Cache<S, C>
 where
@@ -69,10 +72,10 @@ where
 {
     type Response = Response<ResponseBody<T>>;
     type Error = S::Error;
-    type Future = Answering<T, S::Error>;
+    type Future = ResponseFuture<T, S::Error>;
 
-    /// Always ready: what is stored can be had while the inner service is busy. Requests that need it wait in the
-    /// future.
+    /// Always ready: stored responses are available while the inner service is busy. The future waits for it if
+    /// necessary.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -80,45 +83,45 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = &self.inner;
         let (mut head, body) = request.into_parts();
-        let shared = &self.shared;
-        match Kind::of(&head, &body, &shared.config) {
-            Kind::Read(key, signs) => {
-                key.put_host(&mut head);
-                let asked = Asked::new(head, key, signs, &shared.config);
-                match look(shared, &asked) {
-                    Look::Answer(response) => Either::Left(ready(Ok(response))),
-                    Look::AnswerAndValidate(response, plan) => {
-                        let (shared, inner) = (Arc::clone(shared), inner.clone());
+        let state = &self.state;
+        match Handling::of(&head, &body, &state.config) {
+            Handling::Read(key, flags) => {
+                key.set_host(&mut head);
+                let request = CacheRequest::new(head, key, flags, &state.config);
+                match lookup(state, &request) {
+                    Lookup::Hit(response) => Either::Left(ready(Ok(response))),
+                    Lookup::HitAndRevalidate(response, plan) => {
+                        let (state, inner) = (Arc::clone(state), inner.clone());
                         Either::Right(Box::pin(async move {
-                            validate::<_, _, B>(&shared, &asked, plan, inner);
+                            revalidate::<_, _, B>(&state, &request, plan, inner);
                             Ok(response)
                         }))
                     }
-                    Look::Forward(plan) => {
-                        let forwarding = Forwarding { shared: Arc::clone(shared), asked, plan };
+                    Lookup::Forward(plan) => {
+                        let forwarding = Forwarding { state: Arc::clone(state), request, plan };
                         Either::Right(Box::pin(forwarding.run::<B, _>(inner.clone())))
                     }
                 }
             }
-            Kind::Write(key) => {
-                key.put_host(&mut head);
+            Handling::Write(key) => {
+                key.set_host(&mut head);
                 let request = Request::from_parts(head, body);
-                Either::Right(Box::pin(write(Arc::clone(shared), inner.clone(), key, request)))
+                Either::Right(Box::pin(write(Arc::clone(state), inner.clone(), key, request)))
             }
-            Kind::Method => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Method),
-            Kind::Bypass => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Bypass),
+            Handling::Method => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Method),
+            Handling::Bypass => self.pass(inner.clone(), Request::from_parts(head, body), Forward::Bypass),
         }
     }
 }
 
 impl<S, C: Clock> Cache<S, C> {
-    /// Passes a request on.
-    fn pass<B, N>(&self, mut inner: N, request: Request<B>, why: Forward) -> Answering<N::Body, N::Error>
+    /// Forwards a request without caching.
+    fn pass<B, N>(&self, mut inner: N, request: Request<B>, why: Forward) -> ResponseFuture<N::Body, N::Error>
     where
-        N: Inner<B>,
+        N: InnerService<B>,
         B: Send + 'static,
     {
-        self.shared.counters.passed.add(1);
+        self.state.counters.passed.add(1);
         Either::Right(Box::pin(async move {
             let (mut head, body) = inner.run(request).await?.into_parts();
             CacheStatus::forwarded(why).append_to(&mut head.headers);

@@ -1,16 +1,16 @@
-//! What can be set of a proxy.
+//! The builder of a proxy.
 
 use std::io;
 use std::time::Duration;
 
-use crate::connect;
-use crate::forward::Forwarding;
-use crate::health::HealthCheck;
-use crate::proxy::{Bounds, Proxy};
+use crate::forward::headers::Forwarding;
+use crate::proxy::{Proxy, Timeouts};
 use crate::route::Routes;
+use crate::upstream::connect;
+use crate::upstream::health::HealthCheck;
 use crate::upstream::{InvalidUpstream, Upstream};
 
-/// What can be set of a [`Proxy`].
+/// Configures a [`Proxy`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::upstream::{InvalidUpstream, Upstream};
 pub struct ProxyBuilder {
     routes: Routes,
     forwarding: Forwarding,
-    bounds: Bounds,
+    timeouts: Timeouts,
     health: Option<HealthCheck>,
 }
 
@@ -49,15 +49,15 @@ impl ProxyBuilder {
         Ok(self)
     }
 
-    /// Sends the upstream's own name as `Host`. Not set, upstreams see the `Host` that the client sent.
+    /// Sends the upstream's own name as `Host` instead of the client's.
     #[must_use]
     pub fn rewrite_host(mut self, rewrite: bool) -> Self {
         self.forwarding.rewrite_host = rewrite;
         self
     }
 
-    /// Keeps the `Forwarded` and `X-Forwarded-…` fields of requests. Not set, they are removed or replaced, since anybody can
-    /// send them: set it if all requests come through another proxy of yours.
+    /// Keeps the `Forwarded` and `X-Forwarded-…` fields of requests, which any client can send. Set this only if all
+    /// requests come through another proxy of yours. By default they are removed or replaced.
     #[must_use]
     pub fn trust_forwarded(mut self, trust: bool) -> Self {
         self.forwarding.trust_forwarded = trust;
@@ -68,15 +68,15 @@ impl ProxyBuilder {
     /// Defaults to 5 seconds.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.bounds.connect = timeout;
+        self.timeouts.connect = timeout;
         self
     }
 
-    /// Sets how long an upstream may take to begin its answer once it has the whole request, and how long it may pause
-    /// while it sends the answer. 60 seconds if not set.
+    /// Sets the maximum time until an upstream begins its response after it received the whole request, and the maximum
+    /// pause within a response. Defaults to 60 seconds.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
-        self.bounds.answer = timeout;
+        self.timeouts.answer = timeout;
         self
     }
 
@@ -87,15 +87,15 @@ impl ProxyBuilder {
         self
     }
 
-    /// The proxy.
+    /// Builds the proxy.
     ///
     /// # Errors
-    /// An upstream is to be reached over TLS, and the system has no root certificates.
+    /// Fails if an upstream uses TLS and the system has no root certificates.
     pub fn build(self) -> io::Result<Proxy> {
         let https =
             |upstream: &Upstream| upstream.servers.iter().any(|server| server.scheme == http::uri::Scheme::HTTPS);
         let secure = self.routes.upstreams().any(https);
-        let client = connect::client(self.bounds.connect, secure)?;
-        Ok(Proxy::new(client, self.routes, self.forwarding, self.bounds, self.health))
+        let client = connect::client(self.timeouts.connect, secure)?;
+        Ok(Proxy::new(client, self.routes, self.forwarding, self.timeouts, self.health))
     }
 }

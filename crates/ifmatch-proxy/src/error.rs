@@ -1,4 +1,4 @@
-//! Why a request could not be forwarded.
+//! Forwarding errors.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use ifmatch_core::problem::Problem;
 
-/// Why a request could not be forwarded, or got no answer.
+/// Error of a request that could not be forwarded, or got no response.
 ///
 /// ```
 /// use ifmatch_proxy::{ProxyError, ProxyErrorKind};
@@ -21,23 +21,23 @@ pub struct ProxyError {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What a failure means for the client.
+/// Kind of a [`ProxyError`], with the status that the client gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProxyErrorKind {
     /// No upstream is configured for this host and path: 404.
     NoRoute,
-    /// The request is one that no proxy forwards, such as CONNECT, or may pass no further one: 501.
+    /// A proxy does not forward such requests, for example CONNECT, or `Max-Forwards` is zero: 501.
     Unsupported,
     /// Servers read the path in several ways, one of which leads elsewhere: 400.
     AmbiguousPath,
-    /// The request has been forwarded here before: an upstream leads back to the proxy: 508.
+    /// This proxy has forwarded the request before, because an upstream leads back to it: 508.
     Loop,
     /// The client stopped sending the body: 400.
     Interrupted,
     /// No connection to the upstream: 502. Nothing was sent.
     Unreachable,
-    /// The upstream closed the connection, or sent what is not HTTP: 502.
+    /// The upstream closed the connection or sent invalid HTTP: 502.
     Broken,
     /// The upstream did not answer in time: 504.
     Timeout,
@@ -50,7 +50,7 @@ impl ProxyError {
         Self { kind, source: Some(source.into()) }
     }
 
-    /// What the failure means.
+    /// Returns the kind.
     pub fn kind(&self) -> ProxyErrorKind {
         self.kind
     }
@@ -77,7 +77,7 @@ impl ProxyError {
         }
     }
 
-    /// The answer for the client. What went wrong in detail is for the log, not for the client.
+    /// Returns the response for the client. It omits details, which are for the log.
     pub fn problem(&self) -> Problem {
         let (status, name) = match self.kind {
             ProxyErrorKind::NoRoute => (StatusCode::NOT_FOUND, "no-route"),
@@ -108,17 +108,17 @@ impl fmt::Display for ProxyErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoRoute => "no upstream is configured for this host and path",
-            Self::Unsupported => "a proxy does not forward requests of this kind",
+            Self::Unsupported => "a proxy does not forward such requests",
             Self::AmbiguousPath => {
-                "servers read this path in several ways: send it without dot segments, empty segments, parameters, and escaped \
+                "servers interpret this path differently: send it without dot segments, empty segments, parameters, and escaped \
                  or wrong separators"
             }
-            Self::Loop => "the request was forwarded here before: an upstream leads back to this proxy",
+            Self::Loop => "an upstream leads back to this proxy, which has forwarded the request before",
             Self::Interrupted => "the client stopped sending the body",
             Self::Unreachable => "the upstream cannot be reached: try again later",
-            Self::Broken => "the upstream closed the connection, or sent what is not HTTP",
+            Self::Broken => "the upstream closed the connection or sent invalid HTTP",
             Self::Timeout => "the upstream did not answer in time",
-            Self::Overloaded => "too many requests are being forwarded or wait for it: try again in a second",
+            Self::Overloaded => "too many requests are being forwarded or queued: try again in a second",
         })
     }
 }

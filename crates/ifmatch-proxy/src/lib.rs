@@ -1,4 +1,4 @@
-//! The reverse proxy's way to its upstreams: a Tower service that forwards requests over HTTP/1.1, plain or over TLS.
+//! A reverse proxy as a Tower service: forwards requests to upstreams over HTTP/1.1, plain or over TLS.
 //!
 //! ```
 //! use ifmatch_proxy::{Proxy, Upstream};
@@ -17,28 +17,16 @@
 
 pub use builder::ProxyBuilder;
 pub use error::{ProxyError, ProxyErrorKind};
-pub use forward::Client;
-pub use health::HealthCheck;
-pub use interim::Interim;
+pub use forward::headers::Client;
+pub use forward::interim::Interim;
+pub use forward::response_body::ProxyBody;
 pub use proxy::Proxy;
-pub use response_body::ProxyBody;
+pub use upstream::health::HealthCheck;
 pub use upstream::{InvalidUpstream, Upstream};
 
 mod builder;
-mod choice;
-mod connect;
 mod error;
 mod forward;
-mod framing;
-mod health;
-mod hop;
-mod interim;
-mod path;
 mod proxy;
-mod response_body;
 mod route;
-mod sent;
-mod trailers;
-mod upgrade;
 mod upstream;
-mod via;

@@ -1,4 +1,4 @@
-//! The service: a request goes to an upstream, and the answer comes back.
+//! The service, which forwards a request and returns the response.
 
 use std::error::Error;
 use std::fmt;
@@ -17,18 +17,18 @@ use hyper::body::Incoming;
 use tower_service::Service;
 
 use crate::builder::ProxyBuilder;
-use crate::choice::{Full, Place, Seat};
-use crate::connect::HttpClient;
 use crate::error::{ProxyError, ProxyErrorKind};
-use crate::forward::{self, Client, Forwarding};
-use crate::framing;
-use crate::health::HealthCheck;
-use crate::response_body::ProxyBody;
+use crate::forward::framing;
+use crate::forward::headers::{self, Client, Forwarding};
+use crate::forward::request_body::{BoxError, Interrupted, LentBody, RequestBody};
+use crate::forward::response_body::ProxyBody;
+use crate::forward::upgrade::UpgradeRequest;
+use crate::forward::via::Name;
 use crate::route::{Routes, Target};
-use crate::sent::{BoxError, Interrupted, Lent, Outgoing};
-use crate::upgrade::Asked;
 use crate::upstream::Server;
-use crate::via::Name;
+use crate::upstream::connect::HttpClient;
+use crate::upstream::health::{self, HealthCheck};
+use crate::upstream::selection::{Full, ServerSlot, Slot};
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
 ///
@@ -36,42 +36,42 @@ use crate::via::Name;
 /// tried. If the connection closes before a response, a safe method without content is retried once.
 #[derive(Clone)]
 pub struct Proxy {
-    pub(crate) shared: Arc<Shared>,
+    shared: Arc<Shared>,
 }
 
-/// What all requests share.
-pub(crate) struct Shared {
-    pub(crate) client: HttpClient<Lent>,
-    pub(crate) routes: Routes,
+/// State shared by all requests.
+struct Shared {
+    client: HttpClient<LentBody>,
+    routes: Routes,
     name: Name,
     forwarding: Forwarding,
-    bounds: Bounds,
-    pub(crate) health: Option<HealthCheck>,
+    timeouts: Timeouts,
+    health: Option<HealthCheck>,
 }
 
-/// How long to wait for an upstream.
+/// Timeouts for upstreams.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
     pub(crate) answer: Duration,
 }
 
-impl Default for Bounds {
+impl Default for Timeouts {
     fn default() -> Self {
         Self { connect: Duration::from_secs(5), answer: Duration::from_mins(1) }
     }
 }
 
 impl Proxy {
-    /// Begins to describe a proxy.
+    /// Returns a builder.
     pub fn builder() -> ProxyBuilder {
         ProxyBuilder::default()
     }
 
-    /// Whether a request with these header fields has been forwarded by this proxy before: an upstream is, or forwards to, the
-    /// proxy itself. The proxy refuses such requests. Whatever holds requests up before it must do so itself, as a cache that
-    /// waits for the answer to another request: that answer would wait for it.
-    pub fn is_passed_again(&self, headers: &HeaderMap) -> bool {
+    /// Returns `true` if this proxy has forwarded a request with these header fields before, because an upstream leads
+    /// back to the proxy. The proxy rejects such requests. A layer in front that makes requests wait for each other, such
+    /// as a cache, must reject them itself: they would wait for themselves.
+    pub fn is_loop(&self, headers: &HeaderMap) -> bool {
         self.shared.name.is_in(headers)
     }
 
@@ -92,14 +92,22 @@ impl Proxy {
         self.shared.forwarding.overwritten()
     }
 
+    /// Checks the health of all servers for ever, if the builder set a [health check](ProxyBuilder::health_check).
+    /// Otherwise returns immediately. Spawn this next to the server.
+    pub async fn watch_health(self) {
+        if let Some(check) = &self.shared.health {
+            health::watch(&self.shared.client, self.shared.routes.upstreams(), check).await;
+        }
+    }
+
     pub(crate) fn new(
-        client: HttpClient<Lent>,
+        client: HttpClient<LentBody>,
         routes: Routes,
         forwarding: Forwarding,
-        bounds: Bounds,
+        timeouts: Timeouts,
         health: Option<HealthCheck>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { client, routes, name: Name::new(), forwarding, bounds, health }) }
+        Self { shared: Arc::new(Shared { client, routes, name: Name::new(), forwarding, timeouts, health }) }
     }
 }
 
@@ -124,9 +132,9 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
-        let client = Asked::by(&mut request);
+        let client = UpgradeRequest::of(&mut request);
         let (head, body) = request.into_parts();
-        let body = Outgoing::new(body);
+        let body = RequestBody::new(body);
         Box::pin(async move { shared.forward(head, body, client).await })
     }
 }
@@ -135,13 +143,13 @@ impl Shared {
     async fn forward(
         &self,
         head: Parts,
-        body: Outgoing,
-        client: Option<Asked>,
+        body: RequestBody,
+        client: Option<UpgradeRequest>,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         if head.method == Method::CONNECT || !head.uri.path().starts_with('/') {
             return Err(ProxyErrorKind::Unsupported.into());
         }
-        if forward::passages(&head) == Some(0) {
+        if headers::max_forwards(&head) == Some(0) {
             return Err(ProxyErrorKind::Unsupported.into());
         }
         if self.name.is_in(&head.headers) {
@@ -150,10 +158,10 @@ impl Shared {
         let target = self.routes.find(&head.uri, &head.headers)?;
         let mut repeatable = body.is_empty() && is_safe(&head.method);
         let mut tried = Vec::new();
-        let mut seat = self.seat(&target, &tried).await?;
+        let mut slot = self.acquire(&target, &tried).await?;
         loop {
-            let error = match self.ask(&target, seat.server, &head, &body).await {
-                Ok(response) => return self.answer(response, client, seat.place),
+            let error = match self.send(&target, slot.server, &head, &body).await {
+                Ok(response) => return self.respond(response, client, slot.slot),
                 Err(error) => error,
             };
             if error.kind() == ProxyErrorKind::Broken && repeatable {
@@ -163,68 +171,71 @@ impl Shared {
             if error.kind() != ProxyErrorKind::Unreachable || !body.is_whole() {
                 return Err(error);
             }
-            tried.push(seat.server);
+            tried.push(slot.server);
             // No server or slot is left: return the first error.
-            let Ok(next) = self.seat(&target, &tried).await else { return Err(error) };
-            seat = next;
+            let Ok(next) = self.acquire(&target, &tried).await else { return Err(error) };
+            slot = next;
         }
     }
 
     /// Finds a slot at a server that was not tried.
-    async fn seat<'a>(&self, target: &Target<'a>, tried: &[&Server]) -> Result<Seat<'a>, ProxyError> {
-        match target.upstream.seat(tried, self.bounds.connect).await {
-            Ok(Some(seat)) => Ok(seat),
+    async fn acquire<'a>(&self, target: &Target<'a>, tried: &[&Server]) -> Result<ServerSlot<'a>, ProxyError> {
+        match target.upstream.acquire(tried, self.timeouts.connect).await {
+            Ok(Some(slot)) => Ok(slot),
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
             Err(Full) => Err(ProxyErrorKind::Overloaded.into()),
         }
     }
 
-    /// Asks one server.
-    async fn ask(
+    /// Sends the request to one server.
+    async fn send(
         &self,
         target: &Target<'_>,
         server: &Server,
         head: &Parts,
-        body: &Outgoing,
+        body: &RequestBody,
     ) -> Result<Response<Incoming>, ProxyError> {
-        let Some(address) = server.address(&target.path) else { return Err(ProxyErrorKind::Unsupported.into()) };
+        let Some(address) = server.url(&target.path) else { return Err(ProxyErrorKind::Unsupported.into()) };
         let mut request = Request::new(body.lend());
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = address;
         *request.version_mut() = Version::HTTP_11;
         *request.headers_mut() = self.forwarding.request(head, server, self.name);
         if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
-            // The library would leave out the content of a GET or HEAD whose length is not known.
+            // Otherwise hyper drops the content of a GET or HEAD without a length.
             request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         if let Some(interim) = head.extensions.get().and_then(|client: &Client| client.interim.clone()) {
             hyper::ext::on_informational(&mut request, move |response| {
-                interim.tell(response.status(), response.headers());
+                interim.send(response.status(), response.headers());
             });
         }
         let too_slow = async {
             body.wait_for_end().await;
-            tokio::time::sleep(self.bounds.answer).await;
+            tokio::time::sleep(self.timeouts.answer).await;
         };
         let result = tokio::select! {
             result = self.client.request(request) => result,
             () = too_slow => return Err(ProxyErrorKind::Timeout.into()),
         };
         let reached = !matches!(&result, Err(error) if error.is_connect());
-        target.upstream.note(server, reached);
-        result.map_err(of)
+        target.upstream.record(server, reached);
+        result.map_err(classify)
     }
 
-    fn answer(
+    /// Turns an upstream's response into the one for the client.
+    fn respond(
         &self,
         mut response: Response<Incoming>,
-        client: Option<Asked>,
-        place: Place,
+        client: Option<UpgradeRequest>,
+        slot: Slot,
     ) -> Result<Response<ProxyBody>, ProxyError> {
         let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if upgraded {
-            let unasked = || ProxyError::new(ProxyErrorKind::Broken, "the answer changes to a protocol unasked");
-            let client = client.filter(|client| client.accepts(response.headers())).ok_or_else(unasked)?;
+            let unrequested = || {
+                ProxyError::new(ProxyErrorKind::Broken, "the upstream switched to a protocol that was not requested")
+            };
+            let client = client.filter(|client| client.accepts(response.headers())).ok_or_else(unrequested)?;
             let upstream = hyper::upgrade::on(&mut response);
             tokio::spawn(client.tunnel(upstream));
         }
@@ -234,13 +245,13 @@ impl Shared {
         }
         // Each connection sets its own version.
         let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
-        forward::response(response.headers_mut(), version, upgraded);
-        Ok(response.map(|body| ProxyBody::new(body, self.bounds.answer, place)))
+        headers::response(response.headers_mut(), version, upgraded);
+        Ok(response.map(|body| ProxyBody::new(body, self.timeouts.answer, slot)))
     }
 }
 
-/// What the client's failure means.
-fn of(error: hyper_util::client::legacy::Error) -> ProxyError {
+/// Classifies an error of the HTTP client.
+fn classify(error: hyper_util::client::legacy::Error) -> ProxyError {
     let kind = if error.is_connect() || is_unsent(&error) {
         ProxyErrorKind::Unreachable
     } else if causes(&error).any(<dyn Error>::is::<Interrupted>) {
@@ -260,7 +271,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     std::iter::successors(Some(error), |error| (*error).source())
 }
 
-/// RFC 9110 §9.2.1, and QUERY.
+/// Returns `true` for the safe methods of RFC 9110 §9.2.1, and QUERY.
 fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE) || method.as_str() == "QUERY"
 }

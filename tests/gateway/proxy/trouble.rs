@@ -102,7 +102,7 @@ fn settings_of_storage_are_refused_and_an_upstream_is_needed() {
         (&["--data", "d", "--upstream", "http://a"][..], "--data is for `ifmatch serve`"),
         (&["--store", "memory://", "--upstream", "http://a"], "--store is for `ifmatch serve`"),
         (&[], "--upstream http://127.0.0.1:8000"),
-        (&["--upstream", "ftp://a"], "'ftp://a' is no upstream"),
+        (&["--upstream", "ftp://a"], "'ftp://a' is not a valid upstream"),
     ] {
         let end = run(["proxy"].iter().chain(args));
         assert_eq!(end.status.code(), Some(2), "{end:#?}");

@@ -80,6 +80,12 @@ pub(crate) fn unquote(value: &[u8]) -> Option<&[u8]> {
     (!inner.contains(&b'\\')).then_some(inner)
 }
 
+/// Appends a byte percent-encoded.
+pub(crate) fn percent_encode(byte: u8, text: &mut String) {
+    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
+    text.extend(['%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+}
+
 /// Reads `delta-seconds` (RFC 9111 §1.2.2): digits and nothing else.
 pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(*byte - b'0'));

@@ -4,7 +4,7 @@ use http::header::{CONTENT_LOCATION, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use url::{Position, Url};
 
-use crate::spelling::escape;
+use super::fields::percent_encode;
 
 /// Whether a method may change something on the origin. Methods unknown here may.
 ///
@@ -64,7 +64,7 @@ fn as_ascii(bytes: &[u8]) -> String {
     for byte in bytes {
         match byte {
             0..128 => text.push(char::from(*byte)),
-            128.. => escape(*byte, &mut text),
+            128.. => percent_encode(*byte, &mut text),
         }
     }
     text

@@ -14,16 +14,16 @@ use ifmatch_core::fields::hop_by_hop;
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
-/// use ifmatch_cache::policy::update::ask_whether_changed;
+/// use ifmatch_cache::policy::update::make_conditional;
 ///
 /// let mut stored = HeaderMap::new();
-/// assert!(!ask_whether_changed(&mut HeaderMap::new(), &stored));
+/// assert!(!make_conditional(&mut HeaderMap::new(), &stored));
 /// stored.insert(header::ETAG, HeaderValue::from_static("W/\"1\""));
 /// let mut request = HeaderMap::new();
-/// assert!(ask_whether_changed(&mut request, &stored));
+/// assert!(make_conditional(&mut request, &stored));
 /// assert_eq!(request[header::IF_NONE_MATCH], "W/\"1\"");
 /// ```
-pub fn ask_whether_changed(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
+pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
     let (tag, date) = (stored.get(ETAG), stored.get(LAST_MODIFIED));
     if tag.is_none() && date.is_none() {
         return false;

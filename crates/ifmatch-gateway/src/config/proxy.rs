@@ -182,13 +182,13 @@ mod tests {
     fn errors_name_the_flag() {
         for (lines, part) in [
             ("", "--upstream"),
-            ("upstream = ['a']", "'a' is"),
+            ("upstream = ['a']", "'a' is not a valid upstream"),
             ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
             ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
             ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
             ("upstream = ['http://a']\nhealth-path = '/'\nhealth-failures = 0", "--health-failures"),
             ("route = ['a b=http://a']", "a b"),
-            ("route = ['/a/../b=http://a']", "'/a/../b' is"),
+            ("route = ['/a/../b=http://a']", "'/a/../b' is not a valid route"),
         ] {
             let error = error(&format!("[proxy]\n{lines}"));
             assert!(error.contains(part), "{lines}: {error}");

@@ -59,7 +59,7 @@ where
         if request.body().size_hint().lower() > self.max_body {
             return ResponseFuture::TooLarge;
         }
-        if self.proxy.is_passed_again(request.headers()) {
+        if self.proxy.is_loop(request.headers()) {
             return ResponseFuture::Rejected { kind: ProxyErrorKind::Loop, is_head };
         }
         request.body_mut().limit(self.max_body);

@@ -1,0 +1,153 @@
+//! Reading a body from disk, whole or in sections.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
+use ifmatch_core::range::ByteRange;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::body::on_disk::{DiskBody, PIECE};
+
+/// A section of the output: given bytes, or a span of the file.
+#[derive(Debug)]
+pub(crate) enum Section {
+    Bytes(Bytes),
+    File(Span),
+}
+
+/// The bytes in `start..end`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    start: u64,
+    end: u64,
+}
+
+impl From<Bytes> for Section {
+    fn from(bytes: Bytes) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl From<ByteRange> for Section {
+    fn from(range: ByteRange) -> Self {
+        Self::File(Span { start: range.start(), end: range.end() + 1 })
+    }
+}
+
+impl Section {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(span) => span.end - span.start,
+        }
+    }
+}
+
+/// Reads a file piece by piece.
+pub(crate) struct DiskReader {
+    body: Arc<DiskBody>,
+    /// Sections still to be read.
+    sections: VecDeque<Section>,
+    /// The last piece, if the next section also needs it.
+    last: Option<Bytes>,
+    trailers: Option<HeaderMap>,
+    file: Arc<File>,
+    /// The piece being read.
+    reading: Option<(usize, JoinHandle<io::Result<Bytes>>)>,
+}
+
+impl DiskReader {
+    /// Creates a reader of the whole body. Returns `None` if the file is gone.
+    pub(crate) fn new(body: &Arc<DiskBody>) -> Option<Self> {
+        let len = body.len();
+        let all = (len > 0).then_some(Section::File(Span { start: 0, end: len }));
+        let reader = Self::of(body, all.into_iter().collect())?;
+        Some(Self { trailers: body.trailers(), ..reader })
+    }
+
+    /// Creates a reader of some sections. Returns `None` if the file is gone.
+    pub(crate) fn of(body: &Arc<DiskBody>, sections: VecDeque<Section>) -> Option<Self> {
+        let file = body.open()?;
+        Some(Self { body: Arc::clone(body), sections, last: None, trailers: None, file, reading: None })
+    }
+
+    /// Creates a reader of the bytes in `start..end`, which must have been written.
+    pub(crate) fn between(body: &Arc<DiskBody>, file: &Arc<File>, start: u64, end: u64) -> Self {
+        let (body, file) = (Arc::clone(body), Arc::clone(file));
+        let sections = VecDeque::from([Section::File(Span { start, end })]);
+        Self { body, sections, last: None, trailers: None, file, reading: None }
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some((piece, reading)) = &mut self.reading {
+            let piece = *piece;
+            let read = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|error| Err(error.into()));
+            self.reading = None;
+            return Poll::Ready(Some(match read {
+                Ok(bytes) => Ok(Frame::data(self.cut(piece, bytes))),
+                Err(error) => {
+                    self.sections.clear();
+                    self.trailers = None;
+                    Err(error)
+                }
+            }));
+        }
+        let piece = match self.sections.front() {
+            None => return Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok)),
+            Some(Section::Bytes(bytes)) => {
+                let bytes = bytes.clone();
+                self.sections.pop_front();
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            Some(Section::File(span)) => span.piece(),
+        };
+        if let Some(bytes) = self.last.take() {
+            return Poll::Ready(Some(Ok(Frame::data(self.cut(piece, bytes)))));
+        }
+        let (body, file) = (Arc::clone(&self.body), Arc::clone(&self.file));
+        self.reading = Some((piece, spawn_blocking(move || body.read(&file, piece))));
+        self.poll_frame(cx)
+    }
+
+    /// Returns the number of bytes still to be read.
+    pub(crate) fn left(&self) -> u64 {
+        self.sections.iter().map(Section::len).sum()
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.sections.is_empty() && self.trailers.is_none()
+    }
+
+    /// Takes the next section's bytes from a piece. The rest of the section, if any, becomes the next section.
+    fn cut(&mut self, piece: usize, bytes: Bytes) -> Bytes {
+        let Some(Section::File(span)) = self.sections.pop_front() else { return Bytes::new() };
+        let skip = usize::try_from(span.start % PIECE as u64).unwrap_or_default();
+        let wanted = usize::try_from(span.end - span.start).unwrap_or(usize::MAX);
+        let cut = bytes.slice(skip.min(bytes.len())..bytes.len().min(skip.saturating_add(wanted)));
+        let rest = Span { start: span.start + cut.len() as u64, ..span };
+        if rest.start < rest.end {
+            self.sections.push_front(Section::File(rest));
+        }
+        let mut spans = self.sections.iter().filter_map(|section| match section {
+            Section::File(span) => Some(span.piece()),
+            Section::Bytes(_) => None,
+        });
+        self.last = spans.next().filter(|next| *next == piece).map(|_| bytes);
+        cut
+    }
+}
+
+impl Span {
+    /// Returns the piece in which the span begins.
+    fn piece(self) -> usize {
+        usize::try_from(self.start / PIECE as u64).unwrap_or(usize::MAX)
+    }
+}

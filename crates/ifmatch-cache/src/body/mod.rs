@@ -1,0 +1,12 @@
+//! Stored bodies: in memory, on disk, and still arriving.
+
+pub(crate) mod broadcast;
+pub(crate) mod budget;
+pub(crate) mod chunk_buffer;
+pub(crate) mod disk;
+pub(crate) mod disk_reader;
+pub(crate) mod in_memory;
+pub(crate) mod on_disk;
+#[cfg_attr(unix, path = "read_at_unix.rs")]
+#[cfg_attr(not(unix), path = "read_at_other.rs")]
+mod read_at;

@@ -1,0 +1,239 @@
+//! Moving a body from the origin to its readers, and into the store once it is complete.
+
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use ifmatch_runtime::Clock;
+
+use crate::body::broadcast::{Broadcast, Broken};
+use crate::body::budget::Reservation;
+use crate::body::chunk_buffer::ChunkBuffer;
+use crate::body::in_memory::{MemoryBody, PartialBody};
+use crate::body::on_disk::DiskWriter;
+use crate::fetch::single_flight::Leader;
+use crate::policy::content_range::ContentRange;
+use crate::request::key::Key;
+use crate::respond::response_body::{BodyError, as_bytes};
+use crate::state::CacheState;
+use crate::store::stored_response::{Meta, Stored, StoredBody};
+
+/// How long the origin may pause a body that has no readers before the cache gives it up.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A response with an incomplete body.
+pub(crate) struct Fill<C> {
+    pub(crate) state: Arc<CacheState<C>>,
+    pub(crate) key: Key,
+    pub(crate) meta: Arc<Meta>,
+    pub(crate) broadcast: Arc<Broadcast>,
+    /// Range of the body, if it is a part.
+    pub(crate) range: Option<ContentRange>,
+    pub(crate) leader: Option<Leader>,
+    /// Set once the body is too long for the memory.
+    pub(crate) disk_writer: Option<DiskWriter>,
+}
+
+impl<C: Clock> Fill<C> {
+    /// Reads the body to its end.
+    pub(crate) async fn run<T>(mut self, body: T)
+    where
+        T: Body<Error: Into<BodyError>>,
+    {
+        let mut body = pin!(body);
+        let (mut len, mut in_memory, mut stored) = (0_u64, true, None);
+        let mut trailers = None;
+        loop {
+            let frame = match self.frame(body.as_mut()).await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(error) => return self.broadcast.fail(error),
+            };
+            match frame.into_data() {
+                Ok(chunk) => {
+                    len += chunk.len() as u64;
+                    let is_complete = body.is_end_stream() && self.is_length_valid(len);
+                    // Stored before the last bytes are sent, so that a client that has them finds the response stored.
+                    if in_memory && is_complete && self.broadcast.covers(len) {
+                        stored = Some(self.store(Some(&chunk), len, None));
+                    }
+                    self.write_to_disk(&chunk).await;
+                    if is_complete && let Some(writer) = self.disk_writer.take() {
+                        self.store_on_disk(writer, None).await;
+                    }
+                    in_memory &= self.send(chunk).await;
+                    if stored.is_none() {
+                        self.wait_for_readers().await;
+                    }
+                    let is_kept = in_memory || self.disk_writer.is_some() || body.is_end_stream();
+                    if !is_kept && !self.broadcast.has_readers() {
+                        return;
+                    }
+                }
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+        }
+        if !self.is_length_valid(len) {
+            return self.broadcast.fail(broken("the length of the body differs from the declared one"));
+        }
+        if in_memory && stored.is_none() {
+            stored = Some(self.store(None, len, trailers.clone()));
+        }
+        if let Some(writer) = self.disk_writer.take() {
+            self.store_on_disk(writer, trailers.clone()).await;
+        }
+        self.broadcast.complete(trailers, stored.flatten().as_ref());
+    }
+
+    /// Reads the next frame.
+    async fn frame<T>(&self, mut body: Pin<&mut T>) -> Result<Option<Frame<Bytes>>, Broken>
+    where
+        T: Body<Error: Into<BodyError>>,
+    {
+        loop {
+            let next = poll_fn(|cx| body.as_mut().poll_frame(cx));
+            match self.state.within(IDLE, next).await {
+                Some(frame) => return as_bytes(frame).transpose().map_err(Broken::from),
+                None if self.broadcast.has_readers() => {}
+                None => return Err(broken("the origin paused while the body had no readers")),
+            }
+        }
+    }
+
+    /// Sends bytes to the readers. Returns `false` if the body is too long for the memory.
+    async fn send(&mut self, chunk: Bytes) -> bool {
+        let fits = self.broadcast.push(chunk);
+        if !fits {
+            self.overflow().await;
+        }
+        fits
+    }
+
+    /// Waits until the readers leave room for more, where the body may be too long to be kept.
+    async fn wait_for_readers(&self) {
+        let patience = self.state.config.patience;
+        while self.state.within(patience, poll_fn(|cx| self.broadcast.poll_room(cx))).await.is_none() {
+            self.broadcast.drop_slowest();
+        }
+    }
+
+    /// Moves the body to disk, if the cache has a folder.
+    async fn overflow(&mut self) {
+        let folder = self.state.config.disk.as_ref().filter(|_| self.range.is_none());
+        let Some(folder) = folder else { return self.stop_storing() };
+        match DiskWriter::begin(folder, self.broadcast.chunks()).await {
+            Ok((writer, body, file)) => {
+                self.disk_writer = Some(writer);
+                self.broadcast.move_to_disk(body, file);
+            }
+            Err(_) => self.stop_storing(),
+        }
+    }
+
+    /// Passes the rest of the body on without storing it. Later requests go to the origin.
+    fn stop_storing(&mut self) {
+        (self.leader, self.disk_writer) = (None, None);
+        self.broadcast.stop_storing();
+    }
+
+    /// Adds bytes to the file, if there is one. Stops storing if that fails.
+    async fn write_to_disk(&mut self, chunk: &Bytes) {
+        if let Some(writer) = &mut self.disk_writer
+            && writer.write(chunk).await.is_err()
+        {
+            self.stop_storing();
+        }
+    }
+
+    /// Stores the response with its body on disk.
+    async fn store_on_disk(&self, writer: DiskWriter, trailers: Option<HeaderMap>) {
+        let Ok(file) = writer.finish(trailers).await else { return };
+        let new = Stored { meta: Arc::clone(&self.meta), body: StoredBody::File(file) };
+        if self.state.table.store(&self.key, new, |_, new| new) {
+            self.state.counters.stored.add(1);
+        }
+    }
+
+    /// Returns `true` if the body has the declared length.
+    fn is_length_valid(&self, len: u64) -> bool {
+        let declared = self.broadcast.declared.or(self.range.map(|range| range.bytes.len()));
+        declared.is_none_or(|declared| declared == len)
+    }
+
+    /// Stores the response in memory, and returns its body if it was stored.
+    fn store(&self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> Option<MemoryBody> {
+        let limit = self.state.config.entry_limit;
+        if len > limit {
+            return None;
+        }
+        let mut chunks = self.broadcast.chunks();
+        chunks.extend(last.cloned());
+        let content = MemoryBody::compact(&chunks, trailers);
+        let body = match self.range {
+            None => StoredBody::Whole(Arc::new(content.clone())),
+            Some(range) => whole_or_part(PartialBody::new(range, content.clone(), limit)),
+        };
+        let new = Stored { meta: Arc::clone(&self.meta), body };
+        let stored = self.state.table.store(&self.key, new, merge);
+        self.state.counters.stored.add(stored.into());
+        stored.then_some(content)
+    }
+}
+
+/// Releases the readers if the fill ends early.
+impl<C> Drop for Fill<C> {
+    fn drop(&mut self) {
+        self.broadcast.abandon();
+    }
+}
+
+/// Joins a new part with the stored parts of the same representation (RFC 9111 §3.4). Otherwise the new response
+/// replaces the old one.
+fn merge(old: &Stored, new: Stored) -> Stored {
+    let same = new.meta.strong_tag().is_some() && new.meta.tag == old.meta.tag;
+    let body = match (&old.body, &new.body) {
+        (StoredBody::Partial(old), StoredBody::Partial(new)) if same => old.join(new).map(whole_or_part),
+        (StoredBody::Whole(whole), StoredBody::Partial(new)) if same && whole.len == new.total => {
+            Some(old.body.clone())
+        }
+        (StoredBody::File(file), StoredBody::Partial(new)) if same && file.len() == new.total && file.is_there() => {
+            Some(old.body.clone())
+        }
+        _ => None,
+    };
+    Stored { body: body.unwrap_or(new.body), meta: new.meta }
+}
+
+fn whole_or_part(part: PartialBody) -> StoredBody {
+    part.whole().map_or_else(|| StoredBody::Partial(Arc::new(part)), StoredBody::Whole)
+}
+
+/// Reads a body of a known length into memory. Returns `None` if its length differs, it fails, or memory is short.
+pub(crate) async fn collect<T>(body: T, mut reservation: Reservation, len: u64) -> Option<MemoryBody>
+where
+    T: Body<Error: Into<BodyError>>,
+{
+    let mut body = pin!(body);
+    let mut buffer = ChunkBuffer::default();
+    while let Some(frame) = as_bytes(body.frame().await) {
+        if let Ok(chunk) = frame.ok()?.into_data() {
+            let end = buffer.end() + chunk.len() as u64;
+            if end > len || !reservation.cover(end) {
+                return None;
+            }
+            buffer.push(chunk);
+        }
+    }
+    (buffer.end() == len).then(|| MemoryBody::compact(&buffer.all(), None))
+}
+
+fn broken(why: &'static str) -> Broken {
+    let error: Box<dyn Error + Send + Sync> = why.into();
+    error.into()
+}

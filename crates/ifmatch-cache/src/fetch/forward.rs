@@ -1,0 +1,283 @@
+//! GET and HEAD requests that the store cannot answer: they wait for another request's response, or ask the origin.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Request, Response, StatusCode};
+use ifmatch_core::problem::Problem;
+use ifmatch_runtime::Clock;
+use ifmatch_runtime::task::detach;
+
+use crate::fetch::head;
+use crate::fetch::origin::{Fetch, Fetched, NewResponse};
+use crate::fetch::resume::resumable;
+use crate::fetch::single_flight::{FlightKey, Leader, Outcome, Role};
+use crate::inner_service::InnerService;
+use crate::lookup::{Lookup, Plan, lookup};
+use crate::policy::cache_status::{CacheStatus, Forward};
+use crate::policy::reuse::{Reuse, is_failure};
+use crate::request::CacheRequest;
+use crate::respond::response_body::ResponseBody;
+use crate::respond::{self, CachedResponse, respond};
+use crate::state::CacheState;
+use crate::store::stored_response::Stored;
+
+/// Number of flights that a request joins before it asks for itself.
+const MAX_JOINS: usize = 3;
+
+/// Revalidates a stored response in the background, unless another request already does.
+pub(crate) fn revalidate<C, S, B>(state: &Arc<CacheState<C>>, request: &CacheRequest, plan: Plan, inner: S)
+where
+    C: Clock,
+    S: InnerService<B>,
+    B: Default + Send + 'static,
+{
+    if let Role::Leader(leader) = state.flights.join_or_lead(&state.table, &request.key, &plan.flight_key) {
+        let fetch = Fetch::new(state, request, plan, Some(leader)).unconditional();
+        drop(detach(fetch.run::<B, S>(inner)));
+    }
+}
+
+/// A request that needs the origin.
+pub(crate) struct Forwarding<C> {
+    pub(crate) state: Arc<CacheState<C>>,
+    pub(crate) request: CacheRequest,
+    pub(crate) plan: Plan,
+}
+
+/// The end of a request's wait for others.
+enum Turn<T> {
+    /// Another request's response answers it.
+    Respond(Response<ResponseBody<T>>),
+    /// It must ask the origin, perhaps on behalf of others.
+    Ask(Option<Leader>),
+}
+
+impl<C: Clock> Forwarding<C> {
+    /// Waits for another request's response, or asks the origin.
+    pub(crate) async fn run<B, S>(mut self, inner: S) -> Result<Response<ResponseBody<S::Body>>, S::Error>
+    where
+        S: InnerService<B>,
+        B: Default + Send + 'static,
+    {
+        if self.request.directives.only_if_cached {
+            let detail = "no stored response can answer this request, and only-if-cached rules out asking the origin";
+            let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "only-if-cached").detail(detail);
+            return Ok(respond::problem(&problem, CacheStatus { detail: Some("only-if-cached"), ..CacheStatus::HIT }));
+        }
+        if self.plan.stored.is_none() {
+            self.state.counters.misses.add(1);
+        }
+        if self.request.is_head() {
+            return self.head(inner).await;
+        }
+        let leader = match self.turn().await {
+            Turn::Respond(response) => return Ok(resumable(response, &self.request, inner)),
+            Turn::Ask(leader) => leader,
+        };
+        let (detached, for_resume) = (leader.is_some(), inner.clone());
+        let fetch = Fetch::new(&self.state, &self.request, self.plan.clone(), leader);
+        let fetched = if detached {
+            match detach(fetch.run::<B, S>(inner)).result().await {
+                Some(fetched) => fetched,
+                None => return Ok(bad_gateway(self.plan.why)),
+            }
+        } else {
+            fetch.run::<B, S>(inner).await
+        };
+        self.conclude(fetched).map(|response| resumable(response, &self.request, for_resume))
+    }
+
+    /// Waits while other requests ask for the same response.
+    async fn turn<T>(&mut self) -> Turn<T> {
+        if !self.request.is_sharable() {
+            return Turn::Ask(None);
+        }
+        let mut failures = 0;
+        for _ in 0..MAX_JOINS {
+            if self.plan.unshared {
+                return Turn::Ask(None);
+            }
+            let flight_key = self.plan.flight_key.clone();
+            let flight = match self.state.flights.join_or_lead(&self.state.table, &self.request.key, &flight_key) {
+                // The response may have been stored since the lookup.
+                Role::Leader(leader) => return self.retry(flight_key).map_or(Turn::Ask(Some(leader)), Turn::Respond),
+                Role::Follower(flight) => flight,
+            };
+            let waited = flight.is_pending();
+            let flight_key = match self.state.within(self.state.config.patience, flight.outcome()).await {
+                Some(Outcome::Ready(stored)) if self.selects(&stored) => match self.collapsed(&stored, waited) {
+                    Some(response) => return Turn::Respond(response),
+                    None if waited => return Turn::Ask(None),
+                    // It became stale while its body arrives: later requests share the next request to the origin.
+                    None => {
+                        self.state.flights.close(&self.request.key, &flight);
+                        flight_key
+                    }
+                },
+                Some(Outcome::Unmodified(stored)) if self.selects(&stored) && waited => {
+                    return Turn::Respond(self.unmodified(&stored));
+                }
+                // The response is for other requests, but shows what responses vary by.
+                Some(Outcome::Ready(stored) | Outcome::Unmodified(stored)) => {
+                    flight_key.varying(stored.meta.secondary_key.vary.clone(), &self.request.head.headers)
+                }
+                Some(Outcome::Failed(status)) => {
+                    failures += 1;
+                    match self.failed(status, failures) {
+                        Some(turn) => return turn,
+                        None => flight_key,
+                    }
+                }
+                // The leader may have found the response in the store.
+                Some(Outcome::Alone | Outcome::Pending) | None => {
+                    return self.retry(flight_key).map_or(Turn::Ask(None), Turn::Respond);
+                }
+            };
+            if let Some(response) = self.retry(flight_key) {
+                return Turn::Respond(response);
+            }
+        }
+        Turn::Ask(None)
+    }
+
+    /// Returns `true` if a response to another request also answers this one.
+    fn selects(&self, stored: &Stored) -> bool {
+        stored.is_selected(&self.request.head.headers, &self.request.implicit_key)
+    }
+
+    /// Handles a failure of the origin after `failures` attempts for other requests. Returns `None` if this request is
+    /// to wait for another one, or to ask on behalf of the waiting ones.
+    ///
+    /// The first request may have caused a failure itself. A second failure is attributed to the origin, and all
+    /// waiting requests get it without asking for themselves. Its content may be private, so it is not shared.
+    fn failed<T>(&self, status: Option<StatusCode>, failures: usize) -> Option<Turn<T>> {
+        if let Some(response) = self.stale(status) {
+            return Some(Turn::Respond(response));
+        }
+        if status == Some(StatusCode::INTERNAL_SERVER_ERROR) {
+            return Some(Turn::Ask(None));
+        }
+        (failures > 1).then(|| {
+            let detail = "the origin fails: try again later";
+            let problem = Problem::new(status.unwrap_or(StatusCode::BAD_GATEWAY), "origin-failed").detail(detail);
+            let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
+            let mut response = respond::problem(&problem, status);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            self.state.counters.coalesced.add(1);
+            Turn::Respond(response)
+        })
+    }
+
+    /// Responds with the origin's 304 to another request with the same conditions.
+    fn unmodified<T>(&self, stored: &Stored) -> Response<ResponseBody<T>> {
+        self.state.counters.coalesced.add(1);
+        let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
+        respond::unmodified(&self.state.recent_heads, &self.request, stored, self.state.now(), status)
+    }
+
+    /// Repeats the lookup. Updates the plan if the origin is still needed.
+    fn retry<T>(&mut self, flight_key: FlightKey) -> Option<Response<ResponseBody<T>>> {
+        match lookup(&self.state, &self.request) {
+            Lookup::Hit(response) | Lookup::HitAndRevalidate(response, _) => Some(response),
+            Lookup::Forward(plan) => {
+                self.plan = Plan { flight_key, ..plan };
+                None
+            }
+        }
+    }
+
+    /// Responds with another request's response, if it also answers this one. A request that has `waited` may use
+    /// it even if it is stale by now, since the response to its own request would be, too.
+    fn collapsed<T>(&self, stored: &Stored, waited: bool) -> Option<Response<ResponseBody<T>>> {
+        let now = self.state.now();
+        let terms = &stored.meta.terms;
+        let reuse = terms.reuse(&self.request.directives, stored.meta.age(now));
+        let fresh = matches!(reuse, Reuse::Fresh | Reuse::StaleWhileRevalidate);
+        let usable = fresh || waited && reuse == Reuse::Validate && terms.is_for_others();
+        if !usable || !self.state.table.is_valid(&self.request.key, stored) {
+            return None;
+        }
+        let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
+        let CachedResponse { response, bytes } = respond(&self.state.recent_heads, &self.request, stored, now, status)?;
+        self.state.counters.coalesced.add(1);
+        self.state.counters.bytes.add(bytes);
+        Some(response)
+    }
+
+    /// Turns the result of this request's own fetch into a response.
+    fn conclude<T, E>(&self, fetched: Result<Fetched<T>, E>) -> Result<Response<ResponseBody<T>>, E> {
+        let status = CacheStatus::forwarded(self.plan.why);
+        let now = self.state.now();
+        match fetched {
+            Err(error) => self.stale(None).ok_or(error),
+            Ok(Fetched::Updated(stored, origin)) => {
+                let status = CacheStatus { origin: Some(origin), ..status };
+                Ok(respond(&self.state.recent_heads, &self.request, &stored, now, status)
+                    .map_or_else(|| bad_gateway(self.plan.why), |cached| cached.response))
+            }
+            Ok(Fetched::New(NewResponse::Storing(mut head, stored, reader))) => {
+                let status = CacheStatus { stored: reader.has_room(), ..status }
+                    .with_ttl(stored.meta.terms.lifetime, stored.meta.age(now));
+                status.append_to(&mut head.headers);
+                if self.plan.stored.is_some() && respond::is_unmodified(&self.request, &stored.meta) {
+                    return Ok(respond::not_modified(head.headers));
+                }
+                Ok(Response::from_parts(head, ResponseBody::broadcast(reader)))
+            }
+            Ok(Fetched::New(NewResponse::NotStored(response))) => {
+                if is_failure(response.status())
+                    && let Some(stale) = self.stale(Some(response.status()))
+                {
+                    return Ok(stale);
+                }
+                let (mut head, body) = response.into_parts();
+                status.append_to(&mut head.headers);
+                Ok(Response::from_parts(head, ResponseBody::inner(body)))
+            }
+            Ok(Fetched::Unusable) => Ok(bad_gateway(self.plan.why)),
+        }
+    }
+
+    /// Responds with a stale response because the origin failed, if that is allowed.
+    fn stale<T>(&self, origin: Option<StatusCode>) -> Option<Response<ResponseBody<T>>> {
+        let (stored, now) = (self.plan.stored.as_ref()?, self.state.now());
+        let unreachable = if origin.is_some() { Duration::ZERO } else { self.state.config.stale_if_unreachable };
+        if !stored.meta.terms.serves_error(&self.request.directives, stored.meta.age(now), unreachable) {
+            return None;
+        }
+        let status = CacheStatus { origin, ..CacheStatus::forwarded(self.plan.why) };
+        let CachedResponse { response, bytes } = respond(&self.state.recent_heads, &self.request, stored, now, status)?;
+        self.state.counters.stale.add(1);
+        self.state.counters.bytes.add(bytes);
+        Some(response)
+    }
+
+    /// Forwards HEAD. The response updates the stored response to GET (RFC 9111 §4.3.5).
+    async fn head<B: Default, S: InnerService<B>>(
+        self,
+        mut inner: S,
+    ) -> Result<Response<ResponseBody<S::Body>>, S::Error> {
+        let requested = self.state.now();
+        let request = Request::from_parts(self.request.head.clone(), B::default());
+        let response = match inner.run(request).await {
+            Ok(response) => response,
+            Err(error) => return self.stale(None).ok_or(error),
+        };
+        if response.status() == StatusCode::NOT_MODIFIED && !self.request.is_conditional() {
+            return Ok(bad_gateway(self.plan.why));
+        }
+        if let Some(stored) = &self.plan.stored {
+            head::update_stored(&self.state, &self.request, stored, &response, requested);
+        }
+        self.conclude(Ok(Fetched::New(NewResponse::NotStored(response))))
+    }
+}
+
+/// 502: the origin's response does not answer the request.
+pub(crate) fn bad_gateway<T>(why: Forward) -> Response<ResponseBody<T>> {
+    let detail = "the origin's response does not match the request: try again later";
+    let problem = Problem::new(StatusCode::BAD_GATEWAY, "unusable-response").detail(detail);
+    respond::problem(&problem, CacheStatus::forwarded(why))
+}

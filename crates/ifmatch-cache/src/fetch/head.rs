@@ -1,0 +1,70 @@
+//! Updates of the stored response to GET from a response to HEAD (RFC 9111 §4.3.5).
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method, Response, StatusCode};
+use ifmatch_core::date::Timestamp;
+use ifmatch_runtime::Clock;
+
+use crate::policy::cdn_cache_control::Governing;
+use crate::policy::reuse::is_failure;
+use crate::policy::storable::Exchange;
+use crate::policy::update::{head_agrees, shares_validator};
+use crate::request::CacheRequest;
+use crate::state::CacheState;
+use crate::store::stored_response::{Arrival, Stored, StoredBody};
+
+/// Updates the stored response if the two share a validator. If they contradict each other, the stored response is
+/// outdated, and is kept for its validators only. Otherwise HEAD has no effect.
+///
+/// The stored content is still the one requested back then, so it keeps its ordinal: an invalidation since then applies
+/// to it.
+pub(crate) fn update_stored<C: Clock, T>(
+    state: &CacheState<C>,
+    request: &CacheRequest,
+    stored: &Stored,
+    head: &Response<T>,
+    requested: Timestamp,
+) {
+    let status = head.status();
+    // A 304 is about the client's copy.
+    if is_failure(status) || status == StatusCode::NOT_MODIFIED {
+        return;
+    }
+    let len = match &stored.body {
+        StoredBody::Whole(body) => body.len,
+        StoredBody::Partial(part) => part.total,
+        StoredBody::File(file) => file.len(),
+        StoredBody::Broadcast(_) => return,
+    };
+    let fields = &request.head.headers;
+    let arrival = Arrival {
+        request: fields,
+        implicit_key: &request.implicit_key,
+        began: stored.meta.began,
+        requested,
+        received: state.now(),
+        heuristic: state.config.heuristic,
+        unstored: &state.config.unstored,
+        always_validate: state.config.always_validate,
+    };
+    let refusal = |response: &HeaderMap| {
+        let (method, governing, rules) = (&Method::GET, &Governing::of(response), state.config.rules);
+        Exchange { method, request: fields, status, response, governing, rules }.refusal()
+    };
+    // The response concerns only this client.
+    if refusal(head.headers()).is_some_and(|refusal| refusal.is_personal(fields)) {
+        return;
+    }
+    let agrees = status == stored.meta.status && head_agrees(head.headers(), &stored.meta.headers, len);
+    if agrees && !shares_validator(head.headers(), &stored.meta.headers) {
+        return;
+    }
+    let meta = if agrees { stored.meta.freshened(head.headers(), &arrival) } else { stored.meta.outdated() };
+    let updated = Stored { meta: Arc::new(meta), body: stored.body.clone() };
+    if agrees && refusal(&updated.meta.headers).is_some() {
+        state.table.discard(&request.key, stored);
+    } else {
+        state.table.store(&request.key, updated, |_, new| new);
+    }
+}

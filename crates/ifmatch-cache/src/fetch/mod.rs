@@ -1,0 +1,9 @@
+//! Requests to the origin: shared by the clients that wait for them, and stored on their way.
+
+mod fill;
+pub(crate) mod forward;
+mod head;
+pub(crate) mod origin;
+mod resume;
+pub(crate) mod revalidation;
+pub(crate) mod single_flight;

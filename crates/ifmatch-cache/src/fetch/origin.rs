@@ -1,0 +1,393 @@
+//! One request to the origin, and the effect of its response on the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CONTENT_LENGTH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response, StatusCode, response};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::range::ByteRange;
+use ifmatch_runtime::Clock;
+use ifmatch_runtime::task::detach;
+
+use crate::body::broadcast::{Broadcast, Reader};
+use crate::body::in_memory::PartialBody;
+use crate::fetch::fill::{Fill, collect};
+use crate::fetch::revalidation::Revalidation;
+use crate::fetch::single_flight::{FlightKey, Leader, Outcome};
+use crate::inner_service::InnerService;
+use crate::lookup::Plan;
+use crate::policy::cdn_cache_control::Governing;
+use crate::policy::content_range::ContentRange;
+use crate::policy::reuse::is_failure;
+use crate::policy::storable::{Exchange, Refusal};
+use crate::policy::update::is_about;
+use crate::request::CacheRequest;
+use crate::request::key::Key;
+use crate::respond::response_body::BodyError;
+use crate::state::CacheState;
+use crate::store::entry::Failing;
+use crate::store::stored_response::{Arrival, Meta, Stored, StoredBody};
+
+/// Time for which requests do not wait for each other after a response that could not be stored.
+const UNSHARED: Duration = Duration::from_secs(30);
+
+/// Time for which a failed origin is not asked again while a stale response can be used.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Maximum number of header fields in a stored response.
+const MAX_FIELDS: usize = 1_000;
+
+/// A request to the origin. It has no body.
+pub(crate) struct Fetch<C> {
+    state: Arc<CacheState<C>>,
+    key: Key,
+    client: Parts,
+    implicit_key: Box<str>,
+    /// The stored response that the client's request selects.
+    stored: Option<Stored>,
+    revalidation: Revalidation,
+    flight_key: FlightKey,
+    /// `true` if the last request for this URI failed.
+    failing: bool,
+    leader: Option<Leader>,
+}
+
+/// The result of a request to the origin.
+pub(crate) enum Fetched<T> {
+    /// The stored response, updated by a response with this status.
+    Updated(Stored, StatusCode),
+    /// A new response.
+    New(NewResponse<T>),
+    /// A 304 to a request without conditions.
+    Unusable,
+}
+
+/// A new response from the origin.
+pub(crate) enum NewResponse<T> {
+    /// It is being stored. The reader returns its body.
+    Storing(response::Parts, Stored, Reader),
+    /// It is not stored.
+    NotStored(Response<T>),
+}
+
+impl<C: Clock> Fetch<C> {
+    /// Creates a client's request. The stored response is revalidated or completed where possible.
+    pub(crate) fn new(state: &Arc<CacheState<C>>, request: &CacheRequest, plan: Plan, leader: Option<Leader>) -> Self {
+        let Plan { stored, flight_key, failing, .. } = plan;
+        let revalidation = stored.as_ref().map_or(Revalidation::None, |stored| Revalidation::of(stored, request));
+        Self {
+            state: Arc::clone(state),
+            key: request.key.clone(),
+            client: request.head.clone(),
+            implicit_key: request.implicit_key.clone(),
+            stored,
+            revalidation,
+            flight_key,
+            failing,
+            leader,
+        }
+    }
+
+    /// Turns the request into a background GET of the whole: the client's own conditions, ranges and method do not
+    /// apply.
+    pub(crate) fn unconditional(mut self) -> Self {
+        self.client.method = Method::GET;
+        for name in [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE, IF_RANGE] {
+            self.client.headers.remove(name);
+        }
+        self
+    }
+
+    /// Sends the request, and a second one without the cache's own condition if the first response is of no use.
+    pub(crate) async fn run<B, S>(mut self, mut inner: S) -> Result<Fetched<S::Body>, S::Error>
+    where
+        S: InnerService<B>,
+        B: Default,
+    {
+        for _ in 0..2 {
+            let (began, requested) = (self.state.table.next_ordinal(), self.state.now());
+            let response = match inner.run(self.request()).await {
+                Ok(response) => response,
+                Err(error) => {
+                    self.note_failure(Some(true));
+                    self.tell(Outcome::Failed(None));
+                    return Err(error);
+                }
+            };
+            self.note_failure(is_failure(response.status()).then_some(false));
+            let times = Times { asked: began, began, requested, received: self.state.now() };
+            match &self.revalidation {
+                Revalidation::Validate(stored) if response.status() == StatusCode::NOT_MODIFIED => {
+                    let stored = stored.clone();
+                    if stored.exists() && is_about(response.headers(), &stored.meta.headers) {
+                        return Ok(self.confirmed(&stored, response.headers(), times));
+                    }
+                    self.state.table.discard(&self.key, &stored);
+                }
+                Revalidation::Complete(stored, range) if response.status() == StatusCode::PARTIAL_CONTENT => {
+                    let (stored, range) = (stored.clone(), *range);
+                    if let Some(whole) = self.completed(&stored, range, response, times).await {
+                        return Ok(whole);
+                    }
+                }
+                Revalidation::Complete(..) if !response.status().is_success() && !is_failure(response.status()) => {}
+                Revalidation::None
+                    if response.status() == StatusCode::NOT_MODIFIED && !self.client_is_conditional() =>
+                {
+                    return Ok(Fetched::Unusable);
+                }
+                _ => return Ok(Fetched::New(self.new_response(response, times))),
+            }
+            self.revalidation = Revalidation::None;
+        }
+        Ok(Fetched::Unusable)
+    }
+
+    fn request<B: Default>(&self) -> Request<B> {
+        let mut head = self.client.clone();
+        self.revalidation.apply_to(&mut head.headers);
+        Request::from_parts(head, B::default())
+    }
+
+    fn client_is_conditional(&self) -> bool {
+        self.client.headers.contains_key(IF_NONE_MATCH) || self.client.headers.contains_key(IF_MODIFIED_SINCE)
+    }
+
+    /// Records if the origin fails for a stored response: until it answers again, a usable stale response is served
+    /// immediately.
+    fn note_failure(&self, unreachable: Option<bool>) {
+        if self.stored.is_some() && (self.failing || unreachable.is_some()) {
+            let until = self.state.monotonic_now().saturating_add(PAUSE);
+            let failing = unreachable.map(|unreachable| Failing { until, unreachable });
+            self.state.table.note_failure(&self.key, failing);
+        }
+    }
+
+    /// Shares a 304 with requests that wait with the same condition, if the confirmed response is shareable.
+    fn share_unmodified(&self, head: &response::Parts, times: Times) {
+        let refusal = self.refusal(StatusCode::OK, &head.headers, &Governing::of(&head.headers));
+        let meta = Meta::new(StatusCode::OK, &head.headers, &self.arrival(times));
+        if refusal.is_none() && meta.terms.is_for_others() {
+            self.tell(Outcome::Unmodified(Stored { meta: Arc::new(meta), body: StoredBody::Whole(Arc::default()) }));
+        }
+    }
+
+    /// Freshens the stored response after a 304.
+    fn confirmed<T>(&self, stored: &Stored, newer: &HeaderMap, times: Times) -> Fetched<T> {
+        self.state.counters.revalidated.add(1);
+        let meta = stored.meta.freshened(newer, &self.arrival(times));
+        let stored = Stored { meta: Arc::new(meta), body: stored.body.clone() };
+        self.update(&stored);
+        Fetched::Updated(stored, StatusCode::NOT_MODIFIED)
+    }
+
+    /// Stores an updated response if it may still be stored, and shares it.
+    fn update(&self, stored: &Stored) {
+        let governing = Governing::of(&stored.meta.headers);
+        match self.refusal(stored.meta.status, &stored.meta.headers, &governing) {
+            None if stored.meta.headers.len() <= MAX_FIELDS => {
+                self.state.table.store(&self.key, stored.clone(), |_, new| new);
+                self.tell(Outcome::Ready(stored.clone()));
+            }
+            Some(refusal) if refusal.is_personal(&self.client.headers) => {}
+            None | Some(_) => self.supersede(),
+        }
+    }
+
+    /// Completes the stored part with the missing range. Returns `None` if the response is another range or version.
+    async fn completed<T>(
+        &self,
+        stored: &Stored,
+        range: ByteRange,
+        response: Response<T>,
+        times: Times,
+    ) -> Option<Fetched<T>>
+    where
+        T: http_body::Body<Error: Into<BodyError>>,
+    {
+        let (head, body) = response.into_parts();
+        let (StoredBody::Partial(part), Some(received)) = (&stored.body, ContentRange::of(&head.headers)) else {
+            return None;
+        };
+        let meta = stored.meta.freshened(&head.headers, &self.arrival(times));
+        let same = meta.strong_tag().is_some() && meta.tag == stored.meta.tag && received.bytes == range;
+        if !same || received.total != part.total {
+            return None;
+        }
+        let limit = self.state.config.entry_limit;
+        let content = collect(body, self.state.budget.reserve(limit), range.len()).await?;
+        let whole = part.join(&PartialBody::new(received, content, limit))?.whole()?;
+        let stored = Stored { meta: Arc::new(meta), body: StoredBody::Whole(whole) };
+        self.update(&stored);
+        Some(Fetched::Updated(stored, StatusCode::PARTIAL_CONTENT))
+    }
+
+    /// Stores the response to a POST, if possible. It is stored with the ordinal of the invalidation that it caused
+    /// itself, `began`; `asked` is the ordinal of its request.
+    pub(crate) fn store_post<T>(
+        self,
+        response: Response<T>,
+        asked: u64,
+        began: u64,
+        requested: Timestamp,
+    ) -> NewResponse<T>
+    where
+        T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
+    {
+        let received = self.state.now();
+        self.new_response(response, Times { asked, began, requested, received })
+    }
+
+    /// Handles a new response. If it may be stored, its body is stored while it is passed on.
+    fn new_response<T>(mut self, response: Response<T>, times: Times) -> NewResponse<T>
+    where
+        T: http_body::Body<Data: Send, Error: Into<BodyError>> + Send + 'static,
+    {
+        let (head, body) = response.into_parts();
+        if head.status == StatusCode::NOT_MODIFIED && self.leader.is_some() {
+            self.share_unmodified(&head, times);
+        }
+        let length = declared_length(&head.headers, body.size_hint().exact());
+        let valid = |meta: &Meta| self.state.table.are_valid(&self.key, &meta.groups, times.asked);
+        let Some((meta, length)) = self.storable(&head, length, times).filter(|(meta, _)| valid(meta)) else {
+            return NewResponse::NotStored(Response::from_parts(head, body));
+        };
+        let range = ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
+        let reservation = self.state.budget.reserve(self.state.config.entry_limit);
+        let to_disk = range.is_none() && self.state.config.disk.is_some();
+        let broadcast = Arc::new(Broadcast::new(length, reservation, to_disk));
+        let stored = Stored { meta: Arc::new(meta), body: StoredBody::Broadcast(Arc::clone(&broadcast)) };
+        let Some(reader) = broadcast.join() else {
+            return NewResponse::NotStored(Response::from_parts(head, body));
+        };
+        if range.is_none() {
+            self.share(&stored);
+        }
+        let fill = Fill {
+            state: Arc::clone(&self.state),
+            key: self.key.clone(),
+            meta: Arc::clone(&stored.meta),
+            broadcast,
+            range,
+            leader: self.leader.take(),
+            disk_writer: None,
+        };
+        drop(detach(fill.run(body)));
+        NewResponse::Storing(head, stored, reader)
+    }
+
+    /// Returns the head of a storable response, and the length of its body. If the response is not storable, updates
+    /// the store accordingly and returns `None`.
+    fn storable(&self, head: &response::Parts, length: Length, times: Times) -> Option<(Meta, Option<u64>)> {
+        let refusal = self.refusal(head.status, &head.headers, &Governing::of(&head.headers));
+        let length = length.ok().filter(|_| refusal.is_none()).filter(|length| self.has_room(head, *length));
+        let storable = length.map(|length| (Meta::new(head.status, &head.headers, &self.arrival(times)), length));
+        let storable = storable.filter(|(meta, _)| meta.is_useful());
+        if storable.is_none() {
+            if is_failure(head.status) {
+                self.tell(Outcome::Failed(Some(head.status)));
+            }
+            self.not_stored(head.status, refusal);
+        }
+        storable
+    }
+
+    /// Returns `true` if head and body are within the limits, and a part is as long as its `Content-Range` says.
+    fn has_room(&self, head: &response::Parts, length: Option<u64>) -> bool {
+        let short = head.headers.len() <= MAX_FIELDS;
+        let fits = short && length.is_none_or(|length| length <= self.state.config.longest());
+        if head.status != StatusCode::PARTIAL_CONTENT {
+            return fits;
+        }
+        let range = ContentRange::of(&head.headers).filter(|_| self.client.headers.contains_key(RANGE));
+        fits && range.is_some_and(|range| length.is_none_or(|length| length == range.bytes.len()))
+    }
+
+    /// Discards the stored response if the new one supersedes it but must not be stored.
+    fn not_stored(&self, status: StatusCode, refusal: Option<Refusal>) {
+        let until = self.state.monotonic_now().saturating_add(UNSHARED);
+        if refusal == Some(Refusal::Credential) && self.leader.is_some() {
+            self.state.table.expect_personal(&self.key, until);
+        }
+        let personal = refusal.is_some_and(|refusal| refusal.is_personal(&self.client.headers));
+        let supersedes = !personal && !is_failure(status) && status != StatusCode::NOT_MODIFIED;
+        if !supersedes || self.client.headers.contains_key(RANGE) {
+            return;
+        }
+        self.supersede();
+        if self.leader.is_some() {
+            self.state.table.expect_unshared(&self.key, until);
+        }
+    }
+
+    /// Discards the stored response that the client's request selects.
+    fn supersede(&self) {
+        if let Some(stored) = &self.stored {
+            self.state.table.discard(&self.key, stored);
+        }
+    }
+
+    fn refusal(&self, status: StatusCode, response: &HeaderMap, governing: &Governing) -> Option<Refusal> {
+        let (request, rules) = (&self.client.headers, self.state.config.rules);
+        Exchange { method: &Method::GET, request, status, response, governing, rules }.refusal()
+    }
+
+    /// Shares the response with other requests, including those that arrive before its body has.
+    fn share(&mut self, stored: &Stored) {
+        if self.leader.is_none() {
+            let CacheState { flights, table, .. } = &*self.state;
+            self.leader = flights.share(table, &self.key, &self.flight_key, stored.meta.began);
+        }
+        self.tell(Outcome::Ready(stored.clone()));
+    }
+
+    fn tell(&self, outcome: Outcome) {
+        if let Some(leader) = &self.leader {
+            leader.tell(outcome);
+        }
+    }
+
+    fn arrival(&self, times: Times) -> Arrival<'_> {
+        Arrival {
+            request: &self.client.headers,
+            implicit_key: &self.implicit_key,
+            began: times.began,
+            requested: times.requested,
+            received: times.received,
+            heuristic: self.state.config.heuristic,
+            unstored: &self.state.config.unstored,
+            always_validate: self.state.config.always_validate,
+        }
+    }
+}
+
+/// Times of a request and its response.
+#[derive(Clone, Copy)]
+struct Times {
+    /// Ordinal of the request.
+    asked: u64,
+    /// Ordinal that the response is stored with.
+    began: u64,
+    requested: Timestamp,
+    received: Timestamp,
+}
+
+/// The declared length of a body, if any.
+type Length = Result<Option<u64>, InvalidLength>;
+
+/// `Content-Length` is malformed, repeated, or contradicts the body.
+#[derive(Clone, Copy, Debug)]
+struct InvalidLength;
+
+fn declared_length(headers: &HeaderMap, exact: Option<u64>) -> Length {
+    let mut lines = headers.get_all(CONTENT_LENGTH).iter();
+    let line = match (lines.next(), lines.next()) {
+        (None, _) => return Ok(exact),
+        (Some(line), None) => line.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit())),
+        (Some(_), Some(_)) => None,
+    };
+    let length = line.and_then(|digits| digits.parse().ok()).ok_or(InvalidLength)?;
+    if exact.is_some_and(|exact| exact != length) { Err(InvalidLength) } else { Ok(Some(length)) }
+}

@@ -1,0 +1,185 @@
+//! Request collapsing: one request to the origin for all clients that wait for the same response.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{HeaderMap, StatusCode};
+use tokio::sync::watch;
+
+use crate::policy::vary::{Selection, Vary};
+use crate::request::key::Key;
+use crate::store::stored_response::Stored;
+use crate::store::table::{Found, Table};
+
+/// Requests for one URI with equal flight keys may share a response, as far as that is known before it arrives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FlightKey {
+    vary: Vary,
+    selection: Selection,
+    implicit_key: Box<str>,
+    /// The conditions and ranges that the origin evaluates.
+    condition: Box<[u8]>,
+}
+
+impl FlightKey {
+    /// Returns the key of a request without conditions for the origin.
+    pub(crate) fn new(vary: Vary, request: &HeaderMap, implicit_key: &str) -> Self {
+        let selection = vary.select(request);
+        Self { vary, selection, implicit_key: implicit_key.into(), condition: Box::default() }
+    }
+
+    /// Returns the key of a request, assuming that the response will vary by the same fields as the stored ones.
+    pub(crate) fn expected(found: &Found, request: &HeaderMap, implicit_key: &str) -> Self {
+        let vary = found.entry.variants.first().map(|stored| stored.meta.secondary_key.vary.clone());
+        Self::new(vary.unwrap_or_default(), request, implicit_key)
+    }
+
+    /// Adds the conditions that the origin evaluates.
+    #[must_use]
+    pub(crate) fn with_condition(self, condition: Box<[u8]>) -> Self {
+        Self { condition, ..self }
+    }
+
+    /// Returns the key of a request once a response has revealed the fields that it varies by.
+    pub(crate) fn varying(&self, vary: Vary, request: &HeaderMap) -> Self {
+        let selection = vary.select(request);
+        Self { vary, selection, implicit_key: self.implicit_key.clone(), condition: self.condition.clone() }
+    }
+}
+
+/// The result of a request to the origin.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// The origin has not responded yet.
+    Pending,
+    /// The response can be stored; its body may still be arriving.
+    Ready(Stored),
+    /// The condition shared by all waiting requests is false, so each gets this 304.
+    Unmodified(Stored),
+    /// The origin failed with this status, or did not respond.
+    Failed(Option<StatusCode>),
+    /// The response is for one client only, or the request was abandoned: the others must ask for themselves.
+    Alone,
+}
+
+/// A request to the origin that others can wait for.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    key: FlightKey,
+    /// Ordinal of its start. A later invalidation of the URI keeps new requests from joining it.
+    began: u64,
+    outcome: watch::Sender<Outcome>,
+}
+
+impl Flight {
+    /// Returns `true` until the origin has responded.
+    pub(crate) fn is_pending(&self) -> bool {
+        matches!(*self.outcome.borrow(), Outcome::Pending)
+    }
+
+    /// Waits for the outcome.
+    pub(crate) async fn outcome(&self) -> Outcome {
+        let mut receiver = self.outcome.subscribe();
+        let outcome = receiver.wait_for(|outcome| !matches!(outcome, Outcome::Pending)).await;
+        outcome.map_or(Outcome::Alone, |outcome| outcome.clone())
+    }
+}
+
+/// All requests to the origin that others can wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Flights(Mutex<FlightMap>);
+
+/// The part of a request in a flight.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// It asks the origin for all.
+    Leader(Leader),
+    /// It waits for the leader.
+    Follower(Arc<Flight>),
+}
+
+impl Flights {
+    /// Joins the flight for this key, or starts one.
+    pub(crate) fn join_or_lead(self: &Arc<Self>, table: &Table, key: &Key, flight_key: &FlightKey) -> Role {
+        let mut flights = self.lock();
+        let last_invalidation = table.last_invalidation(key);
+        if let Some(flight) = joinable(&flights, key, flight_key, last_invalidation) {
+            return Role::Follower(Arc::clone(flight));
+        }
+        let began = table.next_ordinal();
+        Role::Leader(self.lead(&mut flights, key, flight_key, began))
+    }
+
+    /// Lets others join a request that began with this ordinal. Returns `None` if another one is under way, or if the URI
+    /// was invalidated since.
+    pub(crate) fn share(
+        self: &Arc<Self>,
+        table: &Table,
+        key: &Key,
+        flight_key: &FlightKey,
+        began: u64,
+    ) -> Option<Leader> {
+        let mut flights = self.lock();
+        let last_invalidation = table.last_invalidation(key);
+        if began < last_invalidation || joinable(&flights, key, flight_key, last_invalidation).is_some() {
+            return None;
+        }
+        Some(self.lead(&mut flights, key, flight_key, began))
+    }
+
+    /// Closes a flight: later requests do not join it.
+    pub(crate) fn close(&self, key: &Key, flight: &Arc<Flight>) {
+        let mut flights = self.lock();
+        if let Some(known) = flights.get_mut(key) {
+            known.retain(|known| !Arc::ptr_eq(known, flight));
+            if known.is_empty() {
+                flights.remove(key);
+            }
+        }
+    }
+
+    fn lead(self: &Arc<Self>, flights: &mut FlightMap, key: &Key, flight_key: &FlightKey, began: u64) -> Leader {
+        let outcome = watch::channel(Outcome::Pending).0;
+        let flight = Arc::new(Flight { key: flight_key.clone(), began, outcome });
+        flights.entry(key.clone()).or_default().push(Arc::clone(&flight));
+        Leader { flights: Arc::clone(self), key: key.clone(), flight }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FlightMap> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type FlightMap = HashMap<Key, Vec<Arc<Flight>>>;
+
+fn joinable<'a>(flights: &'a FlightMap, key: &Key, flight_key: &FlightKey, since: u64) -> Option<&'a Arc<Flight>> {
+    flights.get(key)?.iter().find(|flight| flight.began >= since && flight.key == *flight_key)
+}
+
+/// The request that asks the origin. Dropping it releases the followers.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    flights: Arc<Flights>,
+    key: Key,
+    flight: Arc<Flight>,
+}
+
+impl Leader {
+    /// Sends the outcome to all followers.
+    pub(crate) fn tell(&self, outcome: Outcome) {
+        self.flight.outcome.send_replace(outcome);
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        self.flights.close(&self.key, &self.flight);
+        self.flight.outcome.send_if_modified(|outcome| {
+            let pending = matches!(outcome, Outcome::Pending);
+            if pending {
+                *outcome = Outcome::Alone;
+            }
+            pending
+        });
+    }
+}

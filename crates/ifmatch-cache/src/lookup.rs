@@ -1,0 +1,103 @@
+//! The lookup: whether a stored response can answer a request, and how to ask the origin if not.
+
+use std::time::Duration;
+
+use http::Response;
+use ifmatch_runtime::Clock;
+
+use crate::fetch::revalidation::Revalidation;
+use crate::fetch::single_flight::FlightKey;
+use crate::policy::cache_status::{CacheStatus, Forward};
+use crate::policy::credential::has_credential;
+use crate::policy::reuse::Reuse;
+use crate::policy::vary::Vary;
+use crate::request::{CacheRequest, is_same_target};
+use crate::respond::response_body::ResponseBody;
+use crate::respond::{CachedResponse, respond};
+use crate::state::CacheState;
+use crate::store::stored_response::Stored;
+use crate::store::table::Found;
+
+/// The result of a lookup.
+pub(crate) enum Lookup<T> {
+    /// The store has the response.
+    Hit(Response<ResponseBody<T>>),
+    /// The store has a stale response, which is to be revalidated in the background.
+    HitAndRevalidate(Response<ResponseBody<T>>, Plan),
+    /// The origin must be asked.
+    Forward(Plan),
+}
+
+/// Why and how to ask the origin.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) why: Forward,
+    /// The stored response that the request selects.
+    pub(crate) stored: Option<Stored>,
+    /// `true` if the response is not expected to be shareable, so that no request should wait for it.
+    pub(crate) unshared: bool,
+    /// `true` if the last request for this URI failed.
+    pub(crate) failing: bool,
+    pub(crate) flight_key: FlightKey,
+}
+
+impl Plan {
+    /// Returns the plan for a request that was not looked up.
+    pub(crate) fn without_lookup(request: &CacheRequest) -> Self {
+        let flight_key = FlightKey::new(Vary::default(), &request.head.headers, &request.implicit_key);
+        Self { why: Forward::UriMiss, stored: None, unshared: true, failing: false, flight_key }
+    }
+
+    fn new<C: Clock>(state: &CacheState<C>, request: &CacheRequest, found: &Found, why: Forward) -> Self {
+        let flight_key = FlightKey::expected(found, &request.head.headers, &request.implicit_key);
+        let stored = found.stored().cloned();
+        let is_as_sent = stored.as_ref().is_none_or(|stored| Revalidation::of(stored, request).is_none());
+        let flight_key = if is_as_sent { flight_key.with_condition(request.condition()) } else { flight_key };
+        let terms = stored.as_ref().map(|stored| &stored.meta.terms);
+        let now = state.monotonic_now();
+        let personal = || now < found.entry.personal_until && has_credential(&request.head.headers);
+        let unshared = now < found.entry.unshared_until
+            || personal()
+            || terms.is_some_and(|terms| terms.always_validate || terms.lifetime.is_zero());
+        Self { why, stored, unshared, failing: found.entry.failing.is_some(), flight_key }
+    }
+}
+
+/// Looks up whether a stored response can answer the request.
+pub(crate) fn lookup<C: Clock, T>(state: &CacheState<C>, request: &CacheRequest) -> Lookup<T> {
+    let now = state.now();
+    let found = state.table.find(&request.key, &request.head.headers, &request.implicit_key);
+    let forward = |why| Lookup::Forward(Plan::new(state, request, &found, why));
+    let Some(stored) = found.stored() else {
+        let same = |stored: &Stored| is_same_target(&stored.meta.secondary_key.implicit_key, &request.implicit_key);
+        let has_variants = found.entry.variants.iter().any(same);
+        return forward(if has_variants { Forward::VaryMiss } else { Forward::UriMiss });
+    };
+    let terms = &stored.meta.terms;
+    let age = stored.meta.age(now);
+    let mut reuse = terms.reuse(&request.directives, age);
+    if let (Reuse::Validate, Some(failing)) = (reuse, found.entry.failing) {
+        let unreachable = if failing.unreachable { state.config.stale_if_unreachable } else { Duration::ZERO };
+        if terms.serves_error(&request.directives, age, unreachable) {
+            reuse = if state.monotonic_now() < failing.until { Reuse::Stale } else { Reuse::StaleWhileRevalidate };
+        }
+    }
+    match reuse {
+        Reuse::Refused => return forward(Forward::Request),
+        Reuse::Validate => return forward(Forward::Stale),
+        Reuse::Fresh | Reuse::Stale | Reuse::StaleWhileRevalidate => {}
+    }
+    let response = respond(&state.recent_heads, request, stored, now, CacheStatus::HIT);
+    let Some(CachedResponse { response, bytes }) = response else { return forward(Forward::Partial) };
+    state.counters.hits.add(1);
+    state.counters.bytes.add(bytes);
+    if reuse != Reuse::Fresh {
+        state.counters.stale.add(1);
+    }
+    match reuse {
+        Reuse::StaleWhileRevalidate => {
+            Lookup::HitAndRevalidate(response, Plan::new(state, request, &found, Forward::Stale))
+        }
+        _ => Lookup::Hit(response),
+    }
+}

@@ -1,0 +1,177 @@
+//! Reading a request: its handling, its cache key, and its conditions and directives.
+
+use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
+use http::request::Parts;
+use http::{HeaderName, Method};
+use http_body::Body;
+use ifmatch_core::fields::hop_by_hop;
+
+use crate::config::Config;
+use crate::policy::cache_control::RequestDirectives;
+use crate::policy::invalidate::is_unsafe;
+use crate::request::flags::{RequestFlag, RequestFlags};
+use crate::request::key::Key;
+
+pub(crate) mod flags;
+pub(crate) mod key;
+pub(crate) mod normalize;
+mod unkeyed_inputs;
+
+/// How to handle a request.
+pub(crate) enum Handling {
+    /// Answer from the cache if possible.
+    Read(Key, RequestFlags),
+    /// Forward, and invalidate.
+    Write(Key),
+    /// Forward: the method is safe but not cached.
+    Method,
+    /// Forward: a cache cannot answer it.
+    Bypass,
+}
+
+impl Handling {
+    pub(crate) fn of(head: &Parts, body: &impl Body, config: &Config) -> Self {
+        if config.bypass.is_some_and(|bypasses| bypasses(&head.headers)) {
+            return Self::Bypass;
+        }
+        let key = || Key::of(head, config.scheme.as_deref());
+        if is_unsafe(&head.method) {
+            return key().map_or(Self::Bypass, Self::Write);
+        }
+        let flags = RequestFlags::of(&head.headers);
+        if head.method == Method::CONNECT || flags.has(RequestFlag::Upgrade) {
+            return Self::Bypass;
+        }
+        if !matches!(head.method, Method::GET | Method::HEAD) {
+            return Self::Method;
+        }
+        if !body.is_end_stream() || flags.has(RequestFlag::OriginOnly) {
+            return Self::Bypass;
+        }
+        key().map_or(Self::Bypass, |key| Self::Read(key, flags))
+    }
+}
+
+/// A GET or HEAD request.
+#[derive(Debug)]
+pub(crate) struct CacheRequest {
+    pub(crate) head: Parts,
+    pub(crate) key: Key,
+    pub(crate) directives: RequestDirectives,
+    flags: RequestFlags,
+    /// Distinguishes requests with the same key that must not share a response, regardless of `Vary`: the target if it is
+    /// not in normal form, and fields that many origins use without naming them in `Vary`.
+    pub(crate) implicit_key: Box<str>,
+}
+
+impl CacheRequest {
+    pub(crate) fn new(mut head: Parts, key: Key, mut flags: RequestFlags, config: &Config) -> Self {
+        if flags.has(RequestFlag::Connection) {
+            // Fields that end at this hop must not select responses that others get.
+            hop_by_hop::remove_named(&mut head.headers);
+            flags = RequestFlags::of(&head.headers);
+        }
+        let directives = if config.obey_requests && flags.has(RequestFlag::Directives) {
+            RequestDirectives::from_headers(&head.headers)
+        } else {
+            RequestDirectives::default()
+        };
+        Self { implicit_key: implicit_key(&head, &key, flags, config), head, key, directives, flags }
+    }
+
+    pub(crate) fn is_head(&self) -> bool {
+        self.head.method == Method::HEAD
+    }
+
+    pub(crate) fn is_conditional(&self) -> bool {
+        self.flags.has(RequestFlag::Condition)
+    }
+
+    pub(crate) fn has_range(&self) -> bool {
+        self.flags.has(RequestFlag::Range)
+    }
+
+    /// Returns `true` if this request may share the origin's response with others, in either direction.
+    pub(crate) fn is_sharable(&self) -> bool {
+        let directives = &self.directives;
+        let forced = directives.no_cache || directives.no_store || directives.max_age.is_some();
+        !(forced || self.flags.has(RequestFlag::Authorization) || self.is_head())
+    }
+
+    /// Returns the request's conditions and ranges, normalized. Requests can share an origin response only if these are
+    /// equal.
+    pub(crate) fn condition(&self) -> Box<[u8]> {
+        if !self.is_conditional() && !self.has_range() {
+            return Box::default();
+        }
+        let mut text = Vec::new();
+        for name in [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE, IF_RANGE] {
+            for line in self.head.headers.get_all(&name) {
+                text.extend_from_slice(name.as_str().as_bytes());
+                text.push(b':');
+                text.extend_from_slice(line.as_bytes());
+                text.push(b'\n');
+            }
+        }
+        text.into()
+    }
+}
+
+fn implicit_key(head: &Parts, key: &Key, flags: RequestFlags, config: &Config) -> Box<str> {
+    let mut text = String::new();
+    let target = normalize::target(&head.uri);
+    if target != key.path() {
+        text.extend([TARGET, target, "\n"]);
+    }
+    if flags.has(RequestFlag::UnkeyedInput) {
+        let counts =
+            |name: &HeaderName| unkeyed_inputs::is_unkeyed_input(name.as_str()) && !(config.rules.overwritten)(name);
+        let mut fields: Vec<_> = head.headers.iter().filter(|(name, _)| counts(name)).collect();
+        fields.sort_by_key(|(name, _)| name.as_str());
+        for (name, line) in fields {
+            unkeyed_inputs::write(name.as_str(), line, &mut text);
+        }
+    }
+    text.into()
+}
+
+/// Prefix of the target's line. No field has such a name.
+const TARGET: &str = "target ";
+
+/// Returns `true` if two implicit keys have the same target.
+pub(crate) fn is_same_target(one: &str, other: &str) -> bool {
+    target_of(one) == target_of(other)
+}
+
+fn target_of(implicit_key: &str) -> Option<&str> {
+    implicit_key.strip_prefix(TARGET)?.lines().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn hop_by_hop_fields_set_no_flags() {
+        let named = "range, if-none-match, authorization, x-forwarded-host, pragma";
+        let fields = [
+            ("connection", named),
+            ("range", "bytes=0-1"),
+            ("if-none-match", "*"),
+            ("authorization", "Basic eDp5"),
+            ("x-forwarded-host", "evil"),
+            ("pragma", "no-cache"),
+        ];
+        let request = Request::get("http://a.example/");
+        let request = fields.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+        let (head, body) = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap().into_parts();
+        let config = Config::default();
+        let Handling::Read(key, flags) = Handling::of(&head, &body, &config) else { panic!("not cacheable") };
+        let cacheable = CacheRequest::new(head, key, flags, &config);
+        assert_eq!(cacheable.flags, RequestFlags::of(&cacheable.head.headers));
+        assert!(cacheable.is_sharable() && !cacheable.is_conditional() && !cacheable.has_range());
+        assert_eq!((cacheable.directives.no_cache, &*cacheable.implicit_key), (false, ""));
+    }
+}

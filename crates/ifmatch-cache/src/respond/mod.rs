@@ -1,0 +1,268 @@
+//! Responses from the store: whole, partial, or 304.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::fields::has;
+use ifmatch_core::fields::not_modified::retain_304_headers;
+use ifmatch_core::precondition::{Validators, Verdict, evaluate};
+use ifmatch_core::problem::Problem;
+use ifmatch_core::range::multipart::Multipart;
+use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
+
+use crate::body::disk_reader::{DiskReader, Section};
+use crate::body::in_memory::{MemoryBody, PartialBody};
+use crate::body::on_disk::DiskBody;
+use crate::policy::cache_status::CacheStatus;
+use crate::request::CacheRequest;
+use crate::respond::recent_heads::{Form, RecentHeads};
+use crate::respond::response_body::ResponseBody;
+use crate::store::stored_response::{Meta, Stored, StoredBody};
+
+pub(crate) mod recent_heads;
+pub(crate) mod response_body;
+
+/// A response from the store.
+pub(crate) struct CachedResponse<T> {
+    pub(crate) response: Response<ResponseBody<T>>,
+    /// Number of body bytes from the store.
+    pub(crate) bytes: u64,
+}
+
+/// Responds with a stored response, after evaluating the client's conditions and ranges. Returns `None` if it lacks the
+/// requested bytes.
+pub(crate) fn respond<T>(
+    recent_heads: &RecentHeads,
+    request: &CacheRequest,
+    stored: &Stored,
+    now: Timestamp,
+    status: CacheStatus,
+) -> Option<CachedResponse<T>> {
+    let meta = &stored.meta;
+    let age = meta.age(now);
+    let status = status.with_ttl(meta.terms.lifetime, age);
+    let responder = Responder { recent_heads, request, meta, now, age: age.as_secs(), status };
+    if responder.is_unmodified() {
+        return Some(responder.not_modified());
+    }
+    match &stored.body {
+        StoredBody::Whole(content) => Some(responder.whole(content)),
+        StoredBody::Partial(part) => responder.part(part),
+        StoredBody::File(file) => responder.file(file),
+        StoredBody::Broadcast(broadcast) if request.is_head() => Some(responder.empty(broadcast.declared)),
+        StoredBody::Broadcast(broadcast) => {
+            let reader = broadcast.join()?;
+            let headers = responder.headers(broadcast.declared);
+            Some(CachedResponse { response: responder.with(headers, ResponseBody::broadcast(reader)), bytes: 0 })
+        }
+    }
+}
+
+/// Responds with the origin's 304 to another request with the same conditions.
+pub(crate) fn unmodified<T>(
+    recent_heads: &RecentHeads,
+    request: &CacheRequest,
+    stored: &Stored,
+    now: Timestamp,
+    status: CacheStatus,
+) -> Response<ResponseBody<T>> {
+    let meta = &stored.meta;
+    let age = meta.age(now);
+    let status = status.with_ttl(meta.terms.lifetime, age);
+    Responder { recent_heads, request, meta, now, age: age.as_secs(), status }.not_modified().response
+}
+
+/// Returns `true` if the client's conditions show that it has this response already. Conditions apply to successful
+/// responses only.
+pub(crate) fn is_unmodified(request: &CacheRequest, meta: &Meta) -> bool {
+    if !request.is_conditional() || !meta.status.is_success() {
+        return false;
+    }
+    let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date };
+    // A tag in another form than the RFC's is the origin's own: who sends it back has this response.
+    if meta.tag.is_none() && has(&meta.headers, &ETAG) && has(&request.head.headers, &IF_NONE_MATCH) {
+        return request.head.headers.get(IF_NONE_MATCH) == meta.headers.get(ETAG);
+    }
+    evaluate(&request.head.headers, &Method::GET, Some(&validators)) == Verdict::NotModified
+}
+
+/// Creates a 304 in place of a new response with these header fields.
+pub(crate) fn not_modified<T>(mut headers: HeaderMap) -> Response<ResponseBody<T>> {
+    retain_304_headers(&mut headers);
+    response(StatusCode::NOT_MODIFIED, headers, ResponseBody::empty())
+}
+
+/// Creates a response of the cache itself.
+pub(crate) fn problem<T>(problem: &Problem, status: CacheStatus) -> Response<ResponseBody<T>> {
+    let mut response = problem.to_response().map(ResponseBody::from);
+    status.append_to(response.headers_mut());
+    response
+}
+
+struct Responder<'a> {
+    recent_heads: &'a RecentHeads,
+    request: &'a CacheRequest,
+    meta: &'a Arc<Meta>,
+    now: Timestamp,
+    /// Age in seconds.
+    age: u64,
+    status: CacheStatus,
+}
+
+impl Responder<'_> {
+    fn is_unmodified(&self) -> bool {
+        is_unmodified(self.request, self.meta)
+    }
+
+    fn not_modified<T>(&self) -> CachedResponse<T> {
+        let headers = self.recent_head(true, None, || self.with_age_and_status(self.meta.unmodified().clone()));
+        CachedResponse { response: response(StatusCode::NOT_MODIFIED, headers, ResponseBody::empty()), bytes: 0 }
+    }
+
+    fn whole<T>(&self, content: &Arc<MemoryBody>) -> CachedResponse<T> {
+        if self.request.is_head() {
+            return self.empty(Some(content.len));
+        }
+        let cut = match self.selection(content.len) {
+            Selection::Whole => None,
+            Selection::Unsatisfiable => return self.unsatisfiable(content.len),
+            Selection::Parts(ranges) => self.chunks(&ranges, content.len, |range| Some(content.cut(range))),
+        };
+        // Without random numbers for a boundary, send the whole body.
+        cut.unwrap_or_else(|| {
+            let body = ResponseBody::content(Arc::clone(content));
+            CachedResponse { response: self.with(self.whole_head(content.len), body), bytes: content.len }
+        })
+    }
+
+    fn part<T>(&self, part: &PartialBody) -> Option<CachedResponse<T>> {
+        if self.request.is_head() {
+            return None;
+        }
+        match self.selection(part.total) {
+            Selection::Whole => None,
+            Selection::Unsatisfiable => Some(self.unsatisfiable(part.total)),
+            Selection::Parts(ranges) => self.chunks(&ranges, part.total, |range| part.cut(range)),
+        }
+    }
+
+    /// Returns `None` if the file is gone.
+    fn file<T>(&self, file: &Arc<DiskBody>) -> Option<CachedResponse<T>> {
+        if self.request.is_head() {
+            return Some(self.empty(Some(file.len())));
+        }
+        let cut = match self.selection(file.len()) {
+            Selection::Whole => None,
+            Selection::Unsatisfiable => return Some(self.unsatisfiable(file.len())),
+            Selection::Parts(ranges) => {
+                let cut = |range| Some(VecDeque::from([Section::from(range)]));
+                self.ranges(&ranges, file.len(), cut, |sections| DiskReader::of(file, sections).map(ResponseBody::file))
+            }
+        };
+        cut.or_else(|| {
+            let body = ResponseBody::file(DiskReader::new(file)?);
+            Some(CachedResponse { response: self.with(self.whole_head(file.len()), body), bytes: file.len() })
+        })
+    }
+
+    /// Returns the requested ranges.
+    fn selection(&self, len: u64) -> Selection {
+        if self.meta.status != StatusCode::OK || !self.request.has_range() {
+            return Selection::Whole;
+        }
+        let sent = Representation { tag: self.meta.tag.as_ref(), last_modified: self.meta.last_modified, len };
+        select(&self.request.head.headers, &sent, self.now, Limits::default())
+    }
+
+    fn unsatisfiable<T>(&self, len: u64) -> CachedResponse<T> {
+        CachedResponse { response: problem(&Problem::range_not_satisfiable(len), self.status), bytes: 0 }
+    }
+
+    fn empty<T>(&self, len: Option<u64>) -> CachedResponse<T> {
+        CachedResponse { response: self.with(self.headers(len), ResponseBody::empty()), bytes: 0 }
+    }
+
+    /// Responds with ranges of a body in memory.
+    fn chunks<T>(
+        &self,
+        ranges: &[ByteRange],
+        total: u64,
+        cut: impl Fn(ByteRange) -> Option<VecDeque<Bytes>>,
+    ) -> Option<CachedResponse<T>> {
+        self.ranges(ranges, total, cut, |chunks| Some(ResponseBody::chunks(chunks)))
+    }
+
+    /// Responds with ranges, each consisting of the pieces returned by `cut`. Returns `None` if bytes are missing, or if
+    /// there is no randomness for a boundary.
+    fn ranges<T, P: From<Bytes>>(
+        &self,
+        ranges: &[ByteRange],
+        total: u64,
+        cut: impl Fn(ByteRange) -> Option<VecDeque<P>>,
+        body: impl FnOnce(VecDeque<P>) -> Option<ResponseBody<T>>,
+    ) -> Option<CachedResponse<T>> {
+        let mut headers = self.headers(None);
+        // The digest covers the whole content.
+        headers.remove("content-digest");
+        let mut pieces = VecDeque::new();
+        let len = if let [range] = ranges {
+            headers.insert(CONTENT_RANGE, range.content_range(total));
+            pieces.extend(cut(*range)?);
+            range.len()
+        } else {
+            let boundary = format!("{:016x}{:016x}", ifmatch_runtime::nonce().ok()?, ifmatch_runtime::nonce().ok()?);
+            let part_type = headers.get(CONTENT_TYPE).cloned();
+            let multipart = Multipart::new(&boundary, part_type, ranges.to_vec(), total).ok()?;
+            headers.insert(CONTENT_TYPE, multipart.content_type());
+            for (header, range) in multipart.parts() {
+                pieces.push_back(header.into());
+                pieces.extend(cut(range)?);
+            }
+            pieces.push_back(multipart.end().into());
+            multipart.content_length()
+        };
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        let response = response(StatusCode::PARTIAL_CONTENT, headers, body(pieces)?);
+        Some(CachedResponse { response, bytes: len })
+    }
+
+    /// Returns the header fields of a response with the whole body.
+    fn whole_head(&self, len: u64) -> HeaderMap {
+        self.recent_head(false, Some(len), || self.headers(Some(len)))
+    }
+
+    fn recent_head(&self, unmodified: bool, len: Option<u64>, make: impl FnOnce() -> HeaderMap) -> HeaderMap {
+        self.recent_heads.get(self.meta, Form { unmodified, len, age: self.age, status: self.status }, make)
+    }
+
+    /// Returns the stored header fields with `Age`, `Cache-Status` and `Content-Length`.
+    fn headers(&self, len: Option<u64>) -> HeaderMap {
+        let mut headers = self.with_age_and_status(self.meta.headers.clone());
+        if let Some(len) = len.filter(|_| self.meta.status != StatusCode::NO_CONTENT) {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        }
+        headers
+    }
+
+    /// Adds `Age` and `Cache-Status`.
+    fn with_age_and_status(&self, mut headers: HeaderMap) -> HeaderMap {
+        headers.insert(AGE, HeaderValue::from(self.age));
+        self.status.append_to(&mut headers);
+        headers
+    }
+
+    fn with<T>(&self, headers: HeaderMap, body: ResponseBody<T>) -> Response<ResponseBody<T>> {
+        response(self.meta.status, headers, body)
+    }
+}
+
+fn response<T>(status: StatusCode, headers: HeaderMap, body: ResponseBody<T>) -> Response<ResponseBody<T>> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}

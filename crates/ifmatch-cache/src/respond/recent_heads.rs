@@ -1,0 +1,224 @@
+//! A cache of response heads. The head of a stored response stays the same while its age in seconds does.
+
+use std::sync::{Arc, RwLock, Weak};
+
+use http::HeaderMap;
+
+use crate::policy::cache_status::CacheStatus;
+use crate::store::stored_response::Meta;
+
+/// Number of heads kept.
+const PLACES: usize = 512;
+
+/// Maximum size of a stored head, in bytes.
+const LARGEST: usize = 4 * 1024;
+
+/// Heads that were requested twice within a second. Each has one place, determined by the address of its response, until
+/// another one takes that place. A busy place is skipped, not waited for.
+#[derive(Debug)]
+pub(crate) struct RecentHeads(Box<[RwLock<Place>]>);
+
+/// The inputs of a head, besides the stored response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// `true` for a 304.
+    pub(crate) unmodified: bool,
+    /// Value of `Content-Length`.
+    pub(crate) len: Option<u64>,
+    /// In seconds.
+    pub(crate) age: u64,
+    pub(crate) status: CacheStatus,
+}
+
+/// The last form requested.
+#[derive(Debug, Default)]
+struct Place {
+    /// Keeps the address from being reused.
+    of: Weak<Meta>,
+    form: Option<Form>,
+    /// `None` until the form is requested a second time.
+    head: Option<HeaderMap>,
+}
+
+impl Default for RecentHeads {
+    fn default() -> Self {
+        Self((0..PLACES).map(|_| RwLock::default()).collect())
+    }
+}
+
+impl RecentHeads {
+    /// Returns the head of this form, creating it if necessary.
+    pub(crate) fn get(&self, meta: &Arc<Meta>, form: Form, make: impl FnOnce() -> HeaderMap) -> HeaderMap {
+        let place = &self.0[place(meta, form.unmodified)];
+        let known = match place.try_read() {
+            Ok(place) if place.is(meta, form) => match &place.head {
+                Some(head) => return head.clone(),
+                None => true,
+            },
+            _ => false,
+        };
+        let head = make();
+        if (known || meta.size() <= LARGEST)
+            && let Ok(mut place) = place.try_write()
+        {
+            *place = Place { of: Arc::downgrade(meta), form: Some(form), head: known.then(|| head.clone()) };
+        }
+        head
+    }
+}
+
+impl Place {
+    fn is(&self, meta: &Arc<Meta>, form: Form) -> bool {
+        self.of.as_ptr() == Arc::as_ptr(meta) && self.form == Some(form)
+    }
+}
+
+/// Returns the index of the place. Neighbours in memory have different places, as do the two heads of one response.
+fn place(meta: &Arc<Meta>, unmodified: bool) -> usize {
+    let address = Arc::as_ptr(meta).addr() / size_of::<Meta>();
+    (address * 2 + usize::from(unmodified)) % PLACES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http::header::{AGE, CACHE_CONTROL, CONTENT_LENGTH, ETAG, IF_NONE_MATCH, RANGE, VARY};
+    use http::{HeaderValue, Method, Request, StatusCode};
+    use ifmatch_core::date::Timestamp;
+
+    use super::*;
+    use crate::body::in_memory::MemoryBody;
+    use crate::config::Config;
+    use crate::policy::cache_status::{CACHE_STATUS, Forward};
+    use crate::request::{CacheRequest, Handling};
+    use crate::respond::respond;
+    use crate::store::stored_response::{Arrival, Stored, StoredBody};
+
+    fn stored(tag: &str, status: StatusCode) -> Stored {
+        let request = HeaderMap::new();
+        let moment = Timestamp::from_micros(1_000_000_000);
+        let arrival = Arrival {
+            request: &request,
+            implicit_key: "",
+            began: 1,
+            requested: moment,
+            received: moment,
+            heuristic: None,
+            unstored: &[],
+            always_validate: false,
+        };
+        let mut response = HeaderMap::new();
+        for (name, value) in [
+            (CACHE_CONTROL, "max-age=2, stale-while-revalidate=60"),
+            (VARY, "accept-language"),
+            (CACHE_STATUS, "origin; hit"),
+            (ETAG, tag),
+        ] {
+            response.insert(name, HeaderValue::from_str(value).unwrap());
+        }
+        let content = MemoryBody::compact(&[Bytes::from(vec![7; 100])].into(), None);
+        let meta = Arc::new(Meta::new(status, &response, &arrival));
+        Stored { meta, body: StoredBody::Whole(Arc::new(content)) }
+    }
+
+    fn request(method: Method, field: Option<(http::HeaderName, &'static str)>) -> CacheRequest {
+        let mut request = Request::builder().method(method).uri("http://a.example/");
+        if let Some((name, value)) = field {
+            request = request.header(name, value);
+        }
+        let (head, body) = request.body(http_body_util::Empty::<Bytes>::new()).unwrap().into_parts();
+        let config = Config::default();
+        let Handling::Read(key, flags) = Handling::of(&head, &body, &config) else { panic!("not cacheable") };
+        CacheRequest::new(head, key, flags, &config)
+    }
+
+    fn head(
+        recent: &RecentHeads,
+        request: &CacheRequest,
+        stored: &Stored,
+        now: u64,
+        status: CacheStatus,
+    ) -> (u16, HeaderMap) {
+        let now = Timestamp::from_micros(1_000_000_000 + now);
+        let cached = respond::<http_body_util::Empty<Bytes>>(recent, request, stored, now, status).unwrap();
+        let head = cached.response.into_parts().0;
+        (head.status.as_u16(), head.headers)
+    }
+
+    /// Compares cached heads with new ones for a cycle of requests, responses and statuses.
+    fn compare(recent: &RecentHeads, responses: &[Stored], rounds: usize, step: usize) {
+        let requests = [
+            request(Method::GET, None),
+            request(Method::GET, Some((IF_NONE_MATCH, "\"a\""))),
+            request(Method::GET, Some((RANGE, "bytes=0-9"))),
+            request(Method::HEAD, None),
+        ];
+        let collapsed = CacheStatus { collapsed: true, ..CacheStatus::forwarded(Forward::Stale) };
+        let statuses = [CacheStatus::HIT, CacheStatus::HIT, CacheStatus::HIT, collapsed];
+        for round in (0..rounds).map(|round| round * step) {
+            let (stored, request) = (&responses[round % responses.len()], &requests[round / 3 % requests.len()]);
+            let (now, status) = (round as u64 * 50_000 % 5_000_000, statuses[round / 7 % statuses.len()]);
+            for _ in 0..3 {
+                let long = head(&RecentHeads::default(), request, stored, now, status);
+                assert_eq!(head(recent, request, stored, now, status), long, "in round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cached_head_equals_a_new_one() {
+        let recent = RecentHeads::default();
+        let responses = ["\"a\"", "W/\"b\"", "c"].map(|tag| stored(tag, StatusCode::OK));
+        let empty = stored("\"a\"", StatusCode::NO_CONTENT);
+        compare(&recent, &[&responses[..], &[empty]].concat(), 2_000, 1);
+    }
+
+    #[test]
+    fn threads_do_not_mix_up_heads() {
+        let recent = RecentHeads::default();
+        let responses = ["\"a\"", "\"b\""].map(|tag| stored(tag, StatusCode::OK));
+        let (recent, responses) = (&recent, &responses);
+        thread::scope(|scope| {
+            for step in [1, 3, 7, 11] {
+                scope.spawn(move || compare(recent, responses, 500, step));
+            }
+        });
+    }
+
+    #[test]
+    fn a_new_response_does_not_get_the_head_of_a_dropped_one() {
+        let recent = RecentHeads::default();
+        let request = request(Method::GET, None);
+        for at in 0..1_000 {
+            let tag = format!("\"{at}\"");
+            let stored = stored(&tag, StatusCode::OK);
+            for _ in 0..3 {
+                assert_eq!(head(&recent, &request, &stored, 0, CacheStatus::HIT).1[ETAG], tag);
+            }
+        }
+    }
+
+    #[test]
+    fn repeated_requests_within_a_second_get_the_same_head() {
+        let recent = RecentHeads::default();
+        let stored = stored("\"a\"", StatusCode::OK);
+        let form = Form { unmodified: false, len: Some(100), age: 7, status: CacheStatus::HIT };
+        let made = std::cell::Cell::new(0);
+        let get = |form| {
+            recent.get(&stored.meta, form, || {
+                made.set(made.get() + 1);
+                HeaderMap::from_iter([(AGE, HeaderValue::from(made.get()))])
+            })
+        };
+        let ages: Vec<_> = (0..4).map(|_| get(form)[AGE].clone()).collect();
+        assert_eq!(ages, ["1", "2", "2", "2"], "kept from the second request on");
+        assert_eq!(get(Form { age: 8, ..form })[AGE], "3");
+        assert_eq!(get(Form { len: None, ..form })[AGE], "4");
+        let status = CacheStatus::HIT.with_ttl(Duration::from_secs(9), Duration::from_secs(2));
+        assert_eq!(get(Form { status, ..form })[AGE], "5");
+        assert!(!get(form).contains_key(CONTENT_LENGTH));
+    }
+}

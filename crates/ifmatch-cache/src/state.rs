@@ -1,0 +1,60 @@
+//! The state of a cache, shared by all clones of its layer.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use ifmatch_core::date::Timestamp;
+use ifmatch_runtime::Clock;
+
+use crate::body::budget::Budget;
+use crate::config::Config;
+use crate::fetch::single_flight::Flights;
+use crate::metrics::Counters;
+use crate::respond::recent_heads::RecentHeads;
+use crate::store::table::Table;
+
+#[derive(Debug)]
+pub(crate) struct CacheState<C> {
+    pub(crate) config: Config,
+    pub(crate) table: Table,
+    pub(crate) flights: Arc<Flights>,
+    pub(crate) budget: Budget,
+    pub(crate) counters: Counters,
+    pub(crate) recent_heads: RecentHeads,
+    clock: C,
+}
+
+impl<C: Clock> CacheState<C> {
+    pub(crate) fn new(clock: C, config: Config) -> Self {
+        Self {
+            table: Table::with_capacity(config.capacity, config.entry_limit),
+            flights: Arc::default(),
+            budget: Budget::of(config.capacity / 4),
+            counters: Counters::default(),
+            recent_heads: RecentHeads::default(),
+            clock,
+            config,
+        }
+    }
+
+    /// Returns the wall-clock time, which origins use.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.wall()
+    }
+
+    /// Returns the time of the interval clock, for pauses that a change of the system time must not lengthen.
+    pub(crate) fn monotonic_now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Runs a future with a timeout. Returns `None` if it did not complete in time.
+    pub(crate) async fn within<T>(&self, timeout: Duration, work: impl Future<Output = T>) -> Option<T> {
+        match select(pin!(work), pin!(self.clock.sleep(timeout))).await {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The entry of one URI in the store.
+
+use std::sync::Arc;
+
+use ifmatch_core::date::Timestamp;
+
+use crate::store::stored_response::Stored;
+
+/// The stored responses of one URI, and the state of its origin.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    /// Newest first.
+    pub(crate) variants: Vec<Stored>,
+    /// Time until which responses are not expected to be storable, so that no request should wait for another's response.
+    /// By the interval clock.
+    pub(crate) unshared_until: Timestamp,
+    /// Like `unshared_until`, for responses to requests with credentials.
+    pub(crate) personal_until: Timestamp,
+    /// Latest failure of the origin, if it has not recovered since.
+    pub(crate) failing: Option<Failing>,
+    /// Approximate size in memory, in bytes.
+    pub(crate) size: u64,
+}
+
+/// A failure of the origin for a URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failing {
+    /// Time until which the origin is not asked again, by the interval clock.
+    pub(crate) until: Timestamp,
+    /// `true` if the origin was unreachable or gave no answer.
+    pub(crate) unreachable: bool,
+}
+
+impl Entry {
+    /// Maximum number of responses stored per URI. The least recently requested is evicted first.
+    const MAX_VARIANTS: usize = 256;
+
+    /// Returns the entry with a response added, replacing the one for the same requests. Evicts others to stay within
+    /// `most` bytes. Returns `None` if the existing response is newer.
+    pub(crate) fn with(&self, new: Stored, most: u64) -> Option<Arc<Self>> {
+        let same = |old: &Stored| old.is_for_the_same(&new);
+        if self.variants.iter().any(|old| same(old) && old.meta.began > new.meta.began) {
+            return None;
+        }
+        let mut variants = Vec::with_capacity(self.variants.len() + 1);
+        variants.extend(self.variants.iter().filter(|old| !same(old)).cloned());
+        let mut size: u64 = variants.iter().map(Stored::size).sum::<u64>() + new.size();
+        while variants.len() >= Self::MAX_VARIANTS || size > most && !variants.is_empty() {
+            let oldest = variants.iter().enumerate().min_by_key(|(_, old)| old.meta.last_used()).map(|(at, _)| at);
+            size -= variants.remove(oldest.unwrap_or_default()).size();
+        }
+        let newest = variants.iter().position(|old| old.meta.began < new.meta.began).unwrap_or(variants.len());
+        variants.insert(newest, new);
+        Some(Arc::new(Self { personal_until: self.personal_until, ..Self::of(variants) }))
+    }
+
+    /// Returns the entry without this response. Returns `None` if the response is not in it.
+    pub(crate) fn without(&self, old: &Stored) -> Option<Arc<Self>> {
+        let at = self.variants.iter().position(|known| Arc::ptr_eq(&known.meta, &old.meta))?;
+        let mut variants = self.variants.clone();
+        variants.remove(at);
+        let Self { unshared_until, personal_until, .. } = *self;
+        Some(Arc::new(Self { unshared_until, personal_until, ..Self::of(variants) }))
+    }
+
+    /// Creates an entry from responses, newest first.
+    pub(crate) fn of(variants: Vec<Stored>) -> Self {
+        let size = size_of::<Self>() as u64 + variants.iter().map(Stored::size).sum::<u64>();
+        Self { variants, size, ..Self::default() }
+    }
+}

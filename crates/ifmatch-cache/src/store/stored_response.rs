@@ -1,0 +1,296 @@
+//! A stored response: its head with the decisions about it, and its body.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, LAST_MODIFIED};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::fields::hop_by_hop;
+use ifmatch_core::fields::not_modified::retain_304_headers;
+
+use crate::body::broadcast::Broadcast;
+use crate::body::in_memory::{MemoryBody, PartialBody};
+use crate::body::on_disk::DiskBody;
+use crate::policy::age::{initial_age, unix};
+use crate::policy::cdn_cache_control::Governing;
+use crate::policy::freshness::{Heuristic, lifetime};
+use crate::policy::reuse::Terms;
+use crate::policy::vary::{Selection, Vary};
+use crate::policy::{fields, groups, update};
+
+/// Tolerance for responses that seem to have arrived in the future before the clock counts as set back.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+/// Age of a response whose arrival time is wrong. No response is fresh at this age (RFC 9111 §1.2.2).
+const UNKNOWN_AGE: Duration = Duration::from_secs(1 << 31);
+
+/// A response in the store. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) meta: Arc<Meta>,
+    pub(crate) body: StoredBody,
+}
+
+/// The body of a stored response.
+#[derive(Clone, Debug)]
+pub(crate) enum StoredBody {
+    Whole(Arc<MemoryBody>),
+    Partial(Arc<PartialBody>),
+    /// The whole body on disk.
+    File(Arc<DiskBody>),
+    /// Still arriving.
+    Broadcast(Arc<Broadcast>),
+}
+
+/// The head of a stored response.
+#[derive(Clone, Debug)]
+pub(crate) struct Meta {
+    pub(crate) status: StatusCode,
+    /// Without hop-by-hop fields, fields that must not be stored, `Age` and `Content-Length`.
+    pub(crate) headers: HeaderMap,
+    pub(crate) secondary_key: SecondaryKey,
+    pub(crate) terms: Terms,
+    pub(crate) groups: Box<[Box<str>]>,
+    pub(crate) tag: Option<EntityTag>,
+    pub(crate) last_modified: Option<HttpDate>,
+    /// The modification date, or the date used in its place (RFC 9111 §4.3.2).
+    pub(crate) comparable_date: Option<HttpDate>,
+    /// Ordinal of the request to the origin.
+    pub(crate) began: u64,
+    used: Used,
+    received: Timestamp,
+    initial_age: Duration,
+    /// The fields of a 304, set at the first one.
+    unmodified: OnceLock<Box<HeaderMap>>,
+}
+
+/// Ordinal of the last use, if any.
+#[derive(Debug, Default)]
+struct Used(AtomicU64);
+
+impl Clone for Used {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+/// Selects the requests for the URI that the response answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SecondaryKey {
+    pub(crate) vary: Vary,
+    pub(crate) selection: Selection,
+    /// The [implicit key](crate::request::CacheRequest::implicit_key) of the request.
+    pub(crate) implicit_key: Box<str>,
+}
+
+/// The context in which a response arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival<'a> {
+    /// The header fields of the client's request.
+    pub(crate) request: &'a HeaderMap,
+    pub(crate) implicit_key: &'a str,
+    pub(crate) began: u64,
+    pub(crate) requested: Timestamp,
+    pub(crate) received: Timestamp,
+    pub(crate) heuristic: Option<Heuristic>,
+    /// Further fields that must not be stored.
+    pub(crate) unstored: &'a [HeaderName],
+    /// `true` to revalidate before each use.
+    pub(crate) always_validate: bool,
+}
+
+impl Meta {
+    /// Creates the head of a storable response. A 206 is stored as a part of the corresponding 200.
+    pub(crate) fn new(status: StatusCode, response: &HeaderMap, arrival: &Arrival<'_>) -> Self {
+        let is_part = status == StatusCode::PARTIAL_CONTENT;
+        let status = if is_part { StatusCode::OK } else { status };
+        let initial_age = initial_age(response, arrival.requested, arrival.received);
+        let mut headers = response.clone();
+        if is_part {
+            headers.remove(CONTENT_RANGE);
+        }
+        if !headers.contains_key(DATE) {
+            headers.insert(DATE, HttpDate::from_unix(unix(arrival.received)).to_header());
+        }
+        Self::with(status, headers, initial_age, arrival)
+    }
+
+    /// Returns the head updated by a 304 or a response to HEAD with these header fields.
+    pub(crate) fn freshened(&self, newer: &HeaderMap, arrival: &Arrival<'_>) -> Self {
+        let mut headers = self.headers.clone();
+        update::freshen(&mut headers, newer);
+        if !newer.contains_key(DATE) {
+            headers.insert(DATE, HttpDate::from_unix(unix(arrival.received)).to_header());
+        }
+        let mut dated = newer.clone();
+        dated.insert(DATE, headers[DATE].clone());
+        let initial_age = initial_age(&dated, arrival.requested, arrival.received);
+        Self::with(self.status, headers, initial_age, arrival)
+    }
+
+    /// Returns the head marked as outdated.
+    pub(crate) fn outdated(&self) -> Self {
+        Self { terms: self.terms.outdated(), ..self.clone() }
+    }
+
+    fn with(status: StatusCode, mut headers: HeaderMap, initial_age: Duration, arrival: &Arrival<'_>) -> Self {
+        let governing = Governing::of(&headers);
+        let lifetime = lifetime(arrival.request, status, &headers, &governing, arrival.received, arrival.heuristic);
+        let vary = Vary::of(&headers).unwrap_or_default();
+        hop_by_hop::remove(&mut headers);
+        for name in governing.directives.unstored_fields().chain(&[AGE, CONTENT_LENGTH]).chain(arrival.unstored) {
+            headers.remove(name);
+        }
+        let terms = Terms::new(&governing, lifetime);
+        let last_modified = fields::date(&headers, LAST_MODIFIED);
+        let tag = headers.get(ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
+        Self {
+            status,
+            groups: groups::names(&headers, &groups::CACHE_GROUPS).into(),
+            last_modified,
+            comparable_date: last_modified.or_else(|| fields::date(&headers, DATE)),
+            headers: compact(&headers),
+            secondary_key: SecondaryKey {
+                selection: vary.select(arrival.request),
+                vary,
+                implicit_key: arrival.implicit_key.into(),
+            },
+            terms: Terms { always_validate: arrival.always_validate || terms.always_validate, ..terms },
+            tag,
+            began: arrival.began,
+            used: Used::default(),
+            received: arrival.received,
+            initial_age,
+            unmodified: OnceLock::new(),
+        }
+    }
+
+    /// Returns the fields of a 304 for this response.
+    pub(crate) fn unmodified(&self) -> &HeaderMap {
+        self.unmodified.get_or_init(|| {
+            let mut headers = self.headers.clone();
+            retain_304_headers(&mut headers);
+            Box::new(headers)
+        })
+    }
+
+    /// Records a use. Skips the write if the ordinal has not changed.
+    pub(crate) fn note_use(&self, ordinal: u64) {
+        if self.used.0.load(Ordering::Relaxed) != ordinal {
+            self.used.0.store(ordinal, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the ordinal of the last use, or of the request to the origin.
+    pub(crate) fn last_used(&self) -> u64 {
+        self.used.0.load(Ordering::Relaxed).max(self.began)
+    }
+
+    /// Returns the age (RFC 9111 §4.2.3). If the response arrived in the future, the clock was set back.
+    pub(crate) fn age(&self, now: Timestamp) -> Duration {
+        if now.until(self.received) > CLOCK_TOLERANCE {
+            return UNKNOWN_AGE;
+        }
+        self.initial_age.saturating_add(self.received.until(now))
+    }
+
+    /// Returns `true` if the response can ever be used: it has a lifetime, can be validated, or may be used stale.
+    pub(crate) fn is_useful(&self) -> bool {
+        let Terms { lifetime, while_revalidate, if_error, .. } = &self.terms;
+        let validated = self.headers.contains_key(ETAG) || self.headers.contains_key(LAST_MODIFIED);
+        validated || !(lifetime.is_zero() && while_revalidate.is_zero() && if_error.is_zero())
+    }
+
+    /// Returns the strong tag, if any. Parts with equal strong tags may be joined.
+    pub(crate) fn strong_tag(&self) -> Option<&EntityTag> {
+        self.tag.as_ref().filter(|tag| !tag.is_weak())
+    }
+
+    /// Returns the approximate size in memory.
+    pub(crate) fn size(&self) -> usize {
+        let field = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + PER_FIELD;
+        let groups: usize = self.groups.iter().map(|name| name.len() + size_of::<Box<str>>()).sum();
+        size_of::<Self>() + self.headers.iter().map(field).sum::<usize>() + self.secondary_key.size() + groups
+    }
+}
+
+impl SecondaryKey {
+    /// Returns `true` if a request with this selection selects a response with these header fields.
+    pub(crate) fn matches(&self, response: &HeaderMap, request: &HeaderMap, selection: &Selection) -> bool {
+        self.vary.matches(&self.selection, response, request, selection)
+    }
+
+    fn size(&self) -> usize {
+        self.selection.size() + self.implicit_key.len() + size_of_val(self.vary.names())
+    }
+}
+
+/// Approximate overhead of a field in a header map.
+const PER_FIELD: usize = 128;
+
+impl Stored {
+    /// Returns the approximate size in memory.
+    pub(crate) fn size(&self) -> u64 {
+        let body = match &self.body {
+            StoredBody::Whole(content) => content.len,
+            StoredBody::Partial(part) => part.size(),
+            StoredBody::File(file) => file.size(),
+            StoredBody::Broadcast(_) => 0,
+        };
+        body.saturating_add(self.meta.size() as u64 + size_of::<MemoryBody>() as u64)
+    }
+
+    /// Returns `true` if both answer the same requests.
+    pub(crate) fn is_for_the_same(&self, other: &Self) -> bool {
+        self.meta.secondary_key == other.meta.secondary_key
+    }
+
+    /// Returns `true` if the body is available. Accesses the file system for a file.
+    pub(crate) fn exists(&self) -> bool {
+        match &self.body {
+            StoredBody::File(file) => file.exists(),
+            StoredBody::Whole(_) | StoredBody::Partial(_) | StoredBody::Broadcast(_) => true,
+        }
+    }
+
+    /// Returns `true` unless the body is known to be gone.
+    pub(crate) fn is_there(&self) -> bool {
+        match &self.body {
+            StoredBody::File(file) => file.is_there(),
+            StoredBody::Whole(_) | StoredBody::Partial(_) | StoredBody::Broadcast(_) => true,
+        }
+    }
+
+    /// Returns `true` if the response has `Vary`.
+    pub(crate) fn varies(&self) -> bool {
+        !self.meta.secondary_key.vary.names().is_empty()
+    }
+
+    /// Returns `true` if a request selects the response.
+    pub(crate) fn is_selected(&self, request: &HeaderMap, implicit_key: &str) -> bool {
+        let key = &self.meta.secondary_key;
+        &*key.implicit_key == implicit_key && key.matches(&self.meta.headers, request, &key.vary.select(request))
+    }
+}
+
+/// Capacity for fields added to each response, so that its copy need not grow: `Age`, `Content-Length`, `Cache-Status`,
+/// and those of the server.
+const ADDED_FIELDS: usize = 6;
+
+/// Copies the values, which may be slices of a much larger buffer, into one allocation.
+fn compact(headers: &HeaderMap) -> HeaderMap {
+    let mut text = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
+    headers.values().for_each(|value| text.extend_from_slice(value.as_bytes()));
+    let mut text: Bytes = text.freeze();
+    let mut copy = HeaderMap::with_capacity(headers.keys_len() + ADDED_FIELDS);
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_maybe_shared(text.split_to(value.len())) {
+            copy.append(name, value);
+        }
+    }
+    // The second copy drops the spare capacity for fields, which would be most of a small response, but not the index.
+    copy.clone()
+}

@@ -1,0 +1,272 @@
+//! The header fields of forwarded requests and responses.
+
+use std::net::SocketAddr;
+
+use http::header::{EXPECT, HOST, HeaderName, MAX_FORWARDS, UPGRADE, VIA};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Version};
+use ifmatch_core::fields::{forwarded, hop_by_hop};
+
+use crate::forward::connection_fields;
+use crate::forward::interim::Interim;
+use crate::forward::via::{self, Name};
+use crate::upstream::Server;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// The client of a request, as reported to the upstream. A server puts it into the request's extensions.
+///
+/// ```
+/// use ifmatch_proxy::Client;
+///
+/// let mut request = http::Request::new(());
+/// let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
+/// request.extensions_mut().insert(client);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Address of the client's end of the connection.
+    pub address: SocketAddr,
+    /// `true` if the connection is encrypted.
+    pub secure: bool,
+    /// Receiver of interim responses, if the client accepts them.
+    pub interim: Option<Interim>,
+}
+
+/// Rules for rewriting heads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Forwarding {
+    /// Send the upstream's own name as `Host` instead of the client's.
+    pub(crate) rewrite_host: bool,
+    /// Keep the client information in the request, set by a trusted proxy in front.
+    pub(crate) trust_forwarded: bool,
+}
+
+impl Forwarding {
+    /// Returns the header fields of a request to a server, sent by the proxy with this name.
+    pub(crate) fn request(self, head: &Parts, server: &Server, name: Name) -> HeaderMap {
+        let mut headers = head.headers.clone();
+        let upgrade = requested_upgrade(head.version, &head.headers);
+        connection_fields::remove(&mut headers);
+        // The gateway answers it when the content is read.
+        headers.remove(EXPECT);
+        let host = head.uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+        let host = host.or_else(|| headers.get(HOST).cloned());
+        self.set_forwarded(&mut headers, head.extensions.get::<Client>(), host.as_ref());
+        let own = || HeaderValue::from_str(server.authority.as_str()).ok();
+        match host.filter(|_| !self.rewrite_host).or_else(own) {
+            Some(host) => drop(headers.insert(HOST, host)),
+            None => drop(headers.remove(HOST)),
+        }
+        name.add_to(&mut headers, head.version);
+        if let Some(left) = max_forwards(head) {
+            headers.insert(MAX_FORWARDS, HeaderValue::from(left.saturating_sub(1)));
+        }
+        if let Some(upgrade) = upgrade {
+            headers.insert(UPGRADE, upgrade);
+            headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
+        }
+        headers
+    }
+
+    /// Returns the predicate for request fields that the proxy changes, so that an upstream sees another value than the
+    /// client sent.
+    pub(crate) fn overwritten(self) -> fn(&HeaderName) -> bool {
+        if self.trust_forwarded {
+            |name| *name == VIA || *name == X_FORWARDED_FOR
+        } else {
+            |name| *name == VIA || forwarded::describes_client(name)
+        }
+    }
+
+    /// Sets the client information. Values from the client are not trusted.
+    fn set_forwarded(self, headers: &mut HeaderMap, client: Option<&Client>, host: Option<&HeaderValue>) {
+        if !self.trust_forwarded {
+            let names: Vec<_> = headers.keys().filter(|name| forwarded::describes_client(name)).cloned().collect();
+            for name in names {
+                headers.remove(name);
+            }
+        }
+        if let Some(client) = client {
+            let address = client.address.ip().to_canonical().to_string();
+            headers.extend(HeaderValue::from_str(&address).map(|address| (X_FORWARDED_FOR, address)));
+            let protocol = HeaderValue::from_static(if client.secure { "https" } else { "http" });
+            headers.entry(X_FORWARDED_PROTO).or_insert(protocol);
+        }
+        if let Some(host) = host {
+            headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
+        }
+    }
+}
+
+/// Rewrites the header fields of a response for the client. An upgrade keeps its own fields.
+pub(crate) fn response(headers: &mut HeaderMap, version: Version, upgraded: bool) {
+    let upgrade = headers.get(UPGRADE).filter(|_| upgraded).cloned();
+    connection_fields::remove(headers);
+    via::add_to_response(headers, version);
+    if let Some(upgrade) = upgrade {
+        headers.insert(UPGRADE, upgrade);
+        headers.insert(http::header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+}
+
+/// Returns `Max-Forwards` of a TRACE or OPTIONS (RFC 9110 §7.6.2), if present.
+pub(crate) fn max_forwards(head: &Parts) -> Option<u64> {
+    let counted = matches!(head.method, Method::TRACE | Method::OPTIONS);
+    let told = head.headers.get(MAX_FORWARDS).filter(|_| counted)?;
+    told.to_str().ok()?.parse().ok()
+}
+
+/// Protocols that apply to a single hop: other versions of HTTP in clear text, and TLS.
+const SINGLE_HOP: [&[u8]; 4] = [b"h2", b"h2c", b"http", b"tls"];
+
+/// Returns the protocols that the client offers to switch to and that an upstream may accept. Only HTTP/1.1 has
+/// upgrades (RFC 9110 §7.8).
+pub(crate) fn requested_upgrade(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
+    if version != Version::HTTP_11 || hop_by_hop::options(headers).all(|option| option != UPGRADE) {
+        return None;
+    }
+    let wanted: Vec<&[u8]> = protocols(headers).collect();
+    HeaderValue::from_bytes(&wanted.join(&b", "[..])).ok().filter(|_| !wanted.is_empty())
+}
+
+/// Returns `true` if an upstream switches to a requested protocol.
+pub(crate) fn is_requested(answered: &HeaderMap, wanted: &HeaderValue) -> bool {
+    let wanted = || wanted.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let mut answered = hop_by_hop::tokens(answered, &UPGRADE).peekable();
+    answered.peek().is_some() && answered.all(|protocol| wanted().any(|one| one.eq_ignore_ascii_case(protocol)))
+}
+
+fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    hop_by_hop::tokens(headers, &UPGRADE).filter(|protocol| {
+        let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default().trim_ascii();
+        !name.is_empty() && !SINGLE_HOP.iter().any(|other| other.eq_ignore_ascii_case(name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::Upstream;
+
+    fn forwarded(forwarding: Forwarding, request: http::request::Builder) -> HeaderMap {
+        let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
+        let (mut head, ()) = request.body(()).expect("a request").into_parts();
+        let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: None };
+        head.extensions.insert(client);
+        forwarding.request(&head, &upstream.servers[0], Name::new())
+    }
+
+    fn text<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+        headers.get_all(name).iter().map(|value| value.to_str().expect("text")).collect()
+    }
+
+    #[test]
+    fn client_information_comes_from_the_proxy_alone() {
+        let request = || {
+            let request = Request::get("/").header("host", "example.com").header("forwarded", "for=1.2.3.4");
+            let request = request.header("x-forwarded-for", "1.2.3.4").header("x-forwarded-host", "evil");
+            let request = request.header("x-forwarded-prefix", "/evil").header("x_forwarded_host", "evil");
+            request.header("x.forwarded.for", "1.2.3.4").header("x-real-ip", "1.2.3.4")
+        };
+        let headers = forwarded(Forwarding::default(), request());
+        assert_eq!(text(&headers, "x-forwarded-for"), ["192.0.2.7"]);
+        assert_eq!(text(&headers, "x-forwarded-host"), ["example.com"]);
+        assert_eq!(text(&headers, "x-forwarded-proto"), ["https"]);
+        for name in ["forwarded", "x-forwarded-prefix", "x_forwarded_host", "x.forwarded.for", "x-real-ip"] {
+            assert_eq!(text(&headers, name), [""; 0], "{name}");
+        }
+        assert_eq!(text(&headers, "host"), ["example.com"]);
+        assert!(text(&headers, "via").concat().starts_with("1.1 ifmatch-"));
+
+        let trusting = Forwarding { rewrite_host: true, trust_forwarded: true };
+        let headers = forwarded(trusting, request());
+        assert_eq!(text(&headers, "x-forwarded-for"), ["1.2.3.4", "192.0.2.7"]);
+        assert_eq!(text(&headers, "x-forwarded-host"), ["evil"]);
+        assert_eq!(text(&headers, "x-forwarded-prefix"), ["/evil"]);
+        assert_eq!(text(&headers, "host"), ["inner:8000"]);
+    }
+
+    #[test]
+    fn every_changed_field_is_declared() {
+        let names = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-x"];
+        for trust_forwarded in [false, true] {
+            let forwarding = Forwarding { rewrite_host: false, trust_forwarded };
+            for name in names.into_iter().chain(["accept", "accept-encoding", "cookie", "x-real-ip"]) {
+                // The two requests differ only in the address and version of the client.
+                let upstream = Upstream::parse(&["http://inner:8000"]).expect("a server");
+                let seen = |address: [u8; 4], version| {
+                    let request = Request::get("/").version(version).header("host", "a").header(name, "b");
+                    let (mut head, ()) = request.body(()).expect("a request").into_parts();
+                    let address = (address, 4711).into();
+                    head.extensions.insert(Client { address, secure: true, interim: None });
+                    let headers = forwarding.request(&head, &upstream.servers[0], Name::new());
+                    headers.get_all(name).iter().cloned().collect::<Vec<_>>()
+                };
+                let lines = seen([192, 0, 2, 7], Version::HTTP_11);
+                let differs = lines != seen([192, 0, 2, 8], Version::HTTP_2);
+                let known = forwarding.overwritten()(&HeaderName::from_static(name));
+                assert!(known || !differs, "{name}, {trust_forwarded}");
+                assert!(known || lines == ["b"], "{name}, {trust_forwarded}: {lines:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn max_forwards_is_decremented_for_trace_and_options() {
+        let left = |method: Method| {
+            let request = Request::builder().method(method).uri("/").header("max-forwards", "3");
+            text(&forwarded(Forwarding::default(), request), "max-forwards").concat()
+        };
+        assert_eq!(left(Method::OPTIONS), "2");
+        assert_eq!(left(Method::TRACE), "2");
+        assert_eq!(left(Method::GET), "3");
+    }
+
+    #[test]
+    fn an_upgrade_is_forwarded_only_with_its_connection_option() {
+        let request = || Request::get("/").header("upgrade", "websocket");
+        let headers = forwarded(Forwarding::default(), request().header("connection", "keep-alive, Upgrade"));
+        assert_eq!((text(&headers, "upgrade"), text(&headers, "connection")), (vec!["websocket"], vec!["upgrade"]));
+        let headers = forwarded(Forwarding::default(), request());
+        assert_eq!(text(&headers, "upgrade"), [""; 0]);
+    }
+
+    #[test]
+    fn other_versions_of_http_are_not_forwarded_as_upgrades() {
+        for (upgrade, expected) in [
+            (&["h2c"][..], &[""; 0][..]),
+            (&["websocket, h2c"], &["websocket"]),
+            (&["H2C/1 ,, x/2", "h2c", "websocket"], &["x/2, websocket"]),
+            (&["HTTP/2.0, TLS/1.0", "h2"], &[]),
+            (&[" "], &[]),
+        ] {
+            let mut request = Request::get("/").header("connection", "upgrade").header("http2-settings", "AAMAAABk");
+            for line in upgrade {
+                request = request.header("upgrade", *line);
+            }
+            let headers = forwarded(Forwarding::default(), request);
+            assert_eq!(text(&headers, "upgrade"), expected, "{upgrade:?}");
+            assert_eq!(text(&headers, "http2-settings"), [""; 0], "{upgrade:?}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_may_switch_only_to_requested_protocols() {
+        let wanted = HeaderValue::from_static("websocket, x/2");
+        for (answered, expected) in [
+            (&["WebSocket"][..], true),
+            (&["x/2"], true),
+            (&["h2c"], false),
+            (&["websocket, h2c"], false),
+            (&[], false),
+        ] {
+            let answered = answered.iter().map(|line| (UPGRADE, HeaderValue::from_static(line))).collect();
+            assert_eq!(is_requested(&answered, &wanted), expected, "{answered:?}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Interim responses: 102 and 103.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{CONTENT_LENGTH, TRAILER};
+use http::{HeaderMap, StatusCode};
+
+use crate::forward::connection_fields;
+
+/// Receives interim responses (RFC 9110 §15.2): 102 Processing and 103 Early Hints. Others apply to a single connection
+/// and are dropped.
+///
+/// ```
+/// use ifmatch_proxy::{Client, Interim};
+///
+/// let interim = Interim::new(|status, headers| println!("{status}: {headers:?}"));
+/// let client = Client { address: ([192, 0, 2, 7], 4711).into(), secure: true, interim: Some(interim) };
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(client);
+/// ```
+#[derive(Clone)]
+pub struct Interim(Arc<dyn Fn(StatusCode, HeaderMap) + Send + Sync>);
+
+impl Interim {
+    /// Calls `pass_on` with each interim response, before the final one.
+    pub fn new(pass_on: impl Fn(StatusCode, HeaderMap) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(pass_on))
+    }
+
+    /// Passes an upstream's interim response on.
+    pub(crate) fn send(&self, status: StatusCode, headers: &HeaderMap) {
+        if matches!(status.as_u16(), 102 | 103) {
+            let mut headers = headers.clone();
+            connection_fields::remove(&mut headers);
+            // An interim response has no content for these fields to describe (RFC 9110 §8.6).
+            for name in [CONTENT_LENGTH, TRAILER] {
+                headers.remove(name);
+            }
+            (self.0)(status, headers);
+        }
+    }
+}
+
+impl fmt::Debug for Interim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interim")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use http::HeaderValue;
+    use http::header::{CONNECTION, LINK};
+
+    use super::*;
+
+    #[test]
+    fn interim_responses_have_no_fields_about_content_or_connection() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let interim = Interim::new({
+            let told = Arc::clone(&told);
+            move |status, headers| told.lock().unwrap().push((status, headers))
+        });
+        let link = (LINK, HeaderValue::from_static("</a.css>; rel=preload"));
+        let value = HeaderValue::from_static("100");
+        let others = [CONTENT_LENGTH, TRAILER, CONNECTION].map(|name| (name, value.clone()));
+        let headers: HeaderMap = others.into_iter().chain([link.clone()]).collect();
+        interim.send(StatusCode::CONTINUE, &headers);
+        interim.send(StatusCode::EARLY_HINTS, &headers);
+        assert_eq!(*told.lock().unwrap(), [(StatusCode::EARLY_HINTS, HeaderMap::from_iter([link]))]);
+    }
+}

@@ -1,0 +1,11 @@
+//! Messages on their way through the proxy: heads, bodies, interim responses and upgrades.
+
+mod connection_fields;
+pub(crate) mod framing;
+pub(crate) mod headers;
+pub(crate) mod interim;
+pub(crate) mod request_body;
+pub(crate) mod response_body;
+mod trailers;
+pub(crate) mod upgrade;
+pub(crate) mod via;
