@@ -1,8 +1,7 @@
-//! The published crates as a registry would serve them: packaged, unpacked, and each compiled alone.
+//! The published crates as a registry would serve them: packaged, unpacked, and compiled alone.
 //!
-//! `cargo package` can build the packages itself, but takes crates of the same version that depend on each other from
-//! a cache keyed by that version, so that a second run would build yesterday's sources. Here the packages are unpacked
-//! into a workspace of their own, which replaces each crate of the registry by the unpacked one.
+//! `cargo package` can build the packages itself, but caches dependencies by version: a second run would build the
+//! previous sources. Here the packages are unpacked into a workspace of their own, which patches the registry with them.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +11,7 @@ use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::Package;
 
-/// Packages every published crate and checks each alone, with its default features and with none.
+/// Packages every published crate and checks each alone, without the features that other packages would enable.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let packages: Vec<&Package> = context.workspace.published().collect();
     let unpacked = context.workspace.target().join("unpacked");
@@ -21,7 +20,7 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     for package in packages {
         compile(context, &unpacked, &package.name, "")?;
         if package.has_features {
-            compile(context, &unpacked, &package.name, "--no-default-features")?;
+            compile(context, &unpacked, &package.name, "--all-features")?;
         }
     }
     Ok(())
@@ -42,7 +41,7 @@ fn unpack(context: &Context<'_>, packages: &[&Package], unpacked: &Path) -> Resu
     for package in packages {
         let name = format!("{}-{}.crate", package.name, package.version);
         let archive = context.workspace.target().join("package").join(name);
-        // With today's times: cargo rebuilds by time, and all files in a package bear the same old one.
+        // With current times: cargo rebuilds by time, and all files in a package have the same old one.
         Run::new("tar", unpacked).args(["-x", "-z", "-m", "-f"]).args([archive]).passes(context.deadline)?;
     }
     fs::write(unpacked.join("Cargo.toml"), manifest(packages))?;
@@ -51,14 +50,14 @@ fn unpack(context: &Context<'_>, packages: &[&Package], unpacked: &Path) -> Resu
 }
 
 fn compile(context: &Context<'_>, unpacked: &Path, package: &str, features: &str) -> Result {
-    // Not --locked: the lock file is the workspace's, and cargo takes out what the published crates do not use.
-    Run::cargo(&format!("check --quiet --package {package} {features}"), unpacked)
-        // Reuses clippy's build of the other packages.
+    // Not --locked: cargo removes the dependencies of unpublished crates from the workspace's lock file.
+    Run::cargo(&format!("clippy --quiet --package {package} {features} -- -D warnings"), unpacked)
+        // Shares the dependencies that clippy has checked before.
         .env("CARGO_TARGET_DIR", context.workspace.target())
         .passes(context.deadline)
 }
 
-/// A workspace of the unpacked crates in which they are each other's registry.
+/// Manifest of a workspace of the unpacked crates that depend on each other.
 fn manifest(packages: &[&Package]) -> String {
     let folders: Vec<String> = packages.iter().map(|package| format!("{}-{}", package.name, package.version)).collect();
     let patches: Vec<String> = packages
@@ -74,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_crate_is_a_member_and_replaces_the_registry() {
+    fn each_crate_is_a_member_and_a_patch() {
         let package = Package { name: "one".into(), version: "0.1.0".into(), published: true, has_features: false };
         let expected = "[workspace]\nresolver = \"3\"\nmembers = [\"one-0.1.0\"]\n\n[patch.crates-io]\none = { path = \"one-0.1.0\" }\n";
         assert_eq!(manifest(&[&package]), expected);

@@ -1,20 +1,24 @@
-//! Named steps, each with a time limit: runs them in order, stops at the first failure, and ends with a table of times.
+//! Named steps with time limits. They run in order up to the first failure, and end with a table of times.
 
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::command::Run;
 use crate::workspace::Workspace;
 
-/// One thing that must hold.
+/// Time limit of an installation.
+const INSTALLATION: Duration = Duration::from_mins(15);
+
+/// A check.
 pub(crate) struct Step {
-    /// What `--only` takes.
+    /// Name for `--only`.
     pub(crate) name: &'static str,
-    /// What must hold.
+    /// What the step checks.
     pub(crate) about: &'static str,
-    /// After this the step has failed. A first run on two cores compiles everything, so the limits are wide.
+    /// Time limit. A first run on two cores compiles everything, so the limits are generous.
     pub(crate) minutes: u64,
-    /// External programs that must be there before anything starts.
+    /// External programs, required before the first step starts.
     pub(crate) needs: &'static [Tool],
     /// The check itself.
     pub(crate) run: fn(&Context<'_>) -> Result,
@@ -22,21 +26,23 @@ pub(crate) struct Step {
 
 /// An external program.
 pub(crate) struct Tool {
-    /// A command that succeeds if the program is there.
+    /// Name in messages.
+    pub(crate) name: &'static str,
+    /// Command that succeeds if the program is installed.
     pub(crate) probe: &'static [&'static str],
-    /// The command that installs it.
+    /// Command that installs the program.
     pub(crate) install: &'static str,
 }
 
-/// What a running step is given.
+/// Arguments of a step.
 pub(crate) struct Context<'a> {
     /// The workspace under test.
     pub(crate) workspace: &'a Workspace,
-    /// When the step's time is over.
+    /// End of the step's time limit.
     pub(crate) deadline: Instant,
 }
 
-/// Runs the steps in order. The error names the step that failed and how to run it alone.
+/// Runs the steps in order. The error names the step that failed, and the command to run it alone.
 pub(crate) fn run_all(steps: &[&Step], workspace: &Workspace) -> Result {
     for tool in steps.iter().flat_map(|step| step.needs) {
         tool.require(workspace)?;
@@ -55,13 +61,13 @@ pub(crate) fn run_all(steps: &[&Step], workspace: &Workspace) -> Result {
 }
 
 impl Tool {
-    /// Installs it if it is not there and can be installed without asking: a Debian package, by root. Otherwise an error that
-    /// names the command which installs it.
+    /// Installs the program if it is missing, where that is possible: with apt-get as root, and with rustup. On a terminal, it
+    /// asks first. Otherwise the error names the command to run.
     pub(crate) fn require(&self, workspace: &Workspace) -> Result {
-        if self.is_there(workspace) || (self.install(workspace) && self.is_there(workspace)) {
+        if self.is_there(workspace) || (self.may_install() && self.install(workspace)? && self.is_there(workspace)) {
             return Ok(());
         }
-        Err(format!("`{}` does not run. Install it with: {}", self.probe.join(" "), self.install).into())
+        Err(format!("{} is missing. Install it with: {}", self.name, self.install).into())
     }
 
     fn is_there(&self, workspace: &Workspace) -> bool {
@@ -69,17 +75,33 @@ impl Tool {
         Run::new(program, workspace.root()).args(args).output().is_ok()
     }
 
-    /// Tries to install it, and says whether that could be done.
-    fn install(&self, workspace: &Workspace) -> bool {
-        let Some(packages) = self.install.strip_prefix("apt-get install ") else { return false };
-        let run =
-            |program: &str, args: &str| Run::new(program, workspace.root()).args(args.split_whitespace()).output();
-        if run("id", "-u").is_ok_and(|id| id.trim() != "0") || run("apt-get", "--version").is_err() {
-            return false;
+    /// Asks on a terminal. Without one, as in CI, nobody could answer.
+    fn may_install(&self) -> bool {
+        if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            return true;
         }
-        println!("installing {packages}");
+        print!("{} is missing. Run `{}` now? [y/N] ", self.name, self.install);
+        let mut answer = String::new();
+        let is_read = io::stdout().flush().and_then(|()| io::stdin().read_line(&mut answer)).is_ok();
+        is_read && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
+    }
+
+    /// Runs the command that installs the program, printing each step. Returns `false` if it cannot run here.
+    fn install(&self, workspace: &Workspace) -> Result<bool> {
+        let run = |program: &str, args: &str| Run::new(program, workspace.root()).args(args.split_whitespace());
+        let deadline = Instant::now() + INSTALLATION;
+        if let Some(args) = self.install.strip_prefix("rustup ") {
+            return Ok(run("rustup", "--version").output().is_ok() && run("rustup", args).passes(deadline).is_ok());
+        }
+        let Some(packages) = self.install.strip_prefix("apt-get install ") else { return Ok(false) };
+        let is_root = run("id", "-u").output().is_ok_and(|id| id.trim() == "0");
+        if !is_root || run("apt-get", "--version").output().is_err() {
+            return Ok(false);
+        }
+        run("apt-get", "update -qq").passes(deadline)?;
         let quiet = "install -qq --yes --no-install-recommends -o Dpkg::Use-Pty=0";
-        run("apt-get", "update -qq").and_then(|_| run("apt-get", &format!("{quiet} {packages}"))).is_ok()
+        run("apt-get", &format!("{quiet} {packages}")).passes(deadline)?;
+        Ok(true)
     }
 }
 
@@ -103,7 +125,7 @@ mod tests {
         name: "lacks",
         about: "",
         minutes: 1,
-        needs: &[Tool { probe: &["no-such-program-here"], install: "get program" }],
+        needs: &[Tool { name: "no-such-program-here", probe: &["no-such-program-here"], install: "get program" }],
         run: |_| Ok(()),
     };
 
@@ -117,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_reported_with_the_way_to_repeat_it() {
+    fn a_failure_names_the_command_to_repeat_it() {
         let error = run(&[&PASSES, &FAILS, &PASSES]).unwrap_err();
         assert!(error.contains("fails: broken") && error.contains("--only fails"), "{error}");
     }
 
     #[test]
-    fn a_missing_tool_stops_everything_and_says_how_to_install_it() {
+    fn a_missing_tool_fails_before_the_first_step_and_names_its_installation() {
         let error = run(&[&FAILS, &LACKS]).unwrap_err();
-        assert_eq!(error, "`no-such-program-here` does not run. Install it with: get program");
+        assert_eq!(error, "no-such-program-here is missing. Install it with: get program");
     }
 }

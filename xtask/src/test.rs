@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check that the repository has, as a list of steps.
+//! `cargo xtask test`: all checks of the repository, as a list of steps.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use clap::Args;
 
 use crate::command::Run;
 use crate::step::{Context, Step, Tool, run_all};
-use crate::workspace::{Package, Workspace};
+use crate::workspace::Workspace;
 use crate::{Result, js, npm, package, sdk, tree, wasm, worker};
 
-/// What `cargo xtask test` takes.
+/// Options of `cargo xtask test`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Runs only this step; may be repeated.
+    /// Runs only this step. May be repeated.
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
     /// Lists the steps.
@@ -21,40 +21,49 @@ pub(crate) struct Options {
     list: bool,
 }
 
-const RUSTFMT: Tool = Tool { probe: &["cargo", "fmt", "--version"], install: "rustup component add rustfmt" };
-const CLIPPY: Tool = Tool { probe: &["cargo", "clippy", "--version"], install: "rustup component add clippy" };
-const CXX: Tool = Tool { probe: &["c++", "--version"], install: "apt-get install g++" };
-const FAKETIME: Tool = Tool { probe: &["faketime", "--version"], install: "apt-get install faketime" };
-const GIT: Tool = Tool { probe: &["git", "--version"], install: "apt-get install git" };
-const NODE: Tool = Tool { probe: &["node", "--version"], install: "apt-get install nodejs" };
-const NPM: Tool = Tool { probe: &["npm", "--version"], install: "apt-get install npm" };
-const PYTHON: Tool =
-    Tool { probe: &["python3", "-c", "import ensurepip, venv"], install: "apt-get install python3-venv" };
-const RCLONE: Tool = Tool { probe: &["rclone", "version"], install: "apt-get install rclone" };
-const RESTIC: Tool = Tool { probe: &["restic", "version"], install: "apt-get install restic" };
-const TAR: Tool = Tool { probe: &["tar", "--version"], install: "apt-get install tar" };
-/// The sources of the standard library: see the toolchain of the `wasm` tasks.
-const WASM: Tool = Tool { probe: wasm::PROBE, install: wasm::INSTALL };
+const RUSTFMT: Tool =
+    Tool { name: "rustfmt", probe: &["cargo", "fmt", "--version"], install: "rustup component add rustfmt" };
+const CLIPPY: Tool =
+    Tool { name: "clippy", probe: &["cargo", "clippy", "--version"], install: "rustup component add clippy" };
+const CXX: Tool = Tool { name: "a C++ compiler", probe: &["c++", "--version"], install: "apt-get install g++" };
+const FAKETIME: Tool =
+    Tool { name: "faketime", probe: &["faketime", "--version"], install: "apt-get install faketime" };
+const GIT: Tool = Tool { name: "git", probe: &["git", "--version"], install: "apt-get install git" };
+const NODE: Tool = Tool { name: "Node", probe: &["node", "--version"], install: "apt-get install nodejs" };
+const NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], install: "apt-get install npm" };
+const PYTHON: Tool = Tool {
+    name: "Python with venv",
+    probe: &["python3", "-c", "import ensurepip, venv"],
+    install: "apt-get install python3-venv",
+};
+const RCLONE: Tool = Tool { name: "rclone", probe: &["rclone", "version"], install: "apt-get install rclone" };
+const RESTIC: Tool = Tool { name: "restic", probe: &["restic", "version"], install: "apt-get install restic" };
+const TAR: Tool = Tool { name: "tar", probe: &["tar", "--version"], install: "apt-get install tar" };
+/// The sources of the standard library.
+const WASM: Tool = wasm::TOOLCHAIN;
 
-/// In the order they run: the quick ones first, and what others need before them.
+/// One selection of packages and features for all native builds and tests, so that nothing is compiled twice. With its
+/// feature, the harness builds only with the Worker's toolchain.
+pub(crate) const WORKSPACE: &str = "--workspace --exclude wasm-harness --all-features";
+
+/// In running order: quick steps first, and steps before those that depend on them.
 const STEPS: &[Step] = &[
     Step { name: "format", about: "cargo fmt changes nothing", minutes: 5, needs: &[RUSTFMT], run: format },
-    Step { name: "tree", about: "crates depend on what their layer may", minutes: 5, needs: &[], run: tree::check },
+    Step { name: "tree", about: "the layering of the crates", minutes: 5, needs: &[], run: tree::check },
     Step { name: "tidy", about: "the repository's rules (tests/tidy.rs)", minutes: 20, needs: &[GIT], run: tidy },
-    Step { name: "clippy", about: "no warning in any target", minutes: 45, needs: &[CLIPPY], run: clippy },
     Step {
-        name: "features",
-        about: "each crate with no and all features",
+        name: "clippy",
+        about: "no warnings in any target, with all features",
         minutes: 45,
         needs: &[CLIPPY],
-        run: features,
+        run: clippy,
     },
     Step { name: "fuzz", about: "the fuzz targets build", minutes: 15, needs: &[CLIPPY, CXX], run: fuzz },
-    Step { name: "doc", about: "the documentation builds, every link holds", minutes: 30, needs: &[], run: doc },
-    Step { name: "npm", about: "what tests need from npm is installed", minutes: 15, needs: &[NPM], run: npm::install },
+    Step { name: "doc", about: "the documentation builds, and its links work", minutes: 30, needs: &[], run: doc },
+    Step { name: "npm", about: "installs the tests' npm packages", minutes: 15, needs: &[NPM], run: npm::install },
     Step {
         name: "test",
-        about: "unit and integration tests, examples built",
+        about: "unit and integration tests; the examples build",
         minutes: 60,
         needs: &[FAKETIME],
         run: test,
@@ -76,7 +85,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "wasm",
-        about: "the tests of core and layer, as WebAssembly",
+        about: "tests of the core and the layer, as WebAssembly",
         minutes: 45,
         needs: &[NODE, WASM],
         run: wasm::in_node::check,
@@ -90,14 +99,14 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "package",
-        about: "each crate packages and compiles alone",
+        about: "each crate packages and compiles alone, with default and all features",
         minutes: 60,
         needs: &[TAR],
         run: package::check,
     },
 ];
 
-/// Runs the steps that were asked for, by default all.
+/// Runs the selected steps, by default all.
 pub(crate) fn run(options: &Options) -> Result {
     if options.list {
         for step in STEPS {
@@ -124,25 +133,15 @@ fn format(context: &Context<'_>) -> Result {
 }
 
 fn tidy(context: &Context<'_>) -> Result {
-    cargo(context, "test --quiet --locked --package ifmatch-workspace --test tidy")
+    cargo(context, &format!("test --quiet --locked {WORKSPACE} --test tidy"))
 }
 
 fn clippy(context: &Context<'_>) -> Result {
-    cargo(context, "clippy --quiet --locked --workspace --all-targets -- -D warnings")
+    cargo(context, &format!("clippy --quiet --locked {WORKSPACE} --all-targets -- -D warnings"))?;
+    cargo(context, "clippy --quiet --locked --package wasm-harness -- -D warnings")
 }
 
-fn features(context: &Context<'_>) -> Result {
-    for Package { name, has_features, .. } in context.workspace.published() {
-        // What a dependent gets: the library and its features, without what the tests add to them.
-        let targets = ["--no-default-features", "--all-features --all-targets"];
-        for features in targets.iter().take(if *has_features { 2 } else { 1 }) {
-            cargo(context, &format!("clippy --quiet --locked --package {name} {features} -- -D warnings"))?;
-        }
-    }
-    Ok(())
-}
-
-/// They are a workspace of their own, since cargo-fuzz builds them in a way of its own.
+/// The fuzz targets are a workspace of their own, since cargo-fuzz builds them with flags of its own.
 fn fuzz(context: &Context<'_>) -> Result {
     Run::cargo("clippy --quiet --locked --manifest-path fuzz/Cargo.toml -- -D warnings", context.workspace.root())
         .env("CARGO_TARGET_DIR", context.workspace.target().join("fuzz"))
@@ -158,34 +157,29 @@ fn doc(context: &Context<'_>) -> Result {
 
 fn test(context: &Context<'_>) -> Result {
     let gateway = gateway(context)?;
-    // One set of features for every package and for the doctests, so that nothing is compiled twice. With its feature the
-    // harness is for the Worker's toolchain only.
-    Run::cargo(
-        "test --locked --workspace --exclude wasm-harness --all-features --lib --bins --tests --examples",
-        context.workspace.root(),
-    )
-    .env("IFMATCH_BIN", gateway)
-    .passes(context.deadline)
+    Run::cargo(&format!("test --locked {WORKSPACE} --lib --bins --tests --examples"), context.workspace.root())
+        .env("IFMATCH_BIN", gateway)
+        .passes(context.deadline)
 }
 
-/// Builds the gateway and returns where a copy lies: the one that cargo builds may be written again while it is used.
+/// Builds the gateway and returns the path of a copy: later builds may replace the original while it is in use.
 fn gateway(context: &Context<'_>) -> Result<PathBuf> {
-    cargo(context, "build --locked --package ifmatch-gateway --bin ifmatch")?;
+    cargo(context, &format!("build --locked {WORKSPACE} --bin ifmatch"))?;
     let binary = format!("ifmatch{}", std::env::consts::EXE_SUFFIX);
-    let kept = context.workspace.target().join("gateway-under-test");
-    fs::create_dir_all(&kept)?;
-    let kept = kept.join(&binary);
-    fs::copy(context.workspace.target().join("debug").join(&binary), &kept)?;
-    Ok(kept)
+    let folder = context.workspace.target().join("gateway-under-test");
+    fs::create_dir_all(&folder)?;
+    let copy = folder.join(&binary);
+    fs::copy(context.workspace.target().join("debug").join(&binary), &copy)?;
+    Ok(copy)
 }
 
-/// The official Azure clients against the gateway, and against Azurite, to show that the suite itself is right.
+/// The official Azure clients against the gateway, and against Azurite, which validates the suite itself.
 fn sdk(context: &Context<'_>) -> Result {
     sdk::check(context, &gateway(context)?)
 }
 
 fn doctest(context: &Context<'_>) -> Result {
-    cargo(context, "test --locked --workspace --exclude wasm-harness --all-features --doc")
+    cargo(context, &format!("test --locked {WORKSPACE} --doc"))
 }
 
 #[cfg(test)]
@@ -203,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn chosen_steps_keep_their_order() {
+    fn selected_steps_keep_their_order() {
         assert_eq!(names(&["doc", "format"]).unwrap(), ["format", "doc"]);
     }
 
     #[test]
-    fn a_misspelt_step_is_an_error_and_not_an_empty_run() {
+    fn an_unknown_step_is_an_error() {
         assert!(names(&["format", "fromat"]).unwrap_err().to_string().contains("`fromat`"));
     }
 }

@@ -19,12 +19,12 @@ use crate::step::Tool;
 use crate::workspace::Workspace;
 
 const TOOLS: &[Tool] = &[
-    Tool { probe: &["which", "wrk"], install: INSTALL },
-    Tool { probe: &["nginx", "-v"], install: INSTALL },
-    Tool { probe: &["varnishd", "-V"], install: INSTALL },
-    Tool { probe: &["traffic_server", "--version"], install: INSTALL },
-    Tool { probe: &["cmake", "--version"], install: INSTALL },
-    Tool { probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
+    Tool { name: "wrk", probe: &["which", "wrk"], install: INSTALL },
+    Tool { name: "nginx", probe: &["nginx", "-v"], install: INSTALL },
+    Tool { name: "Varnish", probe: &["varnishd", "-V"], install: INSTALL },
+    Tool { name: "Traffic Server", probe: &["traffic_server", "--version"], install: INSTALL },
+    Tool { name: "CMake", probe: &["cmake", "--version"], install: INSTALL },
+    Tool { name: "two CPU cores", probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
 ];
 const INSTALL: &str = "apt-get install -y wrk nginx-light varnish trafficserver cmake";
 

@@ -9,7 +9,8 @@ use crate::command::Run;
 use crate::step::Tool;
 use crate::workspace::Workspace;
 
-const VALGRIND: Tool = Tool { probe: &["valgrind", "--version"], install: "apt-get install -y valgrind" };
+const VALGRIND: Tool =
+    Tool { name: "valgrind", probe: &["valgrind", "--version"], install: "apt-get install -y valgrind" };
 
 /// Runs the benchmarks of benches/. A quick run leaves out those that need long for a number of any worth.
 pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {

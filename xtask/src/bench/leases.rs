@@ -12,8 +12,8 @@ use crate::step::Tool;
 use crate::workspace::Workspace;
 
 const TOOLS: &[Tool] = &[
-    Tool { probe: &["node", "--version"], install: "apt-get install nodejs" },
-    Tool { probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
+    Tool { name: "Node", probe: &["node", "--version"], install: "apt-get install nodejs" },
+    Tool { name: "two CPU cores", probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
 ];
 
 /// Measures and prints the tables. Both keep what they get in a folder; only the gateway waits until the disk has it.

@@ -11,8 +11,8 @@ use crate::Result;
 use crate::workspace::Workspace;
 
 pub(crate) use bindings::{Target, write};
+pub(crate) use toolchain::TOOLCHAIN;
 use toolchain::Toolchain;
-pub(crate) use toolchain::{INSTALL, PROBE};
 
 /// Cargo profile of the builds.
 const PROFILE: &str = "worker";

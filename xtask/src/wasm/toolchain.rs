@@ -1,18 +1,18 @@
-//! A toolchain that builds for WebAssembly such that a panic can be caught.
+//! A toolchain that builds WebAssembly with unwinding panics.
 //!
-//! The standard library that comes with the target aborts at a panic, which ends all requests of a Worker that are under
-//! way. So the library is built too, from its sources.
+//! The target's precompiled standard library aborts on panic, which would end all requests that a Worker is serving. So the
+//! library is built from its sources.
 
 use std::path::{Path, PathBuf};
 
 use super::{PROFILE, TARGET};
 use crate::Result;
 use crate::command::Run;
+use crate::step::Tool;
 use crate::workspace::Workspace;
 
-/// Succeeds where there is a toolchain, and says in which folder its programs are: in none if it is the one that runs this
-/// task, in Debian's otherwise.
-pub(crate) const PROBE: &[&str] = &[
+/// Prints the folder of a suitable toolchain's programs, or an empty line for the toolchain that runs this task.
+const PROBE: &[&str] = &[
     "sh",
     "-c",
     "sources=lib/rustlib/src/rust/library; \
@@ -20,43 +20,45 @@ pub(crate) const PROBE: &[&str] = &[
      elif test -d /usr/$sources && test -x /usr/bin/cargo; then echo /usr/bin; \
      else exit 1; fi",
 ];
-/// Installs Debian's.
-pub(crate) const INSTALL: &str = "apt-get install rustc-web cargo-web rust-web-src rust-web-llvm lld-22";
+/// A toolchain with the sources of the standard library.
+pub(crate) const TOOLCHAIN: Tool = Tool {
+    name: "the source of Rust's standard library (`rustup component add rust-src`, or Debian's packages)",
+    probe: PROBE,
+    install: "apt-get install rustc-web cargo-web rust-web-src rust-web-llvm lld-22",
+};
 
-/// A panic unwinds.
+/// Makes panics unwind.
 const FLAGS: &str = "-Cpanic=unwind";
-/// A derived `Debug` writes the name of the variant alone, for the sake of the size.
+/// Reduces derived `Debug` output to names, for size.
 const SMALL: &str = "-Zfmt-debug=shallow";
 
 /// A toolchain that has the sources of the standard library.
 pub(super) enum Toolchain {
-    /// The one that runs this task.
+    /// The toolchain that runs this task.
     Own,
-    /// Another one, with the folder of its programs.
+    /// Another toolchain, with the folder of its programs.
     Other(PathBuf),
 }
 
 impl Toolchain {
-    /// The first that there is.
+    /// Finds a toolchain, or offers to install one.
     pub(super) fn find(workspace: &Workspace) -> Result<Self> {
+        TOOLCHAIN.require(workspace)?;
         let Some((program, args)) = PROBE.split_first() else { return Ok(Self::Own) };
-        let found = Run::new(program, workspace.root()).args(args).output().map_err(|_| {
-            let what = "the sources of the standard library are needed to build for WebAssembly";
-            format!("{what}. Install them with: rustup component add rust-src; or, on Debian: {INSTALL}")
-        })?;
+        let found = Run::new(program, workspace.root()).args(args).output()?;
         Ok(match found.trim() {
             "" => Self::Own,
             programs => Self::Other(programs.into()),
         })
     }
 
-    /// The command that builds a package's library.
+    /// Returns the command that builds a package's library.
     pub(super) fn build(&self, workspace: &Workspace, package: &str, target: &Path) -> Result<Run> {
         let args = format!("build --locked --package {package} --lib --profile {PROFILE} --target {TARGET}");
         self.cargo(workspace, &args, &format!("{FLAGS} {SMALL}"), target)
     }
 
-    /// The command that builds tests of a package, for the harness in wasm/harness, and says where they are.
+    /// Returns the command that builds tests of a package with the harness in wasm/harness, and prints their paths.
     pub(super) fn build_tests(&self, workspace: &Workspace, package: &str, which: &str, target: &Path) -> Result<Run> {
         let args = format!(
             "rustc --locked --quiet --package {package} {which} --profile test --target {TARGET} \
@@ -75,7 +77,7 @@ impl Toolchain {
             .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_UNSTABLE_BUILD_STD", "std,panic_unwind")
             .env("CARGO_UNSTABLE_BUILD_STD_FEATURES", "panic-unwind,optimize_for_size")
-            // A panic names a file: without the folders of whoever built it.
+            // Keeps the builder's folders out of panic messages.
             .env("CARGO_UNSTABLE_TRIM_PATHS", "true")
             .env("CARGO_PROFILE_WORKER_TRIM_PATHS", "all")
             .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", flags)
@@ -83,7 +85,7 @@ impl Toolchain {
     }
 }
 
-/// What this task was started by must not lead the other toolchain back to its own.
+/// Runs another toolchain's cargo, without the variables that would select this task's toolchain.
 fn other(programs: &Path, args: &str, workspace: &Workspace) -> Result<Run> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path)))?;

@@ -1,20 +1,20 @@
-//! What must hold of the Worker.
+//! The checks of the Worker.
 
 use std::path::Path;
 
 use super::{Served, build, build_package, wrangler};
 use crate::command::Run;
 use crate::step::Context;
+use crate::test::WORKSPACE;
 use crate::workspace::Workspace;
 use crate::{Result, npm, sdk, wasm};
 
-/// Its size is within the budget, it could be deployed, and its own tests, those of every server, and the Azure clients find
-/// nothing wrong.
+/// Checks the Worker's size and deployment, and runs its own tests, the black-box suite and the Azure clients.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let folder = build(context.workspace, context.deadline)?;
     let (size, most) = (size(&folder)?, budget(context.workspace)?);
     if size > most {
-        return Err(format!("the Worker has {size} bytes compressed, and wasm/budget.json allows {most}").into());
+        return Err(format!("the Worker has {size} bytes compressed; the limit in wasm/budget.json is {most}").into());
     }
     npm::require(context.workspace, npm::MINIFLARE, context.deadline)?;
     wrangler::check(context, &folder)?;
@@ -27,13 +27,13 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     sdk::check_worker(context, &folder)
 }
 
-/// The suite that knows nothing but a URL, as it is run against the gateway.
+/// Runs the black-box suite, which knows only a URL.
 fn black_box(context: &Context<'_>, folder: &Path) -> Result {
     let log = context.workspace.target().join("worker.log");
     let served = Served::start(context, folder, &log)?;
-    // One case at a time: cases that leave bodies unfinished take the room of an isolate, and others would get 503.
-    let suite = "test --locked --package ifmatch-workspace --test blackbox -- --test-threads=1";
-    let passed = Run::cargo(suite, context.workspace.root())
+    // One case at a time: unfinished bodies fill an isolate's memory, and concurrent cases would get 503.
+    let suite = format!("test --locked {WORKSPACE} --test blackbox -- --test-threads=1");
+    let passed = Run::cargo(&suite, context.workspace.root())
         .env("IFMATCH_SERVER", "worker")
         .env("IFMATCH_URL", format!("http://{}", served.blobs))
         .env("IFMATCH_TABLES_URL", format!("http://{}", served.tables))
@@ -41,7 +41,7 @@ fn black_box(context: &Context<'_>, folder: &Path) -> Result {
     passed.map_err(|error| format!("{}\n{error}", std::fs::read_to_string(&log).unwrap_or_default()).into())
 }
 
-/// The most bytes that the Worker may have, compressed.
+/// Returns the maximum size of the Worker in compressed bytes.
 fn budget(workspace: &Workspace) -> Result<usize> {
     let text = std::fs::read_to_string(workspace.root().join("wasm/budget.json"))?;
     let budget: serde_json::Value = serde_json::from_str(&text)?;
@@ -49,7 +49,7 @@ fn budget(workspace: &Workspace) -> Result<usize> {
     Ok(usize::try_from(bytes)?)
 }
 
-/// How many bytes the Worker has, compressed: all its modules.
+/// Returns the compressed size of all modules.
 pub(super) fn size(folder: &Path) -> Result<usize> {
     std::fs::read_dir(folder)?
         .map(|entry| {
