@@ -1,32 +1,32 @@
-//! What the path of a request names.
+//! The resource that a path names.
 
 use super::error::{Code, TableError};
 use super::key::EntityKey;
 use super::table::TableName;
 use ifmatch_blob::name;
 
-/// What the path of a request names, below the account.
+/// The resource that a path names, below the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
-    /// The service itself: `/{account}`.
+    /// The account: `/{account}`.
     Service,
     /// All tables: `Tables`.
     Tables,
-    /// One of the tables: `Tables('name')`.
+    /// A table: `Tables('name')`.
     Table(TableName),
     /// The entities of a table: `name` or `name()`.
     Entities(TableName),
     /// An entity: `name(PartitionKey='…',RowKey='…')`.
     Entity(TableName, EntityKey),
-    /// Several operations at once: `$batch`.
+    /// Entity group transactions: `$batch`.
     Batch,
 }
 
 impl Address {
-    /// Parses a raw path, which begins with the account's name.
+    /// Parses a raw path that begins with the account's name.
     ///
     /// # Errors
-    /// It names nothing that there could be.
+    /// The path names no resource.
     pub(super) fn parse(path: &str) -> Result<Self, TableError> {
         let unknown = || TableError::new(Code::InvalidUri);
         let inner = path.strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(_, inner)| inner);
@@ -43,7 +43,7 @@ impl Address {
                 if rest.is_empty() { TableName::new(&table).map(Self::Table) } else { Err(unknown()) }
             }
             (name, keys) => {
-                let wrong = || TableError::invalid("an entity is named by (PartitionKey='…',RowKey='…')");
+                let wrong = || TableError::invalid("an entity must be addressed as (PartitionKey='…',RowKey='…')");
                 let (partition, row) = pair(keys).ok_or_else(wrong)?;
                 Ok(Self::Entity(TableName::new(name)?, EntityKey::new(&partition, &row)?))
             }
@@ -60,7 +60,7 @@ impl Address {
     }
 }
 
-/// The text in quotes that something begins with, and the rest. A quote within it is doubled.
+/// Splits off a leading text in quotes, within which a quote is doubled.
 pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('\'')?;
     let mut value = String::new();
@@ -75,7 +75,7 @@ pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// The two keys, in any order.
+/// Parses both keys, in any order.
 fn pair(text: &str) -> Option<(String, String)> {
     let (first, value, rest) = named(text)?;
     let (second, other, rest) = named(rest.strip_prefix(',')?)?;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_are_refused() {
+    fn rejects_other_paths() {
         let rows = [
             ("/a/tab/more", Code::InvalidUri),
             ("/a/tab(PartitionKey='p',RowKey='r'", Code::InvalidUri),

@@ -1,4 +1,4 @@
-//! Collecting the entities of tables that were deleted.
+//! Garbage collection of the entities of deleted tables.
 
 use std::collections::HashSet;
 
@@ -7,13 +7,13 @@ use ifmatch_blob::name::{BlobName, BlobPath};
 use ifmatch_blob::store::BlobEntry;
 use ifmatch_blob::store::{BlobStore, Delete, ListQuery, Page, StoreError, StoreErrorKind};
 
-/// The most names to ask for at once.
+/// Maximum number of names per page.
 const STEP: usize = 1000;
 
-/// Deletes the entities of an account that no table has, and says how many.
+/// Deletes the entities of an account that belong to no table, and returns their number.
 ///
-/// May run beside all requests: the identities that entities have are listed before the tables. An entity that was inserted
-/// into a table that still is has the identity of a table that was there before it, and so is in that listing.
+/// Safe beside concurrent requests: the identities of entities are listed before the tables. A table with an entity in
+/// the first listing existed before it, so the second listing contains the table unless it was deleted.
 pub(super) async fn collect(store: &dyn BlobStore, home: &Home) -> Result<usize, StoreError> {
     let identities = identities(store, home).await?;
     if identities.is_empty() {
@@ -27,20 +27,20 @@ pub(super) async fn collect(store: &dyn BlobStore, home: &Home) -> Result<usize,
     Ok(collected)
 }
 
-/// The identities of all tables that have entities, deleted ones among them.
+/// Returns the identities of all tables that have entities, including deleted tables.
 async fn identities(store: &dyn BlobStore, home: &Home) -> Result<Vec<String>, StoreError> {
     let mut identities = Vec::new();
     let mut query = ListQuery { prefix: String::new(), after: None, limit: 1 };
     while let Some(first) = store.list(&home.entities, &query).await?.and_then(|page| page.items.into_iter().next()) {
         let identity = first.name.as_str().split('/').next().unwrap_or_default().to_owned();
-        // The character after the slash: behind all names that begin with this identity.
+        // `0` is the character after `/`, so this skips all names with this identity.
         query.after = Some(format!("{identity}0"));
         identities.push(identity);
     }
     Ok(identities)
 }
 
-/// The identities of all tables that are there.
+/// Returns the identities of all existing tables.
 async fn living(store: &dyn BlobStore, home: &Home) -> Result<HashSet<Box<str>>, StoreError> {
     let mut living = HashSet::new();
     let mut query = ListQuery { prefix: String::new(), after: None, limit: STEP };

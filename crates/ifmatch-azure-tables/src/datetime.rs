@@ -1,4 +1,4 @@
-//! `Edm.DateTime`: moments in ticks of 100 nanoseconds.
+//! `Edm.DateTime`: a time in ticks of 100 nanoseconds.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use ifmatch_core::date::Timestamp;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// A moment from year 1 to year 9999, in ticks of 100 nanoseconds since 1970. It is written in UTC, with as many digits of
-/// the second as it needs; with the alternate form, with all seven.
+/// A time between the years 1 and 9999, in ticks of 100 nanoseconds since 1970. Formatted in UTC with as many
+/// fractional digits as needed, or with all seven in the alternate form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DateTime(i64);
 
 const NANOS_IN_TICK: i128 = 100;
 
 impl DateTime {
-    /// Reads ISO 8601 text of a date and a time. Without an offset it is UTC. Digits beyond the seventh are cut.
+    /// Parses ISO 8601 with a date and a time, in UTC unless an offset is given. Drops digits beyond the seventh.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (_, time) = text.split_once(['T', 't'])?;
         let has_offset = time.ends_with(['Z', 'z']) || time.contains(['+', '-']);
@@ -23,7 +23,7 @@ impl DateTime {
         Self::from_nanos(moment.unix_timestamp_nanos())
     }
 
-    /// The moment of a timestamp; none after year 9999.
+    /// Converts a timestamp. Returns `None` after year 9999.
     pub(super) fn of(timestamp: Timestamp) -> Option<Self> {
         Self::from_nanos(i128::from(timestamp.micros()) * 1000)
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_in_utc_and_as_short_as_they_are() {
+    fn formats_in_utc_without_trailing_zeros() {
         let rows = [
             ("2026-11-21T12:30:15Z", "2026-11-21T12:30:15Z"),
             ("2026-11-21T12:30:15.000000Z", "2026-11-21T12:30:15Z"),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_none() {
+    fn rejects_invalid_times() {
         for text in ["", "2026-11-21", "2026-13-01T00:00:00Z", "T", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00"]
         {
             assert_eq!(DateTime::parse(text), None, "{text}");

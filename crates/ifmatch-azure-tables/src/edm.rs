@@ -1,4 +1,4 @@
-//! The types of properties, and their JSON.
+//! Property types and their JSON.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,18 +21,18 @@ pub(super) enum Value {
     Binary(Box<[u8]>),
 }
 
-/// The most bytes of a value: text counts two for each UTF-16 unit.
+/// Maximum size of a value, in bytes. Text counts two bytes per UTF-16 unit.
 const MAX_BYTES: usize = 64 * 1024;
-/// What Azure counts for the length of text and bytes.
+/// Bytes that Azure counts for the length of text and binary values.
 const LENGTH: usize = 4;
-/// What a JSON string says where a double has no digits.
+/// Names of doubles that JSON numbers cannot represent.
 const NOT_FINITE: [(&str, f64); 3] = [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)];
 
 impl Value {
-    /// Reads a value of a declared type, or of the type that its JSON has by itself; `None` for null, which is no value.
+    /// Parses a value of the declared type, or of the type implied by its JSON. Returns `None` for null.
     ///
     /// # Errors
-    /// It is not of that type, or the type is unknown, or it is too large.
+    /// The value does not have that type, the type is unknown, or the value is too large.
     pub(super) fn parse(json: &Json, declared: Option<&str>) -> Result<Option<Self>, TableError> {
         let value = match (declared, json) {
             (_, Json::Null) => return Ok(None),
@@ -42,14 +42,14 @@ impl Value {
             (Some(declared), json) => Self::declared(declared, json),
             (None, Json::Array(_) | Json::Object(_)) => None,
         };
-        let value = value.ok_or_else(|| TableError::invalid("a property's value does not fit its type"))?;
+        let value = value.ok_or_else(|| TableError::invalid("the value of a property does not match its type"))?;
         if value.size() > MAX_BYTES + LENGTH {
             return Err(TableError::new(Code::PropertyValueTooLarge));
         }
         Ok(Some(value))
     }
 
-    /// A number that says no type is an `Edm.Int32` if it can be.
+    /// Without a declared type, a number is an `Edm.Int32` if it fits.
     fn of_number(number: &Number) -> Self {
         let whole = number.as_i64().and_then(|number| i32::try_from(number).ok());
         whole.map_or_else(|| Self::Double(number.as_f64().unwrap_or(f64::NAN)), Self::Int32)
@@ -70,7 +70,7 @@ impl Value {
         })
     }
 
-    /// The JSON, and the type where the JSON does not say it.
+    /// Returns the JSON, and the type if the JSON does not imply it.
     pub(super) fn to_json(&self) -> (Json, Option<&'static str>) {
         match self {
             Self::String(text) => (Json::from(&**text), None),
@@ -87,7 +87,7 @@ impl Value {
         }
     }
 
-    /// How many bytes Azure counts for it.
+    /// Returns the size as Azure counts it, in bytes.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::String(text) => utf16_bytes(text) + LENGTH,
@@ -100,12 +100,12 @@ impl Value {
     }
 }
 
-/// The length of text as Azure counts.
+/// Returns the length of text as Azure counts it.
 pub(super) fn utf16_bytes(text: &str) -> usize {
     text.encode_utf16().count() * 2
 }
 
-/// .NET programs write `True` and `False`.
+/// .NET programs send `True` and `False`.
 fn boolean(text: &str) -> Option<bool> {
     text.to_ascii_lowercase().parse().ok()
 }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_read_as_it_was_written() {
+    fn values_round_trip() {
         let guid = Uuid::from_u128(7);
         let values = [
             Value::String("ünïcödé 🦀 \u{1}".into()),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_its_type() {
+    fn infers_types_from_json() {
         let rows = [
             (json!(1), Value::Int32(1)),
             (json!(1.0), Value::Double(1.0)),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_its_type_is_refused() {
+    fn rejects_values_that_do_not_match_their_type() {
         let rows = [
             (json!(2_147_483_648_u64), "Edm.Int32"),
             (json!("9223372036854775808"), "Edm.Int64"),

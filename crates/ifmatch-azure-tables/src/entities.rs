@@ -1,4 +1,4 @@
-//! The entities of a table in the store.
+//! The entities of a table, as blobs in the store.
 
 use std::time::Duration;
 
@@ -27,22 +27,22 @@ pub(super) struct Entities<'a> {
     pub(super) table: &'a Table,
 }
 
-/// An entity in one of its versions.
+/// A version of an entity.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) entity: Entity,
     pub(super) generation: Revision,
 }
 
-/// What is there before a write.
+/// The current version before a write.
 #[derive(Clone, Debug)]
 struct Before {
     stored: Stored,
-    /// What a write is bound to that replaces this version.
+    /// The strong tag that a write of the next version requires.
     tag: EntityTag,
 }
 
-/// What becomes of an entity.
+/// A change to an entity.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change<'a> {
     Replace(&'a Entity),
@@ -50,19 +50,19 @@ pub(super) enum Change<'a> {
     Delete,
 }
 
-/// How often a change is tried again that another writer was faster than.
+/// Maximum number of attempts if other writers are faster.
 const ATTEMPTS: u32 = 100;
-/// The first pause before another attempt; each is twice the one before, up to the last.
+/// The first and the longest pause between attempts; pauses double.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 impl Entities<'_> {
-    /// The entity with this key.
+    /// Returns the entity with this key.
     pub(super) async fn get(&self, key: &EntityKey) -> Result<Option<Stored>, TableError> {
         let before = self.load(&self.blob(key)?, Reading::WHOLE).await?;
         Ok(before.map(|before| before.stored))
     }
 
-    /// Inserts an entity, and gives the number of its version. Of several who insert one, one does.
+    /// Inserts an entity and returns its generation. Of several concurrent inserts one succeeds.
     pub(super) async fn insert(&self, key: &EntityKey, entity: &Entity) -> Result<Revision, TableError> {
         entity.check(key)?;
         let put = put(entity.encode(), absent());
@@ -73,10 +73,10 @@ impl Entities<'_> {
         }
     }
 
-    /// Changes an entity, and gives the number of its new version.
+    /// Changes an entity and returns its new generation.
     ///
-    /// What depends on the version in the store is bound to it: if another writer is faster, the store refuses the write, and
-    /// what is there then is looked at anew.
+    /// A change that depends on the current version is bound to it: if another writer is faster, the store rejects the
+    /// write, and the change is applied to the new version.
     pub(super) async fn change(
         &self,
         key: &EntityKey,
@@ -104,7 +104,7 @@ impl Entities<'_> {
                 Written::Refused => return Err(TableError::new(Code::ResourceNotFound)),
             }
         }
-        Err(TableError::new(Code::ServerBusy).detail("others changed the entity each time before this request could"))
+        Err(TableError::new(Code::ServerBusy).detail("other writers changed the entity before each attempt"))
     }
 
     async fn write(
@@ -134,7 +134,7 @@ impl Entities<'_> {
         let Some(opened) = self.store.open(blob, reading.without_lease()).await? else { return Ok(None) };
         let generation = numbered(opened.info.generation)?;
         let tag = opened.info.tag.clone().filter(|tag| !tag.is_weak());
-        let tag = tag.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "the store has no strong tags"))?;
+        let tag = tag.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags"))?;
         let entity = match reading {
             Reading::HEAD => Entity::default(),
             _ => Entity::decode(&bytes(opened).await?)?,
@@ -146,7 +146,7 @@ impl Entities<'_> {
         Ok(BlobPath { container: self.home.entities.clone(), name: key.name_in(&self.table.identity)? })
     }
 
-    /// Waits before another attempt, for a random part of a time that grows.
+    /// Waits before another attempt, for a random part of an increasing pause.
     async fn pause(&self, attempt: u32) -> Result<(), TableError> {
         if attempt > 0 {
             let longest = PAUSE.0.saturating_mul(1 << attempt.min(16)).min(PAUSE.1);
@@ -159,11 +159,11 @@ impl Entities<'_> {
     }
 }
 
-/// What came of a write that was bound to conditions.
+/// The outcome of a conditional write.
 enum Written {
-    /// It took place; a version has a number, a deletion none.
+    /// The write took place. Deletions have no generation.
     Done(Option<Revision>),
-    /// The conditions do not hold.
+    /// The preconditions are false.
     Refused,
 }
 
@@ -177,24 +177,24 @@ impl Written {
     }
 }
 
-/// A write of these bytes.
+/// Builds a write of these bytes.
 pub(super) fn put(content: String, preconditions: Preconditions) -> Put {
     let length = u64::try_from(content.len()).ok();
     let body = Upload::new(Full::new(Bytes::from(content)));
     Put { preconditions, length, ..Put::new(body) }
 }
 
-/// Whether the conditions of a write do not hold.
+/// Returns `true` if the preconditions of a write are false.
 pub(super) fn is_refused(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. })
 }
 
-/// All bytes of a blob.
+/// Reads a whole blob.
 pub(super) async fn bytes(mut opened: Opened) -> Result<Bytes, StoreError> {
     Ok(opened.source.read(None).await?.collect().await?.to_bytes())
 }
 
-/// Nothing is there.
+/// Requires that there is no blob.
 pub(super) fn absent() -> Preconditions {
     Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() }
 }

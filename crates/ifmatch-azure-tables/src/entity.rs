@@ -1,4 +1,4 @@
-//! Entities: their properties, as requests bring them and as the store keeps them.
+//! The properties of an entity, in requests and in the store.
 
 use std::collections::BTreeMap;
 
@@ -9,43 +9,43 @@ use super::error::{Code, TableError};
 use super::key::EntityKey;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
-/// The properties of an entity, without its keys and its time.
+/// The properties of an entity, except keys and timestamp.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Entity {
     properties: BTreeMap<Box<str>, Value>,
 }
 
-/// The form in which entities are stored.
+/// Version of the stored format.
 const VERSION: u64 = 1;
-/// The most properties, the keys and the time not counted.
+/// Maximum number of properties, except keys and timestamp.
 const MAX_PROPERTIES: usize = 252;
-/// The most characters of a property's name.
+/// Maximum length of a property's name, in characters.
 const MAX_NAME: usize = 255;
-/// The most bytes of an entity, as Azure counts.
+/// Maximum size of an entity as Azure counts it, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
-/// What follows a property's name where its type is told.
+/// Suffix of type annotations.
 pub(super) const TYPE: &str = "@odata.type";
-/// The properties that every entity has by itself.
+/// The built-in properties.
 pub(super) const PARTITION_KEY: &str = "PartitionKey";
 pub(super) const ROW_KEY: &str = "RowKey";
 pub(super) const TIMESTAMP: &str = "Timestamp";
 /// Built-in properties with their types.
-const BY_ITSELF: [(&str, &str); 3] =
+const BUILT_IN: [(&str, &str); 3] =
     [(PARTITION_KEY, "Edm.String"), (ROW_KEY, "Edm.String"), (TIMESTAMP, "Edm.DateTime")];
 
 impl Entity {
-    /// Reads the entity of a request's body. What the body says of keys and time is not part of it.
+    /// Parses the body of a request, ignoring its keys and timestamp.
     ///
     /// # Errors
-    /// What the client is told.
+    /// A property is not valid.
     pub(super) fn parse(body: &Map<String, Json>) -> Result<Self, TableError> {
-        for (name, r#type) in BY_ITSELF {
+        for (name, r#type) in BUILT_IN {
             check_type(body, name, r#type)?;
         }
         let mut properties = BTreeMap::new();
         for (name, json) in body {
-            let by_itself = BY_ITSELF.iter().any(|(own, _)| own == name);
-            if by_itself || name.starts_with("odata.") || name.ends_with(TYPE) {
+            let is_built_in = BUILT_IN.iter().any(|(own, _)| own == name);
+            if is_built_in || name.starts_with("odata.") || name.ends_with(TYPE) {
                 continue;
             }
             check_name(name)?;
@@ -57,14 +57,14 @@ impl Entity {
         Ok(Self { properties })
     }
 
-    /// The entity with the properties of another one put over its own.
+    /// Returns this entity with the properties of another one on top.
     #[must_use]
     pub(super) fn merged(mut self, other: &Self) -> Self {
         self.properties.extend(other.properties.iter().map(|(name, value)| (name.clone(), value.clone())));
         self
     }
 
-    /// Checks the limits of what is stored.
+    /// Checks the limits.
     ///
     /// # Errors
     /// There are too many properties, or too many bytes.
@@ -75,7 +75,7 @@ impl Entity {
         if self.bytes(key) > MAX_BYTES { Err(TableError::new(Code::EntityTooLarge)) } else { Ok(()) }
     }
 
-    /// How many bytes Azure counts for the entity.
+    /// Returns the size as Azure counts it, in bytes.
     pub(super) fn bytes(&self, key: &EntityKey) -> usize {
         let keys = 4 + edm::utf16_bytes(&key.partition) + edm::utf16_bytes(&key.row);
         let each = self.properties.iter().map(|(name, value)| 8 + edm::utf16_bytes(name) + value.size());
@@ -90,7 +90,7 @@ impl Entity {
         self.properties.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// The bytes to store.
+    /// Encodes the entity for the store.
     pub(super) fn encode(&self) -> String {
         let mut stored = Map::new();
         for (name, value) in self.properties() {
@@ -101,12 +101,12 @@ impl Entity {
         json!({ "version": VERSION, "properties": stored }).to_string()
     }
 
-    /// Reads stored bytes.
+    /// Decodes a stored entity.
     ///
     /// # Errors
-    /// They are damaged, or a newer release wrote them.
+    /// The bytes are damaged, or were written by a newer release.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
-        let damaged = || StoreError::new(StoreErrorKind::Unreadable, "the entity is damaged, or of a newer release");
+        let damaged = || StoreError::new(StoreErrorKind::Unreadable, "the entity is damaged, or was written by a newer release");
         let stored: Json = serde_json::from_slice(bytes).map_err(|_| damaged())?;
         match (&stored["version"], &stored["properties"]) {
             (version, Json::Object(properties)) if *version == VERSION => {
@@ -117,15 +117,15 @@ impl Entity {
     }
 }
 
-/// The key that a request's body has.
+/// Returns the key in the body of a request.
 ///
 /// # Errors
-/// A key is missing, or no text, or not valid.
+/// A key is missing or not valid.
 pub(super) fn key_in(body: &Map<String, Json>) -> Result<EntityKey, TableError> {
     let key = |name: &str| match body.get(name) {
         Some(Json::String(key)) => Ok(key.as_str()),
         Some(Json::Null) | None => Err(TableError::new(Code::PropertiesNeedValue)),
-        Some(_) => Err(TableError::invalid("a key is text")),
+        Some(_) => Err(TableError::invalid("a key must be a string")),
     };
     EntityKey::new(key(PARTITION_KEY)?, key(ROW_KEY)?)
 }
@@ -133,16 +133,16 @@ pub(super) fn key_in(body: &Map<String, Json>) -> Result<EntityKey, TableError> 
 /// Rejects a property with a type annotation that contradicts its type.
 fn check_type(body: &Map<String, Json>, name: &str, r#type: &str) -> Result<(), TableError> {
     match body.get(&format!("{name}{TYPE}")).map(type_name).transpose()? {
-        Some(declared) if declared != r#type => Err(TableError::invalid(format!("the type of {name} is {type}"))),
+        Some(declared) if declared != r#type => Err(TableError::invalid(format!("the type of {name} must be {type}"))),
         _ => Ok(()),
     }
 }
 
 fn type_name(json: &Json) -> Result<&str, TableError> {
-    json.as_str().ok_or_else(|| TableError::invalid("the type of a property is text"))
+    json.as_str().ok_or_else(|| TableError::invalid("the type of a property must be a string"))
 }
 
-/// A name is an identifier as in C#.
+/// A name must be a C# identifier.
 fn check_name(name: &str) -> Result<(), TableError> {
     if name.chars().count() > MAX_NAME {
         return Err(TableError::new(Code::PropertyNameTooLong));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entity_is_read_as_it_was_stored() {
+    fn entities_round_trip() {
         let body = json!({
             "PartitionKey": "p", "RowKey": "r", "Timestamp": "2020-01-01T00:00:00Z", "odata.etag": "x",
             "text": "it", "text@odata.type": "Edm.String", "large": "1099511627776", "large@odata.type": "Edm.Int64",
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_text_and_the_time_a_time() {
+    fn built_in_properties_have_fixed_types() {
         let rows = [
             ("PartitionKey", "Edm.String", true),
             ("PartitionKey", "Edm.Int32", false),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_release_wrote_is_damaged() {
+    fn decoding_rejects_damaged_bytes() {
         for text in ["", "{}", "[]", r#"{"version":2,"properties":{}}"#, r#"{"version":1}"#, "\"x\""] {
             let error = Entity::decode(text.as_bytes()).unwrap_err();
             assert_eq!(error.kind(), &StoreErrorKind::Unreadable, "{text}");
@@ -199,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_keeps_what_the_other_has_not() {
+    fn merging_keeps_other_properties() {
         let before = parse(&json!({ "a": 1, "b": 2 })).expect("an entity");
         let merged = before.merged(&parse(&json!({ "b": "3", "c": 4, "a": null })).expect("an entity"));
         assert_eq!(merged, parse(&json!({ "a": 1, "b": "3", "c": 4 })).expect("an entity"));
     }
 
     #[test]
-    fn names_are_identifiers() {
+    fn property_names_are_identifiers() {
         for name in ["", "1a", "a-b", "a b", "a.b", "@a"] {
             assert_eq!(parse(&json!({ name: 1 })).unwrap_err().code(), Code::PropertyNameInvalid, "{name}");
         }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entity_has_limits() {
+    fn entities_have_limits() {
         let key = EntityKey::new("p", "r").expect("valid");
         let many = |count: usize, text: &str| {
             let body: Map<_, _> = (0..count).map(|at| (format!("p{at:03}"), Json::from(text))).collect();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn both_keys_are_needed() {
+    fn both_keys_are_required() {
         let key = |body: Json| key_in(body.as_object().expect("an object"));
         assert!(key(json!({ "PartitionKey": "", "RowKey": "" })).is_ok());
         for body in [json!({ "PartitionKey": "p" }), json!({ "RowKey": "r", "PartitionKey": null })] {

@@ -1,4 +1,4 @@
-//! The errors of the table service: Azure's codes, as JSON.
+//! Errors of the table service: Azure's codes, as JSON.
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -8,10 +8,10 @@ use ifmatch_azure::shared_key::AuthError;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
-/// Where the code of an error is told, too.
+/// Repeats the error code of the body.
 const X_MS_ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 
-/// Why a request was not carried out.
+/// An error response.
 #[derive(Debug)]
 pub(super) struct TableError {
     reason: Reason,
@@ -26,14 +26,14 @@ enum Reason {
 
 macro_rules! codes {
     ($($code:ident $status:ident $message:literal,)*) => {
-        /// Azure's name for an error.
+        /// Azure's error code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Code {
             $($code,)*
         }
 
         impl Code {
-            /// The name, the status and the text of the error.
+            /// Returns the name, the status and the message.
             fn parts(self) -> (&'static str, StatusCode, &'static str) {
                 match self {
                     $(Self::$code => (stringify!($code), StatusCode::$status, $message),)*
@@ -82,18 +82,18 @@ impl TableError {
         Self { reason: Reason::Refused(code), detail: None }
     }
 
-    /// A request that makes no sense; the detail says why.
+    /// Creates an `InvalidInput` error with details.
     pub(super) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(Code::InvalidInput).detail(detail)
     }
 
-    /// Says more than the code does.
+    /// Adds details to the message.
     pub(super) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// The code; that of a request that nobody signed is not among them.
+    /// Returns the code. Panics for authentication errors.
     #[cfg(test)]
     pub(super) fn code(&self) -> Code {
         match self.reason {
@@ -102,7 +102,7 @@ impl TableError {
         }
     }
 
-    /// The answer.
+    /// Returns the response.
     pub(super) fn to_response(&self) -> Response<BlobBody> {
         let (code, status, message) = match self.reason {
             Reason::Refused(code) => code.parts(),
@@ -134,8 +134,7 @@ impl From<AuthError> for TableError {
     }
 }
 
-/// What a store's error is to the client, where the operation does not know better. What the client is not told, the
-/// log is.
+/// Translates errors of the store that an operation does not handle itself. Details go to the log only.
 impl From<StoreError> for TableError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the store failed");
@@ -143,7 +142,7 @@ impl From<StoreError> for TableError {
             StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::new(Code::ServerBusy),
             StoreErrorKind::OutcomeUnknown => Self::new(Code::OperationTimedOut),
             StoreErrorKind::Unsupported => Self::new(Code::NotImplemented).detail("the store cannot keep tables"),
-            StoreErrorKind::Full => Self::new(Code::InternalError).detail("there is no room left"),
+            StoreErrorKind::Full => Self::new(Code::InternalError).detail("no space left"),
             _ => Self::new(Code::InternalError),
         }
     }

@@ -1,4 +1,4 @@
-//! The tags of entities: `W/"datetime'…'"`, made of the number of the write.
+//! The tags of entities, `W/"datetime'…'"`, derived from the generation.
 
 use ifmatch_core::EntityTag;
 use ifmatch_core::record::Revision;
@@ -6,43 +6,42 @@ use ifmatch_core::record::Revision;
 use super::datetime::DateTime;
 use super::error::{Code, TableError};
 
-/// The tag of a version, other than that of any version before: a version's number is a time in microseconds, though
-/// never that of another.
+/// Returns the tag of a version. It is unique, since a generation is a time in microseconds that is never used twice.
 pub(super) fn of(generation: Revision) -> String {
     let moment = DateTime::of(generation.timestamp());
     let text = moment.map_or(generation.get().to_string(), |moment| format!("{moment:#}"));
     format!("W/\"datetime'{}'\"", text.replace(':', "%3A"))
 }
 
-/// What a request with `If-Match` asks of the entity.
+/// The condition in `If-Match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Guard {
-    /// Nothing: it need not be there.
+    /// No condition.
     None,
-    /// It is there.
+    /// The entity exists.
     Exists,
-    /// It is there with this very tag.
+    /// The entity exists with this tag, compared as text.
     Tag(Box<str>),
 }
 
 impl Guard {
-    /// The guard that a field's value is.
+    /// Parses the value of `If-Match`.
     ///
     /// # Errors
-    /// It is no tag.
+    /// The value is not a tag.
     pub(super) fn parse(value: &[u8]) -> Result<Self, TableError> {
         if value == b"*" {
             return Ok(Self::Exists);
         }
         let text = EntityTag::parse(value).ok().and_then(|_| str::from_utf8(value).ok());
-        let invalid = || TableError::invalid("the tag in If-Match is not in the form that the service gives tags");
+        let invalid = || TableError::invalid("If-Match must be * or a tag returned by this service");
         text.map(|text| Self::Tag(text.into())).ok_or_else(invalid)
     }
 
-    /// Whether an entity in this version, or none, satisfies it.
+    /// Evaluates the condition against the current version.
     ///
     /// # Errors
-    /// What the client is told: there is no such entity, or it is in another version.
+    /// The entity does not exist, or has another tag.
     pub(super) fn check(&self, current: Option<Revision>) -> Result<(), TableError> {
         match (self, current) {
             (Self::None, _) | (Self::Exists, Some(_)) => Ok(()),
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_compared_as_the_very_text() {
+    fn tags_are_compared_as_text() {
         let current = Some(Revision::new(1_600_000_000_500_000));
         let same = "W/\"datetime'2020-09-13T12%3A26%3A40.5000000Z'\"";
         assert!(Guard::parse(same.as_bytes()).is_ok_and(|guard| guard.check(current).is_ok()));
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tag_is_refused() {
+    fn rejects_malformed_tags() {
         for text in ["", "abc", "W/", "\"a", "W/\"a\", W/\"b\"", "**"] {
             assert_eq!(Guard::parse(text.as_bytes()).unwrap_err().code(), Code::InvalidInput, "{text}");
         }

@@ -1,26 +1,26 @@
-//! How much an answer says beside the values: `odata=…`.
+//! The metadata level of a response: `odata=…`.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
 
 use super::error::{Code, TableError};
 
-/// How much an answer says beside the values.
+/// The metadata level of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Metadata {
-    /// Nothing.
+    /// Values only.
     None,
-    /// Tags, and the types that JSON does not say.
+    /// Adds tags, and types that JSON does not imply.
     Minimal,
-    /// Also where each entity is.
+    /// Adds the URL of each entity.
     Full,
 }
 
 impl Metadata {
-    /// What the client wants: the parameter `$format`, else `Accept`, else [`Metadata::Minimal`].
+    /// Returns the level that a request asks for by `$format`, or else by `Accept`; [`Metadata::Minimal`] by default.
     ///
     /// # Errors
-    /// It wants no JSON.
+    /// The request does not accept JSON.
     pub(super) fn wanted(parameter: Option<&str>, headers: &HeaderMap) -> Result<Self, TableError> {
         let mut accept = String::new();
         for line in headers.get_all(ACCEPT) {
@@ -49,7 +49,7 @@ impl Metadata {
         json.then_some(level)
     }
 
-    /// The type of the answer's content.
+    /// Returns the content type of the response.
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::None => "application/json;odata=nometadata;streaming=true;charset=utf-8",
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parameter_wins_then_the_field() {
+    fn format_overrides_accept() {
         let rows = [
             (None, &[][..], Some(Metadata::Minimal)),
             (None, &["application/json"], Some(Metadata::Minimal)),

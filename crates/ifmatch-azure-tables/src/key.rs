@@ -1,40 +1,39 @@
-//! The keys of entities, and the names of the blobs that they are.
+//! The keys of entities, and the names of their blobs.
 
 use super::error::{Code, TableError};
 use ifmatch_blob::name::BlobName;
 
-/// What names an entity in its table: always valid.
+/// The key of an entity within its table. Always valid.
 ///
-/// In the name of the blob, the keys are cut by a space. It is less than every other character that a name may have,
-/// and the keys' own spaces are escaped, so that names are in the order of the keys: first of the partition keys, then of the
-/// row keys, each in the order of their UTF-8 bytes.
+/// A blob's name contains both keys, separated by a space. A space sorts before every other character allowed in names,
+/// and spaces in keys are escaped. Names therefore sort by partition key, then by row key, each by their UTF-8 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EntityKey {
     pub(super) partition: Box<str>,
     pub(super) row: Box<str>,
 }
 
-/// The most UTF-16 units of a key: 1 KiB, as Azure counts.
+/// Maximum length of a key, in UTF-16 units: 1 KiB as Azure counts.
 const MAX_UNITS: usize = 512;
-/// What cuts the keys.
+/// Separates the keys.
 const CUT: char = ' ';
-/// What an escape begins with.
+/// Begins an escape.
 const ESCAPE: char = '!';
-/// What a space and an exclamation mark are once they are escaped, in this order.
+/// The escapes of a space and an exclamation mark.
 const ESCAPED: [(char, char); 2] = [(CUT, '0'), (ESCAPE, '1')];
 
 impl EntityKey {
-    /// The key of an entity.
+    /// Creates a key.
     ///
     /// # Errors
-    /// A key has more than 512 characters, or `/`, `\`, `#`, `?`, or a control character.
+    /// A key has more than 512 characters, or contains `/`, `\`, `#`, `?` or a control character.
     pub(super) fn new(partition: &str, row: &str) -> Result<Self, TableError> {
         check(partition)?;
         check(row)?;
         Ok(Self { partition: partition.into(), row: row.into() })
     }
 
-    /// The name of the entity's blob in a table.
+    /// Returns the name of the entity's blob.
     ///
     /// # Errors
     /// The keys are too long together.
@@ -43,7 +42,7 @@ impl EntityKey {
         BlobName::new(&name).map_err(|_| TableError::new(Code::KeyValueTooLarge))
     }
 
-    /// The key in a blob's name, without the table's identity.
+    /// Parses a blob's name.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (_, keys) = name.split_once('/')?;
         let (partition, row) = keys.split_once(CUT)?;
@@ -51,8 +50,7 @@ impl EntityKey {
     }
 }
 
-/// What the names of a table's entities begin with, or of those in a partition, or of those that also have a row key
-/// that begins so.
+/// Returns the common prefix of the names of all entities of a table, of a partition, or of row keys with a prefix.
 pub(super) fn prefix(table: &str, partition: Option<&str>, row: Option<&str>) -> String {
     let mut name = format!("{table}/");
     if let Some(partition) = partition {
@@ -69,7 +67,7 @@ fn check(key: &str) -> Result<(), TableError> {
     }
     let forbidden = |char: char| char.is_control() || matches!(char, '/' | '\\' | '#' | '?');
     if key.contains(forbidden) {
-        return Err(TableError::invalid("a key has no '/', '\\', '#', '?' and no control characters"));
+        return Err(TableError::invalid("a key must not contain '/', '\\', '#', '?' or control characters"));
     }
     Ok(())
 }
@@ -104,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// Keys of few characters, those around the escapes among them, so that many begin alike.
+    /// Short keys with characters around the escapes, so that many share prefixes.
     fn keys() -> impl Strategy<Value = EntityKey> {
         let key = "[ !\"01.a'é🦀\u{a0}-]{0,5}";
         (key, key).prop_map(|(partition, row)| EntityKey::new(&partition, &row).expect("valid"))
@@ -112,19 +110,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_are_in_the_order_of_the_keys(one in keys(), other in keys()) {
+        fn names_sort_like_keys(one in keys(), other in keys()) {
             let name = |key: &EntityKey| key.name_in("t").expect("short");
             prop_assert_eq!(name(&one).cmp(&name(&other)), one.cmp(&other));
         }
 
         #[test]
-        fn a_name_tells_its_key(key in keys()) {
+        fn names_round_trip(key in keys()) {
             let name = key.name_in("t").expect("short");
             prop_assert_eq!(EntityKey::parse(name.as_str()), Some(key));
         }
 
         #[test]
-        fn a_prefix_is_that_of_its_partition_alone(key in keys(), other in keys()) {
+        fn a_prefix_matches_its_partition_only(key in keys(), other in keys()) {
             let name = key.name_in("t").expect("short");
             let within = name.as_str().starts_with(&prefix("t", Some(&other.partition), None));
             prop_assert_eq!(within, key.partition == other.partition);
@@ -132,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_a_kibibyte_fit_unless_both_are_as_long() {
+    fn keys_of_a_kibibyte_fit_unless_both_are_that_long() {
         let longest = "漢".repeat(MAX_UNITS);
         let table = "0".repeat(32);
         assert!(EntityKey::new(&longest, &"漢".repeat(400)).expect("valid").name_in(&table).is_ok());
@@ -143,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_azure_forbids_is_in_no_key() {
+    fn rejects_characters_that_azure_forbids() {
         for char in ['/', '\\', '#', '?', '\0', '\t', '\u{7f}', '\u{9f}'] {
             assert_eq!(EntityKey::new("p", &format!("r{char}")).unwrap_err().code(), Code::InvalidInput, "{char:?}");
         }

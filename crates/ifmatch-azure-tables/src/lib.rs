@@ -1,9 +1,9 @@
-//! The table service: entities over any [`BlobStore`](ifmatch_blob::BlobStore), as the Azure SDKs speak to them.
+//! The table service: entities over any [`BlobStore`](ifmatch_blob::BlobStore), as the Azure SDKs use them.
 //!
-//! A table is a blob whose body has the table's identity, drawn at random when the table was created. An entity is a blob
-//! whose name begins with that identity: once the table's blob is gone, nobody finds the entities, and a table
-//! created later under the same name has none of them. Conditions are the store's: the weak tag that a client sends is
-//! compared as text with that of the version in the store, and the write is then bound to the strong tag of that very version.
+//! A table is a blob that contains the table's identity, drawn at random on creation. An entity is a blob with a name
+//! that begins with that identity: once the table's blob is gone, its entities are unreachable, and a table created
+//! later under the same name has none of them. Conditions are the store's: the weak tag in a request is compared as
+//! text with that of the current version, and the write then requires the strong tag of that version.
 
 pub use service::TableService;
 

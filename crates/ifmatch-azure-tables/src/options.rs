@@ -1,4 +1,4 @@
-//! The parameters of a request.
+//! The query parameters of a request.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,30 +7,30 @@ use super::error::{Code, TableError};
 use super::filter::Filter;
 use ifmatch_blob::name;
 
-/// The parameters of a request that say which rows of a listing to give, and how.
+/// The query parameters of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Options {
     pub(super) format: Option<String>,
     pub(super) filter: Option<Filter>,
-    /// The properties to give; all of them if it is none.
+    /// The properties to return, or `None` for all.
     pub(super) select: Option<Vec<String>>,
-    /// The most rows.
+    /// Maximum number of rows.
     pub(super) top: usize,
     pub(super) next_partition: Option<Token>,
     pub(super) next_row: Option<Token>,
     pub(super) next_table: Option<Token>,
-    /// What is asked for other than tables and entities: permissions, statistics.
+    /// `comp` or `restype` is present: the request is about permissions or statistics.
     pub(super) other: bool,
 }
 
-/// The most rows of a page, and the number of them unless the request says otherwise.
+/// Maximum and default number of rows in a page.
 const MAX_ROWS: usize = 1000;
 
 impl Options {
-    /// Reads the query of an address.
+    /// Parses a query.
     ///
     /// # Errors
-    /// What a parameter says cannot be understood.
+    /// A parameter is malformed.
     pub(super) fn parse(query: &str) -> Result<Self, TableError> {
         let mut options = Self {
             format: None,
@@ -60,18 +60,18 @@ impl Options {
             "NextRowKey" => self.next_row = Some(Token::decode(value)?),
             "NextTableName" => self.next_table = Some(Token::decode(value)?),
             "comp" | "restype" => self.other = true,
-            // The time a request may take is the server's matter; what else there is, Azure ignores as well.
+            // `timeout` is ignored, as are unknown parameters, also by Azure.
             _ => {}
         }
         Ok(())
     }
 }
 
-/// The last key of a page, in the form in which clients get and send it: opaque, never empty, and ASCII.
+/// A continuation token: the last key of a page, in an opaque form that is never empty, and ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token(pub(super) String);
 
-/// What every token begins with.
+/// Prefix of all tokens.
 const TOKEN: &str = "1!";
 
 impl Token {
@@ -82,7 +82,7 @@ impl Token {
     fn decode(text: &str) -> Result<Self, TableError> {
         let bytes = text.strip_prefix(TOKEN).and_then(|encoded| URL_SAFE_NO_PAD.decode(encoded).ok());
         let key = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        let wrong = || TableError::new(Code::InvalidQueryParameterValue).detail("continue with what the service gave");
+        let wrong = || TableError::new(Code::InvalidQueryParameterValue).detail("a continuation token must be one returned by the service");
         key.map(Self).ok_or_else(wrong)
     }
 }
@@ -104,7 +104,7 @@ fn select(text: &str) -> Option<Vec<String>> {
 fn top(text: &str) -> Result<usize, TableError> {
     match text.parse() {
         Ok(top @ 1..=MAX_ROWS) => Ok(top),
-        _ => Err(TableError::invalid(format!("$top is a number from 1 to {MAX_ROWS}"))),
+        _ => Err(TableError::invalid(format!("$top must be a number from 1 to {MAX_ROWS}"))),
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused() {
+    fn rejects_malformed_parameters() {
         let rows = [
             ("$top=0", Code::InvalidInput),
             ("$top=1001", Code::InvalidInput),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_read_as_it_was_given() {
+    fn tokens_round_trip() {
         for key in ["", "a", "é !'\u{a0}"] {
             let token = Token(key.to_owned()).encode();
             assert!(token.is_ascii() && !token.is_empty());

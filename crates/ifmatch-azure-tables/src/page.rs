@@ -1,4 +1,4 @@
-//! Pages of a listing that shows only some of what it looks at.
+//! Pages of filtered listings.
 
 use std::future::Future;
 
@@ -6,37 +6,37 @@ use super::error::TableError;
 use ifmatch_blob::name::{BlobName, ContainerName};
 use ifmatch_blob::store::{BlobStore, ListQuery};
 
-/// What makes rows of blobs.
+/// Builds rows from blobs.
 pub(super) trait Rows: Sync {
     /// A row.
     type Row: Send;
 
-    /// The row that a blob is; none if it is not to be shown, or not there any more.
+    /// Builds the row of a blob. Returns `None` if the blob is filtered out or no longer exists.
     fn row(&self, name: &BlobName) -> impl Future<Output = Result<Option<Self::Row>, TableError>> + Send;
 
-    /// How many bytes a row is.
+    /// Returns the size of a row, in bytes.
     fn bytes(row: &Self::Row) -> usize;
 }
 
-/// Which part of a listing to give.
+/// The part of a listing that makes up a page.
 #[derive(Clone, Debug)]
 pub(super) struct Part<'a> {
     pub(super) container: &'a ContainerName,
-    /// What the names begin with.
+    /// The prefix of the names.
     pub(super) prefix: String,
     /// The name to continue after.
     pub(super) after: Option<String>,
-    /// The most rows.
+    /// Maximum number of rows.
     pub(super) limit: usize,
     pub(super) effort: Effort,
 }
 
-/// What one page may cost: a filter that nothing passes must not keep a request busy for ever, nor large rows fill the memory.
+/// Limits of one page, so that a filter without matches ends in time, and large rows do not fill the memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    /// The most blobs looked at.
+    /// Maximum number of blobs examined.
     examined: usize,
-    /// The most bytes of rows, but for the first row.
+    /// Maximum size of the rows, in bytes. The first row may exceed it.
     bytes: usize,
 }
 
@@ -46,18 +46,18 @@ impl Default for Effort {
     }
 }
 
-/// A part of a listing.
+/// A page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Page<T> {
     pub(super) rows: Vec<T>,
-    /// The name to continue after; none at the end.
+    /// The name to continue after, or `None` at the end.
     pub(super) next: Option<BlobName>,
 }
 
-/// The fewest and the most names to ask the store for at once.
+/// Minimum and maximum number of names per request to the store.
 const STEP: (usize, usize) = (100, 1000);
 
-/// A page of the rows in a container.
+/// Reads a page of the rows in a container.
 pub(super) async fn page<R: Rows>(store: &dyn BlobStore, part: Part<'_>, rows: &R) -> Result<Page<R::Row>, TableError> {
     let Part { container, prefix, after, limit, effort } = part;
     let mut query = ListQuery { prefix, after, limit: (limit + 1).clamp(STEP.0, STEP.1) };
@@ -95,7 +95,7 @@ mod tests {
     use ifmatch_blob::name::BlobPath;
     use ifmatch_blob_embedded::EmbeddedStore;
 
-    /// Shows the blobs whose names have an even number; each is as many bytes as its number says.
+    /// Blobs with even numbers as names; the number is the row's size.
     struct Even;
 
     impl Rows for Even {
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_end_where_a_limit_is_reached_and_go_on_there() {
+    async fn pages_end_at_a_limit_and_continue_there() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = EmbeddedStore::open(folder.path()).await.expect("a store");
         let container = ContainerName::new("numbers").expect("valid");
         for number in 0..9 {
             let blob =
                 BlobPath { container: container.clone(), name: BlobName::new(&number.to_string()).expect("valid") };
-            store.put(&blob, entities::put(String::new(), entities::absent())).await.expect("it is stored");
+            store.put(&blob, entities::put(String::new(), entities::absent())).await.expect("stored");
         }
         let effort = |examined, bytes| Effort { examined, bytes };
         let rows: [(usize, Effort, &[&[usize]]); 6] = [

@@ -1,4 +1,4 @@
-//! Listings: of entities and of tables.
+//! Query Entities and Query Tables.
 
 use http::{HeaderName, HeaderValue, Response};
 use serde_json::Value as Json;
@@ -18,12 +18,12 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::{BlobName, BlobPath};
 use ifmatch_blob::store::BlobStore;
 
-/// The fields that say where to go on.
+/// Headers with continuation tokens.
 const NEXT_PARTITION: HeaderName = HeaderName::from_static("x-ms-continuation-nextpartitionkey");
 const NEXT_ROW: HeaderName = HeaderName::from_static("x-ms-continuation-nextrowkey");
 const NEXT_TABLE: HeaderName = HeaderName::from_static("x-ms-continuation-nexttablename");
 
-/// The entities of a table that a filter lets pass, in the order of their keys.
+/// Returns the entities that match a filter, ordered by key.
 pub(super) async fn entities(
     entities: &Entities<'_>,
     options: &Options,
@@ -38,9 +38,9 @@ pub(super) async fn entities(
         limit: options.top,
         effort: Effort::default(),
     };
-    let page = page(entities.store, part, &Matching { entities, filter: options.filter.as_ref() }).await?;
+    let page = page(entities.store, part, &MatchingEntities { entities, filter: options.filter.as_ref() }).await?;
     if entities.home.find(entities.store, &table.name).await?.as_ref() != Some(table) {
-        // The table was deleted meanwhile, and its entities may be half gone.
+        // The table was deleted meanwhile, so the page may be incomplete.
         return Err(TableError::new(Code::TableNotFound));
     }
     let select = options.select.as_deref();
@@ -53,7 +53,7 @@ pub(super) async fn entities(
     Ok(response)
 }
 
-/// The tables that a filter lets pass, in the order of their names.
+/// Returns the tables that match a filter, ordered by name.
 pub(super) async fn tables(
     store: &dyn BlobStore,
     home: &Home,
@@ -63,7 +63,7 @@ pub(super) async fn tables(
     let after = options.next_table.as_ref().map(|token| token.0.clone());
     let part =
         Part { container: &home.tables, prefix: String::new(), after, limit: options.top, effort: Effort::default() };
-    let page = page(store, part, &Tables { store, home, filter: options.filter.as_ref() }).await?;
+    let page = page(store, part, &MatchingTables { store, home, filter: options.filter.as_ref() }).await?;
     let rows = page.rows.iter().map(|name| Json::Object(style.table(name))).collect();
     let mut response = style.listing("Tables", rows);
     let next = page.next.as_ref().and_then(|name| token(name.as_str()));
@@ -71,7 +71,7 @@ pub(super) async fn tables(
     Ok(response)
 }
 
-/// The name of the blob to continue after.
+/// Returns the name of the blob to continue after.
 fn after(options: &Options, table: &Table) -> Result<Option<String>, TableError> {
     let Some(partition) = &options.next_partition else { return Ok(None) };
     let row = options.next_row.as_ref().map_or("", |row| &row.0);
@@ -83,7 +83,7 @@ fn token(key: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&Token(key.to_owned()).encode()).ok()
 }
 
-/// The entities that a filter lets pass.
+/// The entities that match a filter.
 struct Matching<'a> {
     entities: &'a Entities<'a>,
     filter: Option<&'a Filter>,
@@ -109,7 +109,7 @@ impl Rows for Matching<'_> {
     }
 }
 
-/// An entity, as far as it was read.
+/// An entity, before or after its properties were read.
 struct Seen<'a> {
     key: &'a EntityKey,
     stored: Option<&'a Stored>,
@@ -133,7 +133,7 @@ impl Row for Seen<'_> {
     }
 }
 
-/// The tables that a filter lets pass.
+/// The tables that match a filter.
 struct Tables<'a> {
     store: &'a dyn BlobStore,
     home: &'a Home,

@@ -1,4 +1,4 @@
-//! Reading one entity, or one table.
+//! Reading a single entity or table.
 
 use http::Response;
 

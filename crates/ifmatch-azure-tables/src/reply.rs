@@ -1,4 +1,4 @@
-//! Answers: entities and tables as JSON, and where they are.
+//! Responses: entities and tables as JSON.
 
 use std::fmt::Write as _;
 
@@ -18,17 +18,17 @@ use super::key::EntityKey;
 use super::table::TableName;
 use ifmatch_blob::body::BlobBody;
 
-/// What is not percent-encoded in the address of an entity.
+/// Characters that are not percent-encoded in the URL of an entity.
 const ADDRESS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'\'');
-/// The version of the data protocol.
+/// Version of the OData protocol.
 const DATA_SERVICE_VERSION: (HeaderName, HeaderValue) =
     (HeaderName::from_static("dataserviceversion"), HeaderValue::from_static("3.0;"));
 
-/// How the answers to a request look.
+/// The format of the responses to a request.
 #[derive(Clone, Debug)]
 pub(super) struct Style {
     pub(super) metadata: Metadata,
-    /// The address of the account, without a slash at the end.
+    /// The URL of the account, without a trailing slash.
     base: String,
     account: String,
 }
@@ -42,7 +42,7 @@ impl Style {
         Self { metadata, base, account: account.to_owned() }
     }
 
-    /// An entity: all its properties, or those that were selected.
+    /// Returns the JSON of an entity, with all properties or the selected ones.
     pub(super) fn entity(
         &self,
         table: &TableName,
@@ -81,7 +81,7 @@ impl Style {
         json
     }
 
-    /// A table.
+    /// Returns the JSON of a table.
     pub(super) fn table(&self, table: &TableName) -> Map<String, Json> {
         let mut json = Map::new();
         if self.metadata == Metadata::Full {
@@ -94,12 +94,12 @@ impl Style {
         json
     }
 
-    /// One element of a set: all tables, or the entities of a table.
+    /// A response with one element of a set: a table, or an entity of a table.
     pub(super) fn element(&self, set: &str, json: Map<String, Json>) -> Response<BlobBody> {
         self.json(&format!("{set}/@Element"), json)
     }
 
-    /// A listing.
+    /// A response with a listing.
     pub(super) fn listing(&self, set: &str, rows: Vec<Json>) -> Response<BlobBody> {
         self.json(set, Map::from_iter([("value".to_owned(), rows.into())]))
     }
@@ -114,31 +114,30 @@ impl Style {
         response
     }
 
-    /// Says where a new entity is.
+    /// Adds the URL of a new entity.
     pub(super) fn locate(&self, headers: &mut HeaderMap, table: &TableName, key: &EntityKey) {
         let address = HeaderValue::from_str(&format!("{}/{}", self.base, address(table, key)));
         headers.extend(address.ok().map(|address| (LOCATION, address)));
     }
 }
 
-/// An answer without content.
+/// An empty response.
 pub(super) fn empty() -> Response<BlobBody> {
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-/// Says in which version an entity is.
+/// Adds the tag of an entity.
 pub(super) fn tag(headers: &mut HeaderMap, generation: Revision) {
     headers.extend(HeaderValue::from_str(&etag::of(generation)).ok().map(|tag| (ETAG, tag)));
 }
 
-/// The address of an entity, below that of the account.
+/// Returns the path of an entity, below the account.
 fn address(table: &TableName, key: &EntityKey) -> String {
     let mut address = format!("{table}(");
     for (name, key, end) in [(PARTITION_KEY, &key.partition, ","), (ROW_KEY, &key.row, ")")] {
         let doubled = key.replace('\'', "''");
-        // Writing to a string does not fail.
         let _ = write!(address, "{name}='{}'{end}", utf8_percent_encode(&doubled, ADDRESS));
     }
     address

@@ -1,4 +1,4 @@
-//! From a request to what it asks for.
+//! Routes requests to operations.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
@@ -26,10 +26,10 @@ use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 const X_MS_CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
 const X_HTTP_METHOD: HeaderName = HeaderName::from_static("x-http-method");
-/// What a request that does not say its version is answered in.
+/// The version of responses to requests without one.
 const VERSION: HeaderValue = HeaderValue::from_static("2019-02-02");
 
-/// Answers a request.
+/// Responds to a request.
 pub(super) async fn answer<B>(shared: &Shared, head: Parts, body: B) -> Response<BlobBody>
 where
     B: Body<Data = Bytes> + Send,
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// A request that its account signed.
+/// An authenticated request.
 struct Request<'a> {
     shared: &'a Shared,
     headers: &'a HeaderMap,
@@ -169,7 +169,7 @@ impl Request<'_> {
     }
 }
 
-/// What a request does.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Get,
@@ -180,7 +180,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// The method, or what `X-HTTP-Method` says in its place.
+    /// Returns the method, or the one in `X-HTTP-Method`.
     fn of(head: &Parts) -> Result<Self, TableError> {
         let mut others = head.headers.get_all(X_HTTP_METHOD).iter();
         let method = match (others.next(), others.next()) {

@@ -1,4 +1,4 @@
-//! Tables behind HTTP.
+//! The table service over HTTP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,22 +20,23 @@ use ifmatch_blob::AnyClock;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
-/// Tables of entities in a blob store, behind HTTP as the Azure SDKs speak it. Cheap to clone.
+/// The table service over a blob store, as the Azure SDKs use it. Cheap to clone.
 ///
 /// | Request | Answer |
 /// |---|---|
 /// | `POST /{account}/Tables` | 201; 409 `TableAlreadyExists` |
 /// | `GET /{account}/Tables` | the tables, in pages |
-/// | `DELETE /{account}/Tables('{table}')` | 204, and all its entities are gone |
+/// | `DELETE /{account}/Tables('{table}')` | 204; deletes all its entities |
 /// | `POST /{account}/{table}` | 201; 409 `EntityAlreadyExists` |
-/// | `GET /{account}/{table}()?$filter=` | entities, in the order of their keys, in pages |
+/// | `GET /{account}/{table}()?$filter=` | entities, ordered by key, in pages |
 /// | `GET /{account}/{table}(PartitionKey='{p}',RowKey='{r}')` | the entity; 404 `ResourceNotFound` |
-/// | `PUT` on an entity | replaces it; without `If-Match` also inserts it |
-/// | `PATCH`, `MERGE` on an entity | puts properties over its own; without `If-Match` also inserts it |
-/// | `DELETE` on an entity | deletes it; needs `If-Match` |
+/// | `PUT` on an entity | replaces it; without `If-Match`, inserts it if needed |
+/// | `PATCH`, `MERGE` on an entity | merges properties into it; without `If-Match`, inserts it if needed |
+/// | `DELETE` on an entity | deletes it; requires `If-Match` |
 ///
-/// All requests are signed by an account's key. A tag in `If-Match` is compared as the very text; any other is 412
-/// `UpdateConditionNotSatisfied`. The store must number its writes, as [`EmbeddedStore`](ifmatch_blob_embedded::EmbeddedStore) does.
+/// All requests must be signed with an account's key. A tag in `If-Match` is compared as text; if it differs, the
+/// response is 412 `UpdateConditionNotSatisfied`. The store must number its writes, as
+/// [`EmbeddedStore`](ifmatch_blob_embedded::EmbeddedStore) does.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -63,7 +64,7 @@ pub struct TableService {
     shared: Arc<Shared>,
 }
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) store: Arc<dyn BlobStore>,
@@ -72,23 +73,23 @@ pub(super) struct Shared {
 }
 
 impl TableService {
-    /// Puts tables in a store behind HTTP. Nobody has access until there are [accounts](Self::accounts).
+    /// Creates a service over a store. All requests are rejected until [accounts](Self::accounts) are set.
     pub fn new(store: Arc<dyn BlobStore>) -> Self {
         Self::with_clock(store, SystemClock)
     }
 
-    /// Puts tables in a store behind HTTP, with a clock of your own: the one that the store uses.
+    /// Creates a service with the clock that the store uses.
     pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
         Self { shared: Arc::new(Shared { store, clock: AnyClock::new(clock), accounts: Accounts::default() }) }
     }
 
-    /// Deletes the entities of tables that were deleted, and says how many there were.
+    /// Deletes the entities of deleted tables and returns their number.
     ///
-    /// They are out of reach as soon as their table is deleted; this gives back the room. Call it at the start and now and
-    /// then; it may run beside all requests.
+    /// They are unreachable as soon as their table is deleted; this frees their space. Call it at startup and then at
+    /// intervals. It may run beside any requests.
     ///
     /// # Errors
-    /// If the store fails. What was not deleted will be another time.
+    /// The store failed. The next call deletes the rest.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -113,7 +114,7 @@ impl TableService {
         Ok(collected)
     }
 
-    /// Sets whose tables there are, and the keys that sign requests; none if not set. Each account has tables of its own.
+    /// Sets the accounts, each of which has its own tables; none by default.
     #[must_use]
     pub fn accounts(mut self, accounts: Accounts) -> Self {
         Arc::make_mut(&mut self.shared).accounts = accounts;

@@ -1,4 +1,4 @@
-//! Tables: what keeps their names and identities.
+//! Tables: their names and identities.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use ifmatch_azure::accounts::Account;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
 
-/// The name of a table: 3 to 63 ASCII letters and digits, the first a letter. Its case is kept, but two tables cannot differ
-/// by case alone.
+/// The name of a table: 3 to 63 ASCII letters and digits, beginning with a letter. Names keep their case, but are
+/// compared without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TableName(Box<str>);
 
 impl TableName {
-    /// A name from its text.
+    /// Creates a name.
     ///
     /// # Errors
-    /// It is too short, too long, has other characters, or is `tables`.
+    /// The name is too short or too long, contains other characters, or is `tables`.
     pub(super) fn new(text: &str) -> Result<Self, TableError> {
         if !text.bytes().all(|byte| byte.is_ascii_alphanumeric())
             || text.starts_with(|char: char| char.is_ascii_digit())
@@ -47,16 +47,16 @@ impl fmt::Display for TableName {
     }
 }
 
-/// A table that there is.
+/// An existing table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
-    /// The name, in the case in which the table was created.
+    /// The name, in the case used on creation.
     pub(super) name: TableName,
-    /// Drawn at random: no other table has or had it.
+    /// Drawn at random, so never used by another table.
     pub(super) identity: Box<str>,
 }
 
-/// Where an account has its tables, and their entities.
+/// The internal containers of an account's tables and their entities.
 #[derive(Clone, Debug)]
 pub(super) struct Home {
     pub(super) tables: ContainerName,
@@ -64,10 +64,10 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Containers that no request can name.
+    /// Returns the containers of an account, which no request can name.
     ///
     /// # Errors
-    /// The account's name is too long for a container's, which no valid one is.
+    /// The account's name is too long, which cannot happen for valid accounts.
     pub(super) fn of(account: &Account) -> Result<Self, InvalidName> {
         let container = |what| ContainerName::internal(&format!("{what}.{}", account.name()));
         Ok(Self { tables: container("tables")?, entities: container("entities")? })
@@ -79,18 +79,18 @@ impl Home {
         Ok(BlobPath { container: self.tables.clone(), name })
     }
 
-    /// The table of this name.
+    /// Finds a table by name.
     pub(super) async fn find(&self, store: &dyn BlobStore, name: &TableName) -> Result<Option<Table>, StoreError> {
         self.read(store, &self.blob(name)?).await
     }
 
-    /// The table that a blob is.
+    /// Reads the table stored in a blob.
     pub(super) async fn read(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<Option<Table>, StoreError> {
         let Some(opened) = store.open(blob, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
         Table::decode(&entities::bytes(opened).await?).map(Some)
     }
 
-    /// Creates a table. Of several creators one does.
+    /// Creates a table. Of several concurrent creations one succeeds.
     pub(super) async fn create(&self, store: &dyn BlobStore, name: &TableName) -> Result<Table, TableError> {
         let identity = format!("{:016x}{:016x}", random()?, random()?);
         let table = Table { name: name.clone(), identity: identity.into() };
@@ -102,7 +102,7 @@ impl Home {
         }
     }
 
-    /// Deletes a table: from now on nobody finds its entities.
+    /// Deletes a table, which makes its entities unreachable.
     pub(super) async fn delete(&self, store: &dyn BlobStore, name: &TableName) -> Result<(), TableError> {
         match store.delete(&self.blob(name)?, Delete::default()).await {
             Ok(()) => Ok(()),
@@ -112,7 +112,7 @@ impl Home {
     }
 }
 
-/// The form in which tables are stored.
+/// Version of the stored format.
 const VERSION: u64 = 1;
 
 impl Table {
@@ -126,7 +126,7 @@ impl Table {
             let name = TableName::new(stored["name"].as_str()?).ok()?;
             Some(Self { name, identity: stored["identity"].as_str()?.into() })
         });
-        table.ok_or_else(|| StoreError::new(StoreErrorKind::Unreadable, "the table is damaged, or of a newer release"))
+        table.ok_or_else(|| StoreError::new(StoreErrorKind::Unreadable, "the table is damaged, or was written by a newer release"))
     }
 }
 

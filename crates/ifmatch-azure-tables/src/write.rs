@@ -1,4 +1,4 @@
-//! Creating tables; inserting, replacing, merging and deleting entities.
+//! Creating and deleting tables; inserting, replacing, merging and deleting entities.
 
 use std::pin::pin;
 
@@ -21,7 +21,7 @@ use ifmatch_blob::store::{BlobStore, BoxError};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-/// The most bytes of a request: an entity of one mebibyte, all of it escaped.
+/// Maximum size of a request's body: an entity of 1 MiB with every character escaped.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
 pub(super) async fn create_table(
@@ -32,7 +32,7 @@ pub(super) async fn create_table(
     style: &Style,
 ) -> Result<Response<BlobBody>, TableError> {
     let name = body.get("TableName").ok_or_else(|| TableError::new(Code::PropertiesNeedValue))?;
-    let name = name.as_str().ok_or_else(|| TableError::invalid("the name of a table is text"))?;
+    let name = name.as_str().ok_or_else(|| TableError::invalid("the name of a table must be a string"))?;
     let table = home.create(store, &TableName::new(name)?).await?;
     Ok(created(headers, || style.element("Tables", style.table(&table.name))))
 }
@@ -64,7 +64,7 @@ pub(super) async fn insert(
     Ok(response)
 }
 
-/// Replaces or merges an entity, or deletes it.
+/// Replaces, merges or deletes an entity.
 pub(super) async fn change(
     entities: &Entities<'_>,
     key: &EntityKey,
@@ -79,11 +79,11 @@ pub(super) async fn change(
     Ok(response)
 }
 
-/// What `If-Match` asks for.
+/// Parses `If-Match`.
 ///
 /// # Errors
-/// It is no tag, or repeated, or there are conditions that the operation does not know. Those are not ignored: the client
-/// would take its write for a guarded one.
+/// `If-Match` is malformed or repeated, or there are conditions that the operation does not support. Ignoring those
+/// would turn a guarded write into an unconditional one.
 pub(super) fn guard(headers: &HeaderMap) -> Result<Guard, TableError> {
     unconditional(headers, &[IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE])?;
     let mut lines = headers.get_all(IF_MATCH).iter();
@@ -94,25 +94,25 @@ pub(super) fn guard(headers: &HeaderMap) -> Result<Guard, TableError> {
     }
 }
 
-/// Refuses conditions where there can be none.
+/// Rejects conditions on operations that support none.
 ///
 /// # Errors
-/// There is one.
+/// There is a condition.
 pub(super) fn no_conditions(headers: &HeaderMap) -> Result<(), TableError> {
     unconditional(headers, &[IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE])
 }
 
 fn unconditional(headers: &HeaderMap, names: &[HeaderName]) -> Result<(), TableError> {
     match names.iter().find(|name| headers.contains_key(*name)) {
-        Some(name) => Err(TableError::new(Code::ConditionHeadersNotSupported).detail(format!("leave out {name}"))),
+        Some(name) => Err(TableError::new(Code::ConditionHeadersNotSupported).detail(format!("remove {name}"))),
         None => Ok(()),
     }
 }
 
-/// Reads a body, which is a JSON object.
+/// Reads a body, which must be a JSON object.
 ///
 /// # Errors
-/// It is something else, or too long, or the client stopped sending.
+/// The body is not a JSON object, is too long, or ends early.
 pub(super) async fn object<B>(headers: &HeaderMap, body: B) -> Result<Map<String, Json>, TableError>
 where
     B: Body<Data = Bytes> + Send,
@@ -123,7 +123,7 @@ where
         return Err(TableError::new(Code::AtomFormatNotSupported));
     }
     let (mut body, mut bytes) = (pin!(Limited::new(body, MAX_BODY)), Vec::new());
-    // Joined as they come: frames of single bytes would take many times as much.
+    // Copied frame by frame: keeping tiny frames would take many times the memory.
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             let too_long = error.is::<LengthLimitError>();
@@ -139,7 +139,7 @@ where
     }
 }
 
-/// The answer after a creation: with what was created, unless the client prefers to have none of it.
+/// Builds the response to a creation, without content if the client prefers so.
 fn created(headers: &HeaderMap, content: impl FnOnce() -> Response<BlobBody>) -> Response<BlobBody> {
     let prefers = |preference: &str| {
         let lines = headers.get_all(PREFER).iter().filter_map(|line| line.to_str().ok());

@@ -1,4 +1,4 @@
-//! Storage accounts: the names and keys that requests of the Azure dialect are signed with.
+//! Storage accounts: the names and keys with which requests of the Azure dialect are signed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,14 +10,14 @@ use hmac::{Hmac, KeyInit};
 use sha2::Sha256;
 use thiserror::Error;
 
-/// The account that every Azure SDK knows: `UseDevelopmentStorage=true` stands for it.
+/// The account that `UseDevelopmentStorage=true` stands for in every Azure SDK.
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
-/// The published key of that account, a constant in the source of every Azure SDK: it keeps nobody out.
+/// The published key of that account, a constant in the source of every Azure SDK. It is not a secret.
 pub const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// The accounts that a service knows. The first is the *default* one, whose containers the plain dialect shows under their
-/// own names. Cheap to clone; empty by default, so that every request of the Azure dialect is refused.
+/// The accounts of a service. The first is the *default* account: the plain dialect shows its containers under their
+/// own names. Cheap to clone. Empty by default, so that every request of the Azure dialect is rejected.
 ///
 /// ```
 /// use crate::accounts::{Account, Accounts};
@@ -32,17 +32,17 @@ pub const DEVELOPMENT_KEY: &str =
 pub struct Accounts(Arc<[Account]>);
 
 impl Accounts {
-    /// These accounts, the default one first.
+    /// Creates a set of accounts, the default one first.
     ///
     /// # Errors
-    /// Two of them have one name.
+    /// Two accounts have the same name.
     pub fn new(accounts: impl IntoIterator<Item = Account>) -> Result<Self, InvalidAccount> {
         let accounts: Arc<[Account]> = accounts.into_iter().collect();
         let repeated = |at: usize| accounts[..at].iter().any(|other| other.name == accounts[at].name);
         if (0..accounts.len()).any(repeated) { Err(InvalidAccount(Rule::Repeated)) } else { Ok(Self(accounts)) }
     }
 
-    /// The development account alone. Everybody knows its key: use it on loopback only.
+    /// The development account alone. Its key is public: use it on loopback only.
     ///
     /// ```
     /// use crate::accounts::{Accounts, DEVELOPMENT_ACCOUNT};
@@ -52,30 +52,30 @@ impl Accounts {
         Self(Account::new(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY).into_iter().collect())
     }
 
-    /// The account of this name.
+    /// Returns the account with this name.
     pub fn get(&self, name: &str) -> Option<&Account> {
         self.0.iter().find(|account| account.name() == name)
     }
 
-    /// Whether this is the default account.
+    /// Returns `true` for the default account.
     pub fn is_default(&self, account: &Account) -> bool {
         self.0.first().is_some_and(|first| first.name == account.name)
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no accounts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, the default one first.
+    /// Iterates over the accounts, the default one first.
     pub fn iter(&self) -> impl Iterator<Item = &Account> {
         self.0.iter()
     }
 }
 
-/// An account: its name, and the keys that sign requests to it.
+/// An account: its name and its keys.
 ///
-/// There are two keys at most, so that one can be replaced while the other is in use. Cheap to clone.
+/// An account has one or two keys, so that one can be replaced while the other is in use. Cheap to clone.
 ///
 /// ```
 /// use crate::accounts::Account;
@@ -94,13 +94,13 @@ pub struct Account {
 }
 
 impl Account {
-    /// The most keys.
+    /// Maximum number of keys.
     pub const MAX_KEYS: usize = 2;
 
-    /// An account with one key, which is base64.
+    /// Creates an account with one key, in base64.
     ///
     /// # Errors
-    /// [`InvalidAccount`] says what is wrong.
+    /// The name or the key is malformed.
     pub fn new(name: &str, key: &str) -> Result<Self, InvalidAccount> {
         let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         if !(3..=24).contains(&name.len()) || !name.bytes().all(valid) {
@@ -109,10 +109,10 @@ impl Account {
         Self { name: name.into(), keys: Arc::default() }.and_key(key)
     }
 
-    /// The same account with one more key.
+    /// Adds a key.
     ///
     /// # Errors
-    /// The key is no base64, or empty, or there are [two](Self::MAX_KEYS) already.
+    /// The key is empty or not base64, or the account already has [two](Self::MAX_KEYS).
     pub fn and_key(mut self, key: &str) -> Result<Self, InvalidAccount> {
         let key = STANDARD.decode(key.trim()).map_err(|_| InvalidAccount(Rule::Key))?;
         if key.is_empty() {
@@ -126,18 +126,18 @@ impl Account {
         Ok(self)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The keys, each ready to sign something with.
+    /// Returns the keys, ready for signing.
     pub(crate) fn keys(&self) -> &[Hmac<Sha256>] {
         &self.keys
     }
 }
 
-/// `NAME:KEY` or `NAME:KEY:KEY2`.
+/// Parses `NAME:KEY` or `NAME:KEY:KEY2`.
 impl FromStr for Account {
     type Err = InvalidAccount;
 
@@ -150,28 +150,28 @@ impl FromStr for Account {
     }
 }
 
-/// The name alone: keys belong into no log.
+/// Shows the name only: keys do not belong in logs.
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// The accounts cannot be used as they were given; the message says why.
+/// The accounts are not valid. The message gives the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct InvalidAccount(Rule);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 enum Rule {
-    #[error("an account's name has 3 to 24 characters, all of them a-z or 0-9")]
+    #[error("an account's name must have 3 to 24 characters from a-z and 0-9")]
     Name,
-    #[error("an account's key is base64, such as `openssl rand -base64 64` writes it")]
+    #[error("an account's key must be base64, for example from `openssl rand -base64 64`")]
     Key,
-    #[error("an account is written NAME:KEY or NAME:KEY:KEY2, the keys in base64")]
+    #[error("an account must have the form NAME:KEY or NAME:KEY:KEY2, with keys in base64")]
     Text,
     #[error("an account has at most {} keys", Account::MAX_KEYS)]
     Keys,
-    #[error("two accounts have one name: give each its own")]
+    #[error("two accounts have the same name")]
     Repeated,
 }

@@ -1,4 +1,4 @@
-//! Conditional header fields by Azure's rules, made into the preconditions that the store evaluates.
+//! Conditional headers by Azure's rules, translated into preconditions.
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
@@ -13,7 +13,7 @@ use super::fields;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::store::BlobInfo;
 
-/// The conditions of a read: any combination.
+/// Parses the conditions of a read, which allows any combination.
 pub(super) fn of_read(headers: &HeaderMap) -> Result<Preconditions, AzureError> {
     Ok(Preconditions {
         if_match: tags(headers, IF_MATCH, Many::Allowed)?,
@@ -25,10 +25,10 @@ pub(super) fn of_read(headers: &HeaderMap) -> Result<Preconditions, AzureError> 
 
 /// Evaluates the conditions of a read: `If-Match && If-Unmodified-Since && (If-None-Match || If-Modified-Since)`.
 ///
-/// Each field alone is the core's business; the RFC's order, in which one field makes another void, is not Azure's.
+/// Core evaluates each header on its own: in Azure's rules no header overrides another, unlike in RFC 9110.
 pub(super) fn evaluate_read(conditions: &Preconditions, info: &BlobInfo) -> Result<Verdict, AzureError> {
     if conditions.if_none_match == Some(TagList::Any) {
-        let message = "If-None-Match: * cannot be true of a blob that is read";
+        let message = "If-None-Match: * is never true for a blob that exists";
         return Err(AzureError::bad_request("UnsatisfiableCondition", message));
     }
     let none = Preconditions::default;
@@ -53,14 +53,14 @@ pub(super) fn evaluate_read(conditions: &Preconditions, info: &BlobInfo) -> Resu
 /// The conditions of a write.
 #[derive(Clone, Debug)]
 pub(super) struct WriteConditions {
-    /// What the store evaluates in the step that writes.
+    /// Evaluated by the store, in the same step as the write.
     pub(super) preconditions: Preconditions,
-    /// `If-Modified-Since`, which HTTP does not know on writes. A modification date never goes back: once a blob was
-    /// modified after the date it stays so, and the look before the write is as good as one in the same step.
+    /// `If-Modified-Since`, which HTTP does not define for writes. Modification dates never go back, so a blob modified
+    /// after the date stays so, and checking before the write is as good as checking in the same step.
     modified_since: Option<HttpDate>,
 }
 
-/// The conditions of a write: one, or a tag and a date of the same sense, of which the tag decides.
+/// Parses the conditions of a write: a single one, or a tag and a date of the same kind, of which the tag decides.
 pub(super) fn of_write(headers: &HeaderMap) -> Result<WriteConditions, AzureError> {
     let if_match = tags(headers, IF_MATCH, Many::Refused)?;
     let if_none_match = tags(headers, IF_NONE_MATCH, Many::Refused)?;
@@ -78,20 +78,20 @@ pub(super) fn of_write(headers: &HeaderMap) -> Result<WriteConditions, AzureErro
 }
 
 impl WriteConditions {
-    /// Whether a tag decides that is another one after the write, or that there is none before it, so that the same request
-    /// cannot rightly succeed twice in a row. `If-Match: *` is as true after the write as before.
+    /// Returns `true` if the same request cannot rightly succeed twice in a row: it requires a tag that the write
+    /// replaces, or that there is no blob. `If-Match: *` is as true after the write as before.
     pub(super) fn hold_once(&self) -> bool {
         let Preconditions { if_match, if_none_match, .. } = &self.preconditions;
         matches!(if_match, Some(TagList::Tags(_))) || *if_none_match == Some(TagList::Any)
     }
 
-    /// Whether there is something to look at before the store is asked to write.
+    /// Returns `true` if a condition must be checked before the store is asked to write.
     pub(super) fn need_look(&self) -> bool {
         self.modified_since.is_some()
     }
 
-    /// Refuses a write of what was not modified since the date. A lease that forbids the write comes first: then the store
-    /// says so.
+    /// Rejects a write of a resource not modified since the date. A lease that forbids the write takes precedence: the
+    /// store then reports it.
     pub(super) fn look(
         &self,
         last_modified: Option<HttpDate>,
@@ -103,13 +103,13 @@ impl WriteConditions {
         if unmodified && lease::check(held, r#use, now).is_ok() { Err(AzureError::condition_not_met()) } else { Ok(()) }
     }
 
-    /// Refuses a write without a condition where the operator wants one.
+    /// Rejects an unconditional write where the operator requires a condition.
     pub(super) fn check_policy(&self, shared: &Context, method: &Method) -> Result<(), AzureError> {
         if !shared.required.refuses(method, &self.preconditions) {
             return Ok(());
         }
         let message =
-            "this service wants a condition on every write: send If-Match, If-None-Match or If-Unmodified-Since";
+            "this service requires a condition on every write: send If-Match, If-None-Match or If-Unmodified-Since";
         Err(AzureError::new(StatusCode::PRECONDITION_REQUIRED, "ConditionHeadersRequired", message))
     }
 }
@@ -120,7 +120,7 @@ enum Many {
     Refused,
 }
 
-/// The tags of a field. Azure's listings show them without quotes, so that they come like this, too.
+/// Parses the tags of a header. Azure's listings show tags without quotes, so clients send them unquoted, too.
 fn tags(headers: &HeaderMap, name: HeaderName, many: Many) -> Result<Option<TagList>, AzureError> {
     let lines: Vec<_> = headers.get_all(&name).iter().collect();
     let [line] = lines.as_slice() else {
@@ -130,7 +130,7 @@ fn tags(headers: &HeaderMap, name: HeaderName, many: Many) -> Result<Option<TagL
             (false, Many::Refused) => Err(multiple()),
         };
     };
-    let invalid = || AzureError::invalid_field(name.as_str(), "it is an entity tag, or *");
+    let invalid = || AzureError::invalid_field(name.as_str(), "must be an entity tag or *");
     let text = line.to_str().map_err(|_| invalid())?.trim();
     if text == "*" {
         return Ok(Some(TagList::Any));
@@ -148,14 +148,14 @@ fn tags(headers: &HeaderMap, name: HeaderName, many: Many) -> Result<Option<TagL
     }
 }
 
-/// A date. One that cannot be read is refused: a condition that somebody meant must not be ignored.
+/// Parses a date. A malformed one is an error: ignoring it would drop a condition.
 fn date(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HttpDate>, AzureError> {
     let Some(text) = fields::one(headers, name)? else { return Ok(None) };
-    let invalid = || AzureError::invalid_field(name.as_str(), "it is a date such as Sun, 06 Nov 1994 08:49:37 GMT");
+    let invalid = || AzureError::invalid_field(name.as_str(), "must be a date such as Sun, 06 Nov 1994 08:49:37 GMT");
     HttpDate::parse(text.as_bytes()).map(Some).ok_or_else(invalid)
 }
 
 fn multiple() -> AzureError {
-    let message = "a write has one condition: a tag, or a date";
+    let message = "a write takes a single condition: a tag or a date";
     AzureError::bad_request("MultipleConditionHeadersNotSupported", message)
 }

@@ -1,4 +1,4 @@
-//! Containers: created, looked at, changed and deleted by themselves.
+//! Operations on containers, except leases and listings.
 
 use http::{Response, StatusCode};
 use ifmatch_core::lease::{self, LeaseUse};
@@ -52,13 +52,13 @@ pub(super) async fn delete(call: &Call, container: &ContainerName) -> Result<Res
     Ok(response::empty(StatusCode::ACCEPTED, None, None))
 }
 
-/// What is known of the container.
+/// Returns the container, or an error if it does not exist.
 pub(super) async fn find(call: &Call, container: &ContainerName) -> Result<ContainerInfo, AzureError> {
     let found = call.shared.store.container(container).await.map_err(AzureError::of_container)?;
     found.ok_or_else(AzureError::container_not_found)
 }
 
-/// Evaluates what the store does not.
+/// Checks the conditions that the store does not evaluate.
 pub(super) async fn look(
     call: &Call,
     container: &ContainerName,

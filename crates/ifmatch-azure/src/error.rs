@@ -1,4 +1,4 @@
-//! Errors as Azure writes them: a code in a field, and XML.
+//! Error responses: a code in a header, and XML.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::InvalidName;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
-/// The code of an error, for programs: SDKs tell errors apart by it.
+/// The error code, by which SDKs tell errors apart.
 const X_MS_ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 
-/// An error in the terms of the dialect.
+/// An error of the Blob service.
 #[derive(Debug)]
 pub(super) struct AzureError {
     status: StatusCode,
@@ -43,11 +43,11 @@ impl AzureError {
     }
 
     pub(super) fn missing_field(name: &str) -> Self {
-        Self::bad_request("MissingRequiredHeader", format!("the header field {name} is required"))
+        Self::bad_request("MissingRequiredHeader", format!("the header {name} is required"))
     }
 
     pub(super) fn unsupported_field(name: &str) -> Self {
-        Self::bad_request("UnsupportedHeader", format!("the header field {name} is not supported by this operation"))
+        Self::bad_request("UnsupportedHeader", format!("the header {name} is not supported by this operation"))
     }
 
     pub(super) fn invalid_parameter(name: &str, rule: &str) -> Self {
@@ -55,15 +55,15 @@ impl AzureError {
     }
 
     pub(super) fn condition_not_met() -> Self {
-        Self::new(StatusCode::PRECONDITION_FAILED, "ConditionNotMet", "a condition of the request is not met")
+        Self::new(StatusCode::PRECONDITION_FAILED, "ConditionNotMet", "a condition of the request is false")
     }
 
     pub(super) fn blob_not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "BlobNotFound", "there is no such blob")
+        Self::new(StatusCode::NOT_FOUND, "BlobNotFound", "the blob does not exist")
     }
 
     pub(super) fn container_not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "ContainerNotFound", "there is no such container")
+        Self::new(StatusCode::NOT_FOUND, "ContainerNotFound", "the container does not exist")
     }
 
     pub(super) fn too_large(limit: u64) -> Self {
@@ -72,16 +72,16 @@ impl AzureError {
     }
 
     pub(super) fn busy() -> Self {
-        let message = "the service cannot do it at the moment, or another write is in flight: try again";
+        let message = "the service is busy, or another write is in flight: try again";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message).with(RETRY_AFTER, 1.into())
     }
 
     pub(super) fn invalid_range(length: u64) -> Self {
-        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "InvalidRange", "the range begins behind the end")
+        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "InvalidRange", "the range starts beyond the end of the blob")
             .with(CONTENT_RANGE, range::unsatisfied_content_range(length))
     }
 
-    /// What a store's error is, where a blob was used.
+    /// Translates an error of the store for an operation on a blob.
     pub(super) fn of_blob(error: impl Into<StoreError>) -> Self {
         let error = error.into();
         match error.kind() {
@@ -92,7 +92,7 @@ impl AzureError {
         }
     }
 
-    /// What a store's error is, where a container was used.
+    /// Translates an error of the store for an operation on a container.
     pub(super) fn of_container(error: impl Into<StoreError>) -> Self {
         let error = error.into();
         match error.kind() {
@@ -120,14 +120,14 @@ impl AzureError {
             StoreErrorKind::DigestMismatch => super::md5::mismatch(),
             StoreErrorKind::Unsupported => Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", text()),
             StoreErrorKind::Full => {
-                Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", "no room is left")
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", "no space left")
             }
             StoreErrorKind::OutcomeUnknown => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "OperationTimedOut",
-                "nobody can tell whether the write took place: read before you send it again",
+                "the outcome of the write is unknown: read the blob before sending it again",
             ),
-            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "the server's log says why"),
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "see the server's log"),
         };
         if answer.status.is_server_error() {
             tracing::error!(%error, "the store failed");
@@ -158,7 +158,7 @@ impl AzureError {
     }
 }
 
-/// Marks a 304, which has no body, with the code that the SDKs expect.
+/// Adds the error code that SDKs expect in a 304, which has no body.
 pub(super) fn mark_not_modified(response: &mut Response<BlobBody>) {
     response.headers_mut().insert(X_MS_ERROR_CODE, HeaderValue::from_static("ConditionNotMet"));
 }

@@ -1,4 +1,4 @@
-//! The header fields of a request: each once, and text.
+//! The headers that operations share.
 
 use std::collections::BTreeMap;
 
@@ -23,54 +23,54 @@ const BLOB_CONTENT_ENCODING: HeaderName = HeaderName::from_static("x-ms-blob-con
 const BLOB_CONTENT_LANGUAGE: HeaderName = HeaderName::from_static("x-ms-blob-content-language");
 const BLOB_CONTENT_DISPOSITION: HeaderName = HeaderName::from_static("x-ms-blob-content-disposition");
 const BLOB_CACHE_CONTROL: HeaderName = HeaderName::from_static("x-ms-blob-cache-control");
-/// What the names of the user's own fields begin with.
+/// Prefix of metadata headers.
 pub(super) const METADATA: &str = "x-ms-meta-";
-/// The most bytes of names and values of the user's own fields.
+/// Maximum size of the metadata, in bytes of names and values.
 const MAX_METADATA: usize = 8 * 1024;
-/// The most bytes of the other fields that are kept with a blob.
+/// Maximum size of the other headers stored with a blob, in bytes.
 const MAX_KEPT: usize = 8 * 1024;
-/// The type of a blob whose writer gave none.
+/// The content type of a blob that was written without one.
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
-/// A field that must not be repeated.
+/// Returns a header that must not be repeated.
 pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, AzureError> {
     let mut lines = headers.get_all(name).iter();
     match (lines.next(), lines.next()) {
         (None, _) => Ok(None),
         (Some(line), None) => {
             let text =
-                line.to_str().map_err(|_| AzureError::invalid_field(name.as_str(), "it must be visible ASCII"))?;
+                line.to_str().map_err(|_| AzureError::invalid_field(name.as_str(), "must be visible ASCII"))?;
             Ok(Some(text.trim()))
         }
-        (Some(_), Some(_)) => Err(AzureError::invalid_field(name.as_str(), "it must not be repeated")),
+        (Some(_), Some(_)) => Err(AzureError::invalid_field(name.as_str(), "must not be repeated")),
     }
 }
 
-/// A field that must be there, once.
+/// Returns a header that is required.
 pub(super) fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, AzureError> {
     one(headers, name)?.filter(|text| !text.is_empty()).ok_or_else(|| AzureError::missing_field(name.as_str()))
 }
 
-/// A lease id.
+/// Parses a lease id.
 pub(super) fn lease_id(headers: &HeaderMap, name: &HeaderName) -> Result<Option<LeaseId>, AzureError> {
     let id = one(headers, name)?.map(str::parse::<LeaseId>).transpose();
     id.map_err(|error| AzureError::invalid_field(name.as_str(), &error.to_string()))
 }
 
-/// How many bytes the request's body has.
+/// Returns the length of the body.
 pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
     let missing = || {
-        let message = "the length of the body must be known beforehand: send Content-Length";
+        let message = "the request needs a Content-Length";
         AzureError::new(StatusCode::LENGTH_REQUIRED, "MissingContentLengthHeader", message)
     };
     let text = one(headers, &CONTENT_LENGTH)?.ok_or_else(missing)?;
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let length = digits.and_then(|digits| digits.parse().ok());
-    length.ok_or_else(|| AzureError::invalid_field(CONTENT_LENGTH.as_str(), "it is a number of bytes"))
+    length.ok_or_else(|| AzureError::invalid_field(CONTENT_LENGTH.as_str(), "must be a number of bytes"))
 }
 
-/// The fields to keep with a blob, without the user's own. `content_type` is that of the request's body, where this is
-/// the blob.
+/// Parses the headers to store with a blob, except the metadata. If the body is the blob, the standard headers that
+/// describe the body apply to it.
 pub(super) fn kept(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHeaders, AzureError> {
     let field = |own: HeaderName, standard: HeaderName| -> Result<Option<FieldText>, AzureError> {
         let standard = if body_is_blob { one(headers, &standard)? } else { None };
@@ -93,20 +93,20 @@ pub(super) fn kept(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHeader
         &kept;
     let all = [content_type, content_encoding, content_language, content_disposition, cache_control];
     if all.into_iter().flatten().map(|text| text.as_str().len()).sum::<usize>() > MAX_KEPT {
-        let rule = format!("the fields that are kept with a blob have at most {MAX_KEPT} bytes together");
+        let rule = format!("the headers stored with a blob have at most {MAX_KEPT} bytes together");
         return Err(AzureError::invalid_field("x-ms-blob-…", &rule));
     }
     Ok(kept)
 }
 
-/// The user's own fields.
+/// Parses the metadata.
 pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldText>, AzureError> {
     let mut metadata = BTreeMap::new();
     let mut size = 0;
     for name in headers.keys() {
         let Some(own) = name.as_str().strip_prefix(METADATA) else { continue };
         if !is_metadata_name(own) {
-            let message = format!("{name}: the rest of the name is an identifier: a-z, 0-9 and _, no digit first");
+            let message = format!("{name}: a metadata name consists of a-z, 0-9 and _, and does not start with a digit");
             return Err(AzureError::bad_request("InvalidMetadata", message));
         }
         let value = one(headers, name)?.unwrap_or_default();
@@ -114,7 +114,7 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldTe
         metadata.insert(own.into(), keep(name.as_str(), value)?);
     }
     if size > MAX_METADATA {
-        let message = format!("the metadata have at most {MAX_METADATA} bytes together");
+        let message = format!("the metadata has at most {MAX_METADATA} bytes");
         return Err(AzureError::bad_request("MetadataTooLarge", message));
     }
     Ok(metadata)
@@ -129,7 +129,7 @@ fn keep(name: &str, text: &str) -> Result<FieldText, AzureError> {
     FieldText::new(text).map_err(|error| AzureError::invalid_field(name, &error.to_string()))
 }
 
-/// Adds the fields that are kept with a blob to an answer.
+/// Adds the headers stored with a blob to a response.
 pub(super) fn add_kept(response: &mut HeaderMap, kept: &BlobHeaders) {
     let named = [
         (CONTENT_TYPE, &kept.content_type),
@@ -144,7 +144,7 @@ pub(super) fn add_kept(response: &mut HeaderMap, kept: &BlobHeaders) {
     add_metadata(response, kept);
 }
 
-/// Adds the user's own fields to an answer.
+/// Adds the metadata to a response.
 pub(super) fn add_metadata(response: &mut HeaderMap, kept: &BlobHeaders) {
     for (name, value) in &kept.metadata {
         if let Ok(name) = HeaderName::try_from(format!("{METADATA}{name}")) {
@@ -153,7 +153,7 @@ pub(super) fn add_metadata(response: &mut HeaderMap, kept: &BlobHeaders) {
     }
 }
 
-/// Adds the state of a lease to an answer.
+/// Adds the state of a lease to a response.
 pub(super) fn add_lease(response: &mut HeaderMap, held: Option<&Lease>, now: Timestamp) {
     let (state, status, duration) = lease_properties(held, now);
     let fields =
@@ -165,7 +165,7 @@ pub(super) fn add_lease(response: &mut HeaderMap, held: Option<&Lease>, now: Tim
     );
 }
 
-/// The state of a lease, whether it locks, and, while it is held, whether it has an end.
+/// Returns the state, the status and, while the lease is held, the kind of its duration.
 pub(super) fn lease_properties(
     held: Option<&Lease>,
     now: Timestamp,
@@ -178,7 +178,7 @@ pub(super) fn lease_properties(
     (state.name(), if state.is_locked() { "locked" } else { "unlocked" }, duration)
 }
 
-/// A random GUID, if the system has randomness.
+/// Returns a random GUID, if the platform provides randomness.
 pub(super) fn guid() -> Option<LeaseId> {
     let numbers = u128::from(nonce().ok()?) << 64 | u128::from(nonce().ok()?);
     Some(LeaseId::from_random(numbers.to_ne_bytes()))

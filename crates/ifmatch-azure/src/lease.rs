@@ -1,4 +1,4 @@
-//! Lease operations on blobs and containers.
+//! Lease Blob and Lease Container.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseUse};
@@ -56,20 +56,20 @@ fn action(headers: &HeaderMap) -> Result<LeaseAction, AzureError> {
         }
         "release" => Ok(LeaseAction::Release(id()?)),
         "break" => Ok(LeaseAction::Break(break_period(headers)?)),
-        _ => Err(AzureError::invalid_field(ACTION.as_str(), "acquire, renew, change, release or break")),
+        _ => Err(AzureError::invalid_field(ACTION.as_str(), "must be acquire, renew, change, release or break")),
     }
 }
 
 fn duration(headers: &HeaderMap) -> Result<LeaseDuration, AzureError> {
     let seconds = fields::required(headers, &DURATION)?.parse().ok();
-    let invalid = || AzureError::invalid_field(DURATION.as_str(), "15 to 60 seconds, or -1 for a lease without an end");
+    let invalid = || AzureError::invalid_field(DURATION.as_str(), "must be 15 to 60 seconds, or -1 for an infinite lease");
     seconds.and_then(LeaseDuration::from_seconds).ok_or_else(invalid)
 }
 
 fn break_period(headers: &HeaderMap) -> Result<Option<BreakPeriod>, AzureError> {
     let Some(text) = fields::one(headers, &BREAK_PERIOD)? else { return Ok(None) };
     let period = text.parse().ok().and_then(BreakPeriod::from_seconds);
-    period.map(Some).ok_or_else(|| AzureError::invalid_field(BREAK_PERIOD.as_str(), "0 to 60 seconds"))
+    period.map(Some).ok_or_else(|| AzureError::invalid_field(BREAK_PERIOD.as_str(), "must be 0 to 60 seconds"))
 }
 
 fn answer(action: LeaseAction, leased: &Leased) -> Response<BlobBody> {

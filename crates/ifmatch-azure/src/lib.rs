@@ -1,7 +1,7 @@
-//! The Azure dialect: what the unmodified Azure SDKs speak, over the same blobs as the plain one.
+//! The Azure dialect, spoken by the unmodified Azure SDKs, over the same blobs as the plain dialect.
 //!
-//! A request is verified ([`shared_key`]), matched with the operation it asks for ([`operation`]), and translated into a call
-//! of the store. What is not understood is refused before anything is done.
+//! A request is authenticated ([`shared_key`]), matched with an operation ([`operation`]), and translated into calls of
+//! the store. A request with anything unknown is rejected before it has any effect.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ pub async fn collect_blocks(context: &Context) -> Result<u64, StoreError> {
     blocks::collect::collect(context).await
 }
 
-/// Answers a request. Its body is asked for only if it is to be stored.
+/// Responds to a request.
 async fn answer(
     shared: Arc<Context>,
     accounts: Accounts,
@@ -118,7 +118,7 @@ async fn answer(
     identity.mark(answer)
 }
 
-/// A request whose sender is known.
+/// An authenticated request.
 struct Call {
     shared: Arc<Context>,
     accounts: Accounts,
@@ -169,7 +169,7 @@ async fn of_container(
     }
 }
 
-/// Each in a box of its own: together they would be as large as the largest, and moved about with every request.
+/// Each future is boxed on its own, so that the caller's future is not as large as the largest of them.
 async fn of_blob(
     call: &Call,
     operation: Operation,

@@ -1,4 +1,4 @@
-//! Listings of containers and blobs, as XML, in pages.
+//! List Containers and List Blobs.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE;
@@ -17,7 +17,7 @@ use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{BlobEntry, ContainerEntry, ListQuery};
 
-/// The most items in a page, and the number of them unless the request says otherwise.
+/// Maximum and default number of items in a page.
 const MAX_RESULTS: usize = 5000;
 /// Values of `include` for a listing of blobs. All except metadata leave the listing unchanged: the service keeps no
 /// copies, snapshots, versions, tags, policies or deleted blobs, and does not list blobs with only staged blocks.
@@ -36,9 +36,9 @@ const OF_BLOBS: [&str; 11] = [
 ];
 /// Values of `include` for a listing of containers. There are no deleted or system containers.
 const OF_CONTAINERS: [&str; 3] = ["metadata", "deleted", "system"];
-/// How many entries are read from the store at a time.
+/// Number of entries read from the store at a time.
 const STEP: usize = 500;
-/// Behind every name that begins like what stands before it.
+/// Sorts after all names with the same prefix.
 const LAST: char = char::MAX;
 
 pub(super) async fn blobs(call: &Call, container: &ContainerName) -> Result<Response<BlobBody>, AzureError> {
@@ -74,7 +74,7 @@ pub(super) async fn blobs(call: &Call, container: &ContainerName) -> Result<Resp
                 xml.open("BlobPrefix");
                 xml.blob_name(folder);
                 xml.close("BlobPrefix");
-                // All other names in it are behind one entry, but for those that begin with the last character.
+                // Skips the rest of the folder, except for names that begin with the last character.
                 after = Some(format!("{folder}{LAST}"));
                 continue;
             }
@@ -89,7 +89,7 @@ pub(super) async fn blobs(call: &Call, container: &ContainerName) -> Result<Resp
     Ok(end(xml, next))
 }
 
-/// Whether a listing that goes on after this name has shown the folder.
+/// Returns `true` if a listing that continues after this name has already shown the folder.
 fn is_behind(after: &str, folder: &str) -> bool {
     after.strip_prefix(folder).is_some_and(|inner| inner.starts_with(LAST))
 }
@@ -107,7 +107,7 @@ pub(super) async fn containers(call: &Call) -> Result<Response<BlobBody>, AzureE
         let query = ListQuery { prefix: format!("{own_prefix}{}", request.prefix), after: after.clone(), limit: STEP };
         let page = call.shared.store.containers(&query).await.map_err(AzureError::of_container)?;
         for entry in &page.items {
-            // Names that Azure does not have are the plain dialect's own, or another account's.
+            // Other names belong to the plain dialect, or to another account.
             let name = entry.name.as_str().strip_prefix(&own_prefix).filter(|name| target::is_container_name(name));
             let Some(name) = name else { continue };
             if count == request.limit {
@@ -127,7 +127,7 @@ pub(super) async fn containers(call: &Call) -> Result<Response<BlobBody>, AzureE
     Ok(end(xml, next))
 }
 
-/// What a request for a listing asks for.
+/// The parameters of a listing.
 struct Listing {
     prefix: String,
     delimiter: Option<String>,
@@ -144,11 +144,11 @@ impl Listing {
         let text = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
         let marker = text("marker").map(|marker| {
             let name = URL_SAFE.decode(marker).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-            name.ok_or_else(|| AzureError::invalid_parameter("marker", "it is the NextMarker of the page before"))
+            name.ok_or_else(|| AzureError::invalid_parameter("marker", "must be the NextMarker of the previous page"))
         });
         let include: Vec<&str> = query.get("include").unwrap_or_default().split(',').map(str::trim).collect();
         if let Some(unknown) = include.iter().find(|name| !name.is_empty() && !includes.contains(name)) {
-            let rule = format!("it has {unknown}, and may have {}", includes.join(", "));
+            let rule = format!("{unknown} is unknown; known values are {}", includes.join(", "));
             return Err(AzureError::invalid_parameter("include", &rule));
         }
         Ok(Self {
@@ -161,7 +161,7 @@ impl Listing {
         })
     }
 
-    /// What of the name stands for all names in its folder.
+    /// Returns the folder of a name, which stands for all names in it.
     fn folder<'a>(&self, name: &'a str) -> Option<&'a str> {
         let delimiter = self.delimiter.as_deref()?;
         let at = name.get(self.prefix.len()..)?.find(delimiter)?;
@@ -186,8 +186,8 @@ fn limit(text: Option<&str>) -> Result<usize, AzureError> {
     match text.map(str::parse::<usize>) {
         None => Ok(MAX_RESULTS),
         Some(Ok(limit @ 1..)) => Ok(limit.min(MAX_RESULTS)),
-        Some(Ok(0)) => Err(AzureError::bad_request("OutOfRangeQueryParameterValue", "maxresults is 1 at least")),
-        Some(Err(_)) => Err(AzureError::invalid_parameter("maxresults", "it is a number")),
+        Some(Ok(0)) => Err(AzureError::bad_request("OutOfRangeQueryParameterValue", "maxresults must be at least 1")),
+        Some(Err(_)) => Err(AzureError::invalid_parameter("maxresults", "must be a number")),
     }
 }
 
@@ -196,7 +196,7 @@ fn end(mut xml: Xml, next: Option<String>) -> Response<BlobBody> {
     response::document(xml.end("EnumerationResults"))
 }
 
-/// Where the client found the account.
+/// Returns the URL by which the client addressed the account.
 fn endpoint(call: &Call) -> String {
     let host = call.head.headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = host.or(call.head.uri.authority().map(http::uri::Authority::as_str)).unwrap_or_default();
@@ -251,7 +251,7 @@ fn add_container(xml: &mut Xml, name: &str, entry: &ContainerEntry, with_metadat
     xml.close("Container");
 }
 
-/// A tag, without its quotes in listings.
+/// Adds a tag, which listings show without quotes.
 fn add_tag(xml: &mut Xml, tag: Option<&EntityTag>) {
     if let Some(tag) = tag {
         xml.text("Etag", tag.to_string().trim_matches('"'));
@@ -267,7 +267,7 @@ fn add_lease(xml: &mut Xml, held: Option<&Lease>, now: Timestamp) {
     }
 }
 
-/// The user's own fields. The plain dialect has names that no element can have.
+/// Adds the metadata. Blobs written in the plain dialect may have names that are not valid elements.
 fn add_metadata(xml: &mut Xml, headers: &BlobHeaders) {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let is_element = |name: &str| {

@@ -19,5 +19,5 @@ pub(super) fn given(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Con
 
 /// The error for a body that does not match its MD5.
 pub(super) fn mismatch() -> AzureError {
-    AzureError::bad_request("Md5Mismatch", "the body has another MD5 than the request gives: send it again")
+    AzureError::bad_request("Md5Mismatch", "the body does not match the MD5 in the request: send it again")
 }

@@ -1,7 +1,7 @@
-//! What a request asks for, and whether all of it is understood.
+//! The operation that a request names.
 //!
-//! A table says which parameters and which of Azure's own header fields each operation knows. A request with any other is
-//! refused: what would have made it something else must not make it a plain read or write.
+//! A table lists the query parameters and `x-ms-*` headers that each operation knows. A request with any other is
+//! rejected, so that an unsupported option never turns into a plain read or write.
 
 use http::header::{ALLOW, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -12,7 +12,7 @@ use super::query::Query;
 use super::target::Kind;
 use super::write;
 
-/// What a request can ask for.
+/// An operation of the Blob service's REST API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     ListContainers,
@@ -36,7 +36,7 @@ pub(super) enum Operation {
     DeleteBlob,
 }
 
-/// Which conditions an operation knows.
+/// The conditional headers that an operation accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Conditions {
     None,
@@ -44,7 +44,7 @@ enum Conditions {
     All,
 }
 
-/// The methods, and the parameters `restype` and `comp`.
+/// The methods, `restype` and `comp`.
 type Request = (&'static str, &'static str, &'static str);
 
 struct Rule {
@@ -56,7 +56,7 @@ struct Rule {
     conditions: Conditions,
 }
 
-/// The fields that every operation knows.
+/// Headers that every operation accepts.
 const COMMON: [&str; 5] =
     ["x-ms-version", "x-ms-date", "x-ms-client-request-id", "x-ms-return-client-request-id", "x-ms-useragent"];
 const LEASE: &[&str] = &["x-ms-lease-id"];
@@ -136,7 +136,7 @@ const RULES: [Rule; 23] = {
     ]
 };
 
-/// The operation that a request asks for, all of which is understood.
+/// Returns the operation that a request names, after checking its parameters and headers.
 pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderMap) -> Result<Operation, AzureError> {
     let part = |name| query.get(name).unwrap_or_default();
     let parts = (part("restype"), part("comp"));
@@ -149,7 +149,7 @@ pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderM
     let mut of_method = candidates.iter().filter(|rule| rule.request.0.split(' ').any(|name| name == method.as_str()));
     let rule = of_method.next().ok_or_else(|| wrong_method(&candidates))?;
     if rule.operation == Operation::PutBlob {
-        // Checked before the fields that only other blob types have.
+        // Checked first: other blob types have headers of their own.
         write::check_type(headers)?;
     }
     rule.check_parameters(query)?;
@@ -161,7 +161,7 @@ pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderM
 fn wrong_method(candidates: &[&Rule]) -> AzureError {
     let allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.request.0.split(' ')).collect();
     let allowed = HeaderValue::from_str(&allowed.join(", ")).unwrap_or(HeaderValue::from_static("GET"));
-    let message = "the method cannot be used here: see Allow";
+    let message = "the method is not allowed here: see Allow";
     AzureError::new(StatusCode::METHOD_NOT_ALLOWED, "UnsupportedHttpVerb", message).with(ALLOW, allowed)
 }
 
@@ -198,7 +198,7 @@ impl Rule {
             Conditions::All => false,
         };
         if refused {
-            let message = "the operation does not know these conditions: nobody would check them";
+            let message = "the operation does not support these conditional headers";
             return Err(AzureError::bad_request("ConditionHeadersNotSupported", message));
         }
         Ok(())

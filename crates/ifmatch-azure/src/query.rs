@@ -1,14 +1,14 @@
-//! The parameters of a request.
+//! The query parameters of a request.
 
 use super::error::AzureError;
 use ifmatch_blob::name;
 
-/// The parameters: names in lower case, each at most once, values decoded.
+/// Query parameters: names in lower case, each at most once, values decoded.
 #[derive(Debug, Default)]
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads what follows the question mark. A plus is a plus: the SDKs write a space as `%20`.
+    /// Parses the part after the question mark. A plus stands for itself: the SDKs write a space as `%20`.
     pub(super) fn parse(text: &str) -> Result<Self, AzureError> {
         let mut query = Self::default();
         for parameter in text.split('&').filter(|parameter| !parameter.is_empty()) {
@@ -17,19 +17,19 @@ impl Query {
                 |text| name::decode(text).map_err(|error| AzureError::bad_request("InvalidUri", error.to_string()));
             let (name, value) = (decoded(name)?.to_ascii_lowercase(), decoded(value)?.into_owned());
             if query.get(&name).is_some() {
-                return Err(AzureError::invalid_parameter(&name, "it must not be repeated"));
+                return Err(AzureError::invalid_parameter(&name, "must not be repeated"));
             }
             query.0.push((name, value));
         }
         Ok(query)
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// The names of all parameters.
+    /// Returns the names of all parameters.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }

@@ -1,4 +1,4 @@
-//! Reading a blob: its bytes, or only its properties.
+//! Get Blob, Get Blob Properties and Get Blob Metadata.
 
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
@@ -15,10 +15,10 @@ use ifmatch_blob::headers::ContentMd5;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, Opened, Reading, StoreErrorKind};
 
-/// Wins over `Range`, which some clients cannot set.
+/// Overrides `Range`, which some clients cannot set.
 const X_MS_RANGE: HeaderName = HeaderName::from_static("x-ms-range");
 const RANGE_MD5: HeaderName = HeaderName::from_static("x-ms-range-get-content-md5");
-/// The longest range whose MD5 is computed, in bytes.
+/// Maximum length of a range with an MD5, in bytes.
 const MAX_MD5_RANGE: u64 = 4 * 1024 * 1024;
 const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
 const CREATION_TIME: HeaderName = HeaderName::from_static("x-ms-creation-time");
@@ -47,7 +47,7 @@ pub(super) async fn read(call: &Call, blob: &BlobPath) -> Result<Response<BlobBo
     }
 }
 
-/// Opens a blob; says what is missing if it is not there.
+/// Opens a blob. The error says if the container or the blob is missing.
 pub(super) async fn open(call: &Call, blob: &BlobPath, reading: Reading) -> Result<Opened, AzureError> {
     if let Some(opened) = call.shared.store.open(blob, reading).await.map_err(AzureError::of_blob)? {
         return Ok(opened);
@@ -56,7 +56,7 @@ pub(super) async fn open(call: &Call, blob: &BlobPath, reading: Reading) -> Resu
     Err(AzureError::blob_not_found())
 }
 
-/// Whether the bytes are asked for, or only what is known of them.
+/// Returns `true` if the response includes the content.
 fn sends_bytes(call: &Call) -> bool {
     call.head.method == Method::GET && call.query.get("comp").is_none()
 }
@@ -69,7 +69,7 @@ fn wanted(call: &Call) -> Result<Reading, AzureError> {
     })
 }
 
-/// The range that is asked for.
+/// Returns the requested range.
 fn range_of(headers: &HeaderMap) -> Result<Option<&str>, AzureError> {
     Ok(fields::one(headers, &X_MS_RANGE)?.or(fields::one(headers, &RANGE)?))
 }
@@ -80,7 +80,7 @@ async fn represent(call: &Call, mut opened: Opened, now: Timestamp) -> Result<Re
     describe(response.headers_mut(), info, now);
     let md5 = info.headers.content_md5.map(ContentMd5::to_header);
     if !sends_bytes(call) {
-        // Only HEAD tells the length of what it does not send.
+        // The response to HEAD carries the length of the content that it omits.
         let length = if call.head.method == Method::HEAD { info.length } else { 0 };
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
         response.headers_mut().extend(md5.map(|md5| (md5::CONTENT_MD5, md5)));
@@ -98,14 +98,14 @@ async fn represent(call: &Call, mut opened: Opened, now: Timestamp) -> Result<Re
     response.headers_mut().insert(CONTENT_RANGE, part.content_range(info.length));
     let wants_md5 = fields::one(&call.head.headers, &RANGE_MD5)?.is_some_and(|text| text.eq_ignore_ascii_case("true"));
     if wants_md5 && part.len() > MAX_MD5_RANGE {
-        return Err(AzureError::invalid_field(RANGE_MD5.as_str(), "the range has at most 4 MiB"));
+        return Err(AzureError::invalid_field(RANGE_MD5.as_str(), "the range must have at most 4 MiB"));
     }
     let body = opened.source.read(Some(part.start()..part.end() + 1)).await.map_err(AzureError::of_blob)?;
     *response.body_mut() = body;
     if wants_md5 { with_md5(response).await } else { Ok(response) }
 }
 
-/// The part that is asked for; none for all bytes. Several ranges are not served: then all bytes are sent.
+/// Returns the requested range, or `None` for the whole blob, which is also sent for several ranges.
 fn part(headers: &HeaderMap, info: &BlobInfo, now: Timestamp) -> Result<Option<ByteRange>, AzureError> {
     let sent = Representation { tag: info.tag.as_ref(), last_modified: Some(info.last_modified), len: info.length };
     let Some(range) = range_of(headers)? else { return Ok(None) };
@@ -119,7 +119,7 @@ fn part(headers: &HeaderMap, info: &BlobInfo, now: Timestamp) -> Result<Option<B
     }
 }
 
-/// Adds the MD5 of the part, which is short enough to be held in memory.
+/// Adds the MD5 of the body, which is short enough to be buffered.
 async fn with_md5(response: Response<BlobBody>) -> Result<Response<BlobBody>, AzureError> {
     let (mut head, body) = response.into_parts();
     let bytes = body.collect().await.map_err(AzureError::of_blob)?.to_bytes();
@@ -127,7 +127,7 @@ async fn with_md5(response: Response<BlobBody>) -> Result<Response<BlobBody>, Az
     Ok(Response::from_parts(head, bytes.into()))
 }
 
-/// The fields that describe a blob.
+/// Adds the headers that describe a blob.
 fn describe(headers: &mut HeaderMap, info: &BlobInfo, now: Timestamp) {
     fields::add_kept(headers, &info.headers);
     headers.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
@@ -139,7 +139,7 @@ fn describe(headers: &mut HeaderMap, info: &BlobInfo, now: Timestamp) {
     fields::add_lease(headers, info.lease.as_ref(), now);
 }
 
-/// The second in which a blob was created.
+/// Returns the second in which a blob was created.
 pub(super) fn creation_date(created: Timestamp) -> HttpDate {
     HttpDate::from_unix((created.micros() / 1_000_000).cast_signed())
 }

@@ -1,4 +1,4 @@
-//! The identity of a request that an SDK may send again: its `x-ms-client-request-id`, which stays the same.
+//! Recognises retries by `x-ms-client-request-id`, which SDKs keep when they send a request again.
 
 use http::header::{
     CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
@@ -10,10 +10,11 @@ use super::fields;
 use super::string_to_sign::X_MS_DATE;
 use ifmatch_blob::store::RequestKey;
 
-/// The identity of a request: the client's id, and everything in its head that decides what it does.
+/// Returns the identity of a request: the client's id and every header that determines what the request does.
 ///
-/// For lease operations, and for writes whose condition holds only once. Any other write can rightly be sent twice, by a program that gives all
-/// its requests one id, too; an answer from memory would then be wrong.
+/// Used for lease operations, and for writes with a condition that can hold only once. Any other write may rightly be
+/// repeated, also by a program that uses one id for all its requests; replaying an earlier response would then be
+/// wrong.
 pub(super) fn key(head: &Parts) -> Option<RequestKey> {
     let id = fields::one(&head.headers, &fields::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;
     let decides = |name: &str| {

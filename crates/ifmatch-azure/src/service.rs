@@ -1,4 +1,4 @@
-//! What is known of an account as a whole.
+//! Get Blob Service Properties and Get Account Information.
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
@@ -6,7 +6,7 @@ use super::response;
 use super::xml::Xml;
 use ifmatch_blob::body::BlobBody;
 
-/// The properties of the blob service: nothing is logged, counted or kept after its deletion.
+/// The properties of the blob service: logging, metrics and soft delete are off.
 pub(super) fn properties() -> Response<BlobBody> {
     let mut xml = Xml::begin("StorageServiceProperties");
     xml.open("Logging");
@@ -35,7 +35,7 @@ fn switched_off(xml: &mut Xml, name: &str) {
     xml.close(name);
 }
 
-/// The kind of the account.
+/// The SKU and kind of the account.
 pub(super) fn account_information() -> Response<BlobBody> {
     let mut response = response::empty(StatusCode::OK, None, None);
     let fields =

@@ -1,9 +1,10 @@
-//! Who signed a request: `SharedKey` and `SharedKeyLite`, for blobs and for tables.
+//! Authentication by `SharedKey` and `SharedKeyLite`, for blobs and tables.
 //!
-//! What `SharedKey` covers of a request for blobs decides what that does: method, path, parameters, the `x-ms-*` fields and
-//! the standard ones. The forms for tables and the short ones cover less, as Azure defines them: no conditions, most parameters
-//! neither, and the short one for tables not even the method. The content is covered by none. A copy of a signed request passes
-//! for a quarter of an hour, and one that was changed where it is not covered: an encrypted connection keeps it secret.
+//! For blobs, `SharedKey` covers everything that determines what a request does: method, path, query, the `x-ms-*`
+//! headers and the standard ones. `SharedKeyLite` and both forms for tables cover less, as Azure defines them: no
+//! conditions and hardly any parameters, and `SharedKeyLite` for tables not even the method. None covers the body. A
+//! copy of a signed request is accepted for 15 minutes, also if it was changed in parts that the signature does not
+//! cover; TLS prevents both.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -21,16 +22,16 @@ use thiserror::Error;
 use super::string_to_sign;
 use crate::accounts::{Account, Accounts};
 
-/// How far a request's date may be from now, either way.
+/// Maximum distance between a request's date and now.
 const MAX_SKEW: Duration = Duration::from_mins(15);
-/// What stands before an account and its signature.
+/// Schemes of `Authorization`.
 const SHARED_KEY: &str = "SharedKey";
 const SHARED_KEY_LITE: &str = "SharedKeyLite";
 
-/// The account that signed this request of the blob service.
+/// Returns the account that signed a request to the Blob service.
 ///
 /// # Errors
-/// Nobody signed it, or not rightly, or too long ago, or it goes to another account's address.
+/// The signature is missing, wrong or too old, or the path names another account.
 pub fn authorise_blob<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
     authorise(accounts, head, now, |claim| match claim.scheme {
         Scheme::Full => string_to_sign::blob(head, claim.account),
@@ -38,10 +39,10 @@ pub fn authorise_blob<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) 
     })
 }
 
-/// The account that signed this request of the table service.
+/// Returns the account that signed a request to the Table service.
 ///
 /// # Errors
-/// Nobody signed it, or not rightly, or too long ago, or it goes to another account's address.
+/// The signature is missing, wrong or too old, or the path names another account.
 pub fn authorise_table<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
     authorise(accounts, head, now, |claim| match claim.scheme {
         Scheme::Full => string_to_sign::table(head, claim.account),
@@ -49,28 +50,28 @@ pub fn authorise_table<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp)
     })
 }
 
-/// Why a request is not taken for its account's.
+/// The reason why a request could not be authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AuthError {
-    /// There is no `Authorization`.
+    /// `Authorization` is missing.
     #[error("sign the request with the account's key (SharedKey)")]
     Missing,
-    /// It is repeated, in another form, or of another scheme.
+    /// `Authorization` is repeated or malformed, or its scheme is unknown.
     #[error("Authorization has the form 'SharedKey account:signature' or 'SharedKeyLite account:signature'")]
     Malformed,
-    /// It is a shared access signature.
+    /// The request carries a shared access signature.
     #[error("shared access signatures are not supported: sign with the account's key")]
     SharedAccess,
-    /// There is no date, or it is too far from now.
+    /// The date is missing, or too far from now.
     #[error("the request's date (x-ms-date, else Date) is more than 15 minutes from the server's, or missing")]
     Skewed,
-    /// The account is unknown, not the path's, or its key did not sign this.
+    /// The account is unknown or not the path's, or the signature is wrong.
     #[error("the signature is not that of the account's key: check the account, the key, and the string to sign")]
     Mismatch,
 }
 
 impl AuthError {
-    /// Azure's error code.
+    /// Returns Azure's error code.
     pub fn code(self) -> &'static str {
         match self {
             Self::Missing => "NoAuthenticationInformation",
@@ -79,7 +80,7 @@ impl AuthError {
         }
     }
 
-    /// The status of the answer.
+    /// Returns the status of the response.
     pub fn status(self) -> StatusCode {
         match self {
             Self::Missing => StatusCode::UNAUTHORIZED,
@@ -95,7 +96,7 @@ enum Scheme {
     Lite,
 }
 
-/// Who the request says signed it.
+/// The signature that a request claims to carry.
 #[derive(Clone, Copy)]
 struct Claim<'a> {
     scheme: Scheme,
@@ -115,7 +116,7 @@ fn authorise<'a>(
     let account = accounts.get(claim.account).filter(|account| addresses(head.uri.path(), account));
     let is_signed = is_signed(account.map_or(&[], Account::keys), &text, &signature);
     let account = account.filter(|_| is_signed).ok_or(AuthError::Mismatch)?;
-    // The date last: whoever cannot sign learns nothing of the server's clock.
+    // The date is checked last, so that only signed requests learn about the server's clock.
     if in_time(&head.headers, now) { Ok(account) } else { Err(AuthError::Skewed) }
 }
 
@@ -141,7 +142,7 @@ fn has_shared_access(head: &Parts) -> bool {
     head.uri.query().is_some_and(|query| query.split('&').any(|parameter| parameter.starts_with("sig=")))
 }
 
-/// Whether the path begins with the account's name: one account's key opens no other account.
+/// Returns `true` if the path begins with the account's name: a key opens only its own account.
 fn addresses(path: &str, account: &Account) -> bool {
     let inner = path.strip_prefix('/').and_then(|path| path.strip_prefix(account.name()));
     inner.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

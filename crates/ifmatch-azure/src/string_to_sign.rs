@@ -1,6 +1,6 @@
-//! What the signature of a request covers, written down as the SDKs do.
+//! The string to sign.
 //!
-//! Every function returns `None` if a field or parameter is not text or is ambiguous, so that no signature covers it.
+//! Every function returns `None` if a header or parameter is ambiguous or not text, so that no signature covers it.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,12 +17,12 @@ use http::{HeaderMap, HeaderName};
 use super::header_order;
 use ifmatch_blob::name;
 
-/// The date that browsers can set too.
+/// The date of the request; overrides `Date`.
 pub(super) const X_MS_DATE: HeaderName = HeaderName::from_static("x-ms-date");
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
-/// What the names of Azure's own fields begin with.
+/// Prefix of Azure's own headers.
 const PREFIX: &str = "x-ms-";
-/// The bytes that suffice for nearly all requests.
+/// Enough for the string of nearly all requests.
 const USUAL_LENGTH: usize = 640;
 
 /// `SharedKey` of the blob service.
@@ -84,7 +84,7 @@ pub(super) fn table_lite(head: &Parts, account: &str) -> Option<String> {
     Some(text)
 }
 
-/// The values of fields, each with its lines joined by commas; empty without the field. Walks through all fields once.
+/// Returns the values of headers, lines joined by commas, empty if absent. Passes over all headers once.
 fn values<'a, const N: usize>(headers: &'a HeaderMap, names: &[HeaderName; N]) -> Option<[Cow<'a, str>; N]> {
     let mut values = [const { None }; N];
     for (name, line) in headers {
@@ -95,7 +95,7 @@ fn values<'a, const N: usize>(headers: &'a HeaderMap, names: &[HeaderName; N]) -
     Some(values.map(Option::unwrap_or_default))
 }
 
-/// Adds a line of a field to those before it.
+/// Appends a line to the value of a header.
 fn add<'a>(value: &mut Option<Cow<'a, str>>, line: &'a str) {
     match value {
         Some(value) => value.to_mut().extend([",", line]),
@@ -113,10 +113,10 @@ fn any_date(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     value(headers, &name)
 }
 
-/// Azure's own fields in the service's order, a line each.
+/// Appends the `x-ms-*` headers in the service's order, one line each.
 fn push_own_fields(text: &mut String, headers: &HeaderMap) -> Option<()> {
     let mut fields: Vec<(&str, Option<Cow<'_, str>>)> = Vec::with_capacity(headers.keys_len());
-    // The lines of a field come one after the other.
+    // The lines of a header are adjacent.
     for (name, line) in headers.iter().filter(|(name, _)| name.as_str().starts_with(PREFIX)) {
         if fields.last().is_none_or(|(last, _)| *last != name.as_str()) {
             fields.push((name.as_str(), None));
@@ -135,12 +135,12 @@ fn push_own_fields(text: &mut String, headers: &HeaderMap) -> Option<()> {
     Some(())
 }
 
-/// The account, and the path as it was sent: where the address has the account in its path, it stands there twice.
+/// Appends the account and the path as it was sent. The path begins with the account, so the account occurs twice.
 fn push_resource(text: &mut String, head: &Parts, account: &str) {
     text.extend(["/", account, head.uri.path()]);
 }
 
-/// All parameters: names in lower case and in order, each with its values in order.
+/// Appends all parameters: names in lower case and sorted, values sorted.
 fn push_parameters(text: &mut String, head: &Parts) -> Option<()> {
     let mut parameters: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for parameter in head.uri.query().unwrap_or_default().split('&').filter(|parameter| !parameter.is_empty()) {
@@ -155,7 +155,7 @@ fn push_parameters(text: &mut String, head: &Parts) -> Option<()> {
     Some(())
 }
 
-/// The one parameter that the short forms cover, however its name is written.
+/// Appends `comp`, the only parameter that the short forms cover, in any spelling of its name.
 fn push_comp(text: &mut String, head: &Parts) -> Option<()> {
     for parameter in head.uri.query().unwrap_or_default().split('&') {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -167,8 +167,7 @@ fn push_comp(text: &mut String, head: &Parts) -> Option<()> {
     Some(())
 }
 
-/// Decodes a name or value. Rejects control characters: in the signed text, one could end the line and start another
-/// parameter.
+/// Decodes a name or value. Rejects control characters: a line break would let a value pass for another parameter.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
     name::decode(text).ok().filter(|text| !text.contains(char::is_control))
 }

@@ -1,4 +1,4 @@
-//! What the path of a request names: `/{account}/{container}/{blob…}`.
+//! The resource that a path names: `/{account}/{container}/{blob…}`.
 
 use std::borrow::Cow;
 
@@ -6,21 +6,21 @@ use super::error::AzureError;
 use crate::accounts::{Account, Accounts};
 use ifmatch_blob::name::{self, BlobName, BlobPath, ContainerName, NameErrorKind};
 
-/// What separates an account's name from a container's in the plain dialect. No container of Azure's has one.
+/// Separates the account from the container in the plain dialect. Azure's container names never contain it.
 pub(super) const SEPARATOR: char = '.';
 
-/// What the path of a request names, where it lies in the store.
+/// The resource that a path names, as named in the store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// The account: `/{account}`
     Service,
-    /// `/{account}/{container}`, with or without a slash behind it.
+    /// `/{account}/{container}`, with or without a trailing slash.
     Container(ContainerName),
     /// `/{account}/{container}/{blob…}`
     Blob(BlobPath),
 }
 
-/// A target without its name.
+/// The kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Service,
@@ -29,7 +29,7 @@ pub(super) enum Kind {
 }
 
 impl Target {
-    /// Reads a raw path that begins with the account's name.
+    /// Parses a raw path that begins with the account's name.
     pub(super) fn parse(path: &str, account: &Account, accounts: &Accounts) -> Result<Self, AzureError> {
         let inner = path.strip_prefix('/').unwrap_or(path);
         let inner = inner.split_once('/').map_or("", |(_, inner)| inner);
@@ -54,8 +54,8 @@ impl Target {
     }
 }
 
-/// Where an account's container lies in the store: the default account's under its own name, another's behind the
-/// account's name.
+/// Returns the name of an account's container in the store: its own name for the default account, prefixed with the
+/// account's name for any other.
 fn container_of(account: &Account, accounts: &Accounts, name: &str) -> Result<ContainerName, AzureError> {
     if !is_container_name(name) {
         let rule = "a container's name has 3 to 63 characters: a-z, 0-9, and single hyphens between them";
@@ -64,12 +64,12 @@ fn container_of(account: &Account, accounts: &Accounts, name: &str) -> Result<Co
     Ok(ContainerName::new(&format!("{}{name}", prefix(account, accounts)))?)
 }
 
-/// What the names of an account's containers begin with in the store.
+/// Returns the prefix of an account's containers in the store.
 pub(super) fn prefix(account: &Account, accounts: &Accounts) -> String {
     if accounts.is_default(account) { String::new() } else { format!("{}{SEPARATOR}", account.name()) }
 }
 
-/// Azure's rule for the names of containers.
+/// Returns `true` for a container name that Azure allows.
 pub(super) fn is_container_name(name: &str) -> bool {
     let part = |part: &str| {
         let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

@@ -1,4 +1,4 @@
-//! Writing, changing and deleting a blob.
+//! Put Blob, Set Blob Metadata, Set Blob Properties and Delete Blob.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
@@ -27,7 +27,7 @@ const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapsh
 pub(super) fn check_type(fields: &HeaderMap) -> Result<(), AzureError> {
     match fields::one(fields, &BLOB_TYPE)? {
         None | Some("" | "BlockBlob") => Ok(()),
-        Some(_) => Err(AzureError::invalid_field(BLOB_TYPE.as_str(), "BlockBlob is the one type that is supported")),
+        Some(_) => Err(AzureError::invalid_field(BLOB_TYPE.as_str(), "only BlockBlob is supported")),
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn delete(call: &Call, blob: &BlobPath) -> Result<Response<Blob
     if fields::one(&call.head.headers, &DELETE_SNAPSHOTS)?.is_some_and(|text| text != "include") {
         return Err(AzureError::invalid_field(
             DELETE_SNAPSHOTS.as_str(),
-            "there are no snapshots: only 'include' is supported",
+            "must be 'include': the service has no snapshots",
         ));
     }
     look(call, blob, &head.conditions, head.lease).await?;
@@ -105,13 +105,13 @@ pub(super) async fn delete(call: &Call, blob: &BlobPath) -> Result<Response<Blob
     }
 }
 
-/// What the heads of all writes say.
+/// The headers that all writes of a blob share.
 pub(super) struct Head {
     pub(super) conditions: WriteConditions,
     pub(super) lease: LeaseUse,
     /// The identity of the request, if it may be a retry.
     pub(super) request: Option<RequestKey>,
-    /// When the request came.
+    /// The time at which the request arrived.
     begun: Timestamp,
 }
 
@@ -127,9 +127,8 @@ impl Head {
 
     /// Like [`Self::of`], for a write of a whole blob.
     ///
-    /// With a lease id, the lease alone decides if a blob can be created: only an existing blob has a lease, so
-    /// `If-None-Match: *` and the id could never both hold. Clients send both, and the real service lets the holder
-    /// write.
+    /// With a lease id, the lease alone decides: only an existing blob has a lease, so `If-None-Match: *` and a lease
+    /// id could never both hold. SDKs send both, and the real service lets the holder write.
     pub(super) fn of_whole(call: &Call) -> Result<Self, AzureError> {
         let mut head = Self::of(call)?;
         if head.creates() && matches!(head.lease, LeaseUse::Write(Some(_))) {
@@ -139,7 +138,7 @@ impl Head {
         Ok(head)
     }
 
-    /// A write into a container that exists.
+    /// Builds a write to an existing container.
     pub(super) fn put(&self, body: Upload, limit: u64) -> Put {
         Put {
             preconditions: self.conditions.preconditions.clone(),
@@ -151,18 +150,18 @@ impl Head {
         }
     }
 
-    /// What a refused write of a whole blob is told: to create what is there already is a conflict.
+    /// Translates the error of a refused write. Creating a blob that exists is a conflict.
     pub(super) fn refused(&self, error: StoreError) -> AzureError {
         match error.kind() {
             StoreErrorKind::PreconditionFailed { precondition: Precondition::IfNoneMatch, .. } if self.creates() => {
-                AzureError::new(StatusCode::CONFLICT, "BlobAlreadyExists", "there is such a blob already")
+                AzureError::new(StatusCode::CONFLICT, "BlobAlreadyExists", "the blob already exists")
             }
             _ => AzureError::of_blob(error),
         }
     }
 
-    /// Refuses to tell of a creation that took place before, of which nothing is left. The same request may be that of a
-    /// program that gives all its requests one id: it would take for its own what somebody else can create by now.
+    /// Rejects the replay of a creation that has since been undone. The same request may come from a program that uses
+    /// one id for all its requests, which would take a blob that another client created by now for its own.
     pub(super) async fn confirm(&self, call: &Call, blob: &BlobPath, written: &Written) -> Result<(), AzureError> {
         let is_earlier = written.generation.is_some_and(|generation| generation.timestamp() < self.begun);
         if !self.creates() || !is_earlier {
@@ -172,7 +171,7 @@ impl Head {
         if opened.is_some_and(|opened| opened.info.generation == written.generation) {
             return Ok(());
         }
-        let message = "a request with this x-ms-client-request-id created the blob before, and it was changed or deleted \
+        let message = "the blob that an earlier request with this x-ms-client-request-id created was changed or deleted \
                        since: give each request its own id";
         Err(AzureError::new(StatusCode::CONFLICT, "BlobAlreadyExists", message))
     }
@@ -182,7 +181,7 @@ impl Head {
     }
 }
 
-/// The blocks that are staged before a write: once it took place, nothing is to be made of them.
+/// Returns the blocks staged before a write, which the write discards.
 async fn staged(call: &Call, blob: &BlobPath) -> Result<StagedBlocks, AzureError> {
     let container = container::find(call, &blob.container).await?;
     let blocks = blocks::staged_blocks()?;
@@ -192,7 +191,7 @@ async fn staged(call: &Call, blob: &BlobPath) -> Result<StagedBlocks, AzureError
     Shelf::within(&container, blob)?.staged(&*call.shared.store).await
 }
 
-/// Evaluates what the store does not.
+/// Checks the conditions that the store does not evaluate.
 pub(super) async fn look(
     call: &Call,
     blob: &BlobPath,
@@ -211,7 +210,7 @@ pub(super) async fn look(
     }
 }
 
-/// What a store's error is; what is not found may be the container.
+/// Translates an error of the store. If it is "not found", tells a missing container from a missing blob.
 pub(super) async fn explain(call: &Call, blob: &BlobPath, error: StoreError) -> AzureError {
     match error.kind() {
         StoreErrorKind::NotFound => match container::find(call, &blob.container).await {
@@ -222,7 +221,7 @@ pub(super) async fn explain(call: &Call, blob: &BlobPath, error: StoreError) -> 
     }
 }
 
-/// The answer to a write of a whole blob.
+/// The response to a write of a whole blob.
 pub(super) fn stored(written: &Written) -> Response<BlobBody> {
     let mut response = response::empty(StatusCode::CREATED, written.tag.as_ref(), Some(written.last_modified));
     response::tell_encryption(&mut response);

@@ -1,4 +1,4 @@
-//! Who may do what: bearer tokens (RFC 6750) for reading and for writing.
+//! Access control by bearer tokens (RFC 6750), for reading and for writing.
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use ifmatch_core::problem::Problem;
@@ -6,20 +6,20 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use thiserror::Error;
 
-/// The tokens that open a server; with none at all, everything is allowed, unless it is [never
+/// The tokens that a server accepts. Without any tokens every request is allowed, unless access is [never
 /// open](Self::never_open).
 ///
-/// Only SHA-256 digests are kept and compared, each in constant time, so that neither the time of an answer nor a
-/// dump of this value tells a token.
+/// Only SHA-256 digests are stored, and they are compared in constant time, so neither response times nor a dump of
+/// this value reveals a token.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue, Method};
 /// use ifmatch_blob::access::{Access, Denied};
 ///
-/// let access = Access::new(&["see-only"], &["see-and-change"]).unwrap();
+/// let access = Access::new(&["reader"], &["writer"]).unwrap();
 /// let mut headers = HeaderMap::new();
 /// assert_eq!(access.check(&Method::GET, &headers), Err(Denied::NoToken));
-/// headers.insert("authorization", HeaderValue::from_static("Bearer see-only"));
+/// headers.insert("authorization", HeaderValue::from_static("Bearer reader"));
 /// assert_eq!(access.check(&Method::GET, &headers), Ok(()));
 /// assert_eq!(access.check(&Method::PUT, &headers), Err(Denied::NotForWriting));
 /// ```
@@ -30,24 +30,24 @@ pub struct Access {
     never_open: bool,
 }
 
-/// Why a request was not let in.
+/// The reason why a request was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// It carries no bearer token (401).
+    /// The request carries no bearer token (401).
     NoToken,
-    /// It carries a token that opens nothing (401).
+    /// The token is unknown (401).
     UnknownToken,
-    /// Its token may read, and it asks to write (403).
+    /// The token may only read (403).
     NotForWriting,
 }
 
-/// The text cannot be a token. The message does not show it.
+/// The text is not a valid token. The message does not show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a token must be visible ASCII without spaces, at least one character long")]
 pub struct InvalidToken(());
 
 impl Denied {
-    /// The answer to the request (RFC 6750 §3).
+    /// Returns the response to the request (RFC 6750 §3).
     ///
     /// ```
     /// use http::StatusCode;
@@ -66,13 +66,13 @@ impl Denied {
             Self::UnknownToken => (
                 StatusCode::UNAUTHORIZED,
                 "unknown-token",
-                "this token opens nothing here",
+                "unknown token",
                 r#"Bearer realm="ifmatch", error="invalid_token""#,
             ),
             Self::NotForWriting => (
                 StatusCode::FORBIDDEN,
                 "not-for-writing",
-                "this token may only read: use one that may write",
+                "this token may only read: use a token that may write",
                 r#"Bearer realm="ifmatch", error="insufficient_scope""#,
             ),
         };
@@ -84,16 +84,16 @@ impl Denied {
 type TokenDigest = [u8; 32];
 
 impl Access {
-    /// Access by these tokens.
+    /// Creates access control with these tokens.
     ///
     /// # Errors
-    /// A token is empty or holds characters that a header cannot carry.
+    /// A token is empty, or contains characters that a header cannot carry.
     pub fn new<T: AsRef<str>>(read: &[T], write: &[T]) -> Result<Self, InvalidToken> {
         let digests = |tokens: &[T]| tokens.iter().map(|token| digest(token.as_ref())).collect::<Result<_, _>>();
         Ok(Self { read: digests(read)?, write: digests(write)?, never_open: false })
     }
 
-    /// Lets nobody in without a token, not even where there are none.
+    /// Requires a token even if there are none.
     ///
     /// ```
     /// use http::{HeaderMap, Method};
@@ -107,20 +107,20 @@ impl Access {
         Self { never_open: true, ..self }
     }
 
-    /// Whether no token is needed.
+    /// Returns `true` if no token is needed.
     pub fn is_open(&self) -> bool {
         !self.never_open && self.has_no_tokens()
     }
 
-    /// Whether there is no token at all.
+    /// Returns `true` if there are no tokens.
     pub fn has_no_tokens(&self) -> bool {
         self.read.is_empty() && self.write.is_empty()
     }
 
-    /// Whether a request with this method and these headers is let in.
+    /// Checks if a request with this method and these headers is allowed.
     ///
     /// # Errors
-    /// Says why not.
+    /// The token is missing, unknown, or not allowed to write.
     pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Denied> {
         if self.is_open() {
             return Ok(());
@@ -137,7 +137,7 @@ impl Access {
     }
 }
 
-/// The credentials of the one `Authorization: Bearer` line; a repeated header is no credential.
+/// Returns the credentials of `Authorization: Bearer`, which must not be repeated.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut lines = headers.get_all(header::AUTHORIZATION).iter();
     let (line, None) = (lines.next()?, lines.next()) else { return None };
@@ -145,7 +145,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-/// Looks at every known digest, whatever the first ones say.
+/// Compares with every digest, even after a match.
 fn is_one_of(digest: &TokenDigest, known: &[TokenDigest]) -> Choice {
     known.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(digest))
 }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn every_method_with_every_sort_of_token() {
+    fn every_method_with_every_kind_of_token() {
         let access = Access::new(&["r1", "r2"], &["w1"]).unwrap();
         for method in [Method::GET, Method::HEAD, Method::OPTIONS] {
             assert_eq!(check(&access, &method, &["Bearer r2"]), Ok(()), "{method}");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn other_schemes_and_repeated_lines_are_no_credentials() {
+    fn rejects_other_schemes_and_repeated_headers() {
         let access = Access::new(&[], &["w1"]).unwrap();
         for lines in [&["Basic w1"][..], &["w1"], &["Bearer"], &["Bearer w1", "Bearer w1"], &["Bearer no", "Bearer w1"]]
         {
@@ -197,20 +197,20 @@ mod tests {
     }
 
     #[test]
-    fn without_write_tokens_nobody_writes() {
+    fn writes_need_a_write_token() {
         let access = Access::new(&["r1"], &[]).unwrap();
         assert_eq!(check(&access, &Method::PUT, &["Bearer r1"]), Err(Denied::NotForWriting));
     }
 
     #[test]
-    fn a_token_that_no_header_can_carry_is_refused() {
+    fn rejects_tokens_that_no_header_can_carry() {
         for token in ["", "a b", "gr\u{fc}n", "a\n"] {
             assert!(Access::new(&[token], &[]).is_err(), "{token:?}");
         }
     }
 
     #[test]
-    fn the_debug_text_does_not_hold_a_token() {
+    fn debug_output_shows_no_token() {
         let access = Access::new(&["hunter2hunter2"], &[]).unwrap();
         assert!(!format!("{access:?}").contains("hunter2"));
     }

@@ -1,4 +1,4 @@
-//! The filters of queries: `$filter`.
+//! `$filter` expressions.
 
 use std::cmp::Ordering;
 
@@ -12,29 +12,29 @@ use super::error::TableError;
 mod parse;
 mod token;
 
-/// A condition on the properties of what a query looks at.
+/// A filter expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Filter {
     /// All of these hold.
     All(Vec<Filter>),
-    /// One of these holds.
+    /// At least one of these holds.
     Any(Vec<Filter>),
     /// This does not hold.
     Not(Box<Filter>),
-    /// The two compare like this.
+    /// A comparison.
     Compare(Operand, Comparison, Operand),
-    /// The operand, a property or a boolean, is true.
+    /// The operand is true: a property or a boolean literal.
     Is(Operand),
 }
 
-/// One side of a comparison.
+/// An operand of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operand {
     Property(Box<str>),
     Literal(Value),
 }
 
-/// How two values are compared.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equal,
@@ -45,24 +45,24 @@ pub(super) enum Comparison {
     GreaterOrEqual,
 }
 
-/// What a filter looks at.
+/// The subject of a filter.
 pub(super) trait Row {
-    /// A property of it.
+    /// Returns a property.
     fn property(&self, name: &str) -> Property<'_>;
 }
 
-/// A property, as far as it is known.
+/// The value of a property, as far as it was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Property<'a> {
-    /// Nobody has looked yet.
+    /// The property was not read yet.
     Unknown,
-    /// There is no such property.
+    /// The property does not exist.
     Missing,
-    /// It has this value.
+    /// The property has this value.
     Is(Scalar<'a>),
 }
 
-/// A value to compare: numbers compare as numbers, whatever their types are.
+/// A value in a comparison. Numbers of different types are comparable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scalar<'a> {
     Text(&'a str),
@@ -75,17 +75,17 @@ pub(super) enum Scalar<'a> {
 }
 
 impl Filter {
-    /// Reads a filter.
+    /// Parses a filter.
     ///
     /// # Errors
-    /// It is none; the error says where.
+    /// The text is not a filter; the message gives the position.
     pub(super) fn parse(text: &str) -> Result<Self, TableError> {
         parse::filter(text)
     }
 
-    /// Whether it holds. `None`: that depends on properties that are not known.
+    /// Returns `true` if the filter holds, or `None` if that depends on properties that were not read yet.
     ///
-    /// A comparison with a property that is missing, or of another type, does not hold.
+    /// A comparison with a missing property, or one of another type, does not hold.
     pub(super) fn holds(&self, row: &impl Row) -> Option<bool> {
         match self {
             Self::All(filters) => all(filters.iter().map(|filter| filter.holds(row))),
@@ -103,12 +103,12 @@ impl Filter {
         }
     }
 
-    /// The partition and the row that all must have for which it holds, where it says so.
+    /// Returns the partition key and row key that every match must have, if the filter determines them.
     pub(super) fn keys(&self) -> (Option<&str>, Option<&str>) {
         (self.required(PARTITION_KEY), self.required(ROW_KEY))
     }
 
-    /// The text that a property must be equal to.
+    /// Returns the text that a property must equal.
     fn required(&self, name: &str) -> Option<&str> {
         match self {
             Self::All(filters) => filters.iter().find_map(|filter| filter.required(name)),
@@ -121,7 +121,7 @@ impl Filter {
     }
 }
 
-/// Whether all are true: one that is not decides, whatever is unknown.
+/// Three-valued AND: a single `false` decides.
 fn all(mut each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     let mut known = Some(true);
     each.find_map(|holds| match holds {
@@ -155,7 +155,7 @@ impl Operand {
 impl Comparison {
     fn holds(self, left: Scalar<'_>, right: Scalar<'_>) -> bool {
         let Some(order) = left.compare(right) else {
-            // Numbers without an order: one of them is not a number.
+            // One of the numbers is NaN.
             return self == Self::NotEqual && left.is_number() && right.is_number();
         };
         match self {
@@ -182,7 +182,7 @@ impl Scalar<'_> {
         }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a real number has no more digits to compare with")]
+    #[expect(clippy::cast_precision_loss, reason = "doubles have no more digits to compare with")]
     fn number(self) -> Option<f64> {
         match self {
             Self::Whole(number) => Some(number as f64),

@@ -1,10 +1,10 @@
-//! Reading a filter: `or` binds less than `and`, and `not` goes before a comparison or a parenthesis.
+//! Parser for filters. `or` binds weaker than `and`; `not` applies to a comparison or to parentheses.
 
 use super::token::{self, Token};
 use super::{Filter, Operand};
 use crate::error::TableError;
 
-/// How deep parentheses and negations may be nested.
+/// Maximum nesting depth.
 const MAX_DEPTH: usize = 50;
 
 pub(super) fn filter(text: &str) -> Result<Filter, TableError> {
@@ -28,7 +28,7 @@ impl Parser<'_> {
         self.chain(&Token::And, Self::one, Filter::All)
     }
 
-    /// One or more, with the same word between them.
+    /// Parses one or more operands joined by the same operator.
     fn chain(
         &mut self,
         between: &Token,
@@ -46,7 +46,7 @@ impl Parser<'_> {
     fn one(&mut self) -> Result<Filter, TableError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(TableError::invalid(format!("the filter is nested more than {MAX_DEPTH} times")));
+            return Err(TableError::invalid(format!("the filter is nested more than {MAX_DEPTH} levels deep")));
         }
         let filter = if self.take(&Token::Not) {
             Filter::Not(Box::new(self.one()?))
@@ -71,7 +71,7 @@ impl Parser<'_> {
                 Ok(Filter::Compare(left, comparison, self.operand()?))
             }
             _ if left.may_be_boolean() => Ok(Filter::Is(left)),
-            _ => Err(TableError::invalid("a part of the filter is neither true nor false: compare it with something")),
+            _ => Err(TableError::invalid("part of the filter is not boolean: compare it with a value")),
         }
     }
 
@@ -85,7 +85,7 @@ impl Parser<'_> {
         Ok(operand)
     }
 
-    /// Goes on if the next word is this one.
+    /// Consumes the next token if it is this one.
     fn take(&mut self, token: &Token) -> bool {
         match token::next(self.rest) {
             Some((next, rest)) if next == *token => {
@@ -98,6 +98,6 @@ impl Parser<'_> {
 
     fn unexpected(&self) -> TableError {
         let at = self.text.len() - self.rest.trim_start().len();
-        TableError::invalid(format!("the filter cannot be read from its byte {at} on"))
+        TableError::invalid(format!("unexpected text in the filter at byte {at}"))
     }
 }

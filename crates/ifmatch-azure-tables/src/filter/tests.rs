@@ -1,5 +1,5 @@
-//! Filters that are written and read again, any text, and what can be said before the properties are known. What each
-//! filter finds is in `tests/data/filters.txt`.
+//! Property tests of filters: parsing, and evaluation before all properties are known. `tests/data/filters.txt` lists
+//! filters with their matches.
 
 use std::collections::BTreeMap;
 
@@ -115,14 +115,14 @@ fn properties() -> impl Strategy<Value = BTreeMap<&'static str, Value>> {
 
 proptest! {
     #[test]
-    fn a_filter_is_read_as_it_was_written(filter in filters()) {
+    fn filters_round_trip(filter in filters()) {
         let text = written(&filter);
         prop_assert_eq!(Filter::parse(&text).ok(), Some(filter), "{}", text);
     }
 
-    /// What is said without some properties is what is said with them.
+    /// A result without some properties is the result with all of them.
     #[test]
-    fn an_early_answer_is_the_answer(filter in filters(), properties in properties()) {
+    fn early_results_are_final(filter in filters(), properties in properties()) {
         let whole = filter.holds(&Known { properties: &properties, hidden: &[] });
         prop_assert!(whole.is_some());
         for hidden in [&["a"][..], &["a", "_b1"], &["a", "_b1", "RowKey", "PartitionKey"]] {
@@ -131,9 +131,9 @@ proptest! {
         }
     }
 
-    /// A row for which a filter holds has the keys that the filter is said to require.
+    /// Every match has the keys that the filter is said to require.
     #[test]
-    fn required_keys_are_required(filter in filters(), properties in properties()) {
+    fn matches_have_the_required_keys(filter in filters(), properties in properties()) {
         let (partition, row) = filter.keys();
         let differs = |name, required: Option<&str>| match (required, properties.get(name)) {
             (Some(required), Some(Value::String(text))) => **text != *required,
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in "([a-z]{1,3}|eq|and|or|not|'|\\(|\\)| |[0-9.eL-]{1,4}|guid'|x'0?|é|,){0,20}") {
+    fn parsing_never_panics(text in "([a-z]{1,3}|eq|and|or|not|'|\\(|\\)| |[0-9.eL-]{1,4}|guid'|x'0?|é|,){0,20}") {
         if let Ok(filter) = Filter::parse(&text) {
             filter.holds(&Known { properties: &BTreeMap::new(), hidden: &["a"] });
         }
@@ -153,7 +153,7 @@ proptest! {
 }
 
 #[test]
-fn nesting_has_an_end() {
+fn nesting_is_limited() {
     let nested = |depth: usize| Filter::parse(&format!("{}a{}", "(".repeat(depth), ")".repeat(depth)));
     assert!(nested(40).is_ok());
     assert!(nested(1_000_000).is_err());

@@ -1,4 +1,4 @@
-//! The words of a filter.
+//! The tokens of a filter.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use crate::address::quoted;
 use crate::datetime::DateTime;
 use crate::edm::Value;
 
-/// A word of a filter.
+/// A token of a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
     Open,
@@ -22,7 +22,7 @@ pub(super) enum Token {
     Literal(Value),
 }
 
-/// Reads the word that the text begins with, after blanks, and gives the rest. `None`: it is no word.
+/// Reads the next token, skipping whitespace, and returns the rest. Returns `None` if there is no valid token.
 pub(super) fn next(text: &str) -> Option<(Token, &str)> {
     let text = text.trim_start();
     if text.starts_with('\'') {
@@ -42,7 +42,7 @@ pub(super) fn next(text: &str) -> Option<(Token, &str)> {
     self::word(word).map(|token| (token, rest))
 }
 
-/// A literal with its type before the quotes.
+/// Parses a literal with a type prefix.
 fn typed(name: &str, text: &str) -> Option<Value> {
     Some(match name.to_ascii_lowercase().as_str() {
         "datetime" => Value::DateTime(DateTime::parse(text)?),
@@ -74,7 +74,7 @@ fn word(word: &str) -> Option<Token> {
     })
 }
 
-/// A number in lower case: with an `l` behind it an `Edm.Int64`, with `d`, a point or an exponent an `Edm.Double`.
+/// Parses a number in lower case: an `Edm.Int64` with suffix `l`, an `Edm.Double` with `d`, a point or an exponent.
 fn number(word: &str) -> Option<Value> {
     if let Some(digits) = word.strip_suffix('l') {
         return whole(digits).map(Value::Int64);

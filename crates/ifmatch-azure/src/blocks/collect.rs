@@ -15,7 +15,7 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobEntry, BlobStore, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind, Upload};
 
-/// How long a staged block waits for its list.
+/// How long a staged block is kept.
 const MAX_AGE: Duration = Duration::from_hours(7 * 24);
 /// Maximum number of entries per page. A page must fit into the requests that a platform allows per invocation.
 const STEP: usize = 50;
@@ -146,7 +146,7 @@ fn is_old(shared: &Context, date: HttpDate) -> bool {
     u64::try_from(age).is_ok_and(|age| age > MAX_AGE.as_secs())
 }
 
-/// Whether a list is that of a blob as it is.
+/// Returns `true` if a list belongs to the current version of its blob.
 async fn is_used(shared: &Context, container: &ContainerName, entry: &BlobEntry) -> Result<bool, StoreError> {
     let place = BlobPath { container: container.clone(), name: entry.name.clone() };
     let Some(list) = CommittedList::load(&*shared.store, &place).await? else { return Ok(false) };
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_is_read_as_it_was_written() {
+    fn cursors_round_trip() {
         for kind in [Kind::Blocks, Kind::Lists] {
             for after in [None, Some(""), Some("a/b"), Some("/")] {
                 let cursor = Cursor { kind, after: after.map(str::to_owned) };

@@ -1,4 +1,4 @@
-//! Making a blob of blocks.
+//! Put Block List.
 
 use std::ops::Range;
 
@@ -21,17 +21,18 @@ use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, Opened, Put, Reading, StoreErrorKind, Upload};
 
-/// The longest document, in bytes: 50,000 blocks with the longest ids fit in.
+/// Maximum size of the document, in bytes: enough for 50,000 blocks with the longest ids.
 const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
-/// How often a list is carried out anew because its blocks, or the blob that has them, changed meanwhile.
+/// Maximum number of attempts if the blocks, or the blob, change meanwhile.
 const TRIES: usize = 5;
 
-/// The interleavings that matter:
-/// - a block that is replaced or removed between the look and its turn to be read: the whole list is carried out anew;
-/// - a container that is created again meanwhile has none of these blocks: that the list is carried out anew tells so;
-/// - a blob that is replaced while its blocks are read: what was read belongs to the version before, so that the write
-///   carries `If-Match` of that version, and the list is carried out anew;
-/// - a block that is staged again after the list was written: it is not removed, since it is another version.
+/// Interleavings that matter:
+///
+/// - A block is replaced or removed before it is read: start over.
+/// - The container is deleted and created again: it has none of these blocks, and starting over reports that.
+/// - The blob is replaced while its blocks are read: they belong to the previous version, so the write carries
+///   `If-Match` of that version; start over.
+/// - A block is staged again after the write: it is kept, since it is another version.
 pub(crate) async fn put_list(
     call: &Call,
     blob: &BlobPath,
@@ -66,12 +67,12 @@ async fn document(call: &Call, upload: impl FnOnce() -> Upload) -> Result<Vec<u8
         }
     }
     if bytes.len() as u64 != length {
-        return Err(incomplete("the body has not the length of Content-Length".to_owned()));
+        return Err(incomplete("the body is shorter or longer than Content-Length".to_owned()));
     }
     if md5.is_some_and(|md5| md5 != ContentMd5::of(&bytes)) { Err(md5::mismatch()) } else { Ok(bytes) }
 }
 
-/// Carries the list out. None: something changed meanwhile, and it is to be carried out anew.
+/// Makes one attempt. Returns `None` if something changed meanwhile.
 async fn attempt(
     call: &Call,
     blob: &BlobPath,
@@ -93,7 +94,7 @@ async fn attempt(
     let body =
         reader::body(&call.shared, shelf.owner(), segments, current.map(|current| current.opened.source), &moved);
     let put = Put { headers: headers.clone(), length: Some(length), ..head.put(body, limit) };
-    // Only a tag that the request did not name itself is worth another look.
+    // Retry only if the tag was added here; one in the request is the client's own condition.
     let is_tied = tied.as_ref().is_some_and(|tied| tied.if_match != head.conditions.preconditions.if_match);
     let put = Put { preconditions: tied.unwrap_or(put.preconditions), ..put };
     let list = shelf.list()?;
@@ -101,7 +102,7 @@ async fn attempt(
         Ok(written) => {
             head.confirm(call, blob, &written).await?;
             if let Err(error) = CommittedList::of(blob, &written, blocks).save(store, &list).await {
-                tracing::warn!(%error, "the list of a blob's blocks is not kept: its blocks cannot be used again");
+                tracing::warn!(%error, "could not store a block list: later lists cannot reuse its committed blocks");
             }
             shelf::discard(store, staged).await;
             Ok(Some(write::stored(&written)))
@@ -114,16 +115,16 @@ async fn attempt(
     }
 }
 
-/// The blob as it is, of whose blocks some are to be used again.
+/// The current version of the blob, from which committed blocks are taken.
 struct Current {
     opened: Opened,
     list: CommittedList,
-    /// The write must replace this very version.
+    /// Requires this version to be still current when the write takes place.
     preconditions: Preconditions,
 }
 
 impl Current {
-    /// The blob, if it was made of blocks.
+    /// Finds the blob and its list of committed blocks, if it has one.
     async fn find(call: &Call, blob: &BlobPath, shelf: &Shelf, head: &Head) -> Result<Option<Self>, AzureError> {
         let store = &*call.shared.store;
         let Some(opened) = store.open(blob, Reading::RANGES).await.map_err(AzureError::of_blob)? else {
@@ -139,10 +140,10 @@ impl Current {
     }
 }
 
-/// The preconditions of a write that must replace this very version. The request's own are evaluated of it here.
+/// Returns preconditions that bind the write to this version, after evaluating the request's own.
 ///
-/// One that is false may have been true when the request was sent for the first time: then the store is asked all the same,
-/// for the answer that it gave. It writes nothing, since the condition is part of what it evaluates.
+/// If the request may be a retry, a false condition may have been true when it was first sent. The store is then asked
+/// nevertheless, for its earlier response. It writes nothing, since the condition is still among the preconditions.
 fn tied(head: &Head, info: &BlobInfo) -> Result<Preconditions, AzureError> {
     let conditions = &head.conditions.preconditions;
     let if_match = Some(TagList::Tags(info.tag.iter().cloned().collect()));
@@ -159,7 +160,7 @@ fn tied(head: &Head, info: &BlobInfo) -> Result<Preconditions, AzureError> {
 
 type Resolved = (Vec<Segment>, Vec<(BlockId, u64)>);
 
-/// Where the bytes of each block are, and how many.
+/// Finds the location and length of each block.
 fn resolve(
     wanted: &[(From, BlockId)],
     staged: &StagedBlocks,
@@ -173,7 +174,7 @@ fn resolve(
         let (segment, length) = match (staged, committed) {
             (Some(block), _) => (Segment::Staged(block.clone()), block.length),
             (None, Some(range)) => (Segment::Current(Range::clone(range)), range.end - range.start),
-            (None, None) => return Err(document::not_a_list("a block of the list was not staged, or was used up")),
+            (None, None) => return Err(document::not_a_list("a block in the list is neither staged nor committed")),
         };
         segments.push(segment);
         blocks.push((id.clone(), length));

@@ -1,8 +1,8 @@
-//! Which blocks a blob was made of.
+//! The committed blocks of a blob.
 //!
-//! The list is a blob of its own, written after the blob it belongs to, and says whose it is: the hash of the content. It counts
-//! only while the blob has that content, whatever was written in between. Where the store does not know the hash of what it has,
-//! it counts for the one version of this tag.
+//! The list is stored as a blob of its own, after the blob it belongs to, and names that blob's content hash. It is
+//! valid while the blob has that content. In a store without content hashes, it is valid for the one version with its
+//! tag.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,26 +18,26 @@ use super::BlockId;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, BlobStore, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
 
-/// How often a list is written anew because another one came in between.
+/// Maximum number of attempts if other lists are stored meanwhile.
 const TRIES: usize = 5;
 
 /// The blocks of a version, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CommittedList {
-    /// The name of the blob, for whoever collects lists of blobs that are gone.
+    /// The name of the blob, for the garbage collection.
     pub(super) name: String,
     /// The hash of the content, in hexadecimal.
     content: Option<String>,
     /// The tag of the version.
     tag: Option<String>,
-    /// The number of the write that committed them.
+    /// The generation of the write that committed them.
     generation: Option<u64>,
-    /// Each block's id and length.
+    /// The id and length of each block.
     pub(super) blocks: Vec<(BlockId, u64)>,
 }
 
 impl CommittedList {
-    /// The list of a version that was just written.
+    /// Builds the list of a version that was just written.
     pub(super) fn of(blob: &BlobPath, written: &Written, blocks: Vec<(BlockId, u64)>) -> Self {
         Self {
             name: blob.name.as_str().to_owned(),
@@ -48,20 +48,20 @@ impl CommittedList {
         }
     }
 
-    /// The list that is kept at this place, if it can be read.
+    /// Loads the list stored at this path, if it can be read.
     pub(super) async fn load(store: &dyn BlobStore, place: &BlobPath) -> Result<Option<Self>, StoreError> {
         let Some(mut opened) = store.open(place, Reading::WHOLE).await? else { return Ok(None) };
         let bytes = opened.source.read(None).await?.collect().await?.to_bytes();
         Ok(serde_json::from_slice(&bytes).ok().and_then(|value| Self::from_json(&value)))
     }
 
-    /// Keeps the list, unless a later one is there.
+    /// Stores the list, unless a later one is stored.
     pub(super) async fn save(&self, store: &dyn BlobStore, place: &BlobPath) -> Result<(), StoreError> {
         let text = self.to_json().to_string();
         for _ in 0..TRIES {
             let known = store.open(place, Reading::HEAD).await?.and_then(|opened| opened.info.tag);
             let there = if known.is_some() { Self::load(store, place).await? } else { None };
-            // Where one of them has no number, nobody knows which is the later one. Only one of them is the blob's.
+            // Without generations, the order is unknown; `belongs_to` tells later which one is valid.
             let numbers = there.and_then(|there| Some((there.generation?, self.generation?)));
             if numbers.is_some_and(|(there, own)| there > own) {
                 return Ok(());
@@ -79,7 +79,7 @@ impl CommittedList {
         Err(StoreErrorKind::Unavailable.into())
     }
 
-    /// Whether the list is that of this version.
+    /// Returns `true` if the list belongs to this version.
     pub(super) fn belongs_to(&self, info: &BlobInfo) -> bool {
         let is_same = match &info.hash {
             Some(hash) => self.content == Some(hash.hex()),
@@ -88,7 +88,7 @@ impl CommittedList {
         is_same && self.length() == Some(info.length)
     }
 
-    /// Which bytes of the blob each block is. One that occurs twice has the same bytes both times.
+    /// Returns the byte range of each block. The occurrences of a repeated block have the same content.
     pub(super) fn ranges(&self) -> HashMap<&BlockId, Range<u64>> {
         let mut start = 0;
         let mut ranges = HashMap::new();

@@ -1,4 +1,4 @@
-//! The document of a block list: which blocks, in which order, and where to look for each.
+//! The document of Put Block List: ids of blocks in order, each with its source.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -6,23 +6,23 @@ use quick_xml::events::Event;
 use super::super::error::AzureError;
 use super::BlockId;
 
-/// The most blocks in a list.
+/// Maximum number of blocks in a list.
 const MAX_BLOCKS: usize = 50_000;
 
-/// Where to look for a block.
+/// The source of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
-    /// Among the blocks of the blob as it is.
+    /// The committed blocks of the current version.
     Committed,
-    /// Among the staged ones.
+    /// The staged blocks.
     Uncommitted,
-    /// Among the staged ones, then among those of the blob as it is.
+    /// The staged blocks, then the committed ones.
     Latest,
 }
 
-/// Reads a list. There are no entities and no document types, so that a document is never larger than it looks.
+/// Parses a document. Rejects entities and document types, so a document never expands.
 pub(super) fn parse(bytes: &[u8]) -> Result<Vec<(From, BlockId)>, AzureError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| invalid("it is not UTF-8"))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| invalid("not UTF-8"))?;
     let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}').trim());
     let mut state = State::default();
     loop {
@@ -37,7 +37,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<(From, BlockId)>, AzureError> {
             Event::Decl(_) | Event::Comment(_) => {}
             Event::Eof => return state.end(),
             Event::CData(_) | Event::PI(_) | Event::DocType(_) | Event::GeneralRef(_) => {
-                return Err(invalid("it has a document type, an entity, or an instruction"));
+                return Err(invalid("document types, entities and instructions are not allowed"));
             }
         }
     }
@@ -55,14 +55,14 @@ struct State {
 impl State {
     fn open(&mut self, name: &[u8], attributes: &[u8]) -> Result<(), AzureError> {
         if !attributes.trim_ascii().is_empty() {
-            return Err(invalid("an element has attributes"));
+            return Err(invalid("attributes are not allowed"));
         }
         match (self.depth, name) {
             (0, b"BlockList") if !self.began => self.began = true,
             (1, b"Committed") => self.from = Some(From::Committed),
             (1, b"Uncommitted") => self.from = Some(From::Uncommitted),
             (1, b"Latest") => self.from = Some(From::Latest),
-            _ => return Err(invalid("it is a BlockList of Committed, Uncommitted and Latest elements")),
+            _ => return Err(invalid("expected a BlockList with Committed, Uncommitted and Latest elements")),
         }
         self.depth += 1;
         Ok(())
@@ -71,17 +71,17 @@ impl State {
     fn text(&mut self, text: &str) -> Result<(), AzureError> {
         match self.depth {
             2 => self.id.push_str(text),
-            _ if !text.trim().is_empty() => return Err(invalid("there is text between the elements")),
+            _ if !text.trim().is_empty() => return Err(invalid("unexpected text between elements")),
             _ => {}
         }
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), AzureError> {
-        self.depth = self.depth.checked_sub(1).ok_or_else(|| invalid("an element is closed twice"))?;
+        self.depth = self.depth.checked_sub(1).ok_or_else(|| invalid("unbalanced elements"))?;
         let Some(from) = self.from.take() else { return Ok(()) };
         let id = BlockId::from_base64(std::mem::take(&mut self.id).trim());
-        let id = id.ok_or_else(|| not_a_list("a block's id is the base64 of 1 to 64 bytes"))?;
+        let id = id.ok_or_else(|| not_a_list("a block id is the base64 of 1 to 64 bytes"))?;
         if self.blocks.len() == MAX_BLOCKS {
             let message = format!("a list has at most {MAX_BLOCKS} blocks");
             return Err(AzureError::bad_request("BlockListTooLong", message));
@@ -91,7 +91,7 @@ impl State {
     }
 
     fn end(self) -> Result<Vec<(From, BlockId)>, AzureError> {
-        if self.began && self.depth == 0 { Ok(self.blocks) } else { Err(invalid("it ends early")) }
+        if self.began && self.depth == 0 { Ok(self.blocks) } else { Err(invalid("unexpected end")) }
     }
 }
 
@@ -99,7 +99,7 @@ fn invalid(why: &str) -> AzureError {
     AzureError::bad_request("InvalidXmlDocument", format!("the block list cannot be read: {why}"))
 }
 
-/// What a list is told that names blocks which are not there.
+/// The error for a list with unknown or malformed block ids.
 pub(super) fn not_a_list(why: &'static str) -> AzureError {
     AzureError::bad_request("InvalidBlockList", why)
 }

@@ -1,4 +1,4 @@
-//! The blocks that a blob has, and those that are staged for it.
+//! Get Block List.
 
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderName, Response};
@@ -21,7 +21,7 @@ pub(crate) async fn get_list(call: &Call, blob: &BlobPath) -> Result<Response<Bl
         "committed" => (true, false),
         "uncommitted" => (false, true),
         "all" => (true, true),
-        _ => return Err(AzureError::invalid_parameter(TYPE, "committed, uncommitted or all")),
+        _ => return Err(AzureError::invalid_parameter(TYPE, "must be committed, uncommitted or all")),
     };
     let id = fields::lease_id(&call.head.headers, &fields::LEASE_ID)?;
     let store = &*call.shared.store;

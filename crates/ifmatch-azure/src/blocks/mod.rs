@@ -1,7 +1,7 @@
-//! Block blobs: blocks are staged one by one, and a list makes a blob of them.
+//! Block blobs: blocks are staged one by one, then a block list assembles a blob from them.
 //!
-//! A staged block is a blob of its own in a container that no request can name. A list reads the blocks it names, one after
-//! another, as the body of one write to the store: so the conditions, the lease and the swap are those of any write.
+//! A staged block is stored as a blob of its own, in a container that no request can name. Put Block List reads its
+//! blocks one after another as the body of a single write, so conditions, lease and swap work as for any write.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,21 +20,21 @@ mod reader;
 mod shelf;
 mod stage;
 
-/// The longest id of a block, in bytes.
+/// Maximum length of a block id, in bytes.
 const MAX_ID: usize = 64;
 
-/// The id of a block, in hexadecimal.
+/// A block id, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct BlockId(String);
 
 impl BlockId {
-    /// Reads the base64 that stands in parameters and lists. None if it is none, empty, or too long.
+    /// Parses the base64 form. Returns `None` if it is malformed, empty or too long.
     fn from_base64(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text).ok()?;
         (1..=MAX_ID).contains(&bytes.len()).then(|| Self(hex::encode(bytes)))
     }
 
-    /// The base64 that stands in lists.
+    /// Returns the base64 form.
     fn to_base64(&self) -> String {
         STANDARD.encode(hex::decode(&self.0).unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! The bytes of the blocks of a list, one block after the other, as one body.
+//! The blocks of a list as one body.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::store::{BoxError, Reading, Source, Upload};
 
-/// Where the bytes of a block are.
+/// The location of a block's bytes.
 pub(super) enum Segment {
-    /// In a staged block.
+    /// A staged block.
     Staged(Staged),
-    /// In the blob as it is.
+    /// A range of the current version of the blob.
     Current(Range<u64>),
 }
 
-/// Says whether a staged block, or the container, was replaced or removed while the blocks were to be read.
+/// Set if a staged block, or the container, was replaced or removed before it was read.
 #[derive(Clone, Default)]
 pub(super) struct Moved(Arc<AtomicBool>);
 
@@ -32,8 +32,9 @@ impl Moved {
     }
 }
 
-/// The body that consists of these segments. It ends well only if the container is still the one for which they were staged:
-/// the store, which has looked for the container before it reads the body, cannot write to another one then.
+/// Builds the body from these segments. It ends with an error unless the container is still the one for which the
+/// blocks were staged: the store has looked up the container before reading the body, so it cannot write to another
+/// one.
 pub(super) fn body(
     shared: &Arc<Context>,
     owner: Owner,
@@ -75,7 +76,7 @@ impl Reader {
     async fn open(&mut self, segment: Segment) -> Result<BlobBody, BoxError> {
         match (segment, &mut self.current) {
             (Segment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),
-            (Segment::Current(_), None) => Err("the blob is not opened".into()),
+            (Segment::Current(_), None) => Err("the current blob was not opened".into()),
             (Segment::Staged(block), _) => {
                 let opened = self.shared.store.open(&block.path, Reading::WHOLE.without_lease()).await?;
                 if let Some(mut opened) = opened.filter(|opened| opened.info.tag == block.tag) {

@@ -1,4 +1,4 @@
-//! Where the staged blocks of a blob lie, and the list of its committed ones.
+//! The internal blobs that hold the staged blocks and the block list of a blob.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use super::BlockId;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobStore, ContainerInfo, Delete, ListQuery, StoreError};
 
-/// How many entries are read from the store at a time.
+/// Number of entries read from the store at a time.
 const STEP: usize = 1000;
-/// How many blocks are removed at a time.
+/// Maximum number of blocks removed concurrently.
 const PARALLEL: usize = 16;
 
 /// The container of all staged blocks.
@@ -26,22 +26,22 @@ pub(crate) fn staged_blocks() -> Result<ContainerName, InvalidName> {
     ContainerName::internal("blocks")
 }
 
-/// The container of the lists of committed blocks.
+/// The container of all lists of committed blocks.
 pub(super) fn committed_lists() -> Result<ContainerName, InvalidName> {
     ContainerName::internal("blocklists")
 }
 
-/// The places that belong to one blob.
+/// The internal paths that belong to one blob.
 ///
-/// The time at which the blob's container was created is part of their names: a container that is created again under its
-/// name has no blocks.
+/// They contain the creation time of the blob's container, so that a container created again under the same name has no
+/// blocks.
 pub(crate) struct Shelf {
     owner: Owner,
     folder: String,
     blocks: ContainerName,
 }
 
-/// The container whose blobs the blocks are for.
+/// The container for which blocks are staged.
 #[derive(Clone)]
 pub(super) struct Owner {
     container: ContainerName,
@@ -49,7 +49,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Whether the container is still the one that it was. One whose creation the store does not know is.
+    /// Returns `true` if the container was not replaced or removed. Without a known creation time, assumes so.
     pub(super) async fn is_there(&self, store: &dyn BlobStore) -> Result<bool, StoreError> {
         let Some(created) = self.created else { return Ok(true) };
         Ok(store.container(&self.container).await?.is_some_and(|info| info.created == Some(created)))
@@ -68,12 +68,12 @@ pub(crate) struct Staged {
 pub(crate) type StagedBlocks = BTreeMap<BlockId, Staged>;
 
 impl Shelf {
-    /// The places of a blob, whose container exists.
+    /// Looks up the blob's container and returns the paths.
     pub(crate) async fn of(call: &Call, blob: &BlobPath) -> Result<Self, AzureError> {
         Self::within(&container::find(call, &blob.container).await?, blob)
     }
 
-    /// The places of a blob whose container is this one.
+    /// Returns the paths of a blob in this container.
     pub(crate) fn within(container: &ContainerInfo, blob: &BlobPath) -> Result<Self, AzureError> {
         let owner = Owner { container: blob.container.clone(), created: container.created };
         let created = owner.created.map_or(0, Timestamp::micros);
@@ -82,23 +82,23 @@ impl Shelf {
         Ok(Self { owner, folder, blocks: staged_blocks()? })
     }
 
-    /// Where a block is staged.
+    /// Returns the path of a staged block.
     pub(super) fn block(&self, id: &BlockId) -> Result<BlobPath, AzureError> {
         Ok(BlobPath { container: self.blocks.clone(), name: BlobName::new(&format!("{}{}", self.folder, id.0))? })
     }
 
-    /// The container to which all this belongs.
+    /// Returns the container.
     pub(super) fn owner(&self) -> Owner {
         self.owner.clone()
     }
 
-    /// Where the list of committed blocks is.
+    /// Returns the path of the list of committed blocks.
     pub(super) fn list(&self) -> Result<BlobPath, AzureError> {
         let name = BlobName::new(self.folder.trim_end_matches('/'))?;
         Ok(BlobPath { container: committed_lists()?, name })
     }
 
-    /// The staged blocks, in the order of their ids.
+    /// Loads the staged blocks, ordered by id.
     pub(crate) async fn staged(&self, store: &dyn BlobStore) -> Result<StagedBlocks, AzureError> {
         let mut staged = StagedBlocks::new();
         let mut after = None;
@@ -112,7 +112,7 @@ impl Shelf {
         }
     }
 
-    /// One of the staged blocks, if there is any.
+    /// Returns any one of the staged blocks.
     pub(super) async fn any(&self, store: &dyn BlobStore) -> Result<Option<BlockId>, AzureError> {
         Ok(self.page(store, None, 1).await?.0.into_iter().next().map(|(id, _)| id))
     }
@@ -136,7 +136,7 @@ impl Shelf {
     }
 }
 
-/// Removes staged blocks that are of no use any more, unless they were staged again meanwhile. What cannot be removed now is
+/// Removes staged blocks, unless they were staged again meanwhile. Blocks that cannot be removed now are garbage
 /// collected later.
 pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<'_, ()> {
     if staged.is_empty() {
@@ -146,7 +146,7 @@ pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<
     stream::iter(staged.into_values()).for_each_concurrent(PARALLEL, remove).boxed()
 }
 
-/// Removes a blob that is still the version of this tag.
+/// Removes a blob if it still has this tag.
 pub(super) async fn remove(store: &dyn BlobStore, path: &BlobPath, tag: Option<EntityTag>) -> Result<(), StoreError> {
     let if_match = Some(TagList::Tags(tag.into_iter().collect()));
     let preconditions = Preconditions { if_match, ..Preconditions::default() };

@@ -1,4 +1,4 @@
-//! Staging a block.
+//! Put Block.
 
 use http::{Response, StatusCode};
 use ifmatch_core::lease::{self, LeaseUse};
@@ -12,7 +12,7 @@ use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Md5Use, Put, Reading, StoreErrorKind, Upload};
 
 const BLOCK_ID: &str = "blockid";
-/// The longest block, in bytes: 4,000 MiB.
+/// Maximum length of a block, in bytes: 4,000 MiB.
 const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
 
 pub(crate) async fn put_block(
@@ -26,7 +26,7 @@ pub(crate) async fn put_block(
     let content_md5 = md5::given(headers, &md5::CONTENT_MD5)?;
     let (length, limit) = (fields::length(headers)?, call.shared.max_body.min(MAX_BLOCK));
     if length == 0 {
-        return Err(AzureError::invalid_field("content-length", "a block has one byte at least"));
+        return Err(AzureError::invalid_field("content-length", "a block has at least one byte"));
     }
     if length > limit {
         return Err(AzureError::too_large(limit));
@@ -35,7 +35,7 @@ pub(crate) async fn put_block(
     check_lease(call, blob, lease).await?;
     let store = &*call.shared.store;
     if shelf.any(store).await?.is_some_and(|other| other.0.len() != id.0.len()) {
-        let message = "all blocks of a blob have ids of one length";
+        let message = "all block ids of a blob must have the same length";
         return Err(AzureError::bad_request("InvalidBlobOrBlock", message));
     }
     // Blocks never report an MD5, so it is computed only to verify the request's.
@@ -52,12 +52,12 @@ pub(crate) async fn put_block(
 fn id(call: &Call) -> Result<BlockId, AzureError> {
     let missing = || AzureError::bad_request("MissingRequiredQueryParameter", "blockid is required");
     let text = call.query.get(BLOCK_ID).filter(|text| !text.is_empty()).ok_or_else(missing)?;
-    let rule = format!("it is the base64 of 1 to {MAX_ID} bytes");
+    let rule = format!("must be the base64 of 1 to {MAX_ID} bytes");
     BlockId::from_base64(text).ok_or_else(|| AzureError::invalid_parameter(BLOCK_ID, &rule))
 }
 
-/// The lease of the blob that the block is for, which may not exist yet. The list that commits the block checks it again, in the
-/// step that writes.
+/// Checks the lease of the blob, which may not exist yet. Put Block List checks it again, in the same step as the
+/// write.
 async fn check_lease(call: &Call, blob: &BlobPath, r#use: LeaseUse) -> Result<(), AzureError> {
     let opened = call.shared.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
     let held = opened.and_then(|opened| opened.info.lease);

@@ -1,4 +1,4 @@
-//! Signatures that the SDKs made, and what is left of them when anything is changed.
+//! Signatures made by the SDKs, intact and tampered with.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// Requests of the Python and JavaScript SDKs as they were sent, and some made by hand after the reference.
+/// Requests of the Python and JavaScript SDKs as sent, and a few made by hand after the reference.
 const VECTORS: &str = include_str!("../../tests/azure/data/signatures.json");
 
 struct Vector {
@@ -44,7 +44,7 @@ impl Vector {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    /// Whether the field is part of what is signed.
+    /// Returns `true` if the signature covers the header.
     fn signs(&self, name: &HeaderName) -> bool {
         let is_lite = self.head.headers[AUTHORIZATION].as_bytes().starts_with(b"SharedKeyLite");
         let is_date = name == "x-ms-date" || (name == "date" && !self.head.headers.contains_key("x-ms-date"));
@@ -108,7 +108,7 @@ fn each_end_of_the_quarter_of_an_hour_is_in_it() {
     }
 }
 
-/// The order that the SDKs have from .NET: found in the tables of their sources.
+/// .NET's order, as found in the tables of the SDKs' sources.
 #[test]
 fn names_are_in_the_order_of_the_service() {
     use super::super::header_order::compare;
@@ -127,7 +127,7 @@ fn names_are_in_the_order_of_the_service() {
     }
 }
 
-/// Builds a request with this signature, without an account if none is given.
+/// Builds a request with this signature, and without an account if `None`.
 fn request(target: &str, authorization: &str, date: Option<&str>) -> Parts {
     let mut request = Request::get(target).header("x-ms-version", "2021-12-02").header(AUTHORIZATION, authorization);
     if let Some(date) = date {

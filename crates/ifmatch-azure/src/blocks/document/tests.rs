@@ -1,4 +1,4 @@
-//! Lists that are right, and everything that random pieces of them make up.
+//! Valid documents, and random combinations of their pieces.
 
 use proptest::prelude::*;
 
