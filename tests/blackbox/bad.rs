@@ -1,4 +1,4 @@
-//! Requests that are wrong on the wire: each gets its answer, and loses nothing.
+//! Malformed requests: each gets the right response and loses nothing.
 
 use support::raw::Connection;
 use support::wire::{Case, cases, statuses};
@@ -25,11 +25,11 @@ fn wire(site: &Site, case: &Case) {
         let sent =
             replace(&sent, b"Host: localhost\r\n", format!("Host: localhost\r\n{}", site.token_line()).as_bytes());
         let statuses = statuses(site.address(), &sent);
-        assert_eq!(statuses, case.statuses, "the answers to {:.300}", String::from_utf8_lossy(&sent));
+        assert_eq!(statuses, case.statuses, "the responses to {:.300}", String::from_utf8_lossy(&sent));
     });
 }
 
-/// A connection that breaks, rather than ends, in the middle of a body.
+/// Breaks a connection in the middle of a body.
 fn vanishes(site: &Site, bytes: usize) {
     kept(site, |container| {
         for name in ["kept", "evil"] {
@@ -41,7 +41,7 @@ fn vanishes(site: &Site, bytes: usize) {
     });
 }
 
-/// Runs a case beside one blob, which must be all that is there before and afterwards.
+/// Runs a case beside a blob, which must be the only one before and afterwards.
 fn kept(site: &Site, case: impl FnOnce(&str)) {
     let (container, mut http) = (site.name(), site.plain());
     let path = format!("/{container}/kept");

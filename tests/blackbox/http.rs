@@ -1,4 +1,4 @@
-//! A client that sends exactly what it is told, and answers that say what was asked.
+//! A client that sends exactly what it is told, and responses that describe their requests on failure.
 
 use std::fmt::Write as _;
 use std::ops::Deref;
@@ -11,16 +11,16 @@ use support::raw::Connection;
 
 use crate::site::Endpoint;
 
-/// A client that asks several times on one connection, and opens one for each write.
+/// A client that reuses a connection for reads, and opens one for each write.
 pub(crate) struct Http<'a> {
     endpoint: &'a Endpoint,
     token: Option<&'a str>,
     signer: Option<(&'a Signer, Form)>,
-    /// The one of the request before, if it may take another.
+    /// The connection of the previous request, if it can be reused.
     connection: Option<Connection>,
 }
 
-/// An answer, and what it is the answer to.
+/// A response, with a description of its request.
 pub(crate) struct Reply {
     asked: String,
     azure: bool,
@@ -40,7 +40,7 @@ impl<'a> Http<'a> {
         Self { endpoint, token: None, signer: Some((signer, Form::Table)), connection: None }
     }
 
-    /// Sends a request. In Azure's dialect the path begins behind the account, and the request is signed.
+    /// Sends a request. In Azure's dialect, the path begins after the account, and the request is signed.
     #[track_caller]
     pub(crate) fn send(
         &mut self,
@@ -79,14 +79,14 @@ impl<'a> Http<'a> {
         self.put(path, &[&[("x-ms-blob-type", "BlockBlob")], fields].concat(), content)
     }
 
-    /// A lease operation.
+    /// Performs a lease operation.
     #[track_caller]
     pub(crate) fn lease(&mut self, path: &str, action: &str, fields: &[(&str, &str)]) -> Reply {
         let and = if path.contains('?') { '&' } else { '?' };
         self.put(&format!("{path}{and}comp=lease"), &[&[("x-ms-lease-action", action)], fields].concat(), "")
     }
 
-    /// A whole request, signed if need be.
+    /// Builds a request, signed if needed.
     pub(crate) fn request(&self, method: &str, path: &str, fields: &[(&str, &str)], content: &[u8]) -> Request<Bytes> {
         let method: Method = method.parse().expect("a method");
         let content = Bytes::copy_from_slice(content);
@@ -110,12 +110,12 @@ impl<'a> Http<'a> {
         request
     }
 
-    /// Sends a request as it is, and reads the answer.
+    /// Sends a request unchanged and reads the response.
     #[track_caller]
     pub(crate) fn exchange(&mut self, request: &Request<Bytes>) -> Reply {
         let asked = described(request);
         let sent = [head(request, &self.endpoint.authority).as_bytes(), request.body()].concat();
-        // A server may close a connection while a request is on its way: one that is safe is sent again (RFC 9110 §9.2.2).
+        // A server may close an idle connection at any time; safe requests are then sent again (RFC 9110 §9.2.2).
         let kept = self.connection.take().filter(|_| request.method().is_safe() && request.body().is_empty());
         let mut connection = kept
             .and_then(|mut kept| (kept.try_send(&sent).is_ok() && kept.is_answered()).then_some(kept))
@@ -128,7 +128,7 @@ impl<'a> Http<'a> {
         while answer.status == StatusCode::CONTINUE {
             answer = read(&mut connection, request.method());
         }
-        // A server may close where it has not read all of a body (RFC 9112 §9.6), and need not say so.
+        // A server may close the connection before it has read the whole body (RFC 9112 §9.6), without saying so.
         if request.body().is_empty() && answer.headers.get("connection").is_none_or(|option| option != "close") {
             self.connection = Some(connection);
         }
@@ -138,7 +138,7 @@ impl<'a> Http<'a> {
     }
 }
 
-/// The head of a request on the wire; `Accept-Encoding` so that nobody on the way compresses.
+/// Returns the head of a request. `Accept-Encoding` keeps intermediaries from compressing.
 pub(crate) fn head(request: &Request<Bytes>, authority: &str) -> String {
     let mut head = format!("{} {} HTTP/1.1\r\nhost: {authority}\r\n", request.method(), request.uri());
     head += "accept-encoding: identity\r\n";
@@ -156,7 +156,7 @@ fn needs_length(request: &Request<Bytes>) -> bool {
     !request.body().is_empty() || matches!(request.method().as_str(), "PUT" | "POST" | "PATCH" | "MERGE")
 }
 
-/// The request in one line.
+/// Describes a request in one line.
 fn described(request: &Request<Bytes>) -> String {
     let mut text = format!("{} {}", request.method(), request.uri());
     let fields = request.headers().iter().filter(|(name, _)| *name != "authorization");
@@ -177,9 +177,9 @@ impl Deref for Reply {
 }
 
 impl Reply {
-    /// The same, if the status is this one.
+    /// Returns the response if it has this status, and fails otherwise.
     #[track_caller]
-    #[allow(clippy::return_self_not_must_use, reason = "the check is most often all that is wanted")]
+    #[allow(clippy::return_self_not_must_use, reason = "most callers only check")]
     pub(crate) fn is(self, status: u16) -> Self {
         if self.status != status {
             self.fail(&status.to_string());
@@ -187,7 +187,7 @@ impl Reply {
         self
     }
 
-    /// A refusal with this status and code.
+    /// Checks for an error with this status and code.
     #[track_caller]
     pub(crate) fn refused(self, status: u16, code: &str) {
         if self.status != status || self.code() != code {
@@ -195,28 +195,29 @@ impl Reply {
         }
     }
 
-    /// Whether the server says that it did nothing: a condition or a lease was in the way, another write, or load.
+    /// Returns `true` if the server states that it changed nothing: because of a condition, a lease, another write, or
+    /// load.
     pub(crate) fn changed_nothing(&self) -> bool {
         matches!(self.status.as_u16(), 409 | 412) || self.status == 503 && !self.text().contains("outcome-unknown")
     }
 
-    /// Ends the case: something else was expected.
+    /// Fails the case.
     #[track_caller]
     pub(crate) fn fail(&self, expected: &str) -> ! {
         panic!("\n  request:  {}\n  expected: {expected}\n  got:      {}\n", self.asked, self.seen())
     }
 
-    /// The code of an error in Azure's dialect.
+    /// Returns the error code of Azure's dialect.
     pub(crate) fn code(&self) -> &str {
         self.field("x-ms-error-code")
     }
 
-    /// A field, or nothing.
+    /// Returns a header, or an empty string.
     pub(crate) fn field(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap_or("not text"))
     }
 
-    /// The texts of all XML elements of this name.
+    /// Returns the texts of all XML elements with this name.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let (open, close) = (format!("<{name}>"), format!("</{name}>"));
         let parts = self.text().split(open.as_str()).skip(1);
@@ -232,13 +233,13 @@ impl Reply {
         text
     }
 
-    /// What holds for every answer.
+    /// Checks what holds for every response.
     #[track_caller]
     fn is_well_formed(&self, method: &Method) {
         let status = self.status.as_u16();
         let bodiless = *method == Method::HEAD || matches!(status, 204 | 304);
         if !bodiless && !self.headers.contains_key("content-length") && self.field("transfer-encoding") != "chunked" {
-            self.fail("a body whose end its framing tells");
+            self.fail("a body with a length or chunks");
         }
         if status < 400 {
             return;
@@ -247,7 +248,7 @@ impl Reply {
             let in_body = if bodiless { vec![self.code()] } else { self.all("Code") };
             let media_type = if bodiless { "" } else { "application/xml" };
             if self.code().is_empty() || in_body != [self.code()] || self.field("content-type") != media_type {
-                self.fail("an error in XML with its code, in the header as well");
+                self.fail("an error in XML with the code of the header");
             }
         } else if self.field("x-ms-error-code").is_empty() && !bodiless && !self.field("content-type").contains("json")
         {

@@ -1,15 +1,15 @@
-//! What any server of this service must do, asked over the wire: a base URL and credentials are all that is known of it.
+//! Black-box tests of any server of this service, given its URL and credentials.
 //!
-//! Without settings the gateway is started on a folder. `IFMATCH_SERVER=memory` and `=file` start it on these object
-//! stores. With `IFMATCH_URL` (and `IFMATCH_TABLES_URL`) the server that runs there is asked, which `IFMATCH_SERVER` then
-//! names; `IFMATCH_ACCOUNT` is `name:key`, by default the development account, and `IFMATCH_TOKEN` a token that may write.
-//! Each run uses containers of its own. What a server is known to do otherwise is in
+//! By default, the tests start the gateway on a folder. `IFMATCH_SERVER=memory` or `=file` starts it on that object
+//! store. With `IFMATCH_URL` (and `IFMATCH_TABLES_URL`), the tests use a running server, with the name given in
+//! `IFMATCH_SERVER`. `IFMATCH_ACCOUNT` is `name:key`, by default the development account; `IFMATCH_TOKEN` is a token
+//! with write access. Each run uses its own containers. Known differences between servers are in
 //! `tests/data/blackbox/differences.txt`; a case listed there that passes is an error.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stderr,
-    reason = "a test speaks by panicking, and the harness by printing"
+    reason = "tests fail by panicking, and the harness prints"
 )]
 
 mod azure;
@@ -31,7 +31,7 @@ use libtest_mimic::Arguments;
 use crate::server::Server;
 use crate::suite::Suite;
 
-/// Most cases wait for the server, some for a lease to end: more threads than processors.
+/// Most cases wait for the server, some for a lease to expire, so there are more threads than processors.
 const THREADS: usize = 24;
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let conclusion = libtest_mimic::run(&args, suite.into_trials());
     let log = server.stop();
     if log.contains("panicked") || conclusion.has_failed() {
-        eprintln!("what the server wrote to stderr:\n{log}");
+        eprintln!("stderr of the server:\n{log}");
     }
     if log.contains("panicked") { ExitCode::FAILURE } else { conclusion.exit_code() }
 }

@@ -1,4 +1,4 @@
-//! The server under test: one that is there already, or a gateway that is started here.
+//! The server under test: a running one, or a gateway started by the tests.
 
 use std::env::var;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use tempfile::TempDir;
 
 use crate::site::{Endpoint, Site};
 
-/// A server, for as long as this lives.
+/// The server under test; stops with this value if it was started here.
 pub(crate) struct Server {
     site: Arc<Site>,
     started: Option<(Gateway, TempDir)>,
 }
 
 impl Server {
-    /// The one that the environment describes.
+    /// Returns the server that the environment describes.
     pub(crate) fn of_environment() -> Self {
         let name = var("IFMATCH_SERVER").unwrap_or_else(|_| "gateway".to_owned());
         match var("IFMATCH_URL") {
@@ -28,12 +28,12 @@ impl Server {
         }
     }
 
-    /// What there is to know of it.
+    /// Returns the address and credentials.
     pub(crate) fn site(&self) -> &Arc<Site> {
         &self.site
     }
 
-    /// Ends it, if it was started here, and returns its log.
+    /// Stops the server if it was started here, and returns its log.
     pub(crate) fn stop(self) -> String {
         self.started.map(|(mut gateway, _folder)| gateway.stop().stderr).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What the cases know of the server: where it is, who they are, and names that nobody else uses.
+//! The server's addresses and credentials, and unique names.
 
 use std::env::var;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -10,7 +10,7 @@ use support::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Signer};
 
 use crate::http::Http;
 
-/// Where a service listens.
+/// The address of a service.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
@@ -20,7 +20,7 @@ pub(crate) struct Endpoint {
 
 /// The server under test.
 pub(crate) struct Site {
-    /// What the file of differences calls it.
+    /// The name in `differences.txt`.
     pub(crate) server: String,
     pub(crate) signer: Signer,
     blobs: Endpoint,
@@ -31,7 +31,7 @@ pub(crate) struct Site {
 }
 
 impl Endpoint {
-    /// Of a URL `http://host:port`.
+    /// Parses a URL `http://host:port`.
     pub(crate) fn of(url: &str) -> Self {
         let authority = url.trim_end_matches('/').strip_prefix("http://");
         let authority = authority.unwrap_or_else(|| panic!("{url}: a URL is http://host:port"));
@@ -49,40 +49,40 @@ impl Site {
         Self { server, signer, blobs, tables, token, run, names: AtomicU32::new(0) }
     }
 
-    /// A client of the plain dialect.
+    /// Returns a client of the plain dialect.
     pub(crate) fn plain(&self) -> Http<'_> {
         Http::plain(&self.blobs, self.token.as_deref())
     }
 
-    /// A client of Azure's dialect.
+    /// Returns a client of Azure's dialect.
     pub(crate) fn azure(&self) -> Http<'_> {
         Http::azure(&self.blobs, &self.signer)
     }
 
-    /// A client of the tables.
+    /// Returns a client of the table service.
     #[track_caller]
     pub(crate) fn tables(&self) -> Http<'_> {
         let tables = self.tables.as_ref().expect("there are no tables: set IFMATCH_TABLES_URL");
         Http::tables(tables, &self.signer)
     }
 
-    /// Where blobs are, for what is sent by hand.
+    /// Returns the address of the blob service.
     pub(crate) fn address(&self) -> SocketAddr {
         self.blobs.address
     }
 
-    /// A field line with the token, where one is needed.
+    /// Returns a header line with the token, if there is one.
     pub(crate) fn token_line(&self) -> String {
         self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default()
     }
 
-    /// The name of a container, or of a table, that is used nowhere else.
+    /// Returns a name for a container or table that is not used elsewhere.
     pub(crate) fn name(&self) -> String {
         format!("b{:016x}n{}", self.run, self.names.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Asks until there is an answer; far longer than it takes, so that only what never comes fails.
+/// Polls until there is a result. The time limit is far longer than necessary, so only a missing result fails.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     for _ in 0..6000 {

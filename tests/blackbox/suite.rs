@@ -1,4 +1,4 @@
-//! The cases, each a test of its own, and what servers are known to do otherwise.
+//! The cases, each a test of its own, and the known differences between servers.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use crate::rows::rows;
 use crate::site::Site;
 
 thread_local! {
-    /// Where and why this thread panicked last.
+    /// Place and message of this thread's last panic.
     static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Suite {
 
 /// A line of `differences.txt`: cases that this server is known to fail.
 struct Difference {
-    /// A name, or the beginning of names before a `…`.
+    /// A case's name, or a prefix of names followed by `…`.
     cases: String,
     reason: String,
 }
@@ -38,7 +38,7 @@ impl Difference {
 }
 
 impl Suite {
-    /// No cases yet.
+    /// Creates a suite without cases.
     pub(crate) fn new(site: Arc<Site>) -> Self {
         set_hook(Box::new(remember));
         let differences = rows(include_str!("../data/blackbox/differences.txt"))
@@ -53,7 +53,7 @@ impl Suite {
         Self { site, differences, names: HashSet::new(), trials: Vec::new() }
     }
 
-    /// What the cases run against.
+    /// Returns the server under test.
     pub(crate) fn site(&self) -> &Arc<Site> {
         &self.site
     }
@@ -61,7 +61,7 @@ impl Suite {
     /// Adds a case.
     pub(crate) fn case(&mut self, name: impl Into<String>, run: impl FnOnce(&Site) + Send + 'static) {
         let name = name.into();
-        assert!(self.names.insert(name.clone()), "two cases have the name {name}");
+        assert!(self.names.insert(name.clone()), "two cases are named {name}");
         let site = Arc::clone(&self.site);
         let known = self.differences.iter().find(|difference| difference.covers(&name));
         let known = known.map(|difference| difference.reason.clone());
@@ -72,25 +72,25 @@ impl Suite {
         }));
     }
 
-    /// The cases, and one about the list of differences.
+    /// Returns the cases, and one that checks the list of differences.
     pub(crate) fn into_trials(self) -> Vec<Trial> {
         let Self { names, differences, mut trials, .. } = self;
         let stale = differences.iter().filter(|difference| !names.iter().any(|name| difference.covers(name)));
         let stale: Vec<String> = stale.map(|difference| difference.cases.clone()).collect();
-        trials.push(Trial::test("differences: every line is about a case", move || {
+        trials.push(Trial::test("differences: every line matches a case", move || {
             if stale.is_empty() { Ok(()) } else { Err(Failed::from(format!("no such case: {stale:?}"))) }
         }));
         trials
     }
 }
 
-/// Keeps the message for the report of the case, instead of printing it in between.
+/// Stores the panic message for the report of the case.
 fn remember(info: &PanicHookInfo<'_>) {
     let place = info.location().map(|place| format!("{}:{}", place.file(), place.line())).unwrap_or_default();
     LAST_PANIC.with(|last| *last.borrow_mut() = format!("{}\n  at {place}", text(info.payload())));
 }
 
-/// What this thread panicked with; the payload came from another thread if this one did not.
+/// Returns the message of a panic, with its place if it came from this thread.
 pub(crate) fn said(payload: &(dyn Any + Send)) -> String {
     let last = LAST_PANIC.with(RefCell::take);
     let payload = text(payload);

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
 
-use crate::signer::now;
 pub use crate::signer::{Form, Signer};
 use crate::{Answer, Client, full};
 
@@ -108,4 +107,10 @@ pub fn signed(
     headers.entry("x-ms-version").or_insert(HeaderValue::from_static("2025-11-05"));
     signer.sign(form, &mut request);
     request
+}
+
+/// Returns the current time for `x-ms-date`.
+#[expect(clippy::disallowed_methods, reason = "signatures carry the time of day")]
+fn now() -> HeaderValue {
+    httpdate::fmt_http_date(std::time::SystemTime::now()).parse().expect("a date is text")
 }

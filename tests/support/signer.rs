@@ -1,20 +1,20 @@
-//! Signatures of requests as Azure's SDKs make them (`SharedKey`).
+//! `SharedKey` signatures, independent of the product's own implementation.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use http::{HeaderMap, HeaderValue, Request};
+use http::{HeaderMap, Request};
 use percent_encoding::percent_decode_str;
 use sha2::Sha256;
 
-/// Signs for one account.
+/// Signs requests for an account.
 #[derive(Clone)]
 pub struct Signer {
     account: String,
     key: Vec<u8>,
 }
 
-/// What is signed of a request: all of it for blobs, little for tables.
+/// The form of the string to sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A request to the blob service.
@@ -24,18 +24,18 @@ pub enum Form {
 }
 
 impl Signer {
-    /// For this account, whose key is base64.
+    /// Creates a signer for an account with a key in base64.
     pub fn new(account: &str, key: &str) -> Self {
         let key = STANDARD.decode(key).expect("a key is base64");
         Self { account: account.to_owned(), key }
     }
 
-    /// The account's name.
+    /// Returns the account's name.
     pub fn account(&self) -> &str {
         &self.account
     }
 
-    /// Adds `Authorization`. The other fields that are signed must be there already, `x-ms-date` among them.
+    /// Adds `Authorization`. All other headers must be set, including `x-ms-date`.
     pub fn sign<B>(&self, form: Form, request: &mut Request<B>) {
         let text = match form {
             Form::Blob => self.blob_text(request),
@@ -45,14 +45,14 @@ impl Signer {
         request.headers_mut().insert("authorization", authorization.parse().expect("base64 is text"));
     }
 
-    /// Base64 of the HMAC of a text.
+    /// Returns the signature of a text, in base64.
     pub fn signature(&self, text: &str) -> String {
         let mut hmac = Hmac::<Sha256>::new_from_slice(&self.key).expect("any length");
         hmac.update(text.as_bytes());
         STANDARD.encode(hmac.finalize().into_bytes())
     }
 
-    /// What `SharedKey` signs of a request about blobs.
+    /// Returns the string to sign of a request to the blob service.
     fn blob_text<B>(&self, request: &Request<B>) -> String {
         let standard = [
             "content-encoding",
@@ -100,19 +100,13 @@ impl Signer {
     }
 }
 
-/// The date of now, for `x-ms-date`.
-#[expect(clippy::disallowed_methods, reason = "a signature holds for the moment")]
-pub(crate) fn now() -> HeaderValue {
-    httpdate::fmt_http_date(std::time::SystemTime::now()).parse().expect("a date is text")
-}
-
-/// `name=value` as it is signed: the value decoded.
+/// Returns a query parameter with its value decoded.
 fn parameter(pair: &str) -> String {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
     format!("{name}:{}", percent_decode_str(value).decode_utf8_lossy())
 }
 
-/// All lines of a field, joined.
+/// Returns the lines of a header, joined.
 fn field(headers: &HeaderMap, name: &str) -> String {
     let lines = headers.get_all(name).iter().map(|value| value.to_str().expect("text"));
     lines.collect::<Vec<_>>().join(",")

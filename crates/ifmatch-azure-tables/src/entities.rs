@@ -134,7 +134,8 @@ impl Entities<'_> {
         let Some(opened) = self.store.open(blob, reading.without_lease()).await? else { return Ok(None) };
         let generation = numbered(opened.info.generation)?;
         let tag = opened.info.tag.clone().filter(|tag| !tag.is_weak());
-        let tag = tag.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags"))?;
+        let tag =
+            tag.ok_or_else(|| StoreError::new(StoreErrorKind::Unsupported, "the store does not provide strong tags"))?;
         let entity = match reading {
             Reading::HEAD => Entity::default(),
             _ => Entity::decode(&bytes(opened).await?)?,

@@ -106,7 +106,8 @@ impl Entity {
     /// # Errors
     /// The bytes are damaged, or were written by a newer release.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
-        let damaged = || StoreError::new(StoreErrorKind::Unreadable, "the entity is damaged, or was written by a newer release");
+        let damaged =
+            || StoreError::new(StoreErrorKind::Unreadable, "the entity is damaged, or was written by a newer release");
         let stored: Json = serde_json::from_slice(bytes).map_err(|_| damaged())?;
         match (&stored["version"], &stored["properties"]) {
             (version, Json::Object(properties)) if *version == VERSION => {

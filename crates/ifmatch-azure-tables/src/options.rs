@@ -82,7 +82,10 @@ impl Token {
     fn decode(text: &str) -> Result<Self, TableError> {
         let bytes = text.strip_prefix(TOKEN).and_then(|encoded| URL_SAFE_NO_PAD.decode(encoded).ok());
         let key = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        let wrong = || TableError::new(Code::InvalidQueryParameterValue).detail("a continuation token must be one returned by the service");
+        let wrong = || {
+            TableError::new(Code::InvalidQueryParameterValue)
+                .detail("a continuation token must be one returned by the service")
+        };
         key.map(Self).ok_or_else(wrong)
     }
 }

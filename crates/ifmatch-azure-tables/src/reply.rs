@@ -20,7 +20,7 @@ use ifmatch_blob::body::BlobBody;
 
 /// Characters that are not percent-encoded in the URL of an entity.
 const ADDRESS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'\'');
-/// Version of the OData protocol.
+/// Version of the `OData` protocol.
 const DATA_SERVICE_VERSION: (HeaderName, HeaderValue) =
     (HeaderName::from_static("dataserviceversion"), HeaderValue::from_static("3.0;"));
 

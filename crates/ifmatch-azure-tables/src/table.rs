@@ -126,7 +126,9 @@ impl Table {
             let name = TableName::new(stored["name"].as_str()?).ok()?;
             Some(Self { name, identity: stored["identity"].as_str()?.into() })
         });
-        table.ok_or_else(|| StoreError::new(StoreErrorKind::Unreadable, "the table is damaged, or was written by a newer release"))
+        table.ok_or_else(|| {
+            StoreError::new(StoreErrorKind::Unreadable, "the table is damaged, or was written by a newer release")
+        })
     }
 }
 

@@ -119,9 +119,7 @@ impl AzureError {
             StoreErrorKind::Interrupted | StoreErrorKind::LengthMismatch => Self::bad_request("IncompleteBody", text()),
             StoreErrorKind::DigestMismatch => super::md5::mismatch(),
             StoreErrorKind::Unsupported => Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", text()),
-            StoreErrorKind::Full => {
-                Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", "no space left")
-            }
+            StoreErrorKind::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", "no space left"),
             StoreErrorKind::OutcomeUnknown => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "OperationTimedOut",

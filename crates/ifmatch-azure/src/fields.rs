@@ -38,8 +38,7 @@ pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Optio
     match (lines.next(), lines.next()) {
         (None, _) => Ok(None),
         (Some(line), None) => {
-            let text =
-                line.to_str().map_err(|_| AzureError::invalid_field(name.as_str(), "must be visible ASCII"))?;
+            let text = line.to_str().map_err(|_| AzureError::invalid_field(name.as_str(), "must be visible ASCII"))?;
             Ok(Some(text.trim()))
         }
         (Some(_), Some(_)) => Err(AzureError::invalid_field(name.as_str(), "must not be repeated")),
@@ -106,7 +105,8 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldTe
     for name in headers.keys() {
         let Some(own) = name.as_str().strip_prefix(METADATA) else { continue };
         if !is_metadata_name(own) {
-            let message = format!("{name}: a metadata name consists of a-z, 0-9 and _, and does not start with a digit");
+            let message =
+                format!("{name}: a metadata name consists of a-z, 0-9 and _, and does not start with a digit");
             return Err(AzureError::bad_request("InvalidMetadata", message));
         }
         let value = one(headers, name)?.unwrap_or_default();

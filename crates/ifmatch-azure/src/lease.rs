@@ -62,7 +62,8 @@ fn action(headers: &HeaderMap) -> Result<LeaseAction, AzureError> {
 
 fn duration(headers: &HeaderMap) -> Result<LeaseDuration, AzureError> {
     let seconds = fields::required(headers, &DURATION)?.parse().ok();
-    let invalid = || AzureError::invalid_field(DURATION.as_str(), "must be 15 to 60 seconds, or -1 for an infinite lease");
+    let invalid =
+        || AzureError::invalid_field(DURATION.as_str(), "must be 15 to 60 seconds, or -1 for an infinite lease");
     seconds.and_then(LeaseDuration::from_seconds).ok_or_else(invalid)
 }
 

@@ -1,4 +1,4 @@
-//! Who is let in: signatures, their dates, and what they cover.
+//! Authentication: signatures, their dates, and the parts of a request that they cover.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +25,28 @@ pub(crate) fn add(suite: &mut Suite) {
             sent(site, |request| drop(set(request, name, value)), 403, "AuthenticationFailed");
         });
     }
+    suite.case("azure access: method changed after signing", |site| {
+        sent(site, |request| *request.method_mut() = http::Method::DELETE, 403, "AuthenticationFailed");
+    });
+    for suffix in ["x", "?timeout=1", "?comp=metadata"] {
+        suite.case(format!("azure access: {suffix} appended after signing"), move |site| {
+            let append = |request: &mut Request<bytes::Bytes>| {
+                *request.uri_mut() = format!("{}{suffix}", request.uri()).parse().expect("a target");
+            };
+            sent(site, append, 403, "AuthenticationFailed");
+        });
+    }
+    for (name, status, code) in
+        [("authorization", 400, "InvalidAuthenticationInfo"), ("x-ms-date", 403, "AuthenticationFailed")]
+    {
+        suite.case(format!("azure access: {name} twice"), move |site| {
+            let repeat = |request: &mut Request<bytes::Bytes>| {
+                let value = request.headers()[name].clone();
+                request.headers_mut().append(name, value);
+            };
+            sent(site, repeat, status, code);
+        });
+    }
     for minutes in [-20, 20] {
         suite.case(format!("azure access: {minutes} minutes from now"), move |site| skewed(site, minutes));
     }
@@ -32,13 +54,13 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("azure access: an unknown account", |site| another(site, "nobody", 403));
     suite.case("azure access: another account's path", another_path);
     suite.case("azure access: a shared access signature", shared_access);
-    suite.case("azure access: the short form", short_form);
-    suite.case("azure access: a copy of a signed request under If-Match loses nothing", replayed);
-    suite.case("azure access: the version and the id of the request come back", echoed);
+    suite.case("azure access: SharedKeyLite covers comp in any spelling", short_form);
+    suite.case("azure access: a replayed request under If-Match is harmless", replayed);
+    suite.case("azure access: the response repeats the version and the client request id", echoed);
 }
 
-/// What decides what a request does, and is signed therefore.
-const CHANGES: [(&str, &str); 8] = [
+/// Headers that determine what a request does, and are therefore signed.
+const CHANGES: [(&str, &str); 10] = [
     ("if-match", "*"),
     ("if-none-match", "\"y\""),
     ("content-type", "text/html"),
@@ -47,13 +69,15 @@ const CHANGES: [(&str, &str); 8] = [
     ("x-ms-lease-id", "a0000000-0000-4000-8000-000000000001"),
     ("range", "bytes=0-1"),
     ("content-encoding", "gzip"),
+    ("content-md5", "x"),
+    ("if-modified-since", "Sun, 13 Sep 2020 12:26:40 GMT"),
 ];
 
 fn set(request: &mut Request<bytes::Bytes>, name: &'static str, value: &str) -> Option<http::HeaderValue> {
     request.headers_mut().insert(name, value.parse().expect("a value"))
 }
 
-/// A write that is signed and then changed.
+/// Sends a write that is changed after signing, and checks that it is rejected without effect.
 fn sent(site: &Site, change: impl FnOnce(&mut Request<bytes::Bytes>), status: u16, code: &str) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
@@ -66,9 +90,13 @@ fn sent(site: &Site, change: impl FnOnce(&mut Request<bytes::Bytes>), status: u1
 
 fn unsigned(site: &Site) {
     sent(site, |request| drop(request.headers_mut().remove("authorization")), 401, "NoAuthenticationInformation");
+    let mut http = site.azure();
+    let mut request = http.request("GET", "?comp=list", &[], b"");
+    request.headers_mut().remove("authorization");
+    assert_eq!(http.exchange(&request).is(401).header("www-authenticate"), "SharedKey");
 }
 
-#[expect(clippy::disallowed_methods, reason = "a signature holds for the moment")]
+#[expect(clippy::disallowed_methods, reason = "signatures carry the time of day")]
 fn skewed(site: &Site, minutes: i64) {
     let (now, by) = (SystemTime::now(), Duration::from_secs(60 * minutes.unsigned_abs()));
     let date = httpdate::fmt_http_date(if minutes < 0 { now - by } else { now + by });
@@ -76,7 +104,7 @@ fn skewed(site: &Site, minutes: i64) {
     http.send("GET", "?comp=list", &[("x-ms-date", &date)], "").refused(403, "AuthenticationFailed");
 }
 
-/// Signed with a key that is not the account's.
+/// Signs with a key that is not the account's.
 fn another(site: &Site, account: &str, status: u16) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
@@ -122,11 +150,13 @@ fn short_form(site: &Site) {
     };
     let request = with(&http, &path);
     assert_eq!(http.exchange(&request).is(200).text(), "first");
-    let request = with(&http, &format!("{path}?comp=metadata"));
-    http.exchange(&request).refused(403, "AuthenticationFailed");
+    for query in ["comp=metadata", "Comp=metadata", "%63omp=metadata", "COMP=blocklist", "timeout=1&cOmp=blocklist"] {
+        let request = with(&http, &format!("{path}?{query}"));
+        http.exchange(&request).refused(403, "AuthenticationFailed");
+    }
 }
 
-/// As Azure does, a copy is accepted for a while. A condition makes it harmless.
+/// Like Azure, the service accepts a copy for a while. A condition makes the copy harmless.
 fn replayed(site: &Site) {
     let mut http = site.azure();
     let path = blob(&mut http, site);

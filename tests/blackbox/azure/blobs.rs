@@ -1,4 +1,4 @@
-//! Blobs in Azure's dialect, from their first write to their deletion, and beside the plain dialect.
+//! Blobs in Azure's dialect, and seen from the plain dialect.
 
 use crate::azure::{blob, container};
 use crate::plain::ranges::pattern;
@@ -6,21 +6,25 @@ use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    suite.case("azure blob: it comes back as it was written", life);
+    suite.case("azure blob: written, read, deleted", life);
     suite.case("azure blob: each write gives a new tag, even of the same bytes", tags);
-    suite.case("azure blob: metadata and properties are replaced apart", apart);
+    suite.case("azure blob: metadata and properties are replaced separately", apart);
     suite.case("azure blob: the plain dialect sees the same", plain);
     suite.case("azure blob: the MD5 of a body is checked", md5);
-    suite.case("azure blob: the MD5 is kept and told", kept_md5);
-    suite.case("azure blob: a deletion is for good", |site| {
+    suite.case("azure blob: the MD5 is stored and returned", kept_md5);
+    suite.case("azure blob: the MD5 of a block list is not checked", list_md5);
+    suite.case("azure blob: a condition is checked before the range", condition_before_range);
+    suite.case("azure blob: stored headers have a size limit", stored_headers_limit);
+    suite.case("azure blob: names are compared after decoding", spellings);
+    suite.case("azure blob: a deletion is permanent", |site| {
         let mut http = site.azure();
         let path = blob(&mut http, site);
         assert_eq!(http.delete(&path, &[]).is(202).header("x-ms-delete-type-permanent"), "true");
-        assert_eq!(http.head(&path).is(404).field("content-type"), "", "there is no body to have a type");
+        assert_eq!(http.head(&path).is(404).field("content-type"), "", "no body, no content type");
     });
     suite.case("azure blob: x-ms-range wins, and one range is served", ranges);
-    suite.case("azure blob: an empty one", empty);
-    suite.case("azure blob: when it was created", |site| {
+    suite.case("azure blob: empty", empty);
+    suite.case("azure blob: creation time", |site| {
         let mut http = site.azure();
         let path = blob(&mut http, site);
         let created = http.head(&path).is(200).header("x-ms-creation-time").to_owned();
@@ -41,6 +45,7 @@ fn life(site: &Site) {
     let fields = [
         ("content-type", "application/octet-stream"),
         ("x-ms-blob-content-type", "text/plain"),
+        ("x-ms-blob-content-encoding", "identity"),
         ("x-ms-blob-content-language", "en"),
         ("x-ms-blob-content-disposition", "inline"),
         ("x-ms-blob-cache-control", "no-cache"),
@@ -55,6 +60,7 @@ fn life(site: &Site) {
             ("last-modified", written.header("last-modified")),
             ("content-length", "5"),
             ("content-type", "text/plain"),
+            ("content-encoding", "identity"),
             ("content-language", "en"),
             ("content-disposition", "inline"),
             ("cache-control", "no-cache"),
@@ -104,6 +110,10 @@ fn apart(site: &Site) {
     let read = http.send("HEAD", &format!("{path}?comp=metadata"), &[], "").is(200);
     assert_eq!(read.field("x-ms-meta-c"), "3");
     assert_eq!(http.get(&path).is(200).field("content-type"), "text/html");
+    http.put(&format!("{path}?comp=properties"), &[("x-ms-blob-content-language", "en")], "").is(200);
+    let read = http.get(&path).is(200);
+    let seen = ["content-type", "content-language", "x-ms-meta-c"].map(|name| read.field(name));
+    assert_eq!((seen, read.text()), (["application/octet-stream", "en", "3"], "x"));
 }
 
 fn plain(site: &Site) {
@@ -121,8 +131,11 @@ fn plain(site: &Site) {
     http.get(&path).is(404);
 }
 
-/// Of `hello`.
+/// MD5 of `hello`.
 const MD5: &str = "XUFAKrxLKna5cZ2REBfFkg==";
+
+/// MD5 of `hallo`.
+const OTHER_MD5: &str = "WY1MIARhuBUiozKFZcJffA==";
 
 fn md5(site: &Site) {
     let mut http = site.azure();
@@ -130,22 +143,39 @@ fn md5(site: &Site) {
     assert_eq!(http.upload(&path, &[("content-md5", MD5)], "hello").is(201).field("content-md5"), MD5);
     http.upload(&path, &[("content-md5", MD5)], "hallo").refused(400, "Md5Mismatch");
     http.upload(&path, &[("content-md5", MD5)], "").refused(400, "Md5Mismatch");
+    http.upload(&path, &[("content-md5", "short")], "hello").refused(400, "InvalidMd5");
+    let block = format!("{path}x?comp=block&blockid=AA%3D%3D");
+    http.put(&block, &[("content-md5", MD5)], "hallo").refused(400, "Md5Mismatch");
+    http.get(&format!("{path}x?comp=blocklist&blocklisttype=all")).refused(404, "BlobNotFound");
     let fields = [("x-ms-range", "bytes=0-4"), ("x-ms-range-get-content-md5", "true")];
     let read = http.send("GET", &path, &fields, "").is(206);
     assert_eq!((read.text(), read.field("content-md5")), ("hello", MD5));
+    http.upload(&path, &[], "hello world").is(201);
+    let read = http.send("GET", &path, &fields, "").is(206);
+    let whole = "XrY7u+Ae7tCTyyK7j1rNww==";
+    assert_eq!((read.field("content-md5"), read.field("x-ms-blob-content-md5")), (MD5, whole));
 }
 
 fn kept_md5(site: &Site) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
     let given = "x-ms-blob-content-md5";
-    for fields in [&[][..], &[(given, MD5)]] {
+    let listing = format!("{}?restype=container&comp=list", path.trim_end_matches("/blob"));
+    for fields in [&[][..], &[(given, MD5)], &[(given, MD5), ("content-md5", OTHER_MD5)]] {
         assert_eq!(http.upload(&path, fields, "hello").is(201).field("content-md5"), MD5);
         assert_eq!(http.head(&path).is(200).field("content-md5"), MD5);
         let part = http.send("GET", &path, &[("x-ms-range", "bytes=0-1")], "").is(206);
         assert_eq!((part.field("content-md5"), part.field(given)), ("", MD5));
+        let whole = http.get(&path).is(200);
+        assert_eq!((whole.field("content-md5"), whole.field(given)), (MD5, ""));
+        assert_eq!(http.get(&listing).is(200).all("Content-MD5"), [MD5]);
     }
+    http.put(&format!("{path}?comp=metadata"), &[("x-ms-meta-a", "1")], "").is(200);
+    assert_eq!(http.head(&path).is(200).field("content-md5"), MD5);
+    http.put(&format!("{path}?comp=properties"), &[(given, OTHER_MD5)], "").is(200);
+    assert_eq!(http.head(&path).is(200).field("content-md5"), OTHER_MD5);
     http.upload(&path, &[(given, MD5)], "hallo").refused(400, "Md5Mismatch");
+    http.upload(&path, &[(given, MD5), ("content-md5", OTHER_MD5)], "hallo").refused(400, "Md5Mismatch");
     let block = format!("{path}?comp=block&blockid=AA%3D%3D");
     http.put(&block, &[("x-ms-meta-owner", "me")], "hello").is(201);
     let list = "<BlockList><Latest>AA==</Latest></BlockList>";
@@ -153,6 +183,19 @@ fn kept_md5(site: &Site) {
     assert_eq!((http.get(&path).is(200).field("content-md5"), http.head(&path).field("x-ms-meta-owner")), (MD5, ""));
     http.put(&format!("{path}?comp=properties"), &[], "").is(200);
     assert_eq!(http.get(&path).is(200).field("content-md5"), "");
+}
+
+/// As in the real service.
+fn list_md5(site: &Site) {
+    let mut http = site.azure();
+    let path = format!("{}/a", container(&mut http, site));
+    let block = format!("{path}?comp=block&blockid=AA%3D%3D");
+    let list = "<BlockList><Latest>AA==</Latest></BlockList>";
+    for (fields, md5) in [(&[("x-ms-blob-content-md5", OTHER_MD5)][..], OTHER_MD5), (&[], "")] {
+        http.put(&block, &[("content-md5", MD5)], "hello").is(201);
+        http.put(&format!("{path}?comp=blocklist"), fields, list).is(201);
+        assert_eq!(http.head(&path).is(200).field("content-md5"), md5);
+    }
 }
 
 fn ranges(site: &Site) {
@@ -170,12 +213,65 @@ fn ranges(site: &Site) {
         assert_eq!(read.header("content-range"), format!("bytes {first}-{last}/1000"));
         assert_eq!(read.body, content[first..=last]);
     }
-    let several = http.send("GET", &path, &[("x-ms-range", "bytes=0-0,2-2")], "").is(200);
-    assert_eq!(several.body, content);
-    http.send("GET", &path, &[("x-ms-range", "bytes=1000-")], "").refused(416, "InvalidRange");
+    let tag = http.head(&path).is(200).etag().to_owned();
+    for fields in [
+        &[("x-ms-range", "bytes=0-0,2-2")][..],
+        &[("x-ms-range", "lines=0-1")],
+        &[("range", "bytes=0-1"), ("if-range", "\"other\"")],
+    ] {
+        let whole = http.send("GET", &path, fields, "").is(200);
+        assert_eq!((whole.field("content-range"), whole.etag()), ("", tag.as_str()), "{fields:?}");
+        assert_eq!(whole.body, content, "{fields:?}");
+    }
+    for condition in ["if-range", "if-match"] {
+        let read = http.send("GET", &path, &[("range", "bytes=0-1"), (condition, &tag)], "").is(206);
+        assert_eq!((read.body.len(), read.etag()), (2, tag.as_str()));
+    }
+    let head = http.send("HEAD", &path, &[("range", "bytes=2-4")], "").is(200);
+    assert_eq!(head.header("content-length"), "1000");
+    let beyond = http.send("GET", &path, &[("x-ms-range", "bytes=1000-")], "").is(416);
+    assert_eq!((beyond.code(), beyond.header("content-range")), ("InvalidRange", "bytes */1000"));
 }
 
-/// The Python client asks for a range, and then again without one.
+/// A client that resumes a download must learn that the blob changed.
+fn condition_before_range(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    let tag = http.upload(&path, &[], "0123456789").is(201).etag().to_owned();
+    http.upload(&path, &[], "01").is(201);
+    let fields = [("x-ms-range", "bytes=5-9"), ("if-match", tag.as_str())];
+    http.send("GET", &path, &fields, "").refused(412, "ConditionNotMet");
+}
+
+/// Listings contain the stored headers of thousands of blobs.
+fn stored_headers_limit(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    let (tag, long, half) = (http.head(&path).etag().to_owned(), "x".repeat(8 * 1024 + 1), "x".repeat(4 * 1024 + 1));
+    let both = [("x-ms-blob-content-type", half.as_str()), ("x-ms-blob-cache-control", half.as_str())];
+    for fields in [&[("x-ms-blob-content-disposition", long.as_str())][..], &both] {
+        http.upload(&path, fields, "y").refused(400, "InvalidHeaderValue");
+        http.put(&format!("{path}?comp=properties"), fields, "").refused(400, "InvalidHeaderValue");
+        http.put(&format!("{path}?comp=blocklist"), fields, "<BlockList/>").refused(400, "InvalidHeaderValue");
+    }
+    http.upload(&path, &[("x-ms-meta-a", &long[1..])], "y").refused(400, "MetadataTooLarge");
+    assert_eq!(http.get(&path).is(200).etag(), tag);
+}
+
+fn spellings(site: &Site) {
+    let mut http = site.azure();
+    let own = container(&mut http, site);
+    for (one, other) in [
+        ("a%20b/%C3%BCn%C3%AFcode.txt", "a%20b%2F%C3%BCn%C3%AFcode.txt"),
+        ("plus+and%25percent", "plus%2Band%25percent"),
+    ] {
+        http.upload(&format!("{own}/{one}"), &[], one).is(201);
+        assert_eq!(http.get(&format!("{own}/{other}")).is(200).text(), one);
+    }
+    http.upload(&format!("{own}/{}", "n".repeat(1025)), &[], "x").refused(400, "InvalidResourceName");
+}
+
+/// The Python client asks for a range first, then again without one.
 fn empty(site: &Site) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
@@ -193,10 +289,13 @@ fn dated(site: &Site) {
     for _ in 0..3 {
         let written = http.upload(&path, &[], "x").is(201);
         let date = parse(written.header("last-modified"));
-        assert!(date >= last, "a date never goes back");
+        assert!(date >= last, "dates never go back");
         let read = parse(http.get(&path).is(200).header("last-modified"));
-        // The Worker says in a write's answer when it was done, and afterwards when R2 did it.
-        assert!(read == date || (site.server == "worker" && read < date), "{read:?} was {date:?} when it was written");
+        // The Worker's response to a write has the Worker's time; later reads have the time of R2.
+        assert!(
+            read == date || (site.server == "worker" && read < date),
+            "{read:?}, but {date:?} in the response to the write"
+        );
         last = date;
     }
 }

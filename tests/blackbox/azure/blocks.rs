@@ -1,4 +1,4 @@
-//! Blobs made of blocks.
+//! Put Block, Put Block List and Get Block List.
 
 use std::fmt::Write;
 
@@ -11,13 +11,15 @@ use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    suite.case("blocks: a list makes a blob of what was staged", list_makes_blob);
-    suite.case("blocks: committed ones are used again", used_again);
-    suite.case("blocks: a write of the whole discards them", discarded);
-    suite.case("blocks: ids have one length", one_length);
-    suite.case("blocks: a list with a stale tag changes nothing, and can be sent again", stale);
-    suite.case("blocks: of 4 MiB together, read by ranges", large);
-    suite.case("blocks: staging needs no lease, committing does", leased);
+    suite.case("blocks: a list assembles a blob from staged blocks", list_makes_blob);
+    suite.case("blocks: committed blocks can be reused", reused);
+    suite.case("blocks: Put Blob and Delete Blob discard them", discarded);
+    suite.case("blocks: ids have the same length", one_length);
+    suite.case("blocks: a list with a stale tag changes nothing and can be sent again", stale);
+    suite.case("blocks: a list with missing blocks changes nothing", missing);
+    suite.case("blocks: a list of more than 50,000", too_many);
+    suite.case("blocks: 4 MiB in total, read by ranges", large);
+    suite.case("blocks: staging and committing check the lease", leased);
 }
 
 const IDS: [&str; 4] = ["MDAwMA==", "MDAwMQ==", "MDAwMg==", "MDAwMw=="];
@@ -54,13 +56,13 @@ fn list_makes_blob(site: &Site) {
     let read = http.get(&path).is(200);
     assert_eq!((read.text(), read.etag()), ("three one one ", written.etag()));
     assert_eq!((read.field("content-type"), read.field("x-ms-meta-a")), ("text/plain", "1"));
-    assert!(staged(&mut http, &path).is_empty(), "what was not in the list is gone");
+    assert!(staged(&mut http, &path).is_empty(), "blocks that are not in the list are discarded");
     let all = http.get(&format!("{path}?comp=blocklist&blocklisttype=all")).is(200);
     assert_eq!(all.all("Name"), [IDS[3], IDS[1], IDS[1]]);
     assert_eq!(all.field("x-ms-blob-content-length"), "14");
 }
 
-fn used_again(site: &Site) {
+fn reused(site: &Site) {
     let mut http = site.azure();
     let path = format!("{}/a", container(&mut http, site));
     for (id, text) in [(1, "one "), (2, "two ")] {
@@ -85,9 +87,36 @@ fn discarded(site: &Site) {
     assert!(staged(&mut http, &path).is_empty());
     commit(&mut http, &path, &[], &[("Latest", 1)]).refused(400, "InvalidBlockList");
     stage(&mut http, &path, 1, "one").is(201);
+    commit(&mut http, &path, &[], &[("Latest", 1)]).is(201);
+    http.upload(&path, &[], "whole").is(201);
+    commit(&mut http, &path, &[], &[("Committed", 1)]).refused(400, "InvalidBlockList");
+    stage(&mut http, &path, 1, "one").is(201);
     http.delete(&path, &[]).is(202);
     commit(&mut http, &path, &[], &[("Latest", 1)]).refused(400, "InvalidBlockList");
     http.get(&path).refused(404, "BlobNotFound");
+}
+
+fn missing(site: &Site) {
+    let mut http = site.azure();
+    let path = format!("{}/a", container(&mut http, site));
+    commit(&mut http, &path, &[], &[("Latest", 1)]).refused(400, "InvalidBlockList");
+    stage(&mut http, &path, 1, "one").is(201);
+    for blocks in [&[("Latest", 1), ("Latest", 2)][..], &[("Committed", 1)], &[("Uncommitted", 2)]] {
+        commit(&mut http, &path, &[], blocks).refused(400, "InvalidBlockList");
+    }
+    http.get(&path).refused(404, "BlobNotFound");
+    assert_eq!(staged(&mut http, &path), [IDS[1]], "the staged block remains");
+    commit(&mut http, &path, &[], &[("Latest", 1)]).is(201);
+    commit(&mut http, &path, &[], &[("Uncommitted", 1)]).refused(400, "InvalidBlockList");
+    assert_eq!(http.get(&path).is(200).text(), "one");
+}
+
+fn too_many(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    stage(&mut http, &path, 1, "one").is(201);
+    commit(&mut http, &path, &[], &vec![("Latest", 1); 50_001]).refused(400, "BlockListTooLong");
+    assert_eq!(http.get(&path).is(200).text(), "first");
 }
 
 fn one_length(site: &Site) {
@@ -95,7 +124,9 @@ fn one_length(site: &Site) {
     let path = blob(&mut http, site);
     stage(&mut http, &path, 1, "old").is(201);
     http.put(&format!("{path}?comp=block&blockid=AA%3D%3D"), &[], "x").refused(400, "InvalidBlobOrBlock");
+    http.put(&format!("{path}x?comp=block&blockid=AA%3D%3D"), &[], "x").is(201);
     stage(&mut http, &path, 1, "newer").is(201);
+    assert_eq!(staged(&mut http, &path), [IDS[1]]);
     commit(&mut http, &path, &[], &[("Latest", 1)]).is(201);
     assert_eq!(http.get(&path).is(200).text(), "newer");
 }
@@ -122,7 +153,7 @@ fn large(site: &Site) {
     }
     commit(&mut http, &path, &[], &[("Latest", 0), ("Latest", 1), ("Latest", 2), ("Latest", 3)]).is(201);
     let read = http.get(&path).is(200);
-    assert!(read.body == content, "the bytes of the blocks, in order");
+    assert!(read.body == content, "the content of the blocks, in order");
     let read = http.send("GET", &path, &[("x-ms-range", "bytes=1048570-1048585")], "").is(206);
     assert_eq!(read.body, content[1_048_570..=1_048_585]);
 }
@@ -130,7 +161,9 @@ fn large(site: &Site) {
 fn leased(site: &Site) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
+    stage(&mut http, &path, 2, "before the lease").is(201);
     crate::azure::acquire(&mut http, &path, crate::azure::A, -1).is(201);
+    commit(&mut http, &path, &[], &[("Latest", 2)]).refused(412, "LeaseIdMissing");
     let id = [("x-ms-lease-id", crate::azure::A)];
     let target = format!("{path}?comp=block&blockid=MDAwMQ%3D%3D");
     http.put(&target, &[], "one").refused(412, "LeaseIdMissing");

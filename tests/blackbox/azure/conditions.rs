@@ -1,4 +1,4 @@
-//! Conditional fields by Azure's rules: every row of the table that the blob service's own tests read.
+//! Conditional headers by Azure's rules: `azure-conditions.txt`, row by row.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::suite::Suite;
 const LIST: &str = "<BlockList><Latest>AA==</Latest></BlockList>";
 
 pub(crate) fn add(suite: &mut Suite) {
-    for row in rows(include_str!("../../../crates/ifmatch-azure/tests/azure/data/conditions.txt")) {
+    for row in rows(include_str!("../../data/blackbox/azure-conditions.txt")) {
         let [operations, fields, status, code] = row.try_into().expect("four columns");
         for operation in operations.split(' ').map(str::to_owned) {
             let name = format!("azure condition: {operation} {fields}");
@@ -42,15 +42,15 @@ fn check(site: &Site, operation: &str, fields: &str, status: &str, code: &str) {
     let bodiless = reply.status == 304;
     let tag = reply.field("etag").to_owned();
     reply.refused(status.parse().expect("a status"), code);
-    assert!(!bodiless || tag == before.etag(), "a 304 has the tag");
+    assert!(!bodiless || tag == before.etag(), "a 304 carries the tag");
     let after = http.head(&target);
     assert_eq!(after.status, before.status);
     for name in ["etag", "last-modified", "x-ms-lease-state", "content-length", "content-type"] {
-        assert_eq!(after.field(name), before.field(name), "{name} after a refusal");
+        assert_eq!(after.field(name), before.field(name), "{name} changed by a rejected request");
     }
 }
 
-/// The fields of a row; `before` is what is there.
+/// Returns the headers of a row for a resource in state `before`.
 fn meaning(text: &str, before: &Reply) -> Vec<(String, String)> {
     let tag = Some(before.field("etag")).filter(|tag| !tag.is_empty()).unwrap_or("\"none\"");
     let hour = Duration::from_hours(1);

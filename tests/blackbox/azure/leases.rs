@@ -1,4 +1,4 @@
-//! Every lease operation and every use in every state of a lease: the tables that the SDK suites read as well.
+//! Every lease operation and every use in every lease state, from the tables of the SDK suites.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::rows::words;
 use crate::site::Site;
 use crate::suite::Suite;
 
-/// One row: what is done in which state, how it ends, and the state afterwards.
+/// A row: an action, the state before, the outcome, and the state afterwards.
 #[derive(Clone)]
 struct Row {
     action: String,
@@ -38,11 +38,12 @@ pub(crate) fn add(suite: &mut Suite, prepare: bool) {
         let is_container = row.action.starts_with("container-");
         add_row(suite, &expired, format!("lease: {} {}", row.action, row.before), row, is_container, attempt);
     }
-    suite.case("lease: ids in any form are one id", forms);
-    suite.case("lease: an infinite one is broken at once", infinite);
+    suite.case("lease: ids are compared as GUIDs", forms);
+    suite.case("lease: an infinite lease breaks at once", infinite);
     suite.case("lease: a later break only shortens", shortened);
-    suite.case("lease: it guards the plain dialect too", plain);
-    suite.case("lease: what it tells of itself", told);
+    suite.case("lease: checked before the conditions", before_conditions);
+    suite.case("lease: protects against the plain dialect", plain);
+    suite.case("lease: shown in properties", told);
     if prepare {
         expired.prepare(suite.site());
     }
@@ -77,7 +78,7 @@ fn add_row(
     });
 }
 
-/// A new resource in a state that is reached without waiting.
+/// Creates a resource in a state that needs no waiting.
 fn in_state(site: &Site, state: &str, is_container: bool) -> String {
     let mut http = site.azure();
     let path = if is_container { container(&mut http, site) } else { blob(&mut http, site) };
@@ -92,7 +93,7 @@ fn in_state(site: &Site, state: &str, is_container: bool) -> String {
     path
 }
 
-/// A lease operation changes neither tag nor date.
+/// Performs a lease operation, which changes neither tag nor date.
 fn operate(http: &mut Http<'_>, path: &str, row: &Row, is_container: bool) {
     let on = target(path, is_container);
     let before = http.head(&on).is(200);
@@ -110,11 +111,11 @@ fn operate(http: &mut Http<'_>, path: &str, row: &Row, is_container: bool) {
     checked(reply, row);
     let after = http.head(&on).is(200);
     for name in ["etag", "last-modified"] {
-        assert_eq!(before.header(name), after.header(name), "an operation changed {name}");
+        assert_eq!(before.header(name), after.header(name), "a lease operation changed {name}");
     }
 }
 
-/// A use of what is leased, with or without an id.
+/// Uses a leased resource, with or without an id.
 fn attempt(http: &mut Http<'_>, path: &str, row: &Row, _is_container: bool) {
     let (what, id) = match row.action.rsplit_once('-') {
         Some((what, id @ ("a" | "b"))) => (what, Some(id_of(id))),
@@ -159,7 +160,9 @@ fn forms(site: &Site) {
     let path = blob(&mut http, site);
     acquire(&mut http, &path, A, -1).is(201);
     let digits = A.replace('-', "");
-    for form in [A.to_uppercase(), digits.clone(), format!("{{{A}}}"), format!("({A})"), digits.to_uppercase()] {
+    let hexadecimal = "{0xa0000000,0x0000,0x4000,{0x80,0x00,0x00,0x00,0x00,0x00,0x00,0x0a}}".to_owned();
+    let braced = [format!("{{{A}}}"), format!("({A})"), hexadecimal];
+    for form in [A.to_uppercase(), digits.clone(), digits.to_uppercase()].into_iter().chain(braced) {
         http.lease(&path, "renew", &[("x-ms-lease-id", &form)]).is(200);
         http.upload(&path, &[("x-ms-lease-id", &form)], "second").is(201);
     }
@@ -174,7 +177,7 @@ fn infinite(site: &Site) {
     assert_eq!(state(&mut http, &path), "broken");
 }
 
-#[expect(clippy::disallowed_methods, reason = "the server counts down in real time")]
+#[expect(clippy::disallowed_methods, reason = "the server counts in real time")]
 fn shortened(site: &Site) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
@@ -183,12 +186,23 @@ fn shortened(site: &Site) {
     for (period, most) in [("59", 59_u64), ("60", 59), ("50", 50), ("60", 50)] {
         let reply = http.lease(&path, "break", &[("x-ms-lease-break-period", period)]).is(202);
         let seconds: u64 = reply.header("x-ms-lease-time").parse().expect("seconds");
-        // The time since the first break may have been used up, plus a fraction of a second.
+        // Time has passed since the first break, and the server counts whole seconds.
         let least = most.saturating_sub(begun.elapsed().as_secs() + 2);
         assert!((least..=most.min(left)).contains(&seconds), "{seconds} s after a break in {period} s");
         left = seconds;
     }
     acquire(&mut http, &path, B, 60).refused(409, "LeaseAlreadyPresent");
+}
+
+fn before_conditions(site: &Site) {
+    let mut http = site.azure();
+    let path = blob(&mut http, site);
+    acquire(&mut http, &path, A, -1).is(201);
+    let later = ("if-modified-since", "Sun, 13 Sep 2093 12:26:40 GMT");
+    for condition in [("if-none-match", "*"), ("if-match", "\"stale\""), later] {
+        http.upload(&path, &[condition], "second").refused(412, "LeaseIdMissing");
+    }
+    http.upload(&path, &[("x-ms-lease-id", A), ("if-match", "\"stale\"")], "second").refused(412, "ConditionNotMet");
 }
 
 fn plain(site: &Site) {
@@ -219,8 +233,8 @@ fn told(site: &Site) {
     assert_eq!(shown(&mut http), ["leased", "locked", "fixed"]);
     let changed = http.lease(&path, "change", &[("x-ms-lease-id", A), ("x-ms-proposed-lease-id", B)]).is(200);
     assert_eq!(changed.header("x-ms-lease-id"), B);
-    http.lease(&path, "release", &[("x-ms-lease-id", B)]).is(200);
+    assert_eq!(http.lease(&path, "release", &[("x-ms-lease-id", B)]).is(200).field("x-ms-lease-id"), "");
     assert_eq!(shown(&mut http), ["available", "unlocked", ""]);
     let drawn = http.lease(&path, "acquire", &[("x-ms-lease-duration", "15")]).is(201);
-    assert_eq!(drawn.header("x-ms-lease-id").len(), 36, "an id is drawn where none is proposed");
+    assert_eq!(drawn.header("x-ms-lease-id").len(), 36, "the server generates an id if none is proposed");
 }

@@ -1,4 +1,4 @@
-//! Listings of blobs: in order, in pages, in folders.
+//! List Blobs: order, pages and folders.
 
 use crate::azure::{A, acquire, container};
 use crate::http::Http;
@@ -22,7 +22,7 @@ pub(crate) fn add(suite: &mut Suite) {
         });
     }
     suite.case("azure list: properties, metadata and leases", properties);
-    suite.case("azure list: with all that can be included", |site| {
+    suite.case("azure list: with everything that can be included", |site| {
         let (mut http, own) = filled(site, &["a", "b"]);
         let all = "copy,deleted,metadata,snapshots,tags,uncommittedblobs,versions,deletedwithversions,legalhold";
         let listing = http.get(&format!("{own}?restype=container&comp=list&include={all}")).is(200);
@@ -31,8 +31,14 @@ pub(crate) fn add(suite: &mut Suite) {
         http.get(&other).refused(400, "InvalidQueryParameterValue");
         http.get("?comp=list&include=metadata,deleted,system").is(200);
     });
-    suite.case("azure list: names that XML cannot have as they are", escaped);
-    suite.case("azure list: a marker that is none", |site| {
+    suite.case("azure list: a delimiter of two characters", |site| {
+        let (mut http, own) = filled(site, &["a", "a/1", "a/b/3", "a/b/4", "b/1"]);
+        assert_eq!(pages(&mut http, &own, "&delimiter=%2Fb", 2), ["a", "a/1", "a/b", "b/1"]);
+    });
+    suite.case("azure list: folders with names that begin with the last character", last_character);
+    suite.case("azure list: control characters in parameters", control_characters);
+    suite.case("azure list: escapes names and values", escaped);
+    suite.case("azure list: an invalid marker", |site| {
         let (mut http, own) = filled(site, &[]);
         let target = format!("{own}?restype=container&comp=list&marker=no%20marker");
         http.get(&target).refused(400, "InvalidQueryParameterValue");
@@ -51,7 +57,7 @@ fn filled<'a>(site: &'a Site, names: &[&str]) -> (Http<'a>, String) {
     (http, own)
 }
 
-/// The names in all pages.
+/// Returns the names in all pages.
 fn pages(http: &mut Http<'_>, own: &str, query: &str, size: usize) -> Vec<String> {
     let (mut names, mut marker) = (Vec::new(), String::new());
     for _ in 0..100 {
@@ -71,7 +77,9 @@ fn pages(http: &mut Http<'_>, own: &str, query: &str, size: usize) -> Vec<String
 fn properties(site: &Site) {
     let (mut http, own) = filled(site, &[]);
     let path = format!("{own}/a");
-    let fields = [("x-ms-blob-content-type", "text/plain"), ("x-ms-meta-owner", "me")];
+    let quoted = "a\"<&>";
+    let fields =
+        [("x-ms-blob-content-type", "text/plain"), ("x-ms-meta-owner", "me"), ("x-ms-blob-cache-control", quoted)];
     let written = http.upload(&path, &fields, "hello").is(201);
     acquire(&mut http, &path, A, -1).is(201);
     let page = http.get(&format!("{own}?restype=container&comp=list&include=metadata")).is(200);
@@ -82,6 +90,8 @@ fn properties(site: &Site) {
         ("Last-Modified", written.header("last-modified")),
         ("Content-Length", "5"),
         ("Content-Type", "text/plain"),
+        ("Content-Encoding", ""),
+        ("Cache-Control", "a\"&lt;&amp;&gt;"),
         ("BlobType", "BlockBlob"),
         ("LeaseStatus", "locked"),
         ("LeaseState", "leased"),
@@ -97,4 +107,25 @@ fn escaped(site: &Site) {
     let (mut http, own) = filled(site, &["%3Ca%26b%3E"]);
     let page = http.get(&format!("{own}?restype=container&comp=list")).is(200);
     assert_eq!(page.all("Name"), ["&lt;a&amp;b&gt;"]);
+}
+
+/// A folder's marker ends with the last character, which names in the folder may begin with.
+fn last_character(site: &Site) {
+    let last = "%F4%8F%BF%BF";
+    let inner = [format!("a/{last}"), format!("a/{last}x"), format!("a/{last}{last}/y"), format!("c/{last}z")];
+    let names = ["a/1", &inner[0], &inner[1], &inner[2], "b", &inner[3], "d"];
+    let (mut http, own) = filled(site, &names);
+    for size in 1..6 {
+        assert_eq!(pages(&mut http, &own, "&delimiter=%2F", size), ["a/", "b", "c/", "d"], "in pages of {size}");
+    }
+}
+
+/// XML cannot represent most control characters, so no response may contain one.
+fn control_characters(site: &Site) {
+    let (mut http, own) = filled(site, &["a"]);
+    for query in ["&prefix=%01", "&delimiter=%1F", "&%02=x", "&include=%03", "&prefix=%EF%BF%BF", "&marker=AQ%3D%3D"] {
+        let reply = http.get(&format!("{own}?restype=container&comp=list{query}"));
+        let is_invalid = |char: char| char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}');
+        assert!(!reply.text().contains(is_invalid), "{query}: {}", reply.text());
+    }
 }

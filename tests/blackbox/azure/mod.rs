@@ -1,4 +1,4 @@
-//! Azure's dialect, as the SDKs speak it.
+//! Azure's dialect of the blob service.
 
 mod access;
 mod blobs;
@@ -8,7 +8,7 @@ mod containers;
 mod expired;
 mod leases;
 mod listing;
-mod refusals;
+mod rejections;
 mod retries;
 
 use crate::http::{Http, Reply};
@@ -16,7 +16,7 @@ use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite, prepare: bool) {
-    // First, since they wait for leases to end while everything else runs.
+    // First: these wait for leases to expire while the others run.
     leases::add(suite, prepare);
     access::add(suite);
     blobs::add(suite);
@@ -24,30 +24,30 @@ pub(crate) fn add(suite: &mut Suite, prepare: bool) {
     conditions::add(suite);
     containers::add(suite);
     listing::add(suite);
-    refusals::add(suite);
+    rejections::add(suite);
     retries::add(suite);
 }
 
-/// Ids of leases: A's, B's, C's.
+/// Lease ids of the clients A, B and C.
 pub(crate) const A: &str = "a0000000-0000-4000-8000-00000000000a";
 pub(crate) const B: &str = "b0000000-0000-4000-8000-00000000000b";
 pub(crate) const C: &str = "c0000000-0000-4000-8000-00000000000c";
 
-/// A new container, as a path.
+/// Creates a container and returns its path.
 pub(crate) fn container(http: &mut Http<'_>, site: &Site) -> String {
     let path = format!("/{}", site.name());
     http.put(&format!("{path}?restype=container"), &[], "").is(201);
     path
 }
 
-/// A new blob in a container of its own, as a path.
+/// Creates a blob in a container of its own and returns its path.
 pub(crate) fn blob(http: &mut Http<'_>, site: &Site) -> String {
     let path = format!("{}/blob", container(http, site));
     http.upload(&path, &[], "first").is(201);
     path
 }
 
-/// Acquires a lease for A.
+/// Acquires a lease with this id.
 pub(crate) fn acquire(http: &mut Http<'_>, target: &str, id: &str, seconds: i32) -> Reply {
     let duration = seconds.to_string();
     http.lease(target, "acquire", &[("x-ms-lease-duration", &duration), ("x-ms-proposed-lease-id", id)])

@@ -11,7 +11,7 @@ const OLD: &str = "the first version";
 const NEW: &str = "the second, longer version";
 const WRITTEN: &str = "what is written";
 
-/// What a case begins with.
+/// The state before a case.
 pub(crate) struct Blob {
     pub(crate) path: String,
     pub(crate) tag: String,
@@ -62,12 +62,12 @@ fn check(site: &Site, method: &str, state: &str, text: &str, status: &str) {
     }
 }
 
-/// What the answers to a blob that is there must tell.
+/// Checks the headers of responses about an existing blob.
 fn told(reply: &Reply, method: &str, blob: &Blob) {
     match (reply.status.as_u16(), method) {
         (200, "GET") => assert_eq!((reply.etag(), reply.text()), (blob.tag.as_str(), NEW)),
         (200, _) => assert_eq!((reply.etag(), reply.field("content-length")), (blob.tag.as_str(), "26")),
-        // So that the client can fetch, merge and retry.
+        // Lets the client fetch, merge and retry.
         (412, _) => assert_eq!(reply.etag(), blob.tag),
         (304, _) => {
             assert_eq!(reply.etag(), blob.tag);
@@ -80,7 +80,7 @@ fn told(reply: &Reply, method: &str, blob: &Blob) {
     }
 }
 
-/// A blob in its second version, whose date has come if it is needed.
+/// Writes a blob twice; if `dated`, waits until its date is in the past.
 pub(crate) fn written(http: &mut Http<'_>, site: &Site, dated: bool, content: &[u8]) -> Blob {
     let path = format!("/{}/blob", site.name());
     let old = http.put(&path, &[], OLD).is(201).etag().to_owned();
@@ -98,7 +98,7 @@ fn absent(site: &Site) -> Blob {
     Blob { path: format!("/{}/blob", site.name()), tag: "\"x\"".to_owned(), old: "\"y\"".to_owned(), date }
 }
 
-/// The fields of a row with what its words stand for.
+/// Substitutes the words in the headers of a row.
 pub(crate) fn meaning(text: &str, blob: &Blob) -> String {
     let bare = blob.tag.trim_matches('"');
     let mut text = text.replace("{tag}", &blob.tag).replace("{old}", &blob.old).replace("{bare}", bare);

@@ -1,4 +1,4 @@
-//! Listings as JSON: complete, in order, in pages.
+//! Listings as JSON: complete, ordered and paged.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -6,7 +6,7 @@ use crate::http::Http;
 use crate::site::{Site, eventually};
 use crate::suite::Suite;
 
-/// What is not left as it is in a path.
+/// Characters that are percent-encoded in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/');
 const NAMES: [&str; 9] = ["a!", "a-", "a/1", "a/2", "a/b/c", "a0", "b", "B", "é"];
 
@@ -63,7 +63,7 @@ fn filled(site: &Site) -> String {
     container
 }
 
-/// The names in all pages.
+/// Returns the names in all pages.
 fn walk(http: &mut Http<'_>, container: &str, prefix: &str, limit: usize) -> Vec<String> {
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let (mut names, mut after) = (Vec::new(), String::new());
@@ -124,7 +124,7 @@ fn deleted(site: &Site) {
     assert!(walk(&mut http, &container, "", 1).is_empty());
 }
 
-/// Other runs and cases have theirs as well: only those of one prefix are looked at.
+/// Other runs and cases create containers, too, so only those with one prefix are compared.
 fn containers(site: &Site) {
     let (prefix, mut http) = (site.name(), site.plain());
     for name in ["x", "x-y", "z"] {

@@ -1,4 +1,4 @@
-//! The plain dialect: HTTP as RFC 9110 has it.
+//! The plain dialect: HTTP as in RFC 9110.
 
 mod conditions;
 mod listing;

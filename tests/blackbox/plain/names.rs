@@ -1,4 +1,4 @@
-//! Names of blobs: what is taken comes back, what cannot be meant twice is refused.
+//! Names of blobs: valid names round-trip, ambiguous ones are rejected.
 
 use support::raw::Connection;
 
@@ -29,7 +29,7 @@ pub(crate) fn add(suite: &mut Suite) {
     }
 }
 
-/// Of segments that a file system can take.
+/// Builds a name of segments that fit into a file system.
 fn long(length: usize) -> String {
     let mut name = "x".repeat(length);
     for at in (200..length - 1).step_by(200) {
@@ -50,7 +50,7 @@ fn taken(site: &Site, encoded: &str, listed: &str) {
     http.get(&path).is(404);
 }
 
-/// No method does anything, and nothing is there afterwards.
+/// Checks that all methods reject the name, and that nothing is created.
 fn refused(site: &Site, encoded: &str, status: u16) {
     let container = site.name();
     site.plain().put(&format!("/{container}/other"), &[], "other").is(201);

@@ -1,4 +1,4 @@
-//! Ranges: the RFC's table (ifmatch-core's own), `If-Range`, and many.
+//! Ranges: the table of RFC 9110 in ifmatch-core, `If-Range`, and many ranges.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::sleep;
@@ -10,14 +10,14 @@ use crate::rows::{borrowed, fields, rows};
 use crate::site::Site;
 use crate::suite::Suite;
 
-/// Blobs that all cases read.
+/// The blobs that all cases read.
 type Shared = Arc<OnceLock<Blob>>;
 
 pub(crate) fn add(suite: &mut Suite) {
     let shared = Shared::default();
     for row in rows(include_str!("../../../crates/ifmatch-core/tests/data/ranges.txt")) {
         let [fields, length, expected] = row.try_into().expect("three columns");
-        // The others are about lengths that no blob here has, and bytes that no text has.
+        // Other rows are about lengths that no blob here has, or about bytes that are not text.
         let Some(length) = length.parse::<usize>().ok().filter(|length| *length <= 1000) else { continue };
         if fields.contains("\\x") {
             continue;
@@ -43,7 +43,7 @@ pub(crate) fn add(suite: &mut Suite) {
     });
 }
 
-/// Bytes that tell where they stand.
+/// Returns bytes that encode their positions.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from(at * 31 % 251).expect("less than 251")).collect()
 }
@@ -53,7 +53,7 @@ fn check(site: &Site, shared: &Shared, method: &str, text: &str, length: usize, 
     let blob = shared.get_or_init(|| {
         let mut http = site.plain();
         let blob = written(&mut http, site, true, &pattern(1000));
-        // A date is a strong validator only once a second has passed in which nothing was written.
+        // A date is a strong validator only after a second without writes.
         sleep(Duration::from_millis(1100));
         for length in [0, 1] {
             site.plain().put(&format!("{}{length}", blob.path), &[], pattern(length)).is(201);
@@ -79,7 +79,7 @@ fn check(site: &Site, shared: &Shared, method: &str, text: &str, length: usize, 
     }
 }
 
-/// One part, or several in a multipart body, each with the bytes that it promises.
+/// Checks that each part of the response has the content that its header states.
 fn parts(reply: &Reply, ranges: &str, length: usize) {
     let ranges: Vec<(usize, usize)> = ranges.split(' ').map(bounds).collect();
     let content = pattern(length);
@@ -114,7 +114,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// So many ranges of one byte each.
+/// Requests a number of ranges of one byte each.
 fn many(site: &Site, count: usize, served: bool) {
     let (path, mut http) = (format!("/{}/many", site.name()), site.plain());
     http.put(&path, &[], pattern(1000)).is(201);

@@ -1,4 +1,4 @@
-//! GET and HEAD, and the fields of a 304.
+//! GET and HEAD, and the headers of a 304.
 
 use support::raw::Connection;
 
@@ -57,7 +57,7 @@ fn dated(site: &Site) {
     let date =
         |reply: &crate::http::Reply| Some(reply.field("last-modified").to_owned()).filter(|date| !date.is_empty());
     let first = eventually("a date", || date(&http.head(&path).is(200)));
-    // From the second that it names on, no write can have it.
+    // From that second on, no write can get this date.
     http.put(&path, &[], "two").is(200);
     http.put(&path, &[("if-unmodified-since", &first)], "lost").is(412);
     let second = eventually("a date", || date(&http.head(&path).is(200)));

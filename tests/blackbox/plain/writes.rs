@@ -1,4 +1,4 @@
-//! PUT and DELETE, and what they make of fields, bodies and retries.
+//! PUT and DELETE: headers, bodies and retries.
 
 use support::raw::Connection;
 
@@ -29,10 +29,10 @@ pub(crate) fn add(suite: &mut Suite) {
     }
 }
 
-/// Field lines.
+/// Request headers.
 type Fields = &'static [(&'static str, &'static str)];
 
-/// Of the body `hello`.
+/// Digest of the body `hello`.
 const DIGESTS: [(&str, Fields, u16); 5] = [
     ("the right Repr-Digest", &[("repr-digest", "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:")], 201),
     ("the right Content-Digest", &[("content-digest", "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:")], 201),
@@ -86,7 +86,7 @@ fn same_bytes(site: &Site) {
     assert_eq!(tags.len(), 6, "{tags:?}");
 }
 
-/// ABA: who holds the old tag must not take the new blob for what it saw.
+/// ABA: the old tag must not match the new blob.
 fn created_again(site: &Site) {
     let (path, mut http) = (path(site), site.plain());
     let first = http.put(&path, &[], "same").is(201).etag().to_owned();
@@ -186,7 +186,7 @@ fn options(site: &Site) {
     assert_eq!(http.send("OPTIONS", &path, &[], "").is(204).field("allow"), "GET, HEAD, PUT, DELETE, OPTIONS");
 }
 
-/// A client that waits with its body until it is told to send it.
+/// Sends the head first, and the body after a 100 (Continue).
 fn continued(site: &Site, condition: &str, status: u16, wanted: bool) {
     let (path, token) = (path(site), site.token_line());
     let mut connection = Connection::open(site.address());

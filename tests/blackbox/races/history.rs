@@ -1,4 +1,4 @@
-//! Writers who replace, delete and create, and readers who look all the time: the history must have one order.
+//! Concurrent writers and readers of one blob: the recorded history must be linearizable.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use crate::suite::Suite;
 
 const READERS: usize = 4;
 const WRITERS: usize = 6;
-/// Changes that each writer makes.
+/// Number of changes per writer.
 const CHANGES: usize = 12;
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -30,16 +30,16 @@ pub(crate) fn add(suite: &mut Suite) {
     }
 }
 
-/// One blob, what was written to it, and what was seen.
+/// A blob with its known versions and the versions seen.
 struct World<'a> {
     site: &'a Site,
     path: String,
     length: usize,
     deletes: bool,
     history: History,
-    /// The number that fills each version, by its tag. A version is known only once its writer has its answer.
+    /// The number in the content of each version, by tag. A version is known once its writer has the response.
     written: Mutex<HashMap<String, usize>>,
-    /// What readers saw: tags and the numbers that filled the bytes.
+    /// Tags seen by readers, with the number in the content.
     seen: Mutex<Vec<(String, usize)>>,
     numbers: AtomicUsize,
     writing: AtomicUsize,
@@ -74,7 +74,7 @@ impl<'a> World<'a> {
         self.history.check(&first, last.as_deref());
     }
 
-    /// Every line of a version has its number: a mixture shows. Lengths differ from version to version.
+    /// Every line contains the version's number, so mixtures show. Lengths differ between versions.
     fn version(&self, number: usize) -> Vec<u8> {
         format!("{number:09}\n").repeat(self.length / 10 + number % 7 + 1).into_bytes()
     }
@@ -100,7 +100,7 @@ impl<'a> World<'a> {
         self.writing.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Replaces or deletes what was seen, or creates where nothing was; false if somebody else was faster.
+    /// Replaces or deletes the version seen, or creates the blob. Returns `false` if another client was faster.
     fn change(&self, http: &mut Http<'_>, current: Option<String>, delete: bool) -> bool {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let start = self.history.now();
@@ -122,7 +122,7 @@ impl<'a> World<'a> {
         true
     }
 
-    /// Reads whole versions, and parts of them, until the writers have ended.
+    /// Reads whole versions and parts of them until the writers have ended.
     fn read(&self, reader: usize) {
         let mut http = if reader.is_multiple_of(2) { self.site.plain() } else { self.site.azure() };
         let mut rounds = 0;
@@ -131,7 +131,7 @@ impl<'a> World<'a> {
             sleep(Duration::from_millis(2));
             let tag = self.look(&mut http);
             let Some(tag) = tag.filter(|_| rounds % 2 == 0) else { continue };
-            // The rest of a version that was begun, as a client does that was cut off.
+            // Reads the rest of a version, like a client that resumes a download.
             let start = self.history.now();
             let fields = [("range", "bytes=20-79"), ("if-match", tag.as_str())];
             let reply = http.send("GET", &self.path, &fields, "");
@@ -144,7 +144,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The tag of what is there.
+    /// Returns the current tag.
     fn look(&self, http: &mut Http<'_>) -> Option<String> {
         loop {
             let start = self.history.now();

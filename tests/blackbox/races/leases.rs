@@ -1,4 +1,4 @@
-//! Leases that end in the middle of something: never two holders, never a write by one who lost it.
+//! Leases that end during a write: never two holders, and no write by a former holder.
 
 use std::sync::mpsc::channel;
 use std::thread::scope;
@@ -14,7 +14,7 @@ use crate::races::race;
 use crate::site::{Site, eventually};
 use crate::suite::Suite;
 
-/// Of a body in two halves.
+/// Length of a body sent in two halves.
 const HALF: usize = 40_000;
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -26,7 +26,7 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("lease race: holders take turns, and none writes in another's", turns);
 }
 
-/// A write by A of which half has come.
+/// A write by A, with half of its body sent.
 struct Slow {
     connection: Connection,
 }
@@ -40,9 +40,10 @@ impl Slow {
         Self { connection }
     }
 
-    /// The answer. The Worker's runtime may give none: it closes where a request was refused before its body had come.
+    /// Returns the response. The Worker's runtime may close the connection instead if it rejected the request before
+    /// the body.
     fn end(mut self, site: &Site) -> Option<Answer> {
-        // A server may have refused already, and closed.
+        // The server may already have rejected the request and closed the connection.
         drop(self.connection.try_send(vec![b'a'; HALF]));
         let answer = self.connection.answer_unless_closed();
         assert!(answer.is_some() || site.server == "worker", "closed without an answer");
@@ -50,8 +51,8 @@ impl Slow {
     }
 }
 
-/// A's lease ends while its write is under way, B gets it and writes. Whatever the order, B's write is not lost, and
-/// A is not told that it succeeded after B had the lease.
+/// A's lease ends during A's write; B acquires it and writes. In any order, B's write is not lost, and A's write does
+/// not succeed after B's acquisition.
 fn lost(site: &Site, seconds: i32, broken: bool) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
@@ -74,7 +75,7 @@ fn lost(site: &Site, seconds: i32, broken: bool) {
             http.upload(&path, &[("x-ms-lease-id", B)], "by B").is(201);
             held
         });
-        // A server may let B wait for the write that is under way.
+        // A server may let B wait for the write in flight.
         let before = told.recv_timeout(Duration::from_secs(2)).is_ok();
         let answer = slow.end(site);
         let status = answer.as_ref().map_or(412, |answer| answer.status.as_u16());
@@ -85,7 +86,7 @@ fn lost(site: &Site, seconds: i32, broken: bool) {
     http.upload(&path, &[("x-ms-lease-id", A)], "by A").refused(412, "LeaseIdMismatchWithBlobOperation");
 }
 
-/// Who gives its lease back in the middle of its own write has no lease when that ends.
+/// A client that releases its lease during its own write has no lease afterwards.
 fn released(site: &Site) {
     let mut http = site.azure();
     let path = blob(&mut http, site);
@@ -99,7 +100,7 @@ fn released(site: &Site) {
     assert_eq!(http.get(&path).is(200).etag(), tag);
 }
 
-/// After the break no renewal succeeds, whatever was under way.
+/// After a break, no renewal succeeds.
 fn broken(site: &Site) {
     let path = blob(&mut site.azure(), site);
     acquire(&mut site.azure(), &path, A, -1).is(201);
@@ -126,7 +127,7 @@ fn broken(site: &Site) {
     acquire(&mut http, &path, B, -1).is(201);
 }
 
-/// One of many changes from A succeeds: the others no longer name its holder.
+/// One of many changes from A's id succeeds; the others no longer name the holder.
 fn changed(site: &Site) {
     let path = blob(&mut site.azure(), site);
     acquire(&mut site.azure(), &path, A, -1).is(201);
@@ -142,7 +143,7 @@ fn changed(site: &Site) {
     site.azure().upload(&path, &[("x-ms-lease-id", A)], "x").is(412);
 }
 
-/// A lock made of a lease around a read and an unconditional write: with two holders at once an increment would be lost.
+/// A lock: a lease around a read and an unconditional write. Two holders at once would lose an increment.
 fn turns(site: &Site) {
     const CLIENTS: usize = 8;
     const TURNS: usize = 4;

@@ -1,4 +1,4 @@
-//! Of those who may not both win, one does, and nobody reads what nobody wrote.
+//! Races: one of several exclusive operations succeeds, and readers see only what was written.
 
 pub(crate) mod counter;
 mod history;
@@ -13,14 +13,14 @@ use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    // The one that waits for a lease to end comes first.
+    // First: this case waits for a lease to expire.
     leases::add(suite);
     winners::add(suite);
     counter::add(suite);
     history::add(suite);
 }
 
-/// Runs so many racers at once, each in a thread of its own, and returns what they return.
+/// Runs racers concurrently, each in its own thread, and returns their results.
 pub(crate) fn race<T: Send>(racers: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let gate = std::sync::Barrier::new(racers);
     scope(|scope| {
@@ -36,7 +36,7 @@ pub(crate) fn race<T: Send>(racers: usize, run: impl Fn(usize) -> T + Sync) -> V
     })
 }
 
-/// A path where nothing is yet.
+/// Returns the path of a blob that does not exist.
 fn path(site: &Site) -> String {
     format!("/{}/blob", site.name())
 }

@@ -1,10 +1,10 @@
-//! Histories of one resource: what each operation replaced and what it saw, and whether there is one order that explains all.
+//! Linearizability of the history of one resource.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What clients did, in the order of a clock that all share.
+/// The operations of all clients, on a shared logical clock.
 #[derive(Default)]
 pub(crate) struct History {
     clock: AtomicU64,
@@ -19,7 +19,7 @@ pub(crate) struct Event {
     pub(crate) what: What,
 }
 
-/// What an operation did. Versions are named by their tags.
+/// The effect of an operation. Versions are named by their tags.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// Replaced a version, or nothing, by a version, or by nothing.
@@ -29,7 +29,7 @@ pub(crate) enum What {
 }
 
 impl History {
-    /// The next moment.
+    /// Returns the next moment.
     pub(crate) fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
@@ -37,18 +37,17 @@ impl History {
     /// Records an operation that began at this moment and has just ended.
     pub(crate) fn record(&self, start: u64, what: What) {
         let event = Event { start, end: self.now(), what };
-        self.events.lock().expect("nobody panics here").push(event);
+        self.events.lock().expect("no panic").push(event);
     }
 
-    /// Checks that there is one order of all operations that agrees with what each saw and with real time.
+    /// Checks that one order of all operations agrees with what each saw and with real time.
     ///
-    /// Versions are never used twice, so that the replacements make one chain of states from `first` to `last`; each state
-    /// has a place in it. A read must have the place of a state that was current at some moment between its
-    /// beginning and its end.
+    /// Versions are unique, so the changes form one chain of states from `first` to `last`. A read must have seen a
+    /// state that was current at some moment between its beginning and its end.
     pub(crate) fn check(self, first: &str, last: Option<&str>) {
-        let events = self.events.into_inner().expect("nobody panics here");
+        let events = self.events.into_inner().expect("no panic");
         let changes = chain(&events, first, last);
-        // Where each version stands, and each absence between two of them.
+        // The position of each version in the chain, and of each absence between two versions.
         let mut places: HashMap<String, usize> = HashMap::from([(first.to_owned(), 0)]);
         let mut gaps = Vec::new();
         for (at, change) in changes.iter().enumerate() {
@@ -57,13 +56,13 @@ impl History {
                 _ => gaps.push(at + 1),
             }
         }
-        // A change took place between its beginning and its end; so later ones of the chain cannot have ended before.
+        // A change takes place between its beginning and its end, so later changes cannot have ended before it began.
         for pair in changes.windows(2) {
             assert!(pair[0].start < pair[1].end, "a change was overtaken by its own successor: {pair:?}");
         }
         for event in &events {
             let What::Saw(seen) = &event.what else { continue };
-            // All states whose end had been acknowledged before it began are over; none that began after its end is seen.
+            // States that ended before the read began are over; states that began after its end are not visible yet.
             let over = changes.iter().rposition(|change| change.end < event.start).map_or(0, |at| at + 1);
             let begun = changes.iter().rposition(|change| change.start < event.end).map_or(0, |at| at + 1);
             if let Some(tag) = seen {
@@ -78,7 +77,7 @@ impl History {
     }
 }
 
-/// The changes in the order in which each replaced the version that the one before had made.
+/// Returns the changes in order: each replaced the version that the previous one made.
 fn chain<'a>(events: &'a [Event], first: &str, last: Option<&str>) -> Vec<&'a Event> {
     let mut by_version: HashMap<&str, &Event> = HashMap::new();
     let mut creations = Vec::new();
@@ -102,7 +101,7 @@ fn chain<'a>(events: &'a [Event], first: &str, last: Option<&str>) -> Vec<&'a Ev
             _ => panic!("a creation of nothing: {event:?}"),
         })
         .collect();
-    // Who deletes a version has seen it: deletions begin in the order of the lives that they end.
+    // A deletion names the version that it deletes, so deletions are ordered by the lives that they end.
     lives.sort_by_key(|life| life.last().filter(|event| made(event).is_none()).map_or(u64::MAX, |event| event.start));
     for life in lives {
         assert!(chain.last().is_some_and(|event| made(event).is_none()), "created where something was: {life:?}");
@@ -113,7 +112,7 @@ fn chain<'a>(events: &'a [Event], first: &str, last: Option<&str>) -> Vec<&'a Ev
     chain
 }
 
-/// The changes from a creation to the deletion, or to the end.
+/// Returns the changes from a creation to the deletion, or to the end.
 fn life<'a>(by_version: &mut HashMap<&str, &'a Event>, creation: Option<&'a Event>, tag: &str) -> Vec<&'a Event> {
     let mut life: Vec<&Event> = creation.into_iter().collect();
     let mut current = by_version.remove(tag);
@@ -124,7 +123,7 @@ fn life<'a>(by_version: &mut HashMap<&str, &'a Event>, creation: Option<&'a Even
     life
 }
 
-/// The version that a change made.
+/// Returns the version that a change made.
 fn made(event: &Event) -> Option<&str> {
     match &event.what {
         What::Replaced(_, to) | What::Saw(to) => to.as_deref(),

@@ -1,5 +1,7 @@
-//! Twenty want the same, one may have it.
+//! Twenty clients compete; one may win.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use support::azure::Form;
 
 use crate::azure::{acquire, blob, container};
@@ -19,24 +21,25 @@ pub(crate) fn add(suite: &mut Suite) {
         suite.case(format!("race: twenty delete and replace the same version, round {round}"), deleters);
     }
     suite.case("race: twenty create a container", containers);
-    suite.case("race: twenty write without a condition, and each has a tag of its own", writers);
+    suite.case("race: twenty write without a condition, and each gets its own tag", writers);
     suite.case("race: twenty commit the same blocks", committers);
+    suite.case("race: block lists of four writers", lists);
     suite.case("race: twenty send the same request with the same key", retriers);
 }
 
-/// The one that succeeded, and its number; all others must have been refused.
+/// Returns the winner and its index. All others must have been rejected.
 fn winner(replies: Vec<Reply>, success: u16) -> (usize, Reply) {
     let (won, lost): (Vec<_>, Vec<_>) = replies.into_iter().enumerate().partition(|(_, reply)| reply.status == success);
     for (_, reply) in lost {
-        // Where blocks are committed, some come when the blocks are used up.
+        // Block lists may find their blocks already committed.
         if !reply.changed_nothing() && reply.code() != "InvalidBlockList" {
-            reply.fail(&format!("{success}, or a refusal"));
+            reply.fail(&format!("{success}, or a rejection"));
         }
     }
     let mut won = won.into_iter();
     match (won.next(), won.next()) {
         (Some(winner), None) => winner,
-        (None, _) => panic!("nobody won"),
+        (None, _) => panic!("no winner"),
         (Some((_, one)), Some((_, two))) => {
             panic!("two won: {} and {}", one.field("etag"), two.field("etag"))
         }
@@ -68,7 +71,7 @@ fn replacers(site: &Site) {
     assert_eq!((read.text(), read.etag()), (format!("by {number}").as_str(), won.etag()));
 }
 
-/// A deletion and a replacement of one version exclude each other as well.
+/// A deletion and a replacement of the same version exclude each other as well.
 fn deleters(site: &Site) {
     let path = path(site);
     let tag = site.plain().put(&path, &[], "first").is(201).etag().to_owned();
@@ -82,7 +85,7 @@ fn deleters(site: &Site) {
     let deleted = replies.iter().any(|reply| reply.status == 204);
     for reply in replies.iter().filter(|reply| !reply.status.is_success()) {
         if reply.status != 404 && !reply.changed_nothing() {
-            reply.fail("404, or a refusal");
+            reply.fail("404, or a rejection");
         }
     }
     site.plain().get(&path).is(if deleted { 404 } else { 200 });
@@ -111,7 +114,7 @@ fn writers(site: &Site) {
     let path = path(site);
     let replies = race(RACERS, |racer| site.plain().put(&path, &[], format!("by {racer}")));
     let created = replies.iter().filter(|reply| reply.status == 201).count();
-    assert_eq!(created, 1, "of all who write where nothing is, one creates");
+    assert_eq!(created, 1, "one of the writes creates the blob");
     let mut tags: Vec<&str> = replies.iter().map(|reply| reply.etag()).collect();
     let read = site.plain().get(&path).is(200);
     let last = tags.iter().position(|tag| *tag == read.etag()).expect("the tag of one of the writes");
@@ -131,13 +134,43 @@ fn committers(site: &Site) {
     assert_eq!(site.azure().get(&path).is(200).text(), "block");
 }
 
-/// One signed request, sent by twenty: a client whose connection broke, again and again.
+/// Each version consists of the blocks of a single writer.
+fn lists(site: &Site) {
+    let path = format!("{}/a", container(&mut site.azure(), site));
+    let run = |writer: usize| {
+        let (mut http, mut committed) = (site.azure(), 0);
+        for round in 0..10 {
+            let ids: Vec<String> = (0..5).map(|block| STANDARD.encode(format!("{writer}{block:02}"))).collect();
+            for id in &ids {
+                http.put(&format!("{path}?comp=block&blockid={id}"), &[], format!("{writer}:{round} ")).is(201);
+            }
+            let list = format!("<BlockList><Latest>{}</Latest></BlockList>", ids.join("</Latest><Latest>"));
+            let reply = http.put(&format!("{path}?comp=blocklist"), &[], list);
+            match reply.status.as_u16() {
+                201 => committed += 1,
+                // Another list may have discarded the staged blocks.
+                _ if reply.changed_nothing() || reply.code() == "InvalidBlockList" => {}
+                _ => reply.fail("201, or a rejection"),
+            }
+            let read = http.get(&path);
+            if read.status == 200 {
+                let writers: Vec<_> = read.text().split_whitespace().map(|part| part.split(':').next()).collect();
+                assert_eq!(writers, [writers[0]; 5], "{}", read.text());
+            }
+        }
+        committed
+    };
+    let committed: usize = race(4, run).into_iter().sum();
+    assert!(committed > 0);
+}
+
+/// Twenty clients send the same signed request, like one client that retries.
 fn retriers(site: &Site) {
     let path = format!("{}/a", container(&mut site.azure(), site));
     let fields = [("x-ms-client-request-id", "one request"), ("x-ms-blob-type", "BlockBlob"), ("if-none-match", "*")];
     let mut request = site.azure().request("PUT", &path, &fields, b"once");
     site.signer.sign(Form::Blob, &mut request);
     let replies = race(RACERS, |_| site.azure().exchange(&request).is(201).etag().to_owned());
-    assert!(replies.iter().all(|tag| *tag == replies[0]), "one write, and one answer: {replies:?}");
+    assert!(replies.iter().all(|tag| *tag == replies[0]), "one write and one response: {replies:?}");
     assert_eq!(site.azure().get(&path).is(200).etag(), replies[0]);
 }

@@ -1,4 +1,4 @@
-//! Tags of entities: the very text of the current version's, and no other.
+//! Tags of entities, which are compared as text.
 
 use std::collections::HashSet;
 
@@ -9,14 +9,24 @@ use crate::suite::Suite;
 use crate::tables::{ENTITY, Table, refused};
 
 pub(crate) fn add(suite: &mut Suite) {
-    suite.case("tables: every write has a tag of its own", tags);
+    suite.case("tables: every write has its own tag", tags);
     for method in ["PUT", "MERGE", "PATCH", "DELETE"] {
-        suite.case(format!("tables: only the current tag serves, {method}"), move |site| current(site, method));
-        suite.case(format!("tables: conditions that are not understood, {method}"), move |site| {
-            not_understood(site, method);
+        suite.case(format!("tables: only the current tag matches, {method}"), move |site| current(site, method));
+        suite.case(format!("tables: invalid conditions, {method}"), move |site| {
+            invalid(site, method);
         });
     }
-    suite.case("tables: a deletion needs a tag", |site| {
+    suite.case("tables: conditions on inserts and tables", |site| {
+        let mut table = Table::new(site);
+        let name = table.path.trim_start_matches('/').to_owned();
+        let any = [("if-match", "*")];
+        refused(table.send("POST", "", &any, "{}"), 400, "ConditionHeadersNotSupported");
+        refused(table.http.send("POST", "/Tables", &any, "{}"), 400, "ConditionHeadersNotSupported");
+        let delete = table.http.send("DELETE", &format!("/Tables('{name}')"), &any, "");
+        refused(delete, 400, "ConditionHeadersNotSupported");
+        assert_eq!(table.send("GET", "()", &[], "").is(200).json()["value"], json!([]));
+    });
+    suite.case("tables: a deletion requires a tag", |site| {
         let mut table = Table::new(site);
         table.insert("p", "r", &json!({})).is(204);
         refused(table.send("DELETE", ENTITY, &[], ""), 400, "MissingRequiredHeader");
@@ -57,7 +67,7 @@ fn current(site: &Site, method: &str) {
     again.is(if method == "DELETE" { 404 } else { 412 });
 }
 
-fn not_understood(site: &Site, method: &str) {
+fn invalid(site: &Site, method: &str) {
     let mut table = Table::new(site);
     let tag = table.insert("p", "r", &json!({ "a": 1 })).is(204).etag().to_owned();
     let body = if method == "DELETE" { "" } else { "{}" };

@@ -1,7 +1,10 @@
 //! Tables: entities, their tags, and queries.
 
+mod access;
 mod conditions;
+mod content;
 mod queries;
+mod rejections;
 mod writes;
 
 use serde_json::{Value, json};
@@ -11,15 +14,17 @@ use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
+    access::add(suite);
     writes::add(suite);
+    content::add(suite);
+    rejections::add(suite);
     conditions::add(suite);
     queries::add(suite);
 }
 
-/// A client and a table of its own.
+/// A client with a table of its own.
 struct Table<'a> {
     http: Http<'a>,
-    /// As a path.
     path: String,
 }
 
@@ -30,7 +35,7 @@ impl<'a> Table<'a> {
         Self { http, path: format!("/{name}") }
     }
 
-    /// Sends a request to this table; the address is what follows its name.
+    /// Sends a request to this table. The address begins after the table's name.
     #[track_caller]
     fn send(&mut self, method: &str, address: &str, fields: &[(&str, &str)], body: impl AsRef<[u8]>) -> Reply {
         let fields = [&JSON, fields].concat();
@@ -58,7 +63,7 @@ impl<'a> Table<'a> {
         self.send("DELETE", ENTITY, &[("if-match", if_match)], "")
     }
 
-    /// What is in the entity `p`, `r` beside keys and time; null if there is none.
+    /// Returns the properties of the entity `p`, `r`, or null if it does not exist.
     #[track_caller]
     fn properties(&mut self) -> Value {
         let reply = self.send("GET", ENTITY, &[], "");
@@ -76,11 +81,11 @@ impl<'a> Table<'a> {
 const ENTITY: &str = "(PartitionKey='p',RowKey='r')";
 const JSON: [(&str, &str); 2] = [("content-type", "application/json"), ("accept", "application/json;odata=nometadata")];
 
-/// A refusal by the table service, whose code stands in its body.
+/// Checks for an error response with this status and code.
 #[track_caller]
 fn refused(reply: Reply, status: u16, code: &str) {
     let reply = reply.is(status);
-    if reply.json()["odata.error"]["code"] != code {
+    if reply.json()["odata.error"]["code"] != code || reply.code() != code {
         reply.fail(&format!("{status} {code}"));
     }
 }

@@ -1,17 +1,18 @@
-//! Queries: the filters that the table service's own tests read, partitions, and pages.
+//! Query Entities and Query Tables: filters (`table-filters.txt`), pages and selections.
 
 use std::sync::{Arc, OnceLock};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
+use crate::http::Reply;
 use crate::site::Site;
 use crate::suite::Suite;
-use crate::tables::{Table, refused};
+use crate::tables::{JSON, Table, refused};
 
 pub(crate) fn add(suite: &mut Suite) {
     let shared = Arc::new(OnceLock::new());
-    for line in include_str!("../../../crates/ifmatch-azure-tables/tests/data/filters.txt").lines() {
+    for line in include_str!("../../data/blackbox/table-filters.txt").lines() {
         let Some((filter, finds)) = line.split_once(" => ").filter(|_| !line.starts_with('#')) else { continue };
         let shared = Arc::clone(&shared);
         suite.case(format!("tables: filter {filter}"), move |site| filtered(site, &shared, filter, finds));
@@ -19,10 +20,13 @@ pub(crate) fn add(suite: &mut Suite) {
     for size in [1, 4, 5, 1000] {
         suite.case(format!("tables: pages of {size}"), move |site| pages(site, size));
     }
+    suite.case("tables: a page continues after changes", continued);
+    suite.case("tables: pages of large entities are shorter", large);
+    suite.case("tables: listed in pages", tables);
     suite.case("tables: a selection of properties", selected);
 }
 
-/// The path of a table with five entities, named by their row keys.
+/// Creates a table with the five entities of `table-filters.txt` and returns its path.
 fn filled(site: &Site) -> String {
     let mut table = Table::new(site);
     let rows = [
@@ -58,32 +62,94 @@ fn filtered(site: &Site, shared: &OnceLock<String>, filter: &str, finds: &str) {
     assert_eq!(found, if finds == "nothing" { "" } else { finds });
 }
 
-/// In the order of partition key, then row key.
+/// Checks that pages are ordered by partition key, then by row key.
 fn pages(site: &Site, most: usize) {
     let mut table = Table::new(site);
     let mut keys = Vec::new();
-    for partition in ["a", "a b", "b"] {
+    for partition in ["", " ", "!", "a", "a b", "a!", "b"] {
         for row in ["1", "10", "2", "é"] {
-            table.insert(partition, row, &json!({})).is(204);
+            table.insert(partition, row, &json!({ "third": keys.len() % 3 == 0 })).is(204);
             keys.push((partition.to_owned(), row.to_owned()));
         }
     }
-    let (mut found, mut next) = (Vec::new(), String::new());
+    for (filter, step) in [("", 1), ("&$filter=third", 3)] {
+        let expected: Vec<_> = keys.iter().step_by(step).cloned().collect();
+        let pages = walk(&mut table, &format!("$top={most}{filter}"));
+        assert!(pages.iter().all(|page| page.len() <= most));
+        assert_eq!(pages.len(), expected.len().div_ceil(most));
+        assert_eq!(pages.concat(), expected);
+    }
+}
+
+/// Returns the keys in all pages of a query.
+fn walk(table: &mut Table<'_>, query: &str) -> Vec<Vec<(String, String)>> {
+    let (mut pages, mut next) = (Vec::new(), String::new());
     loop {
-        let page = table.send("GET", &format!("()?$top={most}{next}"), &[], "").is(200);
+        let page = table.send("GET", &format!("()?{query}{next}"), &[], "").is(200);
         let json = page.json();
         let text = |value: &Value| value.as_str().expect("text").to_owned();
-        let rows = json["value"].as_array().expect("a list");
-        assert!(rows.len() <= most);
-        found.extend(rows.iter().map(|entity| (text(&entity["PartitionKey"]), text(&entity["RowKey"]))));
-        if page.field("x-ms-continuation-nextpartitionkey").is_empty() {
-            break;
+        let rows = json["value"].as_array().expect("a list").iter();
+        pages.push(rows.map(|entity| (text(&entity["PartitionKey"]), text(&entity["RowKey"]))).collect());
+        match continuation(&page) {
+            Some(token) => next = token,
+            None => return pages,
         }
-        let [partition, row] =
-            ["nextpartitionkey", "nextrowkey"].map(|key| page.field(&format!("x-ms-continuation-{key}")).to_owned());
-        next = format!("&NextPartitionKey={partition}&NextRowKey={row}");
     }
-    assert_eq!(found, keys);
+}
+
+/// Returns the parameters for the next page.
+fn continuation(page: &Reply) -> Option<String> {
+    let token = |name: &str| page.field(&format!("x-ms-continuation-{name}")).to_owned();
+    let [partition, row] = ["nextpartitionkey", "nextrowkey"].map(token);
+    (!partition.is_empty()).then(|| format!("&NextPartitionKey={partition}&NextRowKey={row}"))
+}
+
+/// The entity that the token names is deleted, and one is inserted before it.
+fn continued(site: &Site) {
+    let mut table = Table::new(site);
+    for row in ["a", "b", "c", "d"] {
+        table.insert("p", row, &json!({})).is(204);
+    }
+    let first = table.send("GET", "()?$top=2", &[], "").is(200);
+    let next = continuation(&first).expect("another page");
+    table.send("DELETE", "(PartitionKey='p',RowKey='b')", &[("if-match", "*")], "").is(204);
+    table.insert("p", "a1", &json!({})).is(204);
+    let rest = table.send("GET", &format!("()?{next}"), &[], "").is(200).json();
+    let rows = rest["value"].as_array().expect("a list").iter().map(|entity| entity["RowKey"].clone());
+    assert_eq!(rows.collect::<Vec<_>>(), ["c", "d"]);
+}
+
+/// A page must fit into memory, whatever the size of its entities.
+fn large(site: &Site) {
+    let mut table = Table::new(site);
+    let large: Value = (0..15).map(|number| (format!("p{number}"), Value::from("x".repeat(32 * 1024)))).collect();
+    for row in 0..6 {
+        table.insert("p", &row.to_string(), &large).is(204);
+    }
+    let pages = walk(&mut table, "$select=PartitionKey,RowKey");
+    assert_eq!((pages.len(), pages.concat().len()), (2, 6));
+}
+
+fn tables(site: &Site) {
+    let (mut http, prefix) = (site.tables(), site.name());
+    let names = ["Four", "one", "three", "Two"].map(|name| format!("{prefix}{name}"));
+    for name in &names {
+        http.send("POST", "/Tables", &JSON, json!({ "TableName": name }).to_string()).is(201);
+    }
+    let (mut found, mut next) = (Vec::new(), String::new());
+    loop {
+        let filter = format!("$filter=TableName%20ge%20'{prefix}A'%20and%20TableName%20lt%20'{prefix}z'");
+        let page = http.send("GET", &format!("/Tables?$top=3&{filter}{next}"), &JSON, "").is(200);
+        let json = page.json();
+        let rows = json["value"].as_array().expect("a list");
+        assert!(rows.len() <= 3);
+        found.extend(rows.iter().map(|table| table["TableName"].as_str().expect("a name").to_owned()));
+        match page.field("x-ms-continuation-nexttablename") {
+            "" => break,
+            token => next = format!("&NextTableName={token}"),
+        }
+    }
+    assert_eq!(found, names, "sorted without regard to case");
 }
 
 fn selected(site: &Site) {

@@ -1,4 +1,4 @@
-// Bytes, names, lists and headers of blobs.
+// Content, names, listings and headers of blobs.
 
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
@@ -204,7 +204,7 @@ test("blocks are committed in the order of the list", async () => {
   assert.equal(await text(blob), "[3][4]", "committed blocks can be used again");
 });
 
-test("what is not there", async () => {
+test("missing blobs and containers", async () => {
   const container = await newContainer();
   const absent = container.getBlockBlobClient("absent");
   const nowhere = blobs.getContainerClient(`${container.containerName}-none`);
@@ -232,7 +232,7 @@ test("containers", async () => {
   assert.equal(await container.exists(), false);
 });
 
-test("a wrong key opens no blobs", async () => {
+test("a wrong key gives no access to blobs", async () => {
   const blob = await newBlob();
   const wrong = new StorageSharedKeyCredential(blob.accountName, Buffer.from("another key").toString("base64"));
   const stranger = new BlockBlobClient(blob.url, wrong);

@@ -1,4 +1,4 @@
-// What the cases share: their register, the tables in ../cases, the clients, outcomes, waiting.
+// Helpers: the list of cases, the tables in ../cases, clients, outcomes, waiting.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -11,19 +11,19 @@ import { BlobServiceClient } from "@azure/storage-blob";
 
 const DEVELOPMENT = "UseDevelopmentStorage=true";
 
-// Far longer than any lease in the suite lasts, however busy the machine is: a wait that takes as long has failed.
+// Far longer than any lease in the suite, even on a busy machine.
 const PATIENCE = 600_000;
 
-/** Every case by its title. */
+/** All cases by title. */
 export const cases = new Map();
 
-/** Registers a case; `waits` if it waits for a lease to expire. */
+/** Registers a case; `waits` marks cases that wait for a lease to expire. */
 export function test(title, body, { waits = false } = {}) {
   assert(!cases.has(title), `two cases have the same name: ${title}`);
   cases.set(title, { body, waits });
 }
 
-/** The rows of a table in ../cases as objects by the column heads. */
+/** Returns the rows of a table in ../cases as objects. */
 export function rows(file) {
   const text = readFileSync(new URL(`../cases/${file}`, import.meta.url), "utf8");
   const lines = text.split("\n").filter((line) => line && !line.startsWith("#"));
@@ -31,8 +31,8 @@ export function rows(file) {
   return rest.map((line) => Object.fromEntries(head.map((name, at) => [name, line[at]])));
 }
 
-// A server that closes idle connections early is asked on a new one each time. Without keep-alive the clients use Node's
-// own agent, which keeps connections unless it is told not to.
+// For a server that closes idle connections early, open a new one each time. Without keep-alive, the clients use
+// Node's own agent, which keeps connections by default.
 const enable = process.env.IFMATCH_SDK_KEEP_ALIVE !== "off";
 globalAgent.keepAlive = enable;
 const policy = {
@@ -43,13 +43,13 @@ const policy = {
   },
 };
 
-// One retry, since the server may close an idle connection at any time; wrong answers are counted below.
+// One retry, since the server may close an idle connection at any time. Server errors are counted below.
 export const blobs = BlobServiceClient.fromConnectionString(process.env.IFMATCH_SDK_BLOB ?? DEVELOPMENT, {
   retryOptions: { maxTries: 2, retryDelayInMs: 10 },
   keepAliveOptions: { enable },
 });
 
-/** The answers that say that the server is broken, which a retry could hide. 501 says that it lacks something. */
+/** Server errors, which a retry could hide. 501 is not one: it marks a missing feature. */
 export const serverErrors = [];
 subscribe("http.client.response.finish", ({ request, response }) => {
   if (response.statusCode >= 500 && response.statusCode !== 501) serverErrors.push(`${response.statusCode}: ${request.method} ${request.path}`);
@@ -61,7 +61,7 @@ export async function newContainer() {
   return container;
 }
 
-/** A blob that exists. */
+/** Creates a blob. */
 export async function newBlob(container) {
   const blob = (container ?? (await newContainer())).getBlockBlobClient("blob");
   await put(blob, "first");
@@ -82,7 +82,7 @@ export async function newTable() {
   return table;
 }
 
-/** Writes text, or bytes. */
+/** Writes text or bytes. */
 export function put(blob, content, options) {
   return blob.upload(content, Buffer.byteLength(content), options);
 }
@@ -91,7 +91,7 @@ export async function text(blob, options) {
   return (await blob.downloadToBuffer(0, undefined, options)).toString();
 }
 
-/** `ok`, or the status and the error code of a refusal. */
+/** Returns `ok`, or the status and the error code. */
 export async function outcome(call) {
   try {
     await call();
@@ -102,24 +102,24 @@ export async function outcome(call) {
   }
 }
 
-/** The call must fail with this status, and with this code if one is given. */
+/** Checks that the call fails with this status and, if given, this code. */
 export async function refused(call, status, code) {
   const answer = await outcome(call);
   assert(code ? answer === `${status} ${code}` : answer.startsWith(`${status} `), `${answer} instead of ${status} ${code}`);
 }
 
-/** The outcome must be the one of the row: `ok` or a status, and a code, which `any` leaves open. */
+/** Checks the outcome against a row: `ok` or a status, and a code or `any`. */
 export async function check(call, { status, code }) {
   if (status === "ok") return assert.equal(await outcome(call), "ok");
   await refused(call, status, code === "any" ? undefined : code);
 }
 
-/** Runs `work(number)` so many times at once; the results by number. */
+/** Runs `work(number)` `count` times concurrently and returns the results by number. */
 export function race(count, work) {
   return Promise.all(Array.from({ length: count }, (_, number) => work(number)));
 }
 
-/** Repeats `attempt` until it returns something, with pauses that grow. */
+/** Repeats `attempt` with increasing pauses until it returns something. */
 export async function again(attempt, wait = 10) {
   const deadline = Date.now() + PATIENCE;
   for (;;) {
@@ -131,7 +131,7 @@ export async function again(attempt, wait = 10) {
   }
 }
 
-/** What an asynchronous iteration yields, as a list. */
+/** Collects an asynchronous iteration into a list. */
 export async function collected(iteration) {
   const all = [];
   for await (const item of iteration) all.push(item);

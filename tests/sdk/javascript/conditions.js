@@ -1,4 +1,4 @@
-// Every conditional header on every operation that takes it: ../cases/conditions.txt.
+// Conditional headers on every operation that supports them: ../cases/conditions.txt.
 
 import assert from "node:assert/strict";
 import { check, newBlob, newContainer, rows, test, text } from "./cases.js";
@@ -21,7 +21,7 @@ async function run(operation, row) {
   if (!name.startsWith("container-")) assert.equal(await text(client), "first");
 }
 
-/** What the operation is about, and its properties. */
+/** Returns the operation's target and its properties. */
 async function target(operation) {
   const container = await newContainer();
   if (operation.startsWith("absent-")) {

@@ -1,4 +1,4 @@
-// What programs build on leases: an election, a lock, a queue of work, an update of several tables.
+// Patterns built on leases: leader election, a lock, a work queue, an update of several tables.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -6,7 +6,7 @@ import { again, newBlob, newContainer, newTable, outcome, put, race, refused, te
 
 const HELD = "409 LeaseAlreadyPresent";
 
-/** The lease, or undefined if somebody else holds it. */
+/** Returns the lease, or undefined if another client holds it. */
 async function tryAcquire(client, duration = -1) {
   const lease = client.getBlobLeaseClient(randomUUID());
   const answer = await outcome(() => lease.acquireLease(duration));
@@ -47,7 +47,7 @@ test("a silent leader is replaced by one follower", async () => {
 }, { waits: true });
 
 test("a lock keeps four threads apart", async () => {
-  // What the lock protects has no condition of its own: only the lock makes it add up.
+  // The protected writes are unconditional, so only the lock prevents lost updates.
   const [lock, shared] = await Promise.all([newBlob(), newBlob()]);
   await put(shared, "0");
   await race(4, async () => {
@@ -60,7 +60,7 @@ test("a lock keeps four threads apart", async () => {
   assert.equal(await text(shared), "20");
 });
 
-/** A job that nobody works on, with its lease; undefined if there is no such job now. */
+/** Returns a free job with its lease, or undefined. */
 async function take(container, duration) {
   for await (const { name, properties } of container.listBlobsFlat({ prefix: "job" })) {
     const job = container.getBlockBlobClient(name);
@@ -81,7 +81,7 @@ test("three workers do each job once", async () => {
       const taken = await take(container, -1);
       if (!taken) return (await container.listBlobsFlat({ prefix: "job" }).next()).done;
       const result = container.getBlockBlobClient(`result of ${taken.job.name}`);
-      // Made once only: a second worker on the same job would fail here.
+      // Fails if a second worker has done the job.
       await put(result, await text(taken.job, holding(taken.lease)), { conditions: { ifNoneMatch: "*" } });
       await taken.job.delete(holding(taken.lease));
       mine.push(taken.job.name);
@@ -116,7 +116,7 @@ test("a late worker is fenced", async () => {
 }, { waits: true });
 
 test("a lease protects an update of two tables", async () => {
-  // Money moves between two tables, which have no transaction in common, without conditions on the entities.
+  // Moves money between two tables without a common transaction, and without conditions.
   const [lock, ...accounts] = await Promise.all([newBlob(), newTable(), newTable()]);
   const key = { partitionKey: "p", rowKey: "r" };
   const balance = async (account) => (await account.getEntity("p", "r")).balance;

@@ -1,4 +1,4 @@
-// Every lease operation and every use in every state of a lease: ../cases/lease-operations.txt and lease-uses.txt.
+// Every lease operation and every use in every lease state: ../cases/lease-operations.txt and lease-uses.txt.
 
 import assert from "node:assert/strict";
 import { again, check, newBlob, newContainer, outcome, rows, test } from "./cases.js";
@@ -18,7 +18,7 @@ const uses = {
   "container-read": (container) => container.listBlobsFlat().next(),
 };
 
-// Acquisition without an id is left out: the client always sends one.
+// Without acquisitions that propose no id: the client always sends one.
 const operationRows = rows("lease-operations.txt").filter((row) => row.operation !== "acquire-none");
 
 for (const row of operationRows) {
@@ -64,7 +64,7 @@ function perform(client, operation) {
   return calls[name]();
 }
 
-/** Brings a new blob or container into the state, with A as the holder. */
+/** Creates a blob or container in the state, with A as the holder. */
 async function inState(client, state) {
   const lease = client.getBlobLeaseClient(ids.a);
   if (state !== "available") await lease.acquireLease(state === "expired" ? 15 : -1);

@@ -1,4 +1,4 @@
-// What leases are for, beyond the tables: time, ids, and protection.
+// Leases beyond the tables: time, ids and protection.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -32,10 +32,10 @@ test("a lease lasts its time and no longer", async () => {
   const before = Date.now();
   await acquired(blob, 15);
   const early = await outcome(() => acquired(blob, 15));
-  // On a machine that is too busy the lease may have ended by then.
+  // On a busy machine the lease may have ended by then.
   assert(early === "409 LeaseAlreadyPresent" || Date.now() - before >= 14_000, early);
   await again(async () => (await outcome(() => acquired(blob, 15))) === "ok", 200);
-  // Counted from before the lease began: it cannot have been free earlier. Some servers count whole seconds.
+  // Measured from before the lease began, so it cannot end earlier. Some servers count whole seconds.
   assert(Date.now() - before >= 14_000);
 }, slow);
 
@@ -49,7 +49,7 @@ test("a renewed lease lasts longer", async () => {
   assert(Date.now() - renewed >= 14_000);
 }, slow);
 
-test("an expired lease comes back only if nobody wrote", async () => {
+test("an expired lease can be renewed until a write", async () => {
   const [touched, left, changed] = await Promise.all([newBlob(), newBlob(), newBlob()]);
   const leases = await Promise.all([touched, left, changed].map((blob) => acquired(blob, 30)));
   for (const blob of [touched, left, changed]) await reached(blob, "expired");
@@ -140,7 +140,7 @@ test("acquiring again with the same id changes the duration", async () => {
   assert.equal((await blob.getProperties()).leaseDuration, "infinite");
 });
 
-test("a lease on nothing is refused", async () => {
+test("a lease on a missing blob is rejected", async () => {
   const absent = (await newContainer()).getBlockBlobClient("absent");
   await refused(() => acquired(absent, 15), 404, "BlobNotFound");
 });

@@ -1,4 +1,4 @@
-// The operations that the tables in ../cases name, on a blob or a container client.
+// The operations named in the tables in ../cases, on a blob or container client.
 
 import { randomUUID } from "node:crypto";
 import { put } from "./cases.js";
@@ -33,7 +33,7 @@ const NAMES = {
 };
 const DATES = { before: -HOUR, same: 0, after: HOUR };
 
-/** The conditions that stand for `if-match=current+if-unmodified-since=after` and the like. */
+/** Returns the conditions for text such as `if-match=current+if-unmodified-since=after`. */
 export function conditions(text, { etag, lastModified }) {
   const tags = { current: etag, stale: '"0x0000000000000000"', "*": "*" };
   const value = (word) => (word in DATES ? new Date(lastModified.getTime() + DATES[word]) : tags[word]);

@@ -1,4 +1,4 @@
-// Prints what failed, and how many passed.
+// Prints failures and the number of passed cases.
 
 import { inspect } from "node:util";
 

@@ -1,4 +1,4 @@
-// All cases of the suite, many at a time. A case that the server under test is known to get wrong must fail.
+// Runs all cases concurrently. Known errors of the server under test must fail.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -16,7 +16,7 @@ const known = knownErrors(process.env.IFMATCH_SDK_KNOWN_ERRORS);
 const unknown = [...known.keys()].filter((title) => !cases.has(title));
 assert.deepEqual(unknown, [], "known errors of cases that do not exist");
 
-// Those that wait come first, so that the others run meanwhile.
+// Cases that wait come first, so that the others run meanwhile.
 const ordered = [...cases].sort(([, a], [, b]) => Number(b.waits) - Number(a.waits));
 
 describe("the clients for JavaScript", { concurrency: 48 }, () => {

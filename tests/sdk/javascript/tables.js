@@ -1,4 +1,4 @@
-// Entities: what is inserted, changed, found and refused.
+// Entities: inserts, changes, queries and errors.
 
 import assert from "node:assert/strict";
 import { AzureNamedKeyCredential, TableClient, odata } from "@azure/data-tables";
@@ -10,7 +10,7 @@ function entity(values, rowKey = "r", partitionKey = "p") {
   return { partitionKey, rowKey, ...values };
 }
 
-/** What an entity says beside its keys and what the service adds. */
+/** Returns the properties of an entity, without keys and service metadata. */
 function values({ etag, timestamp, partitionKey, rowKey, "odata.metadata": metadata, ...rest }) {
   return rest;
 }
@@ -52,7 +52,7 @@ test("an entity is inserted once", async () => {
   assert.equal((await get(table)).by, answers.indexOf("ok"));
 });
 
-test("replace forgets and merge keeps", async () => {
+test("replace removes and merge keeps", async () => {
   const table = await newTable();
   await table.createEntity(entity({ a: 1, b: 2 }));
   await table.updateEntity(entity({ b: 3, c: 4 }), "Merge");
@@ -61,7 +61,7 @@ test("replace forgets and merge keeps", async () => {
   assert.deepEqual(values(await get(table)), { d: 5 });
 });
 
-test("an upsert creates or changes", async () => {
+test("an upsert inserts or changes", async () => {
   const table = await newTable();
   await table.upsertEntity(entity({ a: 1 }), "Merge");
   await table.upsertEntity(entity({ b: 2 }), "Merge");
@@ -103,7 +103,7 @@ test("a stale tag of an entity changes nothing", async () => {
   await refused(() => get(table), 404, "ResourceNotFound");
 });
 
-test("entities and tables that are not there", async () => {
+test("missing entities and tables", async () => {
   const table = await newTable();
   await refused(() => get(table, "none"), 404, "ResourceNotFound");
   await refused(() => table.updateEntity(entity({ a: 1 }, "none")), 404, "ResourceNotFound");
@@ -152,7 +152,7 @@ test("results come in pages and in order", async () => {
   assert.deepEqual(rest.map(numbers), [[8, 1, 3, 5], [7, 9]]);
 });
 
-test("a wrong key opens no tables", async () => {
+test("a wrong key gives no access to tables", async () => {
   const table = await newTable();
   const account = new URL(table.url).pathname.split("/")[1];
   const wrong = new AzureNamedKeyCredential(account, Buffer.from("another key").toString("base64"));

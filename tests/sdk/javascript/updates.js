@@ -1,18 +1,18 @@
-// Optimistic concurrency: nobody overwrites what they have not seen, and of many creators one wins.
+// Optimistic concurrency: no lost updates, and one of many creators wins.
 
 import assert from "node:assert/strict";
 import { again, blobs, collected, newBlob, newContainer, outcome, put, race, refused, test, text } from "./cases.js";
 
 const UNMET = "412 ConditionNotMet";
 
-/** The bytes of a blob together with their tag. */
+/** Returns the content of a blob and its tag. */
 async function read(blob, conditions) {
   const response = await blob.download(0, undefined, { conditions });
   const chunks = await collected(response.readableStreamBody);
   return { etag: response.etag, content: Buffer.concat(chunks).toString() };
 }
 
-/** Whether a conditional write came through; it must not fail for another reason. */
+/** Returns true if a conditional write succeeded; other failures are errors. */
 async function applied(call) {
   const answer = await outcome(call);
   assert(["ok", UNMET].includes(answer), answer);
@@ -115,7 +115,7 @@ test("a 304 names the version that the client has", async () => {
 });
 
 test("readers see each configuration under its own tag", async () => {
-  // One administrator, many readers with a cache: a tag never comes with other bytes, and versions never go back.
+  // One writer and many readers with a cache: tags match their content, and versions never go back.
   const blob = await newBlob();
   const first = await read(blob);
   const written = new Map([[first.etag, first.content]]);

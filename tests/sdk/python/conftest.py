@@ -1,4 +1,4 @@
-"""The clients, a fresh container, blob and table for each test, and the cases that the server under test is known to get wrong."""
+"""Clients, a fresh container, blob and table for each test, and the known errors of the server under test."""
 
 import json
 import os
@@ -16,7 +16,7 @@ DEVELOPMENT = "UseDevelopmentStorage=true"
 
 
 def title(item):
-    """The case as azurite.json calls it: `test_lease_operation[renew-a broken]` is `lease operation: renew-a broken`."""
+    """Returns the case's name in azurite.json: `test_lease_operation[renew-a broken]` is `lease operation: renew-a broken`."""
     name = item.originalname.removeprefix("test_").replace("_", " ")
     return f"{name}: {item.callspec.id}" if hasattr(item, "callspec") else name
 
@@ -30,14 +30,14 @@ def pytest_collection_modifyitems(items):
         raise pytest.UsageError(f"known errors of cases that do not exist: {sorted(unknown)}")
     for item in items:
         if reason := known.get(title(item)):
-            # Strict: a case that passes after all is an error, so that the list stays true.
+            # Strict: a listed case that passes is an error, which keeps the list accurate.
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
-    # Those that wait come first, so that the others run meanwhile.
+    # Cases that wait come first, so that the others run meanwhile.
     items.sort(key=lambda item: item.get_closest_marker("waits") is None)
 
 
 def known_errors():
-    """The cases that the server under test gets wrong, each with a reason."""
+    """Returns the cases that the server under test fails, with reasons."""
     if not (path := os.environ.get("IFMATCH_SDK_KNOWN_ERRORS")):
         return {}
     known = json.loads(Path(path).read_text())
@@ -63,7 +63,7 @@ def container(blobs):
 
 @pytest.fixture
 def blob(container):
-    """A blob that exists."""
+    """An existing blob."""
     blob = container.get_blob_client("blob")
     blob.upload_blob(b"first")
     return blob

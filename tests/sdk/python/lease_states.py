@@ -1,4 +1,4 @@
-"""Blobs and containers in every state of a lease that A holds, or held."""
+"""Blobs and containers in every lease state, with A as the current or former holder."""
 
 import uuid
 
@@ -20,7 +20,7 @@ def is_blob(client):
 
 
 def new(blobs, kind):
-    """A new container, or a new blob in one."""
+    """Creates a container, or a blob in a new container."""
     container = blobs.create_container(f"python-{uuid.uuid4()}")
     if kind == "container":
         return container
@@ -30,7 +30,7 @@ def new(blobs, kind):
 
 
 def in_state(blobs, kind, state):
-    """A new resource in a state that is reached without waiting."""
+    """Creates a resource in a state that needs no waiting."""
     client = new(blobs, kind)
     if state != "available":
         BlobLeaseClient(client, A).acquire(-1)
@@ -43,7 +43,7 @@ def in_state(blobs, kind, state):
 
 
 def expired(blobs, cases):
-    """A new resource with an expired lease for each case, given as `(kind, name)`: all expire at the same time."""
+    """Creates a resource with an expired lease for each case `(kind, name)`. All leases expire at the same time."""
     clients = {case: new(blobs, case[0]) for case in cases}
     for client in clients.values():
         BlobLeaseClient(client, A).acquire(15)

@@ -1,4 +1,4 @@
-"""The operations that the tables in ../cases name, on a blob or a container client."""
+"""The operations named in the tables in ../cases, on a blob or container client."""
 
 import base64
 from datetime import timedelta
@@ -34,12 +34,12 @@ DATES = {"before": timedelta(hours=-1), "same": timedelta(0), "after": timedelta
 
 
 def conditions(text, tag, date):
-    """The arguments that stand for `if-match=current+if-unmodified-since=after` and the like."""
+    """Returns the arguments for conditions such as `if-match=current+if-unmodified-since=after`."""
     fields = dict(part.split("=") for part in text.split("+"))
     how = {name.replace("-", "_"): date + DATES[value] for name, value in fields.items() if value in DATES}
     tags = {name: TAGS[value] or tag for name, value in fields.items() if value in TAGS}
     if len(tags) == 2:
-        # The client has one argument for both; what it cannot say goes in as it is.
+        # The client has a single argument for both; other combinations are sent as headers.
         how["headers"] = tags
     elif tags:
         how |= match(*tags.popitem())

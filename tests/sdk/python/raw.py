@@ -1,4 +1,4 @@
-"""Requests as they are on the wire, signed by SharedKey as the service's reference says: for what the clients would not send."""
+"""Raw requests with SharedKey signatures, for requests that the clients never send."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from urllib.parse import quote, urlsplit
 
-# What is signed of the standard headers, in this order.
+# The signed standard headers, in order.
 SIGNED = (
     "content-encoding content-language content-length content-md5 content-type date "
     "if-modified-since if-match if-none-match if-unmodified-since range"
@@ -18,7 +18,7 @@ SIGNED = (
 
 
 class Answer:
-    """A response, read whole."""
+    """A response with its whole body."""
 
     def __init__(self, response):
         self.status = response.status
@@ -30,7 +30,7 @@ class Answer:
         return self.headers.get("x-ms-error-code")
 
     def check(self, status, *codes):
-        """The status, the code in the header, and the same code in the body, as the reference wants it."""
+        """Checks the status, and the code in the header and in the body."""
         assert self.status == status, f"{self.status} {self.code} instead of {status} {codes}: {self.body[:500]}"
         if status < 400:
             return
@@ -41,7 +41,7 @@ class Answer:
 
 
 class Raw:
-    """Sends requests to what a client of the SDK stands for, with its account and key."""
+    """Sends requests to the resource of an SDK client, with its account and key."""
 
     def __init__(self, client):
         self.url = urlsplit(client.url)
@@ -49,7 +49,7 @@ class Raw:
         self.key = client.credential.account_key
 
     def send(self, method, query=(), headers=(), body="", skew=timedelta(0), sign=None):
-        """`skew` shifts the request's date; `sign` makes the authorization of the right one, or None for none."""
+        """`skew` shifts the request's date; `sign` derives the authorization from the right one, or None to omit it."""
         query, body = dict(query), body.encode()
         headers = self.signed(method, query, dict(headers), body, skew=skew)
         if sign:
@@ -57,7 +57,7 @@ class Raw:
         return self.exchange(method, query, {name: value for name, value in headers.items() if value is not None}, body)
 
     def signed(self, method, query, headers, body, skew=timedelta(0), like=None):
-        """All headers of the request; with those of another request, its date and its authorization."""
+        """Returns all headers of the request; `like` supplies the date and authorization of another request."""
         now = format_datetime(datetime.now(timezone.utc) + skew, usegmt=True)
         headers = headers | {
             "x-ms-version": "2025-01-05",

@@ -1,4 +1,4 @@
-"""What the cases share: the tables in ../cases, outcomes, racing threads, waiting."""
+"""Helpers: the tables in ../cases, outcomes, racing threads, waiting."""
 
 import threading
 import time
@@ -9,27 +9,27 @@ from pathlib import Path
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-# A wrong answer is not hidden by a retry; an idle connection that the server closed meanwhile is no answer.
+# Retry connection failures only: the server may close an idle connection, but a retry must not hide an error.
 OPTIONS = {"retry_status": 0, "retry_read": 1, "retry_connect": 1, "initial_backoff": 0, "read_timeout": 120}
 
-# Far longer than any lease in the suite lasts, however busy the machine is: a wait that takes as long has failed.
+# Far longer than any lease in the suite, even on a busy machine.
 PATIENCE = 600
 
 
 def rows(file):
-    """The rows of a table in ../cases as dictionaries by the column heads."""
+    """Returns the rows of a table in ../cases as dictionaries."""
     lines = (Path(__file__).parent.parent / "cases" / file).read_text().splitlines()
     head, *rest = (line.split() for line in lines if line and not line.startswith("#"))
     return [dict(zip(head, line, strict=True)) for line in rest]
 
 
 def parametrize(cases, name):
-    """Runs a test for each case; `name` tells how a case is called."""
+    """Runs a test for each case, named by `name`."""
     return pytest.mark.parametrize("row", [pytest.param(case, id=name(case)) for case in cases])
 
 
 def outcome(call):
-    """`("ok", None)`, or the status and the error code of a refusal."""
+    """Returns `("ok", None)`, or the status and the error code."""
     try:
         call()
     except HttpResponseError as error:
@@ -38,12 +38,12 @@ def outcome(call):
 
 
 def code(error):
-    """The error code: a header of the blob service, a part of the body in the table service."""
+    """Returns the error code: a header of the blob service, or part of the table service's body."""
     return error.response.headers.get("x-ms-error-code") or getattr(error, "error_code", None)
 
 
 def check(call, row):
-    """The outcome must be the one of the row: `ok` or a status, and a code, which `any` leaves open."""
+    """Checks the outcome against a row: `ok` or a status, and a code or `any`."""
     status, given = outcome(call)
     expected = row["status"] if row["status"] == "ok" else int(row["status"])
     right = status == expected and (row["code"] in ("-", "any") or given == row["code"])
@@ -51,13 +51,13 @@ def check(call, row):
 
 
 def refused(call, status, *codes):
-    """The call must fail with this status and one of these codes."""
+    """Checks that the call fails with this status and one of these codes."""
     answer = outcome(call)
     assert answer[0] == status and (not codes or answer[1] in codes), f"{answer} instead of {status} {codes}"
 
 
 def race(count, work):
-    """Runs `work(number)` in so many threads that begin together; the results by number."""
+    """Runs `work(number)` in `count` threads that start together, and returns the results by number."""
     barrier = threading.Barrier(count)
 
     def run(number):
@@ -69,7 +69,7 @@ def race(count, work):
 
 
 def again(attempt, pause=0.01):
-    """Repeats `attempt` until it returns something other than None, with pauses that grow."""
+    """Repeats `attempt` with increasing pauses until it returns something other than None."""
     deadline = time.monotonic() + PATIENCE
     while (result := attempt()) is None:
         assert time.monotonic() < deadline, "waited in vain"

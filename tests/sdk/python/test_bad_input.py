@@ -1,4 +1,4 @@
-"""Requests that no client sends: each gets its documented code, and changes nothing. ../cases/bad-requests.json."""
+"""Requests that no client sends (../cases/bad-requests.json): each gets its documented code and changes nothing."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ CASES = json.loads((Path(__file__).parent.parent / "cases" / "bad-requests.json"
 
 @contextmanager
 def untouched(blob):
-    """What is done to the blob inside must leave it as it was, with its lease and its staged block."""
+    """Checks that the blob, its lease and its staged block do not change."""
     blob.stage_block("0001", b"staged")
     before = state(blob)
     yield
@@ -50,7 +50,7 @@ def test_clock_skew(blob, skew):
         Raw(blob).send("PUT", headers=WRITE, body="changed", skew=skew).check(403, "AuthenticationFailed")
 
 
-def test_a_little_clock_skew_is_no_harm(blob):
+def test_a_small_clock_skew_is_accepted(blob):
     Raw(blob).send("PUT", headers=WRITE, body="changed", skew=timedelta(minutes=-14)).check(201)
 
 
@@ -82,8 +82,8 @@ def test_without_a_signature(blob):
     assert answer.status in (401, 403, 404), answer.status
 
 
-def test_a_signature_serves_no_other_request(blob, container):
-    """Each of these bears the signature of a request of the same second that was right."""
+def test_a_signature_is_valid_for_its_request_only(blob, container):
+    """Each request carries the signature of a valid request of the same second."""
     ranged, raw = {"x-ms-range": "bytes=0-0"}, Raw(blob)
     other = Raw(container.get_blob_client("other"))
     for to, method, query, headers, body in (
@@ -100,7 +100,7 @@ def test_a_signature_serves_no_other_request(blob, container):
             to.exchange(method, query, wrong, body.encode()).check(403, "AuthenticationFailed")
 
 
-def test_container_names_follow_their_rules(blobs):
+def test_invalid_container_names(blobs):
     for name in ("ab", "Upper", "under_score", "double--hyphen", "-begins", "x" * 64):
         status, code = outcome(lambda: blobs.create_container(name))
         assert status == 400 and code in ("InvalidResourceName", "OutOfRangeInput", "InvalidUri"), f"{name}: {status} {code}"
@@ -109,14 +109,14 @@ def test_container_names_follow_their_rules(blobs):
 WRONG = base64.b64encode(b"another key").decode()
 
 
-def test_a_wrong_key_opens_no_blobs(blobs, blob):
+def test_a_wrong_key_gives_no_access_to_blobs(blobs, blob):
     stranger = BlobClient.from_blob_url(blob.url, {"account_name": blob.account_name, "account_key": WRONG}, **OPTIONS)
     with untouched(blob):
         refused(lambda: stranger.upload_blob(b"changed", overwrite=True), 403, "AuthenticationFailed")
         refused(stranger.get_blob_properties, 403)
 
 
-def test_a_wrong_key_opens_no_tables(table):
+def test_a_wrong_key_gives_no_access_to_tables(table):
     credential = AzureNamedKeyCredential(table.account_name, WRONG)
     stranger = TableClient(table.url, table.table_name, credential=credential, **OPTIONS)
     refused(lambda: stranger.create_entity({"PartitionKey": "p", "RowKey": "r"}), 403, "AuthenticationFailed")
@@ -133,7 +133,7 @@ def test_bad_filter(table, text):
     refused(lambda: list(table.query_entities(text)), 400)
 
 
-def test_a_deep_filter_does_no_harm(table):
+def test_a_deeply_nested_filter_is_rejected(table):
     table.create_entity({"PartitionKey": "p", "RowKey": "r", "number": 1})
     status, _ = outcome(lambda: list(table.query_entities("(" * 2000 + "number eq 1" + ")" * 2000)))
     assert status == "ok" or 400 <= status < 500

@@ -1,4 +1,4 @@
-"""Bytes, names, lists and headers of blobs."""
+"""Content, names, listings and headers of blobs."""
 
 import hashlib
 import random
@@ -25,7 +25,7 @@ NAMES = [
 
 
 def in_blocks(blob, size):
-    """A client that sends and reads blocks of this size."""
+    """Returns a client that transfers blocks of this size."""
     sizes = ("max_single_put_size", "max_block_size", "max_single_get_size", "max_chunk_get_size")
     return BlobClient.from_blob_url(blob.url, credential=blob.credential, **OPTIONS, **dict.fromkeys(sizes, size))
 
@@ -46,7 +46,7 @@ def test_a_stream_of_unknown_length(container):
 
 
 def test_checked_transfers(container):
-    """The client sends a hash of what it writes, and checks one of what it reads."""
+    """The client sends a hash with its writes and checks the hash of its reads."""
     blob = in_blocks(container.get_blob_client("blob"), MIB)
     data = random.Random(2).randbytes(3 * MIB + 1)
     blob.upload_blob(data, validate_content=True)
@@ -54,7 +54,7 @@ def test_checked_transfers(container):
 
 
 def test_metadata_comes_with_every_block(container):
-    """The client sends the blob's metadata with the list, and with each block before."""
+    """The client sends the blob's metadata with the list and with each block."""
     blob = in_blocks(container.get_blob_client("blob"), MIB)
     blob.upload_blob(b"x" * 3 * MIB, metadata={"colour": "red"})
     assert blob.get_blob_properties().metadata == {"colour": "red"}
@@ -235,7 +235,7 @@ def test_blocks_replace_a_blob_only_on_its_condition(blob):
     assert blob.download_blob().readall() == b"another writer"
 
 
-def test_what_is_not_there(blobs, container):
+def test_missing_blobs_and_containers(blobs, container):
     absent = container.get_blob_client("absent")
     nowhere = blobs.get_container_client(container.container_name + "-none")
     assert not absent.exists() and not nowhere.exists()
@@ -249,7 +249,7 @@ def test_what_is_not_there(blobs, container):
 def test_a_container_made_again_is_empty(container):
     container.upload_blob("old", b"old")
     container.delete_container()
-    # The real service needs a while until the name is free.
+    # In the real service, it takes a while until the name is free.
     again(lambda: outcome(container.create_container)[0] == "ok" or None)
     assert list(container.list_blobs()) == []
     refused(container.get_blob_client("old").get_blob_properties, 404, "BlobNotFound")

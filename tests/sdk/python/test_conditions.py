@@ -1,4 +1,4 @@
-"""Every conditional header on every operation that takes it: ../cases/conditions.txt."""
+"""Conditional headers on every operation that supports them: ../cases/conditions.txt."""
 
 from datetime import datetime, timezone
 
@@ -11,7 +11,7 @@ CASES = [row | {"operation": name} for row in rows("conditions.txt") for name in
 
 @pytest.fixture
 def target(request, container):
-    """What the operation is about, its tag and its date."""
+    """Returns the operation's target, its tag and its date."""
     name = request.getfixturevalue("row")["operation"]
     if name.startswith("container-"):
         properties = container.get_container_properties()

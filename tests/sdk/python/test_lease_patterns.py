@@ -1,4 +1,4 @@
-"""What programs build on leases: an election, a lock, a queue of work, an update of several tables."""
+"""Patterns built on leases: leader election, a lock, a work queue, an update of several tables."""
 
 import time
 
@@ -9,7 +9,7 @@ from support import again, guid, outcome, race, refused
 
 
 def try_acquire(client, duration=-1):
-    """The lease, or None if somebody else holds it."""
+    """Returns the lease, or None if another client holds it."""
     lease = BlobLeaseClient(client, guid())
     try:
         lease.acquire(duration)
@@ -37,7 +37,7 @@ def test_a_silent_leader_is_replaced_by_one_follower(blob):
     blob.upload_blob(b"old", overwrite=True, lease=old)
 
     def follow(number):
-        """Stands for election until somebody leads: the lease, or None where another won."""
+        """Tries to become the leader until there is one. Returns the lease, or None if another client won."""
 
         def poll():
             try:
@@ -58,7 +58,7 @@ def test_a_silent_leader_is_replaced_by_one_follower(blob):
 
 
 def test_a_lock_keeps_four_threads_apart(blob, container):
-    """What the lock protects has no condition of its own: only the lock makes it add up."""
+    """The protected writes are unconditional, so only the lock prevents lost updates."""
     shared = container.get_blob_client("shared")
     shared.upload_blob(b"0")
 
@@ -73,7 +73,7 @@ def test_a_lock_keeps_four_threads_apart(blob, container):
 
 
 def take(container, duration):
-    """A job that nobody works on, and its lease; None if there is no such job now."""
+    """Returns a free job and its lease, or None."""
     for job in container.list_blobs(name_starts_with="job"):
         client = container.get_blob_client(job.name)
         lease = BlobLeaseClient(client, guid())
@@ -94,7 +94,7 @@ def test_three_workers_do_each_job_once(container):
                 time.sleep(0.02)
                 continue
             job, lease = taken
-            # Made once only: a second worker on the same job would fail here.
+            # Fails if a second worker has done the job.
             container.upload_blob(f"result of {job.blob_name}", job.download_blob(lease=lease).readall())
             job.delete_blob(lease=lease)
             done.append(job.blob_name)
@@ -127,7 +127,7 @@ def test_a_late_worker_is_fenced(container):
 
 
 def test_a_lease_protects_an_update_of_two_tables(blob, tables, table):
-    """Money moves between two tables, which have no transaction in common, without conditions on the entities."""
+    """Moves money between two tables without a common transaction, and without conditions."""
     other = tables.create_table(table.table_name + "other")
     accounts = [table, other]
     for account in accounts:

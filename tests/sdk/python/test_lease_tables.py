@@ -1,4 +1,4 @@
-"""Every lease operation and every use in every state of a lease: ../cases/lease-operations.txt and lease-uses.txt."""
+"""Every lease operation and every use in every lease state: ../cases/lease-operations.txt and lease-uses.txt."""
 
 import pytest
 from azure.storage.blob import BlobLeaseClient
@@ -23,7 +23,7 @@ USES = {
 
 
 def leases(cases):
-    """A test for each case; those about expired leases wait together, in one process."""
+    """Runs a test for each case. Cases with expired leases wait together, in one process."""
     together = [pytest.mark.waits, pytest.mark.xdist_group("expired leases")]
     marks = lambda row: together if row["state"] == "expired" else []
     return pytest.mark.parametrize("row", [pytest.param(row, id=name(row), marks=marks(row)) for row in cases])
@@ -63,10 +63,10 @@ def test_lease_use(row, leased):
 
 
 def perform(client, row):
-    """The lease operation of a row, which must end as the row says."""
+    """Performs the lease operation of a row and checks its outcome."""
     operation, *words = row["operation"].split("-")
     if row["operation"] == "acquire-none":
-        # The clients always send an id.
+        # The client always sends an id.
         query = {"comp": "lease"} if is_blob(client) else {"comp": "lease", "restype": "container"}
         headers = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "60"}
         return Raw(client).send("PUT", query, headers).check(int(row["status"]), row["code"])
@@ -86,7 +86,7 @@ def kind(row):
 
 
 def with_id(use):
-    """`write-a` is `write` with the lease id A."""
+    """Splits `write-a` into `write` and the lease id A."""
     head, _, last = use.rpartition("-")
     return (head, {"lease": IDS[last]}) if last in IDS else (use, {})
 
@@ -103,7 +103,7 @@ def leased(request, blobs):
 
 @pytest.fixture(scope="session")
 def expired_leases(blobs):
-    """One resource for each case that is about an expired lease."""
+    """One resource for each case with an expired lease."""
     operations = [(kind, name(row)) for row in OPERATION_ROWS if row["state"] == "expired" for kind in ("blob", "container")]
     uses = [(kind(row), name(row)) for row in USE_ROWS if row["state"] == "expired"]
     return expired(blobs, operations + uses)

@@ -1,4 +1,4 @@
-"""What leases are for, beyond the tables: time, ids, and protection."""
+"""Leases beyond the tables: time, ids and protection."""
 
 import time
 
@@ -19,10 +19,10 @@ def test_a_lease_lasts_its_time_and_no_longer(blob):
     before = time.monotonic()
     acquired(blob, 15)
     early = outcome(lambda: acquired(blob, 15))
-    # On a machine that is too busy the lease may have ended by then.
+    # On a busy machine the lease may have ended by then.
     assert early == (409, "LeaseAlreadyPresent") or time.monotonic() - before >= 14
     again(lambda: outcome(lambda: acquired(blob, 15))[0] == "ok" or None)
-    # Counted from before the lease began: it cannot have been free earlier. Some servers count whole seconds.
+    # Measured from before the lease began, so it cannot end earlier. Some servers count whole seconds.
     assert time.monotonic() - before >= 14
 
 
@@ -37,7 +37,7 @@ def test_a_renewed_lease_lasts_longer(blob):
 
 
 @pytest.mark.waits
-def test_an_expired_lease_comes_back_only_if_nobody_wrote(container):
+def test_an_expired_lease_can_be_renewed_until_a_write(container):
     touched, left, changed = (container.get_blob_client(name) for name in ("touched", "left", "changed"))
     leases = {}
     for blob in (touched, left, changed):
@@ -122,11 +122,11 @@ def test_acquiring_again_with_the_same_id_changes_the_duration(blob):
     assert properties(blob).lease.duration == "infinite"
 
 
-def test_a_lease_on_nothing_is_refused(container):
+def test_a_lease_on_a_missing_blob_is_rejected(container):
     refused(lambda: acquired(container.get_blob_client("absent"), 15), 404, "BlobNotFound")
 
 
-def test_a_deleted_blob_takes_its_lease_with_it(blob):
+def test_deleting_a_blob_drops_its_lease(blob):
     lease = acquired(blob, -1)
     blob.delete_blob(lease=lease)
     blob.upload_blob(b"another")
@@ -149,8 +149,8 @@ def test_every_kind_of_write_needs_the_lease(blob):
         write(lease=lease)
 
 
-def test_the_holder_uploads_without_a_word_about_overwriting(blob):
-    """The client then sends If-None-Match: * together with the id."""
+def test_the_holder_uploads_without_overwrite(blob):
+    """The client sends If-None-Match: * together with the id."""
     lease = acquired(blob, -1)
     blob.upload_blob(b"second", lease=lease)
     assert blob.download_blob().readall() == b"second"

@@ -1,4 +1,4 @@
-"""Entities: what is inserted, changed, found and refused."""
+"""Entities: inserts, changes, queries and errors."""
 
 import uuid
 from datetime import datetime, timezone
@@ -49,7 +49,7 @@ def test_an_entity_is_inserted_once(table):
     assert table.get_entity("p", "r")["by"] == answers.index(("ok", None))
 
 
-def test_replace_forgets_and_merge_keeps(table):
+def test_replace_removes_and_merge_keeps(table):
     table.create_entity(entity(a=1, b=2))
     table.update_entity(entity(b=3, c=4))
     assert dict(table.get_entity("p", "r")) == entity(a=1, b=3, c=4), "merge is the default"
@@ -57,7 +57,7 @@ def test_replace_forgets_and_merge_keeps(table):
     assert dict(table.get_entity("p", "r")) == entity(d=5)
 
 
-def test_an_upsert_creates_or_changes(table):
+def test_an_upsert_inserts_or_changes(table):
     table.upsert_entity(entity(a=1))
     table.upsert_entity(entity(b=2))
     assert dict(table.get_entity("p", "r")) == entity(a=1, b=2)
@@ -101,7 +101,7 @@ def test_every_write_of_an_entity_has_a_new_tag(table):
     assert len(set(tags)) == len(tags)
 
 
-def test_entities_and_tables_that_are_not_there(table, tables):
+def test_missing_entities_and_tables(table, tables):
     refused(lambda: table.get_entity("p", "none"), 404, "ResourceNotFound")
     refused(lambda: table.update_entity(entity("none", a=1)), 404, "ResourceNotFound")
     table.delete_entity("p", "none")
@@ -153,7 +153,7 @@ def test_results_come_in_pages_and_in_order(table):
     assert [found["number"] for page in rest for found in page] == [8, 1, 3, 5, 7]
 
 
-def test_only_the_selected_properties_come(table):
+def test_only_selected_properties_are_returned(table):
     found = next(filled(table).query_entities("number eq 3", select=["number"]))
     assert found["number"] == 3 and "name" not in found
 

@@ -1,4 +1,4 @@
-"""Optimistic concurrency: nobody overwrites what they have not seen, and of many creators one wins."""
+"""Optimistic concurrency: no lost updates, and one of many creators wins."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,7 +17,7 @@ def changed(tag):
 
 
 def increment(blob):
-    """Read, add, write on the condition that nobody else wrote: True, or None if somebody did."""
+    """Reads, adds one and writes under If-Match. Returns True, or None if another client was faster."""
     read = blob.download_blob()
     text = str(int(read.readall()) + 1)
     try:
@@ -111,7 +111,7 @@ def test_a_304_names_the_version_that_the_client_has(blob):
 
 
 def test_readers_see_each_configuration_under_its_own_tag(blob):
-    """One administrator, many readers with a cache: a tag never comes with other bytes, and versions never go back."""
+    """One writer and many readers with a cache: tags match their content, and versions never go back."""
     written = {blob.get_blob_properties().etag: "first"}
     last = "version 20"
 

@@ -1,21 +1,21 @@
-//! One request is held just before its write; another one is carried out; then the first goes on.
+//! A request is paused right before its write while another request runs.
 
 use serde_json::{Value, json};
 
 use crate::interposed::Moment;
 use crate::support::{Answer, ENTITY, fixture};
 
-/// What the first request is, and what the other one.
+/// A request.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Insert,
-    /// Without a condition, with `*`, or with the tag of the entity before.
+    /// Merges into the entity.
     Merge(If),
     Replace(If),
     Delete(If),
-    /// A deletion and an insertion of what was there.
+    /// Deletes the entity and inserts it again.
     Renew,
-    /// The table, with all that is in it.
+    /// Deletes the table.
     DropTable,
     RenewTable,
 }
@@ -51,12 +51,12 @@ async fn perform(client: &crate::support::Client, act: Act, tag: &str, name: &st
     }
 }
 
-/// Whether there is an entity before, the first request, the other one in between, the answer to the first, and what is
-/// there at the end.
+/// If an entity exists before, the first request, the other request in between, the response to the first, and the
+/// properties at the end.
 type Row = (bool, Act, Act, (u16, &'static str), Value);
 
 #[tokio::test]
-async fn the_first_goes_on_after_the_other() {
+async fn a_request_continues_after_another() {
     let both = || json!({ "old": 1, "first": 1, "other": 1 });
     let first = || json!({ "first": 1 });
     let other = || json!({ "old": 1, "other": 1 });
@@ -86,7 +86,7 @@ async fn the_first_goes_on_after_the_other() {
         (true, Act::Delete(If::Tag), Act::Renew, (412, "UpdateConditionNotSatisfied"), old()),
         (false, Act::Insert, Act::Insert, (409, "EntityAlreadyExists"), json!({ "other": 1 })),
         (false, Act::Insert, Act::Merge(If::Free), (409, "EntityAlreadyExists"), json!({ "other": 1 })),
-        // As if the first had come before the table went.
+        // As if the insert had come before the deletion.
         (false, Act::Insert, Act::DropTable, (204, ""), Value::Null),
         (false, Act::Insert, Act::RenewTable, (204, ""), young()),
         (true, Act::Merge(If::Free), Act::RenewTable, (204, ""), young()),
@@ -119,7 +119,7 @@ async fn the_first_goes_on_after_the_other() {
 }
 
 #[tokio::test]
-async fn of_two_creators_of_a_table_one_does() {
+async fn one_of_two_table_creations_succeeds() {
     let fixture = fixture().await;
     let interrupted = fixture.interrupted(Moment::Table, 1, |client| async move { client.create("Other").await });
     let late = interrupted.send("POST", "/Tables", &[], r#"{"TableName":"other"}"#).await;
@@ -128,7 +128,7 @@ async fn of_two_creators_of_a_table_one_does() {
 }
 
 #[tokio::test]
-async fn a_query_of_a_table_that_goes_meanwhile_finds_no_half_of_it() {
+async fn a_query_of_a_table_deleted_meanwhile_fails() {
     let fixture = fixture().await;
     for row in ["a", "b", "c"] {
         fixture.client.insert_as("p", row, json!({})).await.is(204);
@@ -150,7 +150,7 @@ async fn a_query_of_a_table_that_goes_meanwhile_finds_no_half_of_it() {
 }
 
 #[tokio::test]
-async fn a_query_beside_a_deletion_leaves_the_deleted_out() {
+async fn a_query_omits_an_entity_deleted_meanwhile() {
     let fixture = fixture().await;
     fixture.client.insert(json!({})).await.is(204);
     fixture.client.insert_as("p", "s", json!({})).await.is(204);
@@ -161,9 +161,9 @@ async fn a_query_beside_a_deletion_leaves_the_deleted_out() {
     assert_eq!(found["value"].as_array().map(Vec::len), Some(1), "{found}");
 }
 
-/// Whoever never gets a turn is told so, and has changed nothing.
+/// Other writers are faster each time.
 #[tokio::test(start_paused = true)]
-async fn a_merge_that_others_always_overtake_ends() {
+async fn a_merge_gives_up_after_too_many_attempts() {
     let fixture = fixture().await;
     fixture.client.insert(json!({ "old": 1 })).await.is(204);
     let interrupted = fixture.interrupted(Moment::Write, usize::MAX, |client| async move {

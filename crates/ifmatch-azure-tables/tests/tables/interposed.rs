@@ -1,4 +1,4 @@
-//! A store in which others act between two steps of a request.
+//! A store that runs an action between two steps of a request.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use ifmatch_blob::name::ContainerName;
 use crate::support::{Client, Fixture};
 use ifmatch_blob::test_util::{Hook, Hooked, Step};
 
-/// When the others act.
+/// The step before which the action runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// Before an entity is opened.
@@ -25,7 +25,7 @@ pub(crate) enum Moment {
 
 type Act = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
 
-/// Others who act at a moment.
+/// Runs an action at a moment.
 #[derive(Clone)]
 pub(crate) struct Interposed {
     moment: Moment,
@@ -39,7 +39,7 @@ impl fmt::Debug for Interposed {
 }
 
 impl Fixture {
-    /// A client to whose requests something happens in between, so many times; the others use the plain client.
+    /// Returns a client with requests that the action interrupts, at most `times` times.
     pub(crate) fn interrupted<F>(
         &self,
         moment: Moment,

@@ -1,15 +1,12 @@
-//! The table service over the embedded store, called as a tower service.
-#![allow(clippy::expect_used, reason = "a test ends at what it did not expect")]
+//! Tests of the table service that need a manual clock, several accounts or interleavings. The black box and the SDK
+//! suites test everything that can be observed over the wire.
+#![allow(clippy::expect_used, reason = "a test fails on anything unexpected")]
 
-mod access;
-mod bad_input;
-mod changes;
-mod collecting;
-mod conditions;
-mod content;
+mod garbage;
 mod interleavings;
 mod interposed;
-mod queries;
-mod races;
+#[path = "../../../../tests/support/signer.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
+mod signer;
 mod support;
-mod tables;
+mod tags;

@@ -1,12 +1,9 @@
-//! A table service whose requests are signed, and answers as a client reads them.
+//! A table service over a temporary folder, a manual clock, and a client that signs its requests.
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit, Mac};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use ifmatch_azure::accounts::{Account, Accounts};
 use ifmatch_azure_tables::TableService;
@@ -16,31 +13,32 @@ use ifmatch_core::date::HttpDate;
 use ifmatch_register::{Driver, MemoryRegister};
 use ifmatch_runtime::Clock;
 use serde_json::{Value, json};
-use sha2::Sha256;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
+use crate::signer::{Form, Signer};
+
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
-pub(crate) const ACCOUNT: &str = "photos";
-pub(crate) const KEY: &str = "c2VjcmV0";
-/// An entity that most tests use.
+const ACCOUNT: &str = "photos";
+const KEY: &str = "c2VjcmV0";
+/// The entity used by most tests.
 pub(crate) const ENTITY: &str = "/tab(PartitionKey='p',RowKey='r')";
 
 pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
 
-/// A table service, and the account that signs requests to it.
+/// A client that signs requests for an account.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) service: TableService,
     pub(crate) clock: ManualClock,
     pub(crate) account: &'static str,
-    /// Where the store has its files: it stays as long as anyone uses it.
-    #[expect(dead_code, reason = "it is only held")]
+    /// The folder of the store, removed with the last client.
+    #[expect(dead_code, reason = "held only")]
     pub(crate) folder: Option<Arc<TempDir>>,
 }
 
-/// A service over a store in a temporary folder, whose index is in memory, with a table `tab`.
+/// A service with a table `tab`, over a store in a temporary folder with its index in memory.
 pub(crate) struct Fixture {
     pub(crate) store: Store,
     pub(crate) clock: ManualClock,
@@ -65,25 +63,17 @@ impl Client {
         Self { service, clock: clock.clone(), account: ACCOUNT, folder: None }
     }
 
-    /// Sends a signed request; the address begins after the account.
+    /// Sends a signed request. The address begins after the account.
     pub(crate) async fn send(&self, method: &str, address: &str, fields: &[(&str, &str)], body: &str) -> Answer {
         let date = HttpDate::from_unix(i64::try_from(self.clock.now().micros() / 1_000_000).expect("soon"));
         let date = date.to_header().to_str().expect("ASCII").to_owned();
-        let (path, query) = address.split_once('?').unwrap_or((address, ""));
-        let comp = query.split('&').find_map(|parameter| parameter.strip_prefix("comp="));
-        let comp = comp.map_or(String::new(), |comp| format!("?comp={comp}"));
-        let path = format!("/{}{path}{comp}", self.account);
-        let signed =
-            format!("SharedKeyLite {}:{}", self.account, signature(&format!("{date}\n/{}{path}", self.account)));
         let mut request = Request::builder().method(method).uri(format!("/{}{address}", self.account));
-        request = request.header("host", "127.0.0.1:10002").header("x-ms-date", date).header("authorization", signed);
+        request = request.header("host", "127.0.0.1:10002").header("x-ms-date", date);
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        self.send_as_is(request.body(Full::new(Bytes::from(body.to_owned()))).expect("a valid request")).await
-    }
-
-    pub(crate) async fn send_as_is(&self, request: Request<Full<Bytes>>) -> Answer {
+        let mut request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("a valid request");
+        Signer::new(self.account, KEY).sign(Form::Table, &mut request);
         let (head, body) = self.service.clone().oneshot(request).await.expect("infallible").into_parts();
         let body = body.collect().await.expect("a whole body").to_bytes();
         let answer = Answer { status: head.status, headers: head.headers, body };
@@ -121,7 +111,7 @@ impl Client {
         self.send("DELETE", ENTITY, &[("if-match", if_match)], "").await
     }
 
-    /// What is in [`ENTITY`] beside keys and time; null if there is none.
+    /// Returns the properties of [`ENTITY`], or null if it does not exist.
     pub(crate) async fn properties(&self) -> Value {
         let answer = self.send("GET", ENTITY, &[("accept", "application/json;odata=nometadata")], "").await;
         if answer.status == StatusCode::NOT_FOUND {
@@ -135,14 +125,7 @@ impl Client {
     }
 }
 
-/// The signature of a text with [`KEY`].
-pub(crate) fn signature(text: &str) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(b"secret").expect("any length");
-    mac.update(text.as_bytes());
-    STANDARD.encode(mac.finalize().into_bytes())
-}
-
-/// A whole response.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -164,7 +147,7 @@ impl Answer {
         serde_json::from_slice(&self.body).expect("JSON")
     }
 
-    /// The status and the code of an error, which field and body must agree on.
+    /// Returns the status and the code of an error. Checks that header and body agree.
     pub(crate) fn error(&self) -> (u16, String) {
         let json = self.json();
         let code = json["odata.error"]["code"].as_str().expect("a code");
@@ -183,9 +166,4 @@ impl Answer {
         assert_eq!(self.status.as_u16(), status, "{self:?}");
         self
     }
-}
-
-/// Sends a request without any signature.
-pub(crate) fn unsigned(path: &str) -> Request<Full<Bytes>> {
-    Request::builder().method(Method::GET).uri(path).body(Full::default()).expect("a valid request")
 }

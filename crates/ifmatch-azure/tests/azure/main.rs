@@ -1,18 +1,13 @@
-//! The Azure dialect of the blob service over the embedded store, called as a tower service with signed requests.
-#![expect(clippy::expect_used, reason = "a test ends at what it did not expect")]
+//! Tests of the Azure dialect that need a manual clock, several accounts, faults or interleavings. The black box and the
+//! SDK suites test everything that can be observed over the wire.
+#![expect(clippy::expect_used, reason = "a test fails on anything unexpected")]
 
 mod accounts;
-mod blobs;
-mod blocks;
-mod collected;
-mod conditions;
-mod containers;
-mod interposed;
-mod leases;
-mod listing;
-mod md5;
-mod ranges;
-mod refusals;
-mod retries;
+mod bodies;
+mod garbage;
+mod interleavings;
+#[path = "../../../../tests/support/signer.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the black box")]
+mod signer;
 mod support;
-mod unhashed;
+mod without_hashes;

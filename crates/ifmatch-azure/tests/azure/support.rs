@@ -1,4 +1,4 @@
-//! A store in a temporary folder, a clock that tests move, and a client that signs as the SDKs do.
+//! A store in a temporary folder, a manual clock, and a client that signs its requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,6 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use ifmatch_azure::AzureDialect;
@@ -16,16 +15,17 @@ use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::date::HttpDate;
 use ifmatch_register::{Driver, MemoryRegister};
 use ifmatch_runtime::Clock;
-use sha2::Sha256;
 use tempfile::TempDir;
 use tower::ServiceExt;
+
+use crate::signer::{Form, Signer};
 
 pub(crate) use ifmatch_blob::test_util::ManualClock;
 
 pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
 pub(crate) type Service = BlobService;
 
-/// The key of the account `photos`, and one of the other account.
+/// The first key of the account `photos`, and the key of `reports`.
 pub(crate) const KEY: &[u8] = b"photos' key";
 pub(crate) const OTHER_KEY: &[u8] = b"reports' key";
 
@@ -42,7 +42,7 @@ pub(crate) struct Fixture {
     pub(crate) client: Client,
 }
 
-/// A service whose container `box` of the account `photos` is there and empty.
+/// Creates a service with an empty container `box` in the account `photos`.
 pub(crate) async fn fixture() -> Fixture {
     let folder = Arc::new(tempfile::tempdir().expect("a temporary folder"));
     let clock = ManualClock::default();
@@ -56,7 +56,7 @@ pub(crate) async fn fixture() -> Fixture {
     Fixture { store, clock, client }
 }
 
-/// Signs requests for an account, and sends them.
+/// A client that signs requests for an account.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) service: Service,
@@ -96,14 +96,7 @@ impl Client {
         self.put(target, &[&[("x-ms-blob-type", "BlockBlob")], fields].concat(), body).await
     }
 
-    /// A lease operation.
-    pub(crate) async fn lease(&self, target: &str, action: &str, fields: &[(&str, &str)]) -> Answer {
-        let separator = if target.contains('?') { '&' } else { '?' };
-        self.put(&format!("{target}{separator}comp=lease"), &[&[("x-ms-lease-action", action)], fields].concat(), "")
-            .await
-    }
-
-    /// A request as the SDKs sign it, with a date that is so much later than now.
+    /// Returns a signed request, dated `later` than now.
     pub(crate) fn signed(
         &self,
         method: Method,
@@ -123,63 +116,12 @@ impl Client {
             request = request.header(name, value);
         }
         let mut request = request.body(Full::new(body)).expect("a valid request");
-        let text = string_to_sign(&request, self.account);
-        let authorization = format!("SharedKey {}:{}", self.account, signature(self.key, &text));
-        request.headers_mut().insert("authorization", authorization.parse().expect("a value"));
+        Signer::new(self.account, &STANDARD.encode(self.key)).sign(Form::Blob, &mut request);
         request
     }
 }
 
-/// What the reference says is signed; the metadata of these tests have no names that sort in an unusual way.
-fn string_to_sign<B>(request: &Request<B>, account: &str) -> String {
-    let headers = request.headers();
-    let field = |name: &str| {
-        let lines = headers.get_all(name).iter().map(|value| value.to_str().expect("ASCII"));
-        lines.collect::<Vec<_>>().join(",")
-    };
-    let length = Some(field("content-length")).filter(|length| length != "0").unwrap_or_default();
-    let standard = [
-        field("content-encoding"),
-        field("content-language"),
-        length,
-        field("content-md5"),
-        field("content-type"),
-        String::new(),
-        field("if-modified-since"),
-        field("if-match"),
-        field("if-none-match"),
-        field("if-unmodified-since"),
-        field("range"),
-    ];
-    let mut own: Vec<&str> =
-        headers.keys().map(http::HeaderName::as_str).filter(|name| name.starts_with("x-ms-")).collect();
-    own.sort_unstable();
-    let own: Vec<String> = own.iter().map(|name| format!("{name}:{}\n", field(name))).collect();
-    let own = own.concat();
-    let mut parameters: Vec<String> = request
-        .uri()
-        .query()
-        .unwrap_or_default()
-        .split('&')
-        .filter(|text| !text.is_empty())
-        .map(|parameter| {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let value = percent_encoding::percent_decode_str(value).decode_utf8().expect("UTF-8");
-            format!("\n{name}:{value}")
-        })
-        .collect();
-    parameters.sort_unstable();
-    let path = request.uri().path();
-    format!("{}\n{}\n{own}/{account}{path}{}", request.method(), standard.join("\n"), parameters.concat())
-}
-
-pub(crate) fn signature(key: &[u8], text: &str) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length");
-    mac.update(text.as_bytes());
-    STANDARD.encode(mac.finalize().into_bytes())
-}
-
-/// A whole response.
+/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -194,7 +136,7 @@ impl Answer {
         self
     }
 
-    /// The status and the code of an error.
+    /// Checks for an error with this status and code.
     #[track_caller]
     pub(crate) fn refused(&self, status: u16, code: &str) {
         assert_eq!((self.status.as_u16(), self.code()), (status, code), "{self:?}");
@@ -210,16 +152,11 @@ impl Answer {
         value.to_str().expect("visible ASCII")
     }
 
-    #[track_caller]
-    pub(crate) fn tag(&self) -> String {
-        self.field("etag").to_owned()
-    }
-
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("UTF-8")
     }
 
-    /// The texts of all elements of this name.
+    /// Returns the texts of all elements with this name.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let (open, close) = (format!("<{name}>"), format!("</{name}>"));
         let parts = self.text().split(&open).skip(1);
@@ -227,7 +164,7 @@ impl Answer {
     }
 }
 
-/// Sends a request and reads the whole answer, which must have what every answer has.
+/// Sends a request and reads the response. Checks what holds for every response.
 pub(crate) async fn send(service: &Service, request: Request<Full<Bytes>>) -> Answer {
     let method = request.method().clone();
     let client_id = request.headers().get("x-ms-client-request-id").cloned();
@@ -237,7 +174,7 @@ pub(crate) async fn send(service: &Service, request: Request<Full<Bytes>>) -> An
     assert_eq!(answer.field("x-ms-request-id").len(), 36);
     assert_eq!(answer.headers.get("x-ms-client-request-id"), client_id.as_ref());
     let bodiless = method == Method::HEAD || answer.status == StatusCode::NOT_MODIFIED;
-    assert!(!bodiless || answer.body.is_empty(), "a body in answer to {method}: {answer:?}");
+    assert!(!bodiless || answer.body.is_empty(), "a body in the response to {method}: {answer:?}");
     if let (false, Some(length)) = (bodiless, answer.headers.get("content-length")) {
         assert_eq!(length.to_str().expect("digits"), answer.body.len().to_string());
     }
@@ -247,9 +184,4 @@ pub(crate) async fn send(service: &Service, request: Request<Full<Bytes>>) -> An
         assert!(bodiless || answer.all("Code") == [answer.code()], "{answer:?}");
     }
     answer
-}
-
-/// A lease id that ends in this digit.
-pub(crate) fn lease_id(digit: char) -> String {
-    format!("a0000000-0000-4000-8000-00000000000{digit}")
 }

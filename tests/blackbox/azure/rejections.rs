@@ -1,4 +1,4 @@
-//! What is refused: every row of the tables, and nothing is changed by any.
+//! Rejected requests: `azure-rejections*.txt`, row by row. None of them changes anything.
 
 use crate::azure::container;
 use crate::rows::{borrowed, fields, rows};
@@ -6,26 +6,26 @@ use crate::site::Site;
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    for row in rows(include_str!("../../../crates/ifmatch-azure/tests/azure/data/refusals.txt")) {
+    for row in rows(include_str!("../../data/blackbox/azure-rejections.txt")) {
         let [request, fields, status, code] = row.try_into().expect("four columns");
         let fields: Vec<(String, String)> = fields
             .split_whitespace()
             .map(|field| field.split_once('=').expect("a name and a value"))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        suite.case(format!("azure refusal: {request} {fields:?}"), move |site| {
+        suite.case(format!("azure rejection: {request} {fields:?}"), move |site| {
             check(site, &request, &fields, "", &status, &code);
         });
     }
-    for row in rows(include_str!("../../data/blackbox/azure-refusals.txt")) {
+    for row in rows(include_str!("../../data/blackbox/azure-rejections-with-bodies.txt")) {
         let [name, request, lines, body, status, code] = row.try_into().expect("six columns");
-        suite.case(format!("azure refusal: {name}"), move |site| {
+        suite.case(format!("azure rejection: {name}"), move |site| {
             check(site, &request, &fields(&lines), &body, &status, &code);
         });
     }
 }
 
-/// In the rows `/box` is a container with a blob `a`, and `/new` one that is not there.
+/// In the rows, `/box` is a container with a blob `a`, and `/new` does not exist.
 fn check(site: &Site, request: &str, fields: &[(String, String)], body: &str, status: &str, code: &str) {
     let mut http = site.azure();
     let own = container(&mut http, site);

@@ -1,4 +1,4 @@
-//! What is left over is collected, and nothing else is.
+//! Garbage collection of blocks and block lists.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,8 +30,8 @@ async fn blocks_are_collected_after_a_week() {
     stage(&fixture, "young").await;
     fixture.clock.advance(WEEK);
     fixture.clock.advance(Duration::ZERO);
-    // The older one is a week and an hour old, the younger one a week.
-    assert_eq!(collect_blocks(fixture.client.service.context()).await.expect("it works"), 1);
+    // The ages are a week and an hour, and exactly a week.
+    assert_eq!(collect_blocks(fixture.client.service.context()).await.expect("the store works"), 1);
     fixture.client.put("/box/old?comp=blocklist", &[], LIST).await.refused(400, "InvalidBlockList");
     fixture.client.put("/box/young?comp=blocklist", &[], LIST).await.is(201);
 }
@@ -46,15 +46,15 @@ async fn lists_are_collected_with_their_blobs() {
     }
     client.delete("/box/deleted", &[]).await.is(202);
     client.upload("/box/written", "whole", &[]).await.is(201);
-    assert_eq!(collect_blocks(client.service.context()).await.expect("it works"), 0, "all are too young");
+    assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 0, "all are too recent");
     fixture.clock.advance(WEEK * 2);
-    assert_eq!(collect_blocks(client.service.context()).await.expect("it works"), 2);
-    assert_eq!(collect_blocks(client.service.context()).await.expect("it works"), 0);
+    assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 2);
+    assert_eq!(collect_blocks(client.service.context()).await.expect("the store works"), 0);
     let blocks = client.get("/box/used?comp=blocklist").await.is(200);
     assert_eq!(blocks.all("Name"), ["AA=="]);
 }
 
-/// An invocation that the platform ends after a given number of listings.
+/// A platform that ends an invocation after a number of listings.
 #[derive(Clone, Default)]
 struct Invocation {
     listings: Arc<AtomicUsize>,
@@ -72,7 +72,7 @@ impl Hook for Invocation {
 }
 
 #[tokio::test]
-async fn a_sweep_that_was_cut_short_is_continued_by_the_next() {
+async fn an_interrupted_sweep_is_continued_by_the_next() {
     let fixture = fixture().await;
     stage(&fixture, "old").await;
     fixture.clock.advance(WEEK * 2);
@@ -89,16 +89,16 @@ async fn a_sweep_that_was_cut_short_is_continued_by_the_next() {
     for _ in 0..2 {
         hook.listings.store(2, Ordering::SeqCst);
         tokio::select! {
-            done = collect_blocks(service.context()) => removed.push(done.expect("it works")),
+            done = collect_blocks(service.context()) => removed.push(done.expect("the store works")),
             () = hook.ended.notified() => {}
         }
     }
     assert_eq!(removed, [1], "the second invocation reaches the old block and completes the sweep");
     hook.listings.store(9, Ordering::SeqCst);
-    assert_eq!(collect_blocks(service.context()).await.expect("it works"), 0);
+    assert_eq!(collect_blocks(service.context()).await.expect("the store works"), 0);
     assert_eq!(
         hook.listings.load(Ordering::SeqCst),
         5,
-        "the next sweep begins anew: three pages of blocks, one of lists"
+        "the next sweep starts over: three pages of blocks, one of lists"
     );
 }

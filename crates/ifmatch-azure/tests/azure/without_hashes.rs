@@ -1,4 +1,4 @@
-//! Blobs in a store that does not know their hashes: a folder, and what is sent in parts to any other.
+//! Stores that do not know the hashes of blobs: folders, and any object store for multipart uploads.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use tower::ServiceExt;
 
 use crate::support::{accounts, fixture};
 
-/// Half of a body that is sent in parts.
+/// Size of the blocks; two of them exceed the limit of single uploads.
 const LONG: usize = 5 * 1024 * 1024;
 
 #[tokio::test]
-async fn committed_blocks_are_used_again() {
+async fn committed_blocks_can_be_reused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let in_folder = url::Url::from_file_path(folder.path()).expect("absolute");
     for (store, block) in [(in_folder.as_str(), 1), ("memory:///", LONG)] {
         let (client, clock) = (fixture().await.client, fixture().await.clock);
         let backing = Backing::from_url(store, []).expect("a valid URL");
         let register = AnyRegister::new(MemoryRegister::unbounded());
-        let blobs = ObjectBlobs::open(backing, register).await.expect("it can be used");
+        let blobs = ObjectBlobs::open(backing, register).await.expect("a usable store");
         let service = BlobService::with_clock(Arc::new(blobs), clock).dialect(AzureDialect::new(accounts()));
         let send = async |method: Method, target: &str, body: String| {
             let request = client.signed(method, target, &[], body.into(), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Giving back the room of deleted tables.
+//! Garbage collection of the entities of deleted tables.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::interposed::Moment;
 use crate::support::{Client, fixture};
 
 #[tokio::test]
-async fn only_what_no_table_has_is_collected() {
+async fn only_entities_of_deleted_tables_are_collected() {
     let fixture = fixture().await;
     let client = &fixture.client;
     let reports = Client { account: "reports", ..client.clone() };
@@ -28,9 +28,9 @@ async fn only_what_no_table_has_is_collected() {
     assert_eq!(reports.get("/tab()").await.json()["value"].as_array().map(Vec::len), Some(3));
 }
 
-/// An insertion that ends after its table is gone leaves an entity that the next collection finds.
+/// An insert that ends after its table was deleted leaves an entity for the next collection.
 #[tokio::test]
-async fn a_late_insertion_is_collected_another_time() {
+async fn an_entity_inserted_late_is_collected_later() {
     let fixture = fixture().await;
     let interrupted = fixture.interrupted(Moment::Write, 1, |client| async move {
         client.send("DELETE", "/Tables('tab')", &[], "").await.is(204);
@@ -40,9 +40,9 @@ async fn a_late_insertion_is_collected_another_time() {
     assert_eq!(fixture.client.service.collect().await.expect("the store works"), 1);
 }
 
-/// A table that is created, and filled, while the collection looks at entities keeps them all.
+/// A table is created and filled during a collection.
 #[tokio::test]
-async fn a_collection_takes_nothing_from_tables_that_come_meanwhile() {
+async fn a_collection_spares_tables_created_meanwhile() {
     for moment in [Moment::List, Moment::Write] {
         let fixture = fixture().await;
         fixture.client.insert(json!({})).await.is(204);

@@ -1,4 +1,4 @@
-//! What others do between two steps of a request, and how often a request asks the store.
+//! Requests interrupted between two of their steps, and the number of listings per request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use crate::support::{accounts, fixture};
 use ifmatch_blob::test_util::{Hook, Hooked, Step};
 
-/// Something that happens once, right before a blob is written; and how often blobs are listed.
+/// Runs an action once, right before a blob is written, and counts listings.
 #[derive(Clone, Default)]
 struct Interposed {
     act: Arc<Mutex<Option<BoxFuture<'static, ()>>>>,
@@ -36,9 +36,9 @@ impl Hook for Interposed {
     }
 }
 
-/// The blocks went with the container for which they were staged.
+/// The blocks were deleted with their container.
 #[tokio::test]
-async fn a_list_makes_no_blob_in_a_container_that_is_created_meanwhile() {
+async fn a_block_list_creates_no_blob_in_a_recreated_container() {
     let fixture = fixture().await;
     let client = fixture.client;
     client.put("/box/a?comp=block&blockid=AA==", &[], "old").await.is(201);
@@ -58,9 +58,9 @@ async fn a_list_makes_no_blob_in_a_container_that_is_created_meanwhile() {
     client.get("/box/a").await.refused(404, "BlobNotFound");
 }
 
-/// Each question is answered with hundreds of names, of which most would be thrown away.
+/// Each listing of the store returns hundreds of names.
 #[tokio::test]
-async fn a_listing_of_folders_does_not_ask_for_each() {
+async fn a_listing_of_folders_needs_few_listings_of_the_store() {
     let fixture = fixture().await;
     let client = fixture.client;
     for number in 0..100 {
@@ -76,5 +76,5 @@ async fn a_listing_of_folders_does_not_ask_for_each() {
     let body = service.oneshot(request).await.expect("infallible").into_body().collect().await.expect("a body");
     let text = String::from_utf8(body.to_bytes().to_vec()).expect("UTF-8");
     assert_eq!(text.matches("<BlobPrefix>").count(), 100);
-    assert!(listed.load(Ordering::SeqCst) < 5, "{listed:?} questions");
+    assert!(listed.load(Ordering::SeqCst) < 5, "{listed:?} listings");
 }
