@@ -84,12 +84,12 @@ fn token(key: &str) -> Option<HeaderValue> {
 }
 
 /// The entities that match a filter.
-struct Matching<'a> {
+struct MatchingEntities<'a> {
     entities: &'a Entities<'a>,
     filter: Option<&'a Filter>,
 }
 
-impl Rows for Matching<'_> {
+impl Rows for MatchingEntities<'_> {
     type Row = (EntityKey, Stored);
 
     async fn row(&self, name: &BlobName) -> Result<Option<Self::Row>, TableError> {
@@ -134,13 +134,13 @@ impl Row for Seen<'_> {
 }
 
 /// The tables that match a filter.
-struct Tables<'a> {
+struct MatchingTables<'a> {
     store: &'a dyn BlobStore,
     home: &'a Home,
     filter: Option<&'a Filter>,
 }
 
-impl Rows for Tables<'_> {
+impl Rows for MatchingTables<'_> {
     type Row = TableName;
 
     async fn row(&self, name: &BlobName) -> Result<Option<TableName>, TableError> {
