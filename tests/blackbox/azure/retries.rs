@@ -10,6 +10,7 @@ const REQUEST: (&str, &str) = ("x-ms-client-request-id", "a2fbd51e-4b2a-4b1c-8a9
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("retry: a creation gets its first response", creation);
     suite.case("retry: an undone creation is not replayed", undone);
+    suite.case("retry: a deleted creation is not replayed", deleted);
     suite.case("retry: an undone block list is not replayed", undone_list);
     suite.case("retry: a block list gets its first response", block_list);
     suite.case("retry: metadata under a tag gets its first response", metadata);
@@ -37,11 +38,19 @@ fn undone(site: &Site) {
     let create = [REQUEST, ("if-none-match", "*")];
     let first = http.upload(&path, &create, "x").is(201).etag().to_owned();
     http.delete(&path, &[]).is(202);
-    http.upload(&path, &create, "x").refused(409, "BlobAlreadyExists");
-    http.get(&path).refused(404, "BlobNotFound");
     http.upload(&path, &[("if-none-match", "*")], "another's").is(201);
     http.upload(&path, &create, "x").refused(409, "BlobAlreadyExists");
     assert_ne!(http.get(&path).is(200).etag(), first);
+}
+
+fn deleted(site: &Site) {
+    let mut http = site.azure();
+    let path = format!("{}/a", container(&mut http, site));
+    let create = [REQUEST, ("if-none-match", "*")];
+    http.upload(&path, &create, "x").is(201);
+    http.delete(&path, &[]).is(202);
+    http.upload(&path, &create, "x").refused(409, "BlobAlreadyExists");
+    http.get(&path).refused(404, "BlobNotFound");
 }
 
 const LIST: &str = "<BlockList><Latest>AA==</Latest></BlockList>";
