@@ -99,7 +99,7 @@ impl Known {
             targets: targets.map(|target| (target["kind"][0].as_str().unwrap().to_owned(), name(target))).collect(),
             packages: packages(&repository.metadata).map(name).collect(),
             steps: text("xtask/src/test.rs"),
-            tasks: text("xtask/src/main.rs").to_lowercase() + &text("xtask/src/bench.rs").to_lowercase(),
+            tasks: text("xtask/src/lib.rs").to_lowercase() + &text("xtask/bench/src/main.rs").to_lowercase(),
             settings: text("crates/ifmatch-gateway/src/config/settings.rs")
                 + &text("crates/ifmatch-gateway/src/cli/mod.rs"),
         }

@@ -1,4 +1,4 @@
-//! One external command: no standard input, bounded by a deadline, and taken down with all its children when that passes.
+//! External commands, without standard input and with a deadline. A command that misses it is killed with all its children.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// How often a running command is looked at.
+/// Interval between checks of a running command.
 const POLL: Duration = Duration::from_millis(50);
 
 /// A command that has not been started yet.
-pub(crate) struct Run {
+pub struct Run {
     command: Command,
 }
 
 impl Run {
-    /// `program` in the directory `dir`.
+    /// Returns a command that runs `program` in the directory `dir`.
     ///
-    /// It is not told what cargo told this task of its package. There are build scripts that look at such variables: all that
-    /// depends on theirs would be built anew in turns, by a cargo that this task runs and by one without it.
-    pub(crate) fn new(program: impl AsRef<OsStr>, dir: &Path) -> Self {
+    /// It does not inherit cargo's variables about this package. Some build scripts depend on them, and would run again
+    /// whenever cargo is started in turn by this task and by hand.
+    pub fn new(program: impl AsRef<OsStr>, dir: &Path) -> Self {
         let mut command = Command::new(program);
         command.current_dir(dir).stdin(Stdio::null());
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -32,47 +32,53 @@ impl Run {
         Self { command }
     }
 
-    /// The cargo that runs this task, in the directory `dir`, with arguments separated by spaces.
-    pub(crate) fn cargo(args: &str, dir: &Path) -> Self {
+    /// Returns a command that runs this task's cargo in the directory `dir`, with arguments separated by spaces.
+    pub fn cargo(args: &str, dir: &Path) -> Self {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         Self::new(cargo, dir).args(args.split_whitespace())
     }
 
-    pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.command.args(args);
         self
     }
 
-    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+    /// Sets an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// Without a variable that this task has.
-    pub(crate) fn without(mut self, name: &str) -> Self {
+    /// Removes an inherited environment variable.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
         self.command.env_remove(name);
         self
     }
 
-    /// With a standard input that ends when this task does, however that ends.
-    pub(crate) fn attached(mut self) -> Self {
+    /// Adds a standard input that ends when this task does.
+    #[must_use]
+    pub fn attached(mut self) -> Self {
         self.command.stdin(Stdio::piped());
         self
     }
 
-    /// Runs for as long as this task. An error if it ends with one.
-    pub(crate) fn serve(self) -> Result {
+    /// Runs to the end, with a standard input that ends when this task does.
+    pub fn serve(self) -> Result {
         let shown = self.shown();
         let mut child = self.attached().command.spawn().map_err(|error| format!("{shown}: {error}"))?;
-        // To wait for it as such would end its input.
+        // Waiting with the input still attached would close it.
         let input = child.stdin.take();
         let status = child.wait()?;
         drop(input);
         if status.success() { Ok(()) } else { Err(format!("{status}: {shown}").into()) }
     }
 
-    /// Runs to the end with the output on the terminal; an error if it fails or the deadline passes.
-    pub(crate) fn passes(mut self, deadline: Instant) -> Result {
+    /// Prints the command and runs it to the end, with its output on the terminal. Fails if the deadline passes.
+    pub fn passes(mut self, deadline: Instant) -> Result {
         println!("$ {}", self.shown());
         let child = self.command.spawn().map_err(|error| format!("{}: {error}", self.shown()))?;
         match wait(child, deadline)? {
@@ -82,15 +88,15 @@ impl Run {
         }
     }
 
-    /// Sends all output to a file instead of the terminal.
-    pub(crate) fn log_to(mut self, file: &Path) -> Result<Self> {
+    /// Redirects all output to a file.
+    pub fn log_to(mut self, file: &Path) -> Result<Self> {
         let file = File::create(file)?;
         self.command.stdout(file.try_clone()?).stderr(file);
         Ok(self)
     }
 
-    /// Runs to the end and returns the standard output; an error if it fails. For commands that answer at once.
-    pub(crate) fn output(mut self) -> Result<String> {
+    /// Runs to the end and returns the standard output. There is no deadline.
+    pub fn output(mut self) -> Result<String> {
         let output = self.command.output().map_err(|error| format!("{}: {error}", self.shown()))?;
         if !output.status.success() {
             let reason = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -99,8 +105,8 @@ impl Run {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Starts it and lets it run, without its standard output.
-    pub(crate) fn start(mut self) -> Result<Running> {
+    /// Starts the command in the background, without its standard output.
+    pub fn start(mut self) -> Result<Running> {
         let child = self.command.stdout(Stdio::null()).spawn().map_err(|error| format!("{}: {error}", self.shown()))?;
         Ok(Running(child))
     }
@@ -112,19 +118,19 @@ impl Run {
     }
 }
 
-/// A command that runs beside the others, taken down with all its children when this is dropped.
-pub(crate) struct Running(Child);
+/// A command in the background, killed with all its children on drop.
+pub struct Running(Child);
 
 impl Running {
-    /// The seconds of processor time that it and its children have taken so far.
-    pub(crate) fn cpu(&self) -> Result<f64> {
+    /// Returns the CPU time of the command and its children in seconds.
+    pub fn cpu(&self) -> Result<f64> {
         let ticks_per_second: u32 = Run::new("getconf", Path::new(".")).args(["CLK_TCK"]).output()?.trim().parse()?;
         let ticks = self.processes()?.into_iter().map(ticks_of).sum::<Result<u32>>()?;
         Ok(f64::from(ticks) / f64::from(ticks_per_second))
     }
 
-    /// The bytes of memory that it and what it started have.
-    pub(crate) fn resident(&self) -> Result<u64> {
+    /// Returns the resident memory of the command and its children in bytes.
+    pub fn resident(&self) -> Result<u64> {
         self.processes()?.into_iter().map(resident).sum()
     }
 
@@ -143,31 +149,31 @@ impl Drop for Running {
     }
 }
 
-/// The program that was finished last, by the messages that cargo writes (`--message-format json-render-diagnostics`).
-pub(crate) fn executable(messages: &str) -> Option<PathBuf> {
+/// Returns the path of the last executable in cargo's messages (`--message-format json-render-diagnostics`).
+pub fn executable(messages: &str) -> Option<PathBuf> {
     messages.lines().rev().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message["executable"].as_str().map(PathBuf::from)
     })
 }
 
-/// The processor time of one process with all its threads, in the system's ticks: fields 14 and 15 of proc(5)'s `stat`.
+/// Returns the CPU time of a process in the system's ticks: fields 14 and 15 of proc(5)'s `stat`.
 fn ticks_of(process: u32) -> Result<u32> {
     let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The second field is a name in parentheses, which may hold spaces.
+    // The second field is a name in parentheses, which may contain spaces.
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let of = |field: usize| -> Result<u32> { Ok(fields.get(field - 3).ok_or("no processor time in /proc")?.parse()?) };
     Ok(of(14)? + of(15)?)
 }
 
-/// The memory of one process, in bytes.
+/// Returns the resident memory of a process in bytes.
 fn resident(process: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS in /proc")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
-/// The exit status, or `None` if the deadline passed first and the command was killed.
+/// Returns the exit status, or `None` if the deadline passed and the command was killed.
 fn wait(mut child: Child, deadline: Instant) -> Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -181,7 +187,7 @@ fn wait(mut child: Child, deadline: Instant) -> Result<Option<ExitStatus>> {
     }
 }
 
-/// Kills the command and all it started: cargo leaves the tests that it runs behind when it alone is killed.
+/// Kills a command and its children. Killing only cargo would leave its tests running.
 fn kill_tree(child: &mut Child) -> Result {
     let below = descendants(child.id()).unwrap_or_default();
     child.kill()?;
@@ -204,7 +210,7 @@ fn descendants(root: u32) -> Result<Vec<u32>> {
     Ok(found.split_off(1))
 }
 
-/// A line of `ps`: a process and its parent.
+/// Parses a line of `ps`: a process and its parent.
 fn process(line: &str) -> Option<(u32, u32)> {
     let (pid, parent) = line.trim().split_once(char::is_whitespace)?;
     Some((pid.parse().ok()?, parent.trim().parse().ok()?))
@@ -248,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_counted_with_that_of_children() {
+    fn cpu_time_includes_children() {
         let running = shell("sh -c 'while :; do :; done' & wait").start().unwrap();
         let before = running.cpu().unwrap();
         while running.cpu().unwrap() <= before {
@@ -263,7 +269,7 @@ mod tests {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         output.read_line(&mut String::new()).unwrap();
         kill_tree(&mut child).unwrap();
-        // The pipe ends once nobody holds it any more.
+        // The pipe ends once no process holds it.
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || ended.send(output.read_to_end(&mut Vec::new())));
         end.recv_timeout(Duration::from_mins(1)).expect("the grandchild is still running").unwrap();

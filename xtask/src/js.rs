@@ -1,4 +1,4 @@
-//! The package for JavaScript: builds it from wasm/js, and tests it in Node and in Cloudflare's runtime.
+//! The npm package: builds it from wasm/js, and tests it in Node and in Cloudflare's runtime.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) fn run() -> Result {
     build(&Workspace::load()?, Instant::now() + Duration::from_hours(1)).map(drop)
 }
 
-/// Builds the package, and returns its folder: what `npm publish` takes.
+/// Builds the package, and returns its folder for `npm publish`.
 fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
     let module = wasm::build(workspace, "ifmatch-js", deadline)?;
     let folder = workspace.target().join("npm/ifmatch");
@@ -29,14 +29,14 @@ fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What must hold of the package: its types, the tables of the RFC's rules through it, and Workers that use it.
+/// Checks the package's types, runs the RFC tables through it, and tests Workers that use it.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let package = build(context.workspace, context.deadline)?;
     for folder in [npm::JS, npm::MINIFLARE] {
         npm::require(context.workspace, folder, context.deadline)?;
     }
     let here = context.workspace.root().join(npm::JS);
-    // Where the tests find it, as its users do.
+    // The tests import it by name, as users do.
     copy(&package, &here.join("node_modules/ifmatch"))?;
     let node = |args: &[&str]| Run::new("node", &here).args(args).passes(context.deadline);
     node(&["node_modules/typescript/bin/tsc", "--project", "."])?;

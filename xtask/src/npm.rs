@@ -1,4 +1,4 @@
-//! What tests need from npm, pinned by lock files: Azurite, the Azure storage emulator, the Azure clients, miniflare, and
+//! The tests' npm packages, pinned by lock files: Azurite (the Azure storage emulator), the Azure clients, miniflare and
 //! Wrangler.
 
 use std::fs;
@@ -10,24 +10,24 @@ use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::Workspace;
 
-/// Azurite.
-pub(crate) const AZURITE: &str = "tests/azurite";
-/// What the tests of the package for JavaScript use.
-pub(crate) const JS: &str = "wasm/js";
-/// The runtime of Cloudflare Workers, what starts it, and what deploys to it.
-pub(crate) const MINIFLARE: &str = "wasm/miniflare";
-/// The clients for JavaScript, and the suite that uses them.
-pub(crate) const CLIENTS: &str = "tests/sdk/javascript";
+/// Folder of Azurite.
+pub const AZURITE: &str = "tests/azurite";
+/// Folder of the npm package's tests.
+pub const JS: &str = "wasm/js";
+/// Folder of miniflare, with the runtime of Cloudflare Workers, and Wrangler.
+pub const MINIFLARE: &str = "wasm/miniflare";
+/// Folder of the Azure clients for JavaScript and their suite.
+pub const CLIENTS: &str = "tests/sdk/javascript";
 
-/// Installs exactly what the lock files say, without running the packages' own scripts.
-pub(crate) fn install(context: &Context<'_>) -> Result {
+/// Installs the packages of all lock files, without running their install scripts.
+pub fn install(context: &Context<'_>) -> Result {
     [AZURITE, CLIENTS, JS, MINIFLARE]
         .iter()
         .try_for_each(|folder| install_in(context.workspace, folder, context.deadline))
 }
 
-/// Installs what a folder's lock file says if that has not been done since the file changed.
-pub(crate) fn require(workspace: &Workspace, folder: &str, deadline: Instant) -> Result {
+/// Installs the packages of a folder's lock file, unless they are up to date.
+pub fn require(workspace: &Workspace, folder: &str, deadline: Instant) -> Result {
     let there = workspace.root().join(folder);
     // npm writes this file at the end of an installation.
     let installed = changed(&there.join("node_modules/.package-lock.json"));

@@ -1,4 +1,4 @@
-//! Runs the suite in tests/sdk: the official Azure clients for Python and JavaScript against the gateway, the Worker
+//! Runs the suites in tests/sdk: the official Azure clients for Python and JavaScript against the gateway, the Worker
 //! and Azurite, and backup programs against the gateway.
 
 use std::ffi::OsStr;
@@ -15,24 +15,24 @@ use crate::{listening, npm};
 mod backup;
 mod files;
 
-/// The development account and its key, which everybody knows: what `UseDevelopmentStorage=true` stands for.
+/// The published development account and key, which `UseDevelopmentStorage=true` stands for.
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// A blob service and a table service, on free ports for as long as this lives.
+/// A blob service and a table service on free ports, stopped on drop.
 struct Server {
     name: &'static str,
     blobs: SocketAddr,
     tables: SocketAddr,
-    /// The cases that it is known to get wrong.
+    /// File of the cases that are known to fail.
     known_errors: PathBuf,
-    /// Whether it keeps connections open for long.
+    /// `true` if the server keeps idle connections open.
     keep_alive: bool,
     _running: Vec<Running>,
 }
 
-/// Runs both suites against Azurite, to validate them, then against the gateway. Runs the backup programs against the
-/// gateway on both kinds of stores.
+/// Runs both suites against Azurite, which validates them, and against the gateway. Runs the backup programs against the
+/// gateway with both kinds of stores.
 pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
@@ -46,7 +46,7 @@ pub(crate) fn check(context: &Context<'_>, gateway: &Path) -> Result {
     backup::check(context, &start_gateway_on_objects(gateway, &dir)?, &dir)
 }
 
-/// Runs both suites against the Worker whose modules are in `folder`.
+/// Runs both suites against the Worker with its modules in `folder`.
 pub(crate) fn check_worker(context: &Context<'_>, folder: &Path) -> Result {
     let dir = context.workspace.target().join("sdk");
     fs::create_dir_all(&dir)?;
@@ -55,7 +55,7 @@ pub(crate) fn check_worker(context: &Context<'_>, folder: &Path) -> Result {
     start_worker(context, folder, &dir)?.suites(context, &python, &dir)
 }
 
-/// An interpreter of its own, with exactly the packages that requirements.txt lists.
+/// Creates a virtual environment with exactly the packages in requirements.txt.
 fn python(context: &Context<'_>, dir: &Path) -> Result<PathBuf> {
     let python = dir.join("venv/bin/python");
     if !python.exists() {
@@ -83,7 +83,7 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
     Server { name: "gateway", blobs, tables, known_errors, keep_alive: true, _running: vec![running] }.listening()
 }
 
-/// A gateway without tables that stores blobs as objects of another store.
+/// Starts a gateway without tables on an object store.
 fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
     let blobs = listening::free_address()?;
     let running =
@@ -114,7 +114,7 @@ fn start_azurite(context: &Context<'_>, dir: &Path) -> Result<Server> {
     Server { name: "Azurite", blobs, tables, known_errors, keep_alive: true, _running: running }.listening()
 }
 
-/// The list of what a server gets wrong.
+/// Returns the file of a server's known failures.
 fn known_errors(context: &Context<'_>, server: &str) -> PathBuf {
     context.workspace.root().join("tests/sdk").join(server).with_extension("json")
 }
@@ -126,7 +126,7 @@ impl Server {
         Ok(self)
     }
 
-    /// Runs both suites at the same time; each prints what it says when it ends.
+    /// Runs both suites at the same time. Each prints its output when it ends.
     fn suites(&self, context: &Context<'_>, python: &Path, dir: &Path) -> Result {
         let suite = |language: &str, program: &OsStr, args: &[&str]| -> std::result::Result<(), String> {
             let log = dir.join(format!("{}-{language}.log", self.name));
@@ -145,7 +145,7 @@ impl Server {
         })
     }
 
-    /// Tells a suite where the server is.
+    /// Passes the server's addresses to a suite.
     fn describe(&self, run: Run) -> Run {
         run.env("IFMATCH_SDK_BLOB", connection_string("Blob", self.blobs))
             .env("IFMATCH_SDK_TABLE", connection_string("Table", self.tables))
@@ -154,7 +154,7 @@ impl Server {
     }
 }
 
-/// What the clients take to find an account's service.
+/// Returns a connection string for the clients.
 fn connection_string(service: &str, address: SocketAddr) -> String {
     let endpoint = format!("{service}Endpoint=http://{address}/{ACCOUNT}");
     format!("DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};{endpoint};")

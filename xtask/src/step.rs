@@ -13,33 +13,33 @@ const INSTALLATION: Duration = Duration::from_mins(15);
 /// A check.
 pub(crate) struct Step {
     /// Name for `--only`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What the step checks.
-    pub(crate) about: &'static str,
+    pub about: &'static str,
     /// Time limit. A first run on two cores compiles everything, so the limits are generous.
-    pub(crate) minutes: u64,
+    pub minutes: u64,
     /// External programs, required before the first step starts.
-    pub(crate) needs: &'static [Tool],
+    pub needs: &'static [Tool],
     /// The check itself.
-    pub(crate) run: fn(&Context<'_>) -> Result,
+    pub run: fn(&Context<'_>) -> Result,
 }
 
 /// An external program.
-pub(crate) struct Tool {
+pub struct Tool {
     /// Name in messages.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Command that succeeds if the program is installed.
-    pub(crate) probe: &'static [&'static str],
+    pub probe: &'static [&'static str],
     /// Command that installs the program.
-    pub(crate) install: &'static str,
+    pub install: &'static str,
 }
 
 /// Arguments of a step.
-pub(crate) struct Context<'a> {
+pub struct Context<'a> {
     /// The workspace under test.
-    pub(crate) workspace: &'a Workspace,
+    pub workspace: &'a Workspace,
     /// End of the step's time limit.
-    pub(crate) deadline: Instant,
+    pub deadline: Instant,
 }
 
 /// Runs the steps in order. The error names the step that failed, and the command to run it alone.
@@ -63,7 +63,7 @@ pub(crate) fn run_all(steps: &[&Step], workspace: &Workspace) -> Result {
 impl Tool {
     /// Installs the program if it is missing, where that is possible: with apt-get as root, and with rustup. On a terminal, it
     /// asks first. Otherwise the error names the command to run.
-    pub(crate) fn require(&self, workspace: &Workspace) -> Result {
+    pub fn require(&self, workspace: &Workspace) -> Result {
         if self.is_there(workspace) || (self.may_install() && self.install(workspace)? && self.is_there(workspace)) {
             return Ok(());
         }

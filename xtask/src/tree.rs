@@ -1,4 +1,4 @@
-//! What each crate must not depend on, asked from `cargo tree`: the layering of docs/architecture.md as a check.
+//! Checks the layering of docs/architecture.md with `cargo tree`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What cargo knows of the workspace: where it is, its packages, and which of them are published.
+//! The workspace, by `cargo metadata`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::Result;
 use crate::command::Run;
 
-/// The workspace that this task belongs to.
-pub(crate) struct Workspace {
+/// The workspace of this task.
+pub struct Workspace {
     root: PathBuf,
     target: PathBuf,
     packages: Vec<Package>,
@@ -16,20 +16,20 @@ pub(crate) struct Workspace {
 
 /// A package of the workspace.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Package {
-    /// As in its manifest.
-    pub(crate) name: String,
-    /// As in its manifest.
-    pub(crate) version: String,
-    /// Whether it may go to a registry.
-    pub(crate) published: bool,
-    /// Whether its manifest has features of its own, beyond `default`.
-    pub(crate) has_features: bool,
+pub struct Package {
+    /// Name.
+    pub name: String,
+    /// Version.
+    pub version: String,
+    /// `true` if the package is published to a registry.
+    pub published: bool,
+    /// `true` if the package has features other than `default`.
+    pub has_features: bool,
 }
 
 impl Workspace {
-    /// Asks cargo.
-    pub(crate) fn load() -> Result<Self> {
+    /// Loads the workspace.
+    pub fn load() -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let json = Run::cargo("metadata --no-deps --locked --format-version 1", here).output()?;
         let metadata: Value = serde_json::from_str(&json)?;
@@ -41,18 +41,18 @@ impl Workspace {
         })
     }
 
-    /// The directory of the root manifest.
-    pub(crate) fn root(&self) -> &Path {
+    /// Returns the directory of the root manifest.
+    pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where cargo builds.
-    pub(crate) fn target(&self) -> &Path {
+    /// Returns cargo's target directory.
+    pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// The packages that go to a registry.
-    pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
+    /// Returns the published packages.
+    pub fn published(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.published)
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_libraries_are_published_and_the_helpers_are_not() {
+    fn libraries_are_published_and_helpers_are_not() {
         let workspace = Workspace::load().unwrap();
         let published: Vec<&str> = workspace.published().map(|package| package.name.as_str()).collect();
         assert!(published.contains(&"ifmatch") && published.contains(&"ifmatch-core"), "{published:?}");

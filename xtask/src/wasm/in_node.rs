@@ -1,4 +1,4 @@
-//! The tests of libraries, as WebAssembly in Node.
+//! Runs tests of libraries as WebAssembly in Node.
 
 use std::fs;
 
@@ -8,8 +8,7 @@ use crate::Result;
 use crate::command::{Run, executable};
 use crate::step::Context;
 
-/// The package and which of its tests, as cargo takes it. The others need what there is not: a folder of files, or
-/// a runtime that blocks.
+/// Packages and their tests, as arguments of cargo. The other tests need files or a blocking runtime.
 const TESTS: &[(&str, &str)] = &[
     ("ifmatch-core", "--test lease"),
     ("ifmatch-core", "--test record"),
@@ -17,7 +16,7 @@ const TESTS: &[(&str, &str)] = &[
     ("ifmatch", "--lib"),
 ];
 
-/// Builds and runs them. An error if one fails, or if there is none.
+/// Builds and runs the tests. Fails if a test fails or none was run.
 pub(crate) fn check(context: &Context<'_>) -> Result {
     let toolchain = Toolchain::find(context.workspace)?;
     let target = context.workspace.target().join("wasm");
@@ -31,7 +30,7 @@ pub(crate) fn check(context: &Context<'_>) -> Result {
     Ok(())
 }
 
-/// What a command says until it ends; all of it, if that is with an error.
+/// Runs a command and returns its output. An error includes all output.
 fn said(context: &Context<'_>, run: Run) -> Result<String> {
     let log = context.workspace.target().join("wasm/tests.log");
     let passed = run.log_to(&log)?.passes(context.deadline);
@@ -40,7 +39,7 @@ fn said(context: &Context<'_>, run: Run) -> Result<String> {
     Ok(said)
 }
 
-/// What the harness says last, if it ran a test.
+/// Returns the last line of the harness, if it ran a test.
 fn last_line(said: &str) -> Result<&str> {
     let line = said.lines().last().unwrap_or_default();
     let ran = line.split_once(" passed, ").and_then(|(passed, _)| passed.parse().ok());

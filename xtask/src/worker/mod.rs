@@ -1,4 +1,4 @@
-//! `cargo xtask worker`: builds the Cloudflare Worker, and serves it on this machine.
+//! `cargo xtask worker`: builds the Cloudflare Worker and serves it on this machine.
 
 mod check;
 mod server;
@@ -15,30 +15,30 @@ use crate::workspace::Workspace;
 
 pub(crate) use check::check;
 pub(crate) use server::{Served, Server};
-pub(crate) use wrangler::start_up;
+pub use wrangler::start_up;
 
-/// What goes between the runtime and the bindings.
+/// Entry module of the Worker.
 const ENTRY: &str = include_str!("entry.js");
 
-/// What `cargo xtask worker` takes.
+/// Options of `cargo xtask worker`.
 #[derive(Args)]
-pub(crate) struct Options {
-    /// Port on 127.0.0.1 to serve blobs on.
+pub struct Options {
+    /// Port for blobs on 127.0.0.1.
     #[arg(long, default_value_t = 8787)]
     port: u16,
-    /// Port on 127.0.0.1 to serve tables on; without it there are none.
+    /// Port for tables on 127.0.0.1. Without it, tables are not served.
     #[arg(long, value_name = "PORT")]
     listen_tables: Option<u16>,
-    /// Folder that the blobs are kept in; without it they are gone at the end.
+    /// Folder for the blobs. Without it, they are kept in memory.
     #[arg(long, value_name = "DIR")]
     persist: Option<PathBuf>,
-    /// Builds it and does not serve it.
+    /// Builds the Worker without serving it.
     #[arg(long)]
     build: bool,
 }
 
-/// Builds, and serves until it is interrupted.
-pub(crate) fn run(options: &Options) -> Result {
+/// Builds the Worker, and serves it until it is interrupted.
+pub fn run(options: &Options) -> Result {
     let workspace = Workspace::load()?;
     let deadline = Instant::now() + Duration::from_hours(1);
     let folder = build(&workspace, deadline)?;
@@ -50,12 +50,12 @@ pub(crate) fn run(options: &Options) -> Result {
     server.command(&workspace, deadline)?.serve()
 }
 
-/// Builds the Worker, and returns the folder of its modules: the first is `entry.js`.
-pub(crate) fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
+/// Builds the Worker, and returns the folder of its modules. The entry is `entry.js`.
+pub fn build(workspace: &Workspace, deadline: Instant) -> Result<PathBuf> {
     build_package(workspace, "ifmatch-worker", "worker", deadline)
 }
 
-/// The same of any package whose objects are `Records`.
+/// Builds any Worker with `Records` as its class of Durable Objects.
 fn build_package(workspace: &Workspace, package: &str, folder: &str, deadline: Instant) -> Result<PathBuf> {
     let module = wasm::build(workspace, package, deadline)?;
     let folder = workspace.target().join(folder);

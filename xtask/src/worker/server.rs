@@ -11,18 +11,18 @@ use crate::{Result, listening, npm};
 
 /// The Worker under miniflare.
 pub(crate) struct Server<'a> {
-    /// Where its modules are.
+    /// Folder of its modules.
     pub(crate) folder: &'a Path,
-    /// The port of the blobs.
+    /// Port of the blobs.
     pub(crate) port: u16,
-    /// The port of the tables.
+    /// Port of the tables.
     pub(crate) tables: Option<u16>,
-    /// Where the state is kept.
+    /// Folder of its state.
     pub(crate) persist: Option<PathBuf>,
 }
 
 impl Server<'_> {
-    /// The command that serves until its standard input ends.
+    /// Returns a command that serves until its standard input ends.
     pub(crate) fn command(&self, workspace: &Workspace, deadline: Instant) -> Result<Run> {
         npm::require(workspace, npm::MINIFLARE, deadline)?;
         let mut run = Run::new("node", workspace.root())
@@ -39,22 +39,22 @@ impl Server<'_> {
     }
 }
 
-/// Where a machine has a folder in memory. The runtime waits for its disk in the thread that also watches its clients, and
-/// on a busy disk drops those who come in meanwhile.
+/// Folder in memory, if the machine has one. The runtime's disk access blocks the thread that accepts clients, and on a busy
+/// disk drops new connections.
 const MEMORY: &str = "/dev/shm";
 
-/// A Worker that serves on free ports, with a state of its own, for as long as this lives.
+/// A Worker on free ports with a state of its own, stopped on drop.
 pub(crate) struct Served {
-    /// Where the blobs are.
+    /// Address of the blobs.
     pub(crate) blobs: SocketAddr,
-    /// Where the tables are.
+    /// Address of the tables.
     pub(crate) tables: SocketAddr,
-    /// What serves.
+    /// The running process.
     pub(crate) running: Running,
 }
 
 impl Served {
-    /// Starts one, which writes what it has to say into a file.
+    /// Starts a Worker that writes its output to a file.
     pub(crate) fn start(context: &Context<'_>, folder: &Path, log: &Path) -> Result<Self> {
         let (blobs, tables) = (listening::free_address()?, listening::free_address()?);
         let server = Server { folder, port: blobs.port(), tables: Some(tables.port()), persist: None };

@@ -24,7 +24,7 @@ pub(super) fn check(context: &Context<'_>, folder: &Path) -> Result {
 }
 
 /// Returns the CPU time of the Worker's start in milliseconds, sampled by the runtime.
-pub(crate) fn start_up(workspace: &Workspace, folder: &Path) -> Result<f64> {
+pub fn start_up(workspace: &Workspace, folder: &Path) -> Result<f64> {
     let (settings, profile) = (settings(workspace, folder)?, workspace.target().join("start-up.cpuprofile"));
     let run = command(workspace)?.args(["check", "startup", "--config"]);
     let report = run.args([settings.as_path(), "--outfile".as_ref(), &profile]).output()?;

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::Result;
-use crate::bench::exchange::Answer;
-use crate::bench::rounds::{self, Measured};
-use crate::bench::subject::{Row, Subject};
-use crate::bench::{peers, programs};
-use crate::command::Run;
-use crate::step::Tool;
-use crate::workspace::Workspace;
+use crate::exchange::Answer;
+use crate::rounds::{self, Measured};
+use crate::subject::{Row, Subject};
+use crate::{peers, programs};
+use xtask::Result;
+use xtask::command::Run;
+use xtask::step::Tool;
+use xtask::workspace::Workspace;
 
 const TOOLS: &[Tool] = &[
     Tool { name: "wrk", probe: &["which", "wrk"], install: INSTALL },

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::Result;
-use crate::bench::programs;
-use crate::command::Run;
-use crate::step::Tool;
-use crate::workspace::Workspace;
+use crate::programs;
+use xtask::Result;
+use xtask::command::Run;
+use xtask::step::Tool;
+use xtask::workspace::Workspace;
 
 const VALGRIND: Tool =
     Tool { name: "valgrind", probe: &["valgrind", "--version"], install: "apt-get install -y valgrind" };

@@ -4,8 +4,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::Result;
-use crate::bench::subject::{Row, Subject};
+use crate::subject::{Row, Subject};
+use xtask::Result;
 
 /// One worker, no log, files by sendfile, connections never closed after a number of requests.
 const NGINX: &str = "\
@@ -83,7 +83,7 @@ pub(crate) fn varnish_with(memory: &str, origin: &Subject, dir: &Path) -> Result
         "vcl 4.1;\nbackend origin {{ .host = \"{host}\"; .port = \"{port}\"; }}\nsub vcl_backend_response {{ set beresp.ttl = 1h; }}\n"
     );
     fs::write(dir.join("cache.vcl"), script)?;
-    let start = |run: crate::command::Run, address: SocketAddr| {
+    let start = |run: xtask::command::Run, address: SocketAddr| {
         run.args(["varnishd", "-F", "-j", "none", "-a", &address.to_string(), "-n"])
             .args([dir.join("state")])
             .args(["-s", &format!("malloc,{memory}"), "-p", "thread_pools=1", "-f"])

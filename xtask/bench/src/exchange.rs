@@ -5,7 +5,7 @@ use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::Result;
+use xtask::Result;
 
 /// How long a server may take. Far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,6 +1,6 @@
 //! The tables of a run: medians of the rounds, with the least and the most.
 
-use crate::bench::load::Round;
+use crate::load::Round;
 
 /// The rounds of one row and one column.
 pub(crate) type Cell = Vec<Round>;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::Result;
-use crate::bench::subject::{CLIENT_CORE, Subject};
-use crate::command::Run;
+use crate::subject::{CLIENT_CORE, Subject};
+use xtask::Result;
+use xtask::command::Run;
 
 /// Connections that are kept open.
 const CONNECTIONS: u32 = 32;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::bench::report;
-use crate::command::Run;
-use crate::workspace::Workspace;
-use crate::{Result, npm, worker};
+use crate::report;
+use xtask::command::Run;
+use xtask::workspace::Workspace;
+use xtask::{Result, npm, worker};
 
 /// Builds the Worker and measures it with wasm/bench.
 pub(super) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {

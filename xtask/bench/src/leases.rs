@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use crate::Result;
-use crate::bench::subject::{CLIENT_CORE, Subject};
-use crate::bench::{programs, rounds};
-use crate::command::Run;
-use crate::npm;
-use crate::step::Tool;
-use crate::workspace::Workspace;
+use crate::subject::{CLIENT_CORE, Subject};
+use crate::{programs, rounds};
+use xtask::Result;
+use xtask::command::Run;
+use xtask::npm;
+use xtask::step::Tool;
+use xtask::workspace::Workspace;
 
 const TOOLS: &[Tool] = &[
     Tool { name: "Node", probe: &["node", "--version"], install: "apt-get install nodejs" },

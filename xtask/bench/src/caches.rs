@@ -4,10 +4,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::Result;
-use crate::bench::peers;
-use crate::bench::subject::{Row, Subject};
-use crate::command::Run;
+use crate::peers;
+use crate::subject::{Row, Subject};
+use xtask::Result;
+use xtask::command::Run;
 
 /// What the origin says of its files, and a path for many small responses.
 const ORIGIN: &str = "add_header Cache-Control max-age=86400; \

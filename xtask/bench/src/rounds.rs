@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::Result;
-use crate::bench::load;
-use crate::bench::report::{self, Cell};
-use crate::bench::subject::{Row, Subject};
-use crate::workspace::Workspace;
+use crate::load;
+use crate::report::{self, Cell};
+use crate::subject::{Row, Subject};
+use xtask::Result;
+use xtask::workspace::Workspace;
 
 /// An empty folder for a run.
 pub(crate) fn folder(workspace: &Workspace) -> Result<PathBuf> {

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Result;
-use crate::bench::rounds::{self, Measured};
-use crate::bench::subject::{CLIENT_CORE, Row, Subject};
-use crate::bench::{caches, programs, report};
-use crate::command::Run;
-use crate::step::Tool;
-use crate::workspace::Workspace;
+use crate::rounds::{self, Measured};
+use crate::subject::{CLIENT_CORE, Row, Subject};
+use crate::{caches, programs, report};
+use xtask::Result;
+use xtask::command::Run;
+use xtask::step::Tool;
+use xtask::workspace::Workspace;
 
 const TOOLS: &[Tool] = &[
     Tool { name: "wrk", probe: &["which", "wrk"], install: INSTALL },

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::Result;
-use crate::command::{Run, executable};
-use crate::workspace::Workspace;
+use xtask::Result;
+use xtask::command::{Run, executable};
+use xtask::workspace::Workspace;
 
 /// Builds the released gateway.
 pub(crate) fn gateway(workspace: &Workspace) -> Result<PathBuf> {

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use crate::Result;
-use crate::bench::exchange::{Answer, ask};
-use crate::command::{Run, Running};
-use crate::listening;
+use crate::exchange::{Answer, ask};
+use xtask::Result;
+use xtask::command::{Run, Running};
+use xtask::listening;
 
 /// The core of the servers.
 pub(crate) const SERVER_CORE: &str = "0";

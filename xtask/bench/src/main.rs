@@ -1,0 +1,71 @@
+//! `cargo xtask bench`: benchmarks by subject.
+#![expect(clippy::print_stdout, reason = "a command-line tool reports to its terminal")]
+
+mod cache;
+mod caches;
+mod exchange;
+mod functions;
+mod leases;
+mod load;
+mod peers;
+mod programs;
+mod report;
+mod rounds;
+mod sockets;
+mod subject;
+mod worker;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use xtask::Result;
+use xtask::workspace::Workspace;
+
+/// Runs benchmarks.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+struct Options {
+    /// Subject of the benchmark.
+    #[arg(value_enum, default_value_t = Subject::Sockets)]
+    subject: Subject,
+    /// Runs briefly, as a check. The numbers mean little.
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Subject {
+    /// HTTP servers under load, the gateway and others, each on one core.
+    Sockets,
+    /// Functions, and the layer around an empty service: instructions, allocations, time.
+    Functions,
+    /// Cost per request and memory per resource, with few and with many resources.
+    Growth,
+    /// The shared cache compared with nginx, Varnish, Traffic Server and Pingora.
+    Cache,
+    /// Hit ratios of the shared cache over traces, compared with LRU and the optimum.
+    Hits,
+    /// Leases and conditional writes compared with Azurite, and durable swaps by number of clients.
+    Leases,
+    /// The Cloudflare Worker compared with others on the same runtime.
+    Worker,
+}
+
+fn main() -> ExitCode {
+    xtask::exit(run(&Options::parse()))
+}
+
+fn run(options: &Options) -> Result {
+    let workspace = Workspace::load()?;
+    let deadline = Instant::now() + Duration::from_hours(1);
+    match options.subject {
+        Subject::Sockets => sockets::run(&workspace, options.quick, deadline),
+        Subject::Functions => functions::run(&workspace, options.quick, deadline),
+        Subject::Growth => programs::growth(&workspace, options.quick, deadline),
+        Subject::Cache => cache::run(&workspace, options.quick, deadline),
+        Subject::Hits => programs::hits(&workspace, deadline),
+        Subject::Leases => leases::run(&workspace, options.quick, deadline),
+        Subject::Worker => worker::run(&workspace, options.quick, deadline),
+    }
+}

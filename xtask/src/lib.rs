@@ -1,0 +1,80 @@
+//! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask bench` measures, `cargo xtask worker` serves
+//! the Cloudflare Worker, `cargo xtask js` builds the npm package.
+//!
+//! The benchmarks are a program of their own, xtask-bench, which uses this library.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
+
+pub mod command;
+mod js;
+pub mod listening;
+pub mod npm;
+mod package;
+mod sdk;
+pub mod step;
+mod test;
+mod tree;
+mod wasm;
+pub mod worker;
+pub mod workspace;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use command::Run;
+use workspace::Workspace;
+
+/// Result of a task, a step or a command. The error message says what to do.
+pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The workspace's tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Checks everything: format, lints, documentation, tests, packages.
+    Test(test::Options),
+    /// Runs benchmarks.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Arguments of the benchmarks. See --help.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Builds the npm package into target/npm/ifmatch.
+    Js,
+    /// Builds the Cloudflare Worker, and serves it on this machine.
+    Worker(worker::Options),
+}
+
+/// Runs the task named on the command line.
+pub fn main() -> ExitCode {
+    exit(match Cli::parse().task {
+        Task::Test(options) => test::run(&options),
+        Task::Bench { arguments } => bench(&arguments),
+        Task::Js => js::run(),
+        Task::Worker(options) => worker::run(&options),
+    })
+}
+
+/// Reports a task's error.
+pub fn exit(done: Result) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bench(arguments: &[OsString]) -> Result {
+    let workspace = Workspace::load()?;
+    Run::cargo("run --quiet --locked --package xtask-bench --", workspace.root()).args(arguments).serve()
+}
