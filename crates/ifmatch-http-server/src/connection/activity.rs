@@ -93,12 +93,12 @@ impl Activity {
         }
     }
 
-    /// Returns the time since the last request ended, or since the connection was opened. Returns `None` while a
-    /// request is in progress or the end of its response is still being sent.
-    pub(crate) fn idle(&self) -> Option<Duration> {
+    /// Returns when the last request ended, or when the connection was opened. Returns `None` while a request is in
+    /// progress or the end of its response is still being sent.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
         let is_busy = self.in_flight.load(Relaxed) > 0 || self.blocked.load(Relaxed);
-        let idle_since = Duration::from_micros(self.idle_since.load(Relaxed));
-        (!is_busy).then(|| self.opened.elapsed().saturating_sub(idle_since))
+        let since_opened = Duration::from_micros(self.idle_since.load(Relaxed));
+        (!is_busy).then(|| self.opened + since_opened)
     }
 
     fn wrote(&self, written: &Poll<io::Result<usize>>) {

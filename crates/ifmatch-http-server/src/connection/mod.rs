@@ -188,7 +188,7 @@ impl<H: RequestHandler> ConnectionHandler<H> {
                     is_stopping = true;
                 }
                 () = evicted.as_mut(), if !is_last_request => {
-                    if state.activity.idle().is_some() {
+                    if state.activity.idle_since().is_some() {
                         break CloseReason::Evicted;
                     }
                     // A request has arrived in the meantime: it is the last one.

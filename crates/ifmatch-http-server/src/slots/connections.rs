@@ -1,6 +1,5 @@
 //! Connection slots: admission, and eviction of idle connections for new ones.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::peer::{Peer, Peers};
 use crate::connection::activity::Activity;
@@ -113,10 +112,11 @@ impl ConnectionSlots {
     /// Evicts the connection that was idle for longest among the `candidates`. Returns `false` if none is idle.
     fn evict(&self, candidates: impl Fn(&Activity) -> bool) -> bool {
         let mut registry = self.registry();
+        let now = Instant::now();
         let idle = registry.open.iter().filter(|(_, (activity, _))| candidates(activity));
-        let idle = idle.filter_map(|(number, (activity, _))| Some((activity.idle()?, Reverse(*number))));
-        let idlest = idle.filter(|(idle, _)| *idle >= self.grace).max();
-        let longest = idlest.and_then(|(_, Reverse(number))| registry.open.remove(&number));
+        let idle = idle.filter_map(|(number, (activity, _))| Some((activity.idle_since()?, *number)));
+        let oldest = idle.filter(|(since, _)| now.saturating_duration_since(*since) >= self.grace).min();
+        let longest = oldest.and_then(|(_, number)| registry.open.remove(&number));
         let Some((_, evicted)) = longest else { return false };
         evicted.notify_one();
         self.observer.observe(Event::IdleConnectionEvicted);
@@ -205,7 +205,7 @@ mod tests {
         let _request = working.activity.begin();
         let was_used = test.open(2).await;
         let idle = test.open(3).await;
-        while was_used.activity.idle() >= idle.activity.idle() {
+        while was_used.activity.idle_since() <= idle.activity.idle_since() {
             drop(was_used.activity.begin());
         }
         let mut newcomer = pin!(test.take(4));
