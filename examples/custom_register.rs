@@ -1,7 +1,7 @@
-//! A register of your own, in one file: records in a folder, one file each, shared by several processes.
+//! A custom register in one file. It keeps each record in a file of its own, in a folder that processes share.
 //!
-//! A backend is three methods over an opaque record. It passes the public conformance suite, which
-//! `tests/custom_register.rs` calls in one line.
+//! A register implements three methods over opaque records. `tests/custom_register.rs` runs the public conformance suite on
+//! this one, in one line.
 //!
 //! Run it: `cargo run --example custom_register`
 
@@ -18,35 +18,35 @@ use ifmatch_register::{Driver, Key, Register, RegisterError, RegisterErrorKind, 
 
 /// A register in a folder.
 ///
-/// Processes take turns by locking one file. A record is written to a temporary file, synced, and renamed, so that a
-/// crash leaves the old record or the new one. After a failed sync of the folder, a load may return a record that is
-/// lost with the power; a register for production rewrites such a record before it returns it.
+/// A file lock excludes other processes. A record is written to a temporary file, synced and renamed, so that a crash
+/// leaves either the old record or the new one. After a failed sync of the folder, a load may return a record that a power
+/// failure would lose; a production register must rewrite such a record before returning it.
 #[derive(Debug)]
 pub struct FolderRegister {
     folder: PathBuf,
 }
 
 impl FolderRegister {
-    /// Opens the register in a folder, which is created if there is none.
+    /// Opens the register in a folder. Creates the folder if it does not exist.
     pub fn open(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(folder.join("records"))?;
         Ok(Self { folder })
     }
 
-    /// Takes the turn of this process; dropping the file gives it back.
+    /// Locks the register. Dropping the file releases the lock.
     fn lock(&self) -> io::Result<File> {
         let file = File::create(self.folder.join("lock"))?;
         file.lock()?;
         Ok(file)
     }
 
-    /// Where the record of a key is. File names have limits that keys do not have: a hash has none.
+    /// Returns the path of a record. It is a hash, since not every key is a valid file name.
     fn path(&self, key: &str) -> PathBuf {
         self.folder.join("records").join(ContentHash::of(key.as_bytes()).hex())
     }
 
-    /// The key and the record in a file: the key's length, the key, the record.
+    /// Reads a file: the length of the key, the key, the record.
     fn read(path: &Path) -> Result<Option<(String, Record)>, RegisterError> {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
@@ -72,7 +72,7 @@ impl FolderRegister {
     }
 
     fn swap(&self, key: &str, expected: Revision, next: Option<&Record>) -> Result<Swap, RegisterError> {
-        let _turn = self.lock().map_err(unavailable)?;
+        let _lock = self.lock().map_err(unavailable)?;
         let found = Self::read(&self.path(key))?.map(|(_, record)| record);
         if found.as_ref().map_or(Revision::NONE, Record::revision) != expected {
             return Ok(Swap::Conflict(found));
@@ -82,7 +82,7 @@ impl FolderRegister {
             None => fs::remove_file(self.path(key)),
         };
         let synced = swapped.and_then(|()| File::open(self.folder.join("records"))?.sync_all());
-        // Whether the rename took place before the error is anyone's guess.
+        // The rename may have succeeded before the error.
         synced.map_err(|error| RegisterError::new(RegisterErrorKind::Ambiguous, error))?;
         Ok(Swap::Done)
     }
@@ -102,7 +102,7 @@ impl FolderRegister {
     }
 }
 
-// The system calls here block the thread, which a busy service would leave to `tokio::task::spawn_blocking`.
+// These system calls block the thread. A busy service would run them with `tokio::task::spawn_blocking`.
 impl Register for FolderRegister {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         Ok(Self::read(&self.path(key.as_str()))?.map(|(_, record)| record))
@@ -127,7 +127,7 @@ fn unavailable(error: io::Error) -> RegisterError {
 }
 
 #[tokio::main]
-#[allow(dead_code, clippy::print_stdout, reason = "a program that shows something, and that a test includes")]
+#[allow(dead_code, clippy::print_stdout, reason = "a demonstration, which a test includes as a module")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join(format!("ifmatch-custom-register-{}", std::process::id()));
     let driver = Driver::new(FolderRegister::open(&folder)?).assume_absent();

@@ -1,6 +1,7 @@
-//! A JSON document API with two editors: the second one gets 412, fetches the current state, merges, and loses nothing.
+//! A JSON document API with two editors. The second one gets 412, fetches the current state, merges, and saves again: no
+//! update is lost.
 //!
-//! Run it: `cargo run --example documents`. It starts the server and both editors, and shows what they do.
+//! Run it: `cargo run --example documents`. It starts the server and both editors, and prints their requests.
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ async fn write(State(documents): State<Documents>, Path(name): Path<String>, Jso
     if before.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED }
 }
 
-/// The service. A write must say what it is based on.
+/// The service. It rejects writes without a condition.
 fn app() -> Router {
     let routes = Router::new().route("/documents/{name}", get(read).put(write)).with_state(Documents::default());
     let layer =
@@ -38,7 +39,7 @@ fn app() -> Router {
     Router::new().fallback_service(layer.layer(routes))
 }
 
-/// An editor: it knows one version of the document, with its tag, and changes it.
+/// An editor with one version of the document, and its tag.
 struct Editor {
     name: &'static str,
     client: Client,
@@ -56,7 +57,7 @@ impl Editor {
         Ok(Self { name, client, tag: answer.etag().to_owned(), document: serde_json::from_slice(&answer.body)? })
     }
 
-    /// Saves a change; as often as somebody else was faster, it is made again on what they have saved.
+    /// Saves a change. If another editor was faster, applies the change to the new version and tries again.
     async fn save(&mut self, field: &str, value: &str) -> Result<(), Box<dyn Error>> {
         loop {
             self.document.insert(field.to_owned(), value.into());

@@ -1,7 +1,7 @@
-//! The layer on bare hyper: a plain function is the service.
+//! The layer on plain hyper, around a function.
 //!
-//! A request's body needs a default, the empty one, for the question that comes before a conditional write; hyper's
-//! `Incoming` has none, so it is boxed.
+//! The layer needs a default request body, the empty body, for the GET before a conditional write. hyper's `Incoming` has
+//! none, so it is boxed.
 //!
 //! Run it: `cargo run --example hyper_service`, then `curl -i localhost:3001/`
 
@@ -39,7 +39,7 @@ async fn main() -> std::io::Result<()> {
         let (stream, _) = listener.accept().await?;
         let service = TowerToHyperService::new(service.clone());
         tokio::spawn(async move {
-            // A client that breaks off is its own affair.
+            // Errors here are connections that the client has aborted.
             let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
     }

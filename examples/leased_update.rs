@@ -1,8 +1,8 @@
-//! An update of two tables under the lease on one resource: only its holder can make it, a second taker is told so, and
-//! what a holder left half done when it crashed can be taken over once its time is over.
+//! An update of two tables under the lease on one resource. Only the holder can update them; other clients get 409 or 412.
+//! After a holder crashes, another client takes over when the lease ends.
 //!
-//! Run it: `cargo run --example leased_update`. It starts the server and its clients, and shows what they do. So that nobody
-//! has to wait for a real lease to end, the layer's clock is moved by hand.
+//! Run it: `cargo run --example leased_update`. It starts the server and its clients, and prints their requests. The layer
+//! has a manual clock, so that the lease ends without a real wait.
 #![allow(clippy::print_stdout, reason = "it is a demonstration")]
 
 use std::error::Error;
@@ -23,7 +23,7 @@ use tower::Layer;
 
 const LEDGER: &str = "/ledger";
 
-/// Two tables that must agree: what was sold, and what is left in stock. Each store refuses a holder's token once it has seen a
+/// Two tables that must agree: the items sold and the items in stock. They reject a fencing token after they have seen a
 /// larger one.
 #[derive(Default)]
 struct Ledger {
@@ -43,7 +43,7 @@ async fn show(State(tables): State<Tables>) -> String {
     format!("sold {}, in stock {}", ledger.sold, ledger.stock)
 }
 
-/// Sells so many. The layer lets nobody but the holder of the lease come here, one request at a time.
+/// Sells `count` items. Only the holder of the lease gets here, one request at a time.
 async fn sell(State(tables): State<Tables>, Extension(permit): Extension<Permit>, count: String) -> StatusCode {
     let (Some(token), Ok(count)) = (permit.lease_token(), count.parse::<u32>()) else {
         return StatusCode::BAD_REQUEST;
@@ -60,13 +60,13 @@ async fn sell(State(tables): State<Tables>, Extension(permit): Extension<Permit>
     StatusCode::NO_CONTENT
 }
 
-/// Begins a sale and never ends: the holder has crashed.
+/// Starts a sale that never ends, as if the holder had crashed.
 async fn hang(Extension(begun): Extension<Arc<Notify>>) -> StatusCode {
     begun.notify_one();
     pending().await
 }
 
-/// A clock that moves when told. A service of your own needs none: the system's is the default.
+/// A clock that is advanced by hand. A real service uses the default, the system's clock.
 #[derive(Clone)]
 struct ManualClock(Arc<watch::Sender<u64>>);
 
@@ -87,7 +87,6 @@ impl Clock for ManualClock {
 
     async fn sleep(&self, duration: Duration) {
         let until = self.now().saturating_add(duration).micros();
-        // It ends early only with the clock itself.
         let _ = self.0.subscribe().wait_for(|now| *now >= until).await;
     }
 }
@@ -97,7 +96,7 @@ fn app(clock: ManualClock, tables: Tables, begun: Arc<Notify>) -> Router {
     Router::new().fallback_service(ConditionalLayer::builder().clock(clock).ephemeral_leases().build().layer(routes))
 }
 
-/// Somebody who wants to sell.
+/// A client that sells items.
 struct Seller {
     name: &'static str,
     client: Client,
@@ -143,7 +142,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     bert.sell("3").await.expect(412);
     anna.sell("4").await.expect(204);
 
-    // In the middle of her next sale Anna crashes: her request hangs, and nobody gives the lease back.
+    // Anna crashes during her next sale: her request hangs, and she never releases the lease.
     let hanging = tokio::spawn({
         let (client, lease) = (client.clone(), anna.lease.clone().unwrap_or_default());
         async move { client.put(LEDGER, &[("x-ms-lease-id", &lease)], "2").await }
@@ -160,5 +159,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let ledger = client.get(LEDGER, &[]).await.text().to_owned();
     println!("      in the end: {ledger}");
     server.abort();
-    if ledger == "sold 7, in stock 3" { Ok(()) } else { Err("the tables do not agree".into()) }
+    if ledger == "sold 7, in stock 3" { Ok(()) } else { Err("the tables disagree".into()) }
 }

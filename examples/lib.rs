@@ -1,7 +1,7 @@
-//! The package of the examples: it has their dependencies, and none of the tests' and benches', so that the first
-//! example is quickly built. Start with `README.md`.
+//! The package of the examples. It has only their dependencies, so that the first example builds quickly. Start with
+//! `README.md`.
 
-/// The code in the project's README is tested like any other.
+/// Tests the code in the project's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! The smallest service: a note that no two clients overwrite for each other.
+//! The smallest service: a note that clients cannot overwrite by accident.
 //!
 //! Run it: `cargo run --example quickstart`, then
 //!

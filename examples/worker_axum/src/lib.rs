@@ -1,7 +1,7 @@
-//! Notes on axum in a Cloudflare Worker: strong tags, 304, and no lost update, by one layer.
+//! Notes behind axum in a Cloudflare Worker. One layer adds strong tags and 304s, and prevents lost updates.
 //!
-//! The handlers know nothing of tags. Two editors who fetched the same version cannot both save: the second gets 412,
-//! in whatever isolate and data centre the two requests run, since the records are Durable Objects.
+//! The handlers do not deal with tags. Of two editors with the same version, the second gets 412, in any isolate and data
+//! centre: the records are Durable Objects.
 
 use std::cell::OnceCell;
 
@@ -16,25 +16,24 @@ use tower_service::Service;
 use worker::send::SendWrapper;
 use worker::{Bucket, Context, Env, HttpRequest, Result, event};
 
-/// The class of the records, which wrangler.toml binds.
+/// The Durable Object class in wrangler.toml.
 pub use ifmatch_worker::Records;
 
-/// Where the notes are.
+/// The bucket of notes.
 #[derive(Clone)]
 struct Notes(SendWrapper<Bucket>);
 
 thread_local! {
-    /// One for each isolate, so that the layer's memory serves all its requests.
+    /// One per isolate, so that all requests share the layer's memory.
     static APP: OnceCell<Router> = const { OnceCell::new() };
 }
 
-/// A client that leaves does not end its write.
+/// Lets writes continue after their client disconnects.
 #[event(start)]
 fn start() {
     ifmatch_worker::tasks::begin();
 }
 
-/// Answers a request.
 #[event(fetch)]
 async fn fetch(request: HttpRequest, env: Env, _: Context) -> Result<Response<Body>> {
     let mut app = match APP.with(|app| app.get().cloned()) {
