@@ -1,4 +1,4 @@
-//! One blob of a gibibyte, up and down, in 64 MiB of memory.
+//! A blob of 1 GiB is stored and read in 64 MiB of memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ const SIZE: u64 = 1 << 30;
 const CHUNK: usize = 256 << 10;
 const MOST_MEMORY: u64 = 64 << 20;
 
-/// So many bytes, made as they are sent; no two chunks are the same.
+/// A generated body of this size. All chunks differ.
 struct Made {
     sent: u64,
 }
@@ -44,7 +44,7 @@ impl Body for Made {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gibibyte_up_and_down_in_64_mib() {
+async fn a_gibibyte_is_stored_and_read_in_64_mib() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap().to_owned();
     let gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));

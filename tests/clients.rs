@@ -1,4 +1,4 @@
-//! The test support's own promises: a client that misread framing would make every other test here worthless.
+//! Tests of the test clients: if they misread framing, no other test could be trusted.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 use std::convert::Infallible;
@@ -32,7 +32,7 @@ fn answer_to_get(bytes: &'static [u8]) -> Answer {
 }
 
 #[test]
-fn content_ends_where_its_framing_says() {
+fn content_ends_according_to_its_framing() {
     let length = answer_to_get(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef");
     let close = answer_to_get(b"HTTP/1.1 200 OK\r\n\r\nabcdef");
     let none = answer_to_get(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 3\r\n\r\nabcdef");
@@ -49,7 +49,7 @@ fn chunks_are_joined_and_trailers_kept() {
 }
 
 #[test]
-fn content_that_was_cut_off_is_no_answer() {
+fn truncated_content_is_an_error() {
     for cut in [
         "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na",
@@ -84,7 +84,7 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Body>, Infallible> 
     let body = Full::new(content).with_trailers(std::future::ready(Some(Ok(trailers))));
     let mut response = Response::new(body.map_err(|never: Infallible| match never {}).boxed_unsync());
     response.headers_mut().insert("trailer", HeaderValue::from_static("etag"));
-    // There is no place for trailers after content of a declared length.
+    // A body with a declared length cannot have trailers.
     response.headers_mut().insert("transfer-encoding", HeaderValue::from_static("chunked"));
     Ok(response)
 }

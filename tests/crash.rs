@@ -1,5 +1,4 @@
-//! kill -9 in the middle of many writes, again and again: what was acknowledged is there and whole, no blob is a
-//! mixture, and what the crash left behind is collected.
+//! kill -9 during many writes, repeatedly: acknowledged writes survive, no blob is mixed, and leftovers are removed.
 #![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 use std::collections::HashMap;
@@ -15,24 +14,24 @@ use ifmatch_core::digest::ContentHash;
 use support::{Answer, Client, Gateway, full};
 use tokio::task::JoinSet;
 
-/// Writers at a time, each with a blob of its own.
+/// Number of concurrent writers, each with its own blob.
 const WRITERS: usize = 100;
 
-/// How many writes of a round are acknowledged when the process is killed; the others are under way.
+/// Number of acknowledged writes in a round before the kill. Others are in flight.
 const KILLED_AFTER: [usize; 5] = [0, 1, 25, 80, 160];
 
-/// What a blob may hold: what was acknowledged last, or anything that was tried after that.
+/// Allowed contents of a blob: the last acknowledged write, or any later attempt.
 #[derive(Default)]
 struct Expected {
-    /// The body and tag of the last acknowledged write; none if there was none.
+    /// Body and tag of the last acknowledged write, if any.
     acknowledged: Option<(Bytes, String)>,
-    /// Bodies of later writes whose answer never came.
+    /// Bodies of later writes without a response.
     unanswered: Vec<Bytes>,
 }
 
 type Blobs = Arc<Mutex<HashMap<String, Expected>>>;
 
-/// What the writers of one round share.
+/// State shared by the writers of one round.
 #[derive(Clone)]
 struct Round {
     number: usize,
@@ -42,7 +41,7 @@ struct Round {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kill_9_in_the_middle_of_a_hundred_writes() {
+async fn kill_9_during_a_hundred_writes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap().to_owned();
     let mut gateway = tokio::task::block_in_place(|| Gateway::start(["serve", "--data", &path]));
@@ -54,7 +53,7 @@ async fn kill_9_in_the_middle_of_a_hundred_writes() {
         for writer in 0..WRITERS {
             writers.spawn(write_until_the_end(round.clone(), writer));
         }
-        // A moment more, so that the kill does not follow the very step that an answer follows.
+        // A short pause, so that the kill does not coincide with the step before a response.
         while round.acknowledged.load(Relaxed) < killed_after {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -66,7 +65,7 @@ async fn kill_9_in_the_middle_of_a_hundred_writes() {
     }
 }
 
-/// Writes one blob over and over until the process is gone.
+/// Writes one blob repeatedly until the process has ended.
 async fn write_until_the_end(round: Round, writer: usize) {
     let name = format!("/c/blob-{writer}");
     for turn in 0.. {
@@ -75,7 +74,7 @@ async fn write_until_the_end(round: Round, writer: usize) {
             blob.unanswered.push(body.clone());
             blob.acknowledged.as_ref().map(|(_, tag)| tag.clone())
         });
-        // Every other writer writes on a condition, and so finds out if its last write was lost.
+        // Every other writer uses conditions, and detects if its last write was lost.
         let request = match (writer % 2, tag) {
             (0, _) => Request::builder(),
             (_, None) => Request::builder().header("if-none-match", "*"),
@@ -98,14 +97,14 @@ fn note<T>(blobs: &Blobs, name: &str, change: impl FnOnce(&mut Expected) -> T) -
     change(blobs.lock().unwrap().entry(name.to_owned()).or_default())
 }
 
-/// Sizes on both sides of what is kept inline, and bytes that tell every write from every other.
+/// Returns a unique body, below or above the inline limit.
 fn body(round: usize, writer: usize, turn: usize) -> Bytes {
     let size = [1 << 10, 64 << 10, 1 << 20][writer % 3];
     let line = format!("round {round} writer {writer} turn {turn}\n");
     line.bytes().cycle().take(size).collect()
 }
 
-/// After a restart every blob is one that it may be, under a tag that is true; and nothing else is on the disk.
+/// After a restart, checks that each blob has an allowed content with the right tag, and that nothing else is on disk.
 async fn check(client: &Client, blobs: &Blobs, folder: &Path, round: usize) {
     let names: Vec<String> = blobs.lock().unwrap().keys().cloned().collect();
     let mut in_files = 0;
@@ -130,7 +129,7 @@ async fn check(client: &Client, blobs: &Blobs, folder: &Path, round: usize) {
     assert_eq!(files(&folder.join("tmp")), 0, "nothing half written, in round {round}");
 }
 
-/// The blob is its last acknowledged version, tag and all, or one that was tried after it. From now on that counts.
+/// Checks that the blob is its last acknowledged version or a later attempt, which counts as acknowledged from now on.
 fn one_of(blob: &mut Expected, found: Option<&(Bytes, String)>, place: &str) {
     let is_acknowledged = found == blob.acknowledged.as_ref();
     let is_later = found.is_some_and(|(body, _)| blob.unanswered.contains(body));

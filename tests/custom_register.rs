@@ -1,4 +1,4 @@
-//! The example's register passes the suite that every register must pass.
+//! The register of the example passes the conformance suite.
 
 use ifmatch_register::conformance::{self, Traits};
 

@@ -1,4 +1,4 @@
-//! The examples run, and do what they say.
+//! The examples run, and work as described.
 #![allow(clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 use std::net::{SocketAddr, TcpListener};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Request;
 use support::{Answer, Client, build, full};
 
-/// How long an example may take to come up, or to end.
+/// Timeout for the start or the end of an example.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An example that runs until it is dropped.

@@ -1,4 +1,4 @@
-//! The layer around tower-http's `ServeDir`, over real sockets: large files stay streams, and their parts stay parts.
+//! The layer around tower-http's `ServeDir`, over real sockets: large files are streamed, and ranges work.
 #![allow(clippy::expect_used, reason = "a failed expectation is a failed test")]
 
 use bytes::Bytes;

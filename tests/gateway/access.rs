@@ -1,4 +1,4 @@
-//! Who may do what, over real sockets.
+//! Access by tokens, over real sockets.
 
 use std::fs;
 
@@ -8,9 +8,9 @@ use support::{Client, Gateway};
 
 const METHODS: [Method; 5] = [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::POST];
 
-/// The answers to each method with each sort of token.
+/// The responses to each method with each kind of token.
 #[tokio::test]
-async fn every_method_with_every_sort_of_token() {
+async fn every_method_with_every_kind_of_token() {
     let flags = ["--read-token", "r", "--write-token", "w"];
     let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&flags));
     let client = Client::new(gateway.address());
@@ -33,9 +33,9 @@ async fn every_method_with_every_sort_of_token() {
     }
 }
 
-/// A refusal comes before everything that could tell whether a blob is there.
+/// Access is checked before anything that reveals if a blob exists.
 #[tokio::test]
-async fn a_refusal_tells_nothing_of_what_is_there() {
+async fn refusals_do_not_reveal_if_a_blob_exists() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--write-token", "w"]);
     let client = Client::new(gateway.address());
     client.put("/c/there", &[("authorization", "Bearer w")], "one").await.expect(201);
@@ -46,9 +46,9 @@ async fn a_refusal_tells_nothing_of_what_is_there() {
     }
 }
 
-/// What a page of `evil.example` sends, once it has that name resolved to this machine.
+/// The requests of a page of `evil.example` after DNS rebinding.
 #[test]
-fn without_tokens_nothing_is_for_a_foreign_name() {
+fn without_tokens_foreign_hosts_are_rejected() {
     let get = |host: &str, path: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     let open = Gateway::start(["serve", "--store", "memory://"]);
     for path in ["/", "/-/health", "/-/metrics", "/devstoreaccount1?comp=list"] {
@@ -66,7 +66,7 @@ fn without_tokens_nothing_is_for_a_foreign_name() {
 }
 
 #[tokio::test]
-async fn health_is_open_and_metrics_are_not() {
+async fn health_is_public_and_metrics_are_not() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--read-token", "r"]);
     let client = Client::new(gateway.address());
     assert_eq!(client.get("/-/health", &[]).await.expect(200).json(), serde_json::json!({ "status": "ok" }));
@@ -81,7 +81,7 @@ async fn health_is_open_and_metrics_are_not() {
 }
 
 #[tokio::test]
-async fn tokens_come_from_files() {
+async fn tokens_are_read_from_files() {
     let folder = tempfile::tempdir().unwrap();
     let (read, write) = (folder.path().join("read"), folder.path().join("write"));
     fs::write(&read, "# readers\n\n  r1  \nr2\n").unwrap();

@@ -1,4 +1,4 @@
-//! Accounts: which there are, where, and what they do to those who sign nothing.
+//! Accounts, and access without signatures.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ const MEMORY: [&str; 3] = ["serve", "--store", "memory://"];
 /// `secret` and `another`.
 const KEYS: [&str; 2] = ["MDEyMzQ1Njc4OWFiY2RlZg==", "YW5vdGhlcg=="];
 
-/// A gateway on a folder of its own, which is removed with it.
+/// Starts a gateway on a temporary folder.
 fn start(flags: &[&str]) -> ((Gateway, TempDir), Client) {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path(), flags);
@@ -22,7 +22,7 @@ fn start(flags: &[&str]) -> ((Gateway, TempDir), Client) {
 }
 
 #[tokio::test]
-async fn without_settings_there_is_the_development_account() {
+async fn the_development_account_is_enabled_by_default() {
     let (_gateway, client) = start(&[]);
     let azure = Azure::development(client.clone());
     azure.create_container("docs").await.expect(201);
@@ -34,9 +34,9 @@ async fn without_settings_there_is_the_development_account() {
     assert_eq!(azure.blob(Method::GET, "/docs/a", &[], "").await.expect(200).text(), "signed");
 }
 
-/// Whoever names the dialect must sign: a version alone opens nothing, however the request looks.
+/// Requests in Azure's dialect need a signature: `x-ms-version` alone grants no access.
 #[tokio::test]
-async fn a_version_without_a_signature_opens_nothing() {
+async fn a_version_header_without_a_signature_grants_no_access() {
     let (_gateway, client) = start(&["--write-token", "w"]);
     let write = ("authorization", "Bearer w");
     client.put("/docs/a", &[write], "kept").await.expect(201);
@@ -57,15 +57,15 @@ async fn a_version_without_a_signature_opens_nothing() {
 }
 
 #[tokio::test]
-async fn tokens_and_no_accounts_leave_the_development_account_out() {
+async fn tokens_disable_the_development_account() {
     let (_gateway, client) = start(&["--write-token", "w"]);
     let azure = Azure::development(client);
     azure.create_container("docs").await.expect(403);
 }
 
-/// An account with a secret closes the plain dialect, on loopback too: it sees the same blobs.
+/// An account with a secret disables unsigned access to the same blobs, on loopback as well.
 #[tokio::test]
-async fn accounts_close_what_needs_no_signature() {
+async fn accounts_disable_unsigned_access() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ifmatch.toml");
     let text = format!(
@@ -103,7 +103,7 @@ async fn accounts_close_what_needs_no_signature() {
 }
 
 #[tokio::test]
-async fn accounts_open_a_gateway_to_other_machines_for_signed_requests_only() {
+async fn accounts_allow_only_signed_requests_from_other_machines() {
     let account = format!("first:{}", KEYS[0]);
     let ((gateway, _folder), _) = start(&["--listen", "0.0.0.0:0", "--accounts", &account]);
     let client = Client::new(([127, 0, 0, 1], gateway.address().port()).into());
@@ -113,25 +113,25 @@ async fn accounts_open_a_gateway_to_other_machines_for_signed_requests_only() {
     client.get("/-/leases", &[]).await.expect(401);
 }
 
-/// On addresses that other machines reach, a well-known or guessable key is rejected, wherever it is set.
+/// Published and short keys are rejected on addresses that other machines can reach.
 #[test]
-fn credentials_that_everybody_knows_or_guesses_stay_on_this_machine() {
+fn public_and_short_credentials_are_allowed_on_loopback_only() {
     const LONG: &str = "0123456789abcdef";
     let known = format!("first:{DEVELOPMENT_KEY}");
     for (flags, says) in [
         (&["--listen", "0.0.0.0:0"][..], "credentials"),
-        (&["--listen", "0.0.0.0:0", "--accounts", DEVELOPMENT_ACCOUNT], "everybody knows"),
-        (&["--listen", "0.0.0.0:0", "--accounts", &known], "everybody knows"),
-        (&["--listen", "0.0.0.0:0", "--write-token", LONG, "--accounts", DEVELOPMENT_ACCOUNT], "everybody knows"),
-        (&["--listen-tables", "0.0.0.0:0", "--accounts", DEVELOPMENT_ACCOUNT], "everybody knows"),
+        (&["--listen", "0.0.0.0:0", "--accounts", DEVELOPMENT_ACCOUNT], "is public"),
+        (&["--listen", "0.0.0.0:0", "--accounts", &known], "is public"),
+        (&["--listen", "0.0.0.0:0", "--write-token", LONG, "--accounts", DEVELOPMENT_ACCOUNT], "is public"),
+        (&["--listen-tables", "0.0.0.0:0", "--accounts", DEVELOPMENT_ACCOUNT], "is public"),
         (&["--listen-tables", "0.0.0.0:0"], "--accounts NAME:KEY"),
         (&["--listen-tables", "127.0.0.1:0", "--write-token", "w"], "--accounts NAME:KEY"),
-        (&["--listen", "0.0.0.0:0", "--write-token", "w"], "a token with less than 16 characters can be guessed"),
+        (&["--listen", "0.0.0.0:0", "--write-token", "w"], "a token with fewer than 16 characters can be guessed"),
         (
             &["--listen", "0.0.0.0:0", "--write-token", LONG, "--read-token", "r"],
-            "a token with less than 16 characters can be guessed",
+            "a token with fewer than 16 characters can be guessed",
         ),
-        (&["--listen-tables", "0.0.0.0:0", "--accounts", "first:AA=="], "less than 16 bytes and can be guessed"),
+        (&["--listen-tables", "0.0.0.0:0", "--accounts", "first:AA=="], "fewer than 16 bytes and can be guessed"),
         (&["--accounts", "first"], "no key"),
         (&["--accounts", "first:no-base64!"], "base64"),
         (&["--accounts", "first:c2VjcmV0,first:c2VjcmV0"], "one name"),
@@ -143,7 +143,7 @@ fn credentials_that_everybody_knows_or_guesses_stay_on_this_machine() {
 }
 
 #[tokio::test]
-async fn the_development_account_can_be_named_beside_tokens() {
+async fn the_development_account_can_be_combined_with_tokens() {
     let (_gateway, client) = start(&["--write-token", "w", "--accounts", DEVELOPMENT_ACCOUNT]);
     Azure::development(client.clone()).create_container("docs").await.expect(201);
     client.get("/", &[]).await.expect(401);

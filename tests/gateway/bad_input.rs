@@ -1,4 +1,4 @@
-//! Input that is wrong, as bytes on the wire: each gets its answer and loses nothing.
+//! Bad requests, as bytes on the wire.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use support::{Answer, Gateway, wire};
 use crate::{get, put_head, serve, wait_for};
 
 #[test]
-fn each_bad_request_gets_its_answer_and_loses_nothing() {
+fn each_bad_request_gets_its_response_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path(), &[]);
     let cases = wire::cases(&fs::read_to_string("tests/data/bad-requests.txt").unwrap());
@@ -29,7 +29,7 @@ fn each_bad_request_gets_its_answer_and_loses_nothing() {
 }
 
 #[test]
-fn the_gateways_own_endpoints_are_as_strict() {
+fn the_endpoints_reject_bad_requests_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path(), &[]);
     for (sent, status) in [
@@ -42,9 +42,9 @@ fn the_gateways_own_endpoints_are_as_strict() {
     }
 }
 
-/// A connection that breaks, rather than ends, in the middle of a body.
+/// A connection that breaks in the middle of a body.
 #[test]
-fn a_client_that_vanishes_changes_nothing() {
+fn a_broken_connection_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path(), &[]);
     let kept = keep(&gateway);
@@ -58,7 +58,7 @@ fn a_client_that_vanishes_changes_nothing() {
     unchanged(&gateway, &kept, "vanished");
 }
 
-/// Writes the blob that every case must leave as it is.
+/// Writes the blob that no case may change.
 fn keep(gateway: &Gateway) -> Answer {
     exchange(gateway.address(), put_head("kept", 100) + &"k".repeat(100)).expect(201);
     exchange(gateway.address(), get("/c/kept")).expect(200)

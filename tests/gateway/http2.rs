@@ -1,4 +1,4 @@
-//! HTTP/2, frame by frame where it matters: what is half sent, too long, too much, or stopped.
+//! HTTP/2, partly by hand-written frames: partial, excessive and cancelled requests.
 
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
@@ -15,7 +15,7 @@ fn memory(flags: &[&str]) -> Gateway {
     Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
 }
 
-/// A client with prior knowledge. Its streams have a small window, so that it takes less than there is.
+/// Connects with prior knowledge. The stream windows are small, so that responses do not fit.
 async fn connect(gateway: &Gateway) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
     let mut builder = Builder::new();
@@ -39,7 +39,7 @@ async fn status(client: &mut SendRequest<Bytes>, path: &str) -> StatusCode {
     ask(client, Request::get(format!("http://localhost{path}"))).await.status()
 }
 
-/// Why no more requests are taken; waits until that is so.
+/// Waits until the connection accepts no more requests, and returns the reason.
 async fn goodbye(mut client: SendRequest<Bytes>) -> h2::Error {
     loop {
         match client.ready().await {
@@ -50,7 +50,7 @@ async fn goodbye(mut client: SendRequest<Bytes>) -> h2::Error {
     }
 }
 
-/// The content to its end, taken piece by piece.
+/// Reads the complete content.
 async fn read(response: Response<RecvStream>) -> Vec<u8> {
     let mut body = response.into_body();
     let mut content = Vec::new();
@@ -63,7 +63,7 @@ async fn read(response: Response<RecvStream>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn large_contents_go_both_ways_while_another_stream_is_not_read() {
+async fn large_bodies_pass_while_another_stream_is_not_read() {
     let gateway = memory(&[]);
     let mut client = connect(&gateway).await;
     let content: Vec<u8> = (0..8_u32 << 20).map(|number| number.to_le_bytes()[1]).collect();
@@ -80,7 +80,7 @@ async fn large_contents_go_both_ways_while_another_stream_is_not_read() {
 }
 
 #[tokio::test]
-async fn answers_without_content_end_with_their_head() {
+async fn responses_without_content_end_with_their_head() {
     let gateway = memory(&[]);
     let mut client = connect(&gateway).await;
     let (created, mut send) = put(&mut client, "/c/a");
@@ -98,9 +98,9 @@ async fn answers_without_content_end_with_their_head() {
     }
 }
 
-/// `NO_ERROR` is how a server ends a stream early. From a client it does not make half a content a whole one.
+/// Servers end streams early with `NO_ERROR`. From a client it does not mean that the content is complete.
 #[tokio::test]
-async fn content_that_is_taken_back_is_not_stored() {
+async fn a_reset_body_is_not_stored() {
     let gateway = memory(&[]);
     let mut client = connect(&gateway).await;
     for reason in [Reason::NO_ERROR, Reason::CANCEL] {
@@ -111,7 +111,7 @@ async fn content_that_is_taken_back_is_not_stored() {
         let (other, mut send) = put(&mut client, "/c/b");
         send.send_data("whole".into(), true).unwrap();
         assert!(other.await.unwrap().status().is_success());
-        // This question's own request is the only one left.
+        // The request for the metrics is the only one left.
         let client = Client::new(gateway.address());
         loop {
             let metrics = client.get("/-/metrics", &[]).await.expect(200);
@@ -124,7 +124,7 @@ async fn content_that_is_taken_back_is_not_stored() {
 }
 
 #[tokio::test]
-async fn content_of_another_length_than_was_said_is_not_stored() {
+async fn a_body_of_the_wrong_length_is_not_stored() {
     let gateway = memory(&[]);
     let mut client = connect(&gateway).await;
     for content in ["hell", "hello!"] {
@@ -137,7 +137,7 @@ async fn content_of_another_length_than_was_said_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_head_over_the_limit_gets_431_and_the_connection_stays() {
+async fn a_large_head_gets_431_and_the_connection_stays_open() {
     let gateway = memory(&["--max-header-size", "8KiB"]);
     let mut client = connect(&gateway).await;
     let large = |size: usize| Request::get("http://localhost/c/a").header("x", "x".repeat(size));
@@ -146,9 +146,9 @@ async fn a_head_over_the_limit_gets_431_and_the_connection_stays() {
     assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
 }
 
-/// The client reads all frames; only the stream windows stay closed.
+/// The client reads all frames, but keeps the stream windows closed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_whose_answer_is_not_taken_is_reset_and_others_go_on() {
+async fn an_unread_stream_is_reset_and_others_continue() {
     let gateway = memory(&["--body-timeout", "400ms"]);
     let mut client = connect(&gateway).await;
     let (created, mut send) = put(&mut client, "/c/a");
@@ -173,7 +173,7 @@ async fn a_stream_whose_answer_is_not_taken_is_reset_and_others_go_on() {
 }
 
 #[test]
-fn single_bytes_and_pings_do_not_keep_answers_waiting() {
+fn small_windows_and_pings_do_not_prevent_timeouts() {
     let gateway = memory(&["--body-timeout", "400ms"]);
     exchange(gateway.address(), put_head("a", 5_000) + &"x".repeat(5_000)).expect(201);
     let mut connection = Connection::open(gateway.address());
@@ -193,7 +193,7 @@ fn single_bytes_and_pings_do_not_keep_answers_waiting() {
 }
 
 #[tokio::test]
-async fn a_connection_that_asks_for_nothing_is_ended_after_a_goodbye() {
+async fn an_idle_connection_is_closed_with_goaway() {
     let gateway = memory(&["--keep-alive", "300ms"]);
     let mut client = connect(&gateway).await;
     assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
@@ -201,12 +201,12 @@ async fn a_connection_that_asks_for_nothing_is_ended_after_a_goodbye() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_in_flight_is_finished_when_the_gateway_stops() {
+async fn a_shutdown_completes_writes_in_flight() {
     let mut gateway = memory(&[]);
     let mut client = connect(&gateway).await;
     let (response, mut send) = put(&mut client, "/c/a");
     send.send_data("half".into(), false).unwrap();
-    // The PUT, and the request for the metrics.
+    // The PUT and the request for the metrics.
     wait_for(&gateway, "ifmatch_requests_in_flight 2");
     gateway.terminate();
     let refused = goodbye(client).await;

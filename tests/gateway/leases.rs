@@ -1,4 +1,4 @@
-//! The operator's side of leases: the API under `/-/leases`, the command, the metrics.
+//! Leases for operators: the endpoint `/-/leases`, the command and the metrics.
 
 use std::process::Output;
 
@@ -62,7 +62,7 @@ fn said(output: &Output) -> &str {
 }
 
 #[tokio::test]
-async fn leases_are_listed_with_what_an_operator_needs_and_without_their_ids() {
+async fn the_listing_omits_lease_ids() {
     let world = world(&[]).await;
     world.acquire("/docs/a", A, "-1").await.expect(201);
     world.acquire("/docs/b", B, "60").await.expect(201);
@@ -82,7 +82,7 @@ async fn leases_are_listed_with_what_an_operator_needs_and_without_their_ids() {
 }
 
 #[tokio::test]
-async fn a_listing_comes_in_pages_and_by_prefix() {
+async fn listings_have_pages_and_prefixes() {
     let world = world(&[]).await;
     world.azure.create_container("docs-2").await.expect(201);
     for path in ["/docs/x y/ü", "/docs-2/a"] {
@@ -133,7 +133,7 @@ async fn an_operator_breaks_a_lease_without_its_id() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_broken_with_a_period_locks_until_then() {
+async fn a_breaking_lease_locks_until_its_period_ends() {
     let world = world(&[]).await;
     world.acquire("/docs/a", A, "-1").await.expect(201);
     let order = json!({ "action": "break", "period": 60 }).to_string();
@@ -144,7 +144,7 @@ async fn a_lease_that_is_broken_with_a_period_locks_until_then() {
 }
 
 #[tokio::test]
-async fn orders_that_are_none_change_nothing() {
+async fn invalid_commands_change_nothing() {
     let world = world(&[]).await;
     world.acquire("/docs/a", A, "-1").await.expect(201);
     let post = |path: &'static str, headers: &'static [(&str, &str)], body: String| {
@@ -152,7 +152,7 @@ async fn orders_that_are_none_change_nothing() {
         async move { client.request(Method::POST, path, headers, body).await.status.as_u16() }
     };
     let order = r#"{"action":"break"}"#;
-    // What a web page may send to another site without being asked first.
+    // Requests that web pages can send to other sites without a CORS preflight.
     for media_type in
         [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/x-www-form-urlencoded")]]
     {
@@ -191,7 +191,7 @@ async fn orders_that_are_none_change_nothing() {
 }
 
 #[tokio::test]
-async fn reading_needs_a_token_and_breaking_one_that_may_write() {
+async fn reading_needs_a_token_and_breaking_a_write_token() {
     let flags = ["--read-token", "r", "--write-token", "w", "--accounts", "devstoreaccount1"];
     let world = world(&flags).await;
     world.acquire("/docs/a", A, "-1").await.expect(201);
@@ -214,7 +214,7 @@ async fn reading_needs_a_token_and_breaking_one_that_may_write() {
 #[tokio::test]
 async fn the_command_lists_shows_and_breaks() {
     let mut world = world(&[]).await;
-    assert_eq!(said(&world.command(&["list"])), "there are no leases\n");
+    assert_eq!(said(&world.command(&["list"])), "no leases\n");
     world.acquire("/docs/a", A, "-1").await.expect(201);
     world.acquire("/docs/b", B, "60").await.expect(201);
     let list = world.command(&["list"]);
@@ -250,9 +250,9 @@ async fn the_command_lists_shows_and_breaks() {
     assert!(said(&help).contains("ifmatch lease break docs/leader.lock"), "{help:?}");
 }
 
-/// An expired lease is counted by time alone; the others are by what was done.
+/// Expired leases are counted as time passes, the others by operations.
 #[tokio::test]
-async fn the_metrics_count_what_became_of_leases() {
+async fn the_metrics_count_lease_operations() {
     let world = world(&[]).await;
     world.acquire("/docs/a", A, "-1").await.expect(201);
     world.acquire("/docs/a", B, "-1").await.expect(409);
@@ -280,7 +280,7 @@ async fn the_metrics_count_what_became_of_leases() {
 }
 
 #[tokio::test]
-async fn leases_outlive_the_process_and_are_counted_again() {
+async fn leases_survive_a_restart_and_are_counted_again() {
     let mut world = world(&[]).await;
     world.acquire("/docs/a", A, "-1").await.expect(201);
     world.acquire("/docs?restype=container", A, "-1").await.expect(201);
@@ -294,9 +294,9 @@ async fn leases_outlive_the_process_and_are_counted_again() {
     wait_for(&gateway, "ifmatch_leases_held 0");
 }
 
-/// In front of an object store the leases are in the folder of `--data`; without one there is no place to keep them.
+/// The leases of an object store are kept in the folder of `--data`, if set.
 #[tokio::test]
-async fn leases_of_an_object_store_need_a_folder_and_outlive_the_process() {
+async fn leases_of_an_object_store_need_a_folder_to_survive_a_restart() {
     let (objects, known) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let url = format!("file://{}", objects.path().to_str().unwrap());
     let flags = ["serve", "--store", &url, "--data", known.path().to_str().unwrap()];

@@ -1,4 +1,4 @@
-//! Limits on what one client may ask of the machine.
+//! Limits on single clients.
 
 use support::raw::{Connection, exchange};
 use support::{Client, Gateway};
@@ -11,7 +11,7 @@ fn memory(flags: &[&str]) -> Gateway {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_changes_nothing() {
+async fn a_large_body_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = crate::serve(folder.path(), &["--max-body-size", "100"]);
     let client = Client::new(gateway.address());
@@ -24,16 +24,16 @@ async fn a_body_over_the_limit_changes_nothing() {
     assert_eq!((kept.etag(), kept.body.len()), (&*tag, 100));
 }
 
-/// The length alone is enough to refuse: no byte of the body is waited for.
+/// The declared length is sufficient for a rejection, before any byte of the body.
 #[test]
-fn a_length_over_the_limit_is_refused_before_the_body() {
+fn an_excessive_length_is_rejected_before_the_body() {
     let gateway = memory(&["--max-body-size", "1KiB"]);
     exchange(gateway.address(), put_head("a", 1025)).expect(413);
     exchange(gateway.address(), put_head("a", 1 << 60)).expect(413);
 }
 
 #[test]
-fn heads_over_the_limit_get_431() {
+fn large_heads_get_431() {
     let gateway = memory(&["--max-header-size", "8KiB"]);
     let with = |fields: &str| exchange(gateway.address(), format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
     with(&format!("X: {}\r\n", "x".repeat(7 << 10))).expect(200);
@@ -41,7 +41,7 @@ fn heads_over_the_limit_get_431() {
     with(&"X: y\r\n".repeat(99)).expect(200);
     with(&"X: y\r\n".repeat(100)).expect(431);
     exchange(gateway.address(), get(&format!("/{}", "x".repeat(9 << 10)))).expect(431);
-    // A head that never ends is not read to its end. A reset may overtake the answer.
+    // A reset may overtake the response to an endless head.
     let mut endless = Connection::open(gateway.address());
     endless.send("GET / HTTP/1.1\r\n");
     for _ in 0..1_000 {
@@ -54,12 +54,12 @@ fn heads_over_the_limit_get_431() {
 }
 
 #[test]
-fn requests_over_the_limit_get_503_and_health_stays() {
+fn excess_requests_get_503_and_health_stays_available() {
     let gateway = memory(&["--max-requests", "1"]);
     let mut slow = Connection::open(gateway.address());
     slow.send(put_head("slow", 4));
     slow.send("12");
-    // It and the question for the metrics: from now on its place is taken.
+    // That request and the one for the metrics: its slot is taken.
     wait_for(&gateway, "ifmatch_requests_in_flight 2");
     let refused = exchange(gateway.address(), get("/")).expect(503);
     assert_eq!(refused.header("retry-after"), "1");
@@ -70,10 +70,10 @@ fn requests_over_the_limit_get_503_and_health_stays() {
     eventually("200 again", || (exchange(gateway.address(), get("/")).status == 200).then_some(()));
 }
 
-/// Without reading the rest, closing would reset the connection under a client that is still sending, and the
-/// reset can overtake the answer.
+/// If the rest were not read, closing would reset the connection while the client is still sending, and the reset could
+/// overtake the response.
 #[test]
-fn a_client_that_sends_on_after_a_refusal_sees_the_refusal() {
+fn a_client_that_keeps_sending_sees_the_rejection() {
     let gateway = memory(&["--write-token", "w"]);
     let mut connection = Connection::open(gateway.address());
     let length = 32 << 20;
@@ -86,9 +86,9 @@ fn a_client_that_sends_on_after_a_refusal_sees_the_refusal() {
     connection.answer().expect(200);
 }
 
-/// A client that asks before it sends a body is told the refusal instead of `100 Continue`.
+/// A client that expects `100 Continue` gets the rejection instead.
 #[test]
-fn a_refused_body_is_never_asked_for() {
+fn a_rejected_body_is_never_requested() {
     let gateway = memory(&["--write-token", "w"]);
     let head = "PUT /c/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n";
     exchange(gateway.address(), format!("{head}\r\n")).expect(401);
@@ -98,11 +98,11 @@ fn a_refused_body_is_never_asked_for() {
 }
 
 #[test]
-fn http2_streams_are_limited_and_rapid_resets_end_the_connection() {
+fn http2_streams_are_limited_and_rapid_resets_close_the_connection() {
     let gateway = memory(&["--max-streams", "7"]);
     let mut connection = Connection::open(gateway.address());
     connection.send([PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
-    // GET http://a/ by the static table (RFC 7541, appendix A), then taken back at once.
+    // GET http://a/ by the static table (RFC 7541, appendix A), then cancelled immediately.
     let request = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
     for stream in (1..20_000).step_by(2) {
         let open = frame(HEADERS, 0x5, stream, &request);

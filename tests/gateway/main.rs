@@ -27,7 +27,7 @@ use std::time::Duration;
 use support::Gateway;
 use support::raw::exchange;
 
-/// A gateway on the embedded store in `folder`, with further flags.
+/// Starts a gateway on the embedded store in `folder`.
 fn serve(folder: &Path, flags: &[&str]) -> Gateway {
     Gateway::start(
         ["serve", "--data"]
@@ -38,7 +38,7 @@ fn serve(folder: &Path, flags: &[&str]) -> Gateway {
     )
 }
 
-/// Asks until there is an answer; far longer than it takes, so that only what never comes fails.
+/// Polls until there is a result. The limit is far beyond the expected time.
 #[track_caller]
 fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     for _ in 0..3_000 {
@@ -59,12 +59,12 @@ fn wait_for(gateway: &Gateway, line: &str) {
     });
 }
 
-/// The head of a `PUT /c/name` that promises so many bytes.
+/// Returns the head of a `PUT /c/name` with this length.
 fn put_head(name: &str, length: usize) -> String {
     format!("PUT /c/{name} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n")
 }
 
-/// A whole `GET`.
+/// Returns a complete `GET`.
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n")
 }

@@ -1,11 +1,11 @@
-//! What the metrics say after known requests.
+//! The metrics after known requests.
 
 use std::time::Duration;
 
 use support::{Answer, Client, Gateway};
 
 #[tokio::test]
-async fn requests_are_counted_by_what_became_of_them() {
+async fn requests_are_counted_by_outcome() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--require-conditions"]);
     let client = Client::new(gateway.address());
     let tag = client.put("/c/a", &[("if-none-match", "*")], "12345").await.expect(201).etag().to_owned();
@@ -41,7 +41,7 @@ async fn requests_are_counted_by_what_became_of_them() {
     assert!(metrics.text().contains("ifmatch_build_info{version="));
 }
 
-/// A request is counted when its answer is gone, which the client may see a moment before the gateway does.
+/// A request is counted once its response has been sent, which the client may notice before the gateway.
 async fn settled(client: &Client) -> Answer {
     for _ in 0..3_000 {
         let metrics = client.get("/-/metrics", &[]).await.expect(200);

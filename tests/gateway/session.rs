@@ -1,4 +1,4 @@
-//! What a person does with curl in the first five minutes.
+//! A typical first session.
 
 use std::process::Command;
 
@@ -60,7 +60,7 @@ async fn object_stores_serve_the_same() {
 }
 
 #[tokio::test]
-async fn every_answer_has_a_date_a_server_and_a_request_id() {
+async fn every_response_has_a_date_a_server_and_a_request_id() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path(), &[]);
     let client = Client::new(gateway.address());
@@ -85,7 +85,7 @@ async fn conditions_can_be_required() {
 }
 
 #[tokio::test]
-async fn requests_are_logged_when_asked_for_and_tokens_never() {
+async fn the_access_log_shows_requests_but_no_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--access-log", "--log-format", "json", "--log", "trace", "--write-token", "hunter2hunter2"];
     let mut gateway = serve(folder.path(), &flags);
@@ -106,10 +106,10 @@ async fn requests_are_logged_when_asked_for_and_tokens_never() {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_reads_any_more_stops_nothing() {
+async fn a_closed_stderr_stops_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = Gateway::command();
-    // The reader of the pipe leaves before the first line.
+    // The reader of the pipe ends before the first line.
     let script = r#"mkfifo "$LOG" && { : <"$LOG" & exec "$0" "$@" 2>"$LOG"; }"#;
     let mut command = Command::new("sh");
     for (name, value) in gateway.get_envs() {

@@ -27,7 +27,7 @@ fn half_puts(gateway: &Gateway, count: usize) -> Vec<Connection> {
         put
     });
     let puts = puts.collect();
-    // These writes, and the request for the metrics.
+    // These writes and the request for the metrics.
     wait_for(gateway, &format!("ifmatch_requests_in_flight {}", count + 1));
     puts
 }
@@ -40,7 +40,7 @@ fn ask(gateway: &Gateway, from: Ipv4Addr, status: u16) {
 }
 
 #[test]
-fn one_client_cannot_have_all_requests() {
+fn one_client_cannot_take_all_request_slots() {
     let gateway = memory(&["--max-requests", "4"]);
     let _puts = half_puts(&gateway, 2);
     ask(&gateway, ONE, 503);
@@ -50,7 +50,7 @@ fn one_client_cannot_have_all_requests() {
 
 /// The gateway's own responses and refusals do not occupy request slots, and are not read here.
 #[test]
-fn one_client_cannot_pile_up_answers_that_it_does_not_take() {
+fn one_client_cannot_accumulate_unread_responses() {
     let gateway = memory(&["--max-requests-per-client", "1", "--max-streams", "3"]);
     let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
     let mut piles: Vec<_> = (0..3).map(|_| open(&gateway, ONE)).collect();
@@ -71,7 +71,7 @@ fn one_client_cannot_pile_up_answers_that_it_does_not_take() {
 }
 
 #[test]
-fn the_share_of_requests_can_be_set() {
+fn the_request_limit_per_client_can_be_set() {
     let gateway = memory(&["--max-requests", "4", "--max-requests-per-client", "4"]);
     let _puts = half_puts(&gateway, 3);
     ask(&gateway, ONE, 200);
@@ -82,7 +82,7 @@ fn the_share_of_requests_can_be_set() {
 }
 
 #[test]
-fn idle_connections_make_room_for_others() {
+fn idle_connections_are_evicted() {
     let gateway = memory(&["--max-connections", "2", "--max-connections-per-client", "2"]);
     let mut idle: Vec<_> = (0..2).map(|_| open(&gateway, ONE)).collect();
     for connection in &mut idle {
@@ -96,7 +96,7 @@ fn idle_connections_make_room_for_others() {
 }
 
 #[test]
-fn silent_connections_make_room_for_others() {
+fn silent_connections_are_evicted() {
     let gateway = memory(&["--max-connections", "1", "--head-timeout", "1h"]);
     let mut silent = open(&gateway, ONE);
     ask(&gateway, OTHER, 200);
@@ -105,7 +105,7 @@ fn silent_connections_make_room_for_others() {
 
 /// A client that is told which requests were processed can send the others elsewhere.
 #[test]
-fn an_idle_connection_of_http2_is_told_to_go() {
+fn an_evicted_http2_connection_gets_goaway() {
     let gateway = memory(&["--max-connections", "1"]);
     let mut idle = open(&gateway, ONE);
     idle.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &crate::frames::get(1, "/-/health")].concat());
@@ -117,7 +117,7 @@ fn an_idle_connection_of_http2_is_told_to_go() {
 }
 
 #[test]
-fn connections_at_work_are_waited_for() {
+fn a_new_connection_waits_for_busy_ones() {
     let gateway = memory(&["--max-connections", "1"]);
     let mut put = open(&gateway, ONE);
     put.send(put_head("a", 4) + "12");
@@ -129,7 +129,7 @@ fn connections_at_work_are_waited_for() {
 }
 
 #[test]
-fn a_client_with_its_share_of_connections_gets_no_other() {
+fn a_client_at_its_limit_gets_no_further_connection() {
     let gateway = memory(&["--max-connections-per-client", "2"]);
     let mut put = open(&gateway, ONE);
     put.send(put_head("a", 4) + "12");
@@ -144,7 +144,7 @@ fn a_client_with_its_share_of_connections_gets_no_other() {
     assert!(!third.is_answered(), "closed");
     put.send("34");
     put.answer().expect(201);
-    // Idle from now on, so it makes room for the next connection.
+    // Idle from now on, so it is evicted for the next connection.
     eventually("another connection", || {
         let mut another = open(&gateway, ONE);
         another.try_send(get("/")).ok()?;

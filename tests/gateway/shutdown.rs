@@ -1,4 +1,4 @@
-//! Stopping: what is in flight is finished, and nothing is waited for that nobody is doing.
+//! Shutdown: requests in flight are completed, and idle connections are closed.
 
 use std::net::TcpStream;
 
@@ -7,22 +7,22 @@ use support::{Client, Gateway};
 
 use crate::{eventually, get, put_head, serve, wait_for};
 
-/// A PUT whose second half is still to come, and that the gateway has begun.
+/// Starts a PUT and sends the first half of its body.
 fn half_a_put(gateway: &Gateway) -> Connection {
     let mut put = Connection::open(gateway.address());
     put.send(put_head("slow", 8));
     put.send("half");
-    // The PUT, and the request for the metrics.
+    // The PUT and the request for the metrics.
     wait_for(gateway, "ifmatch_requests_in_flight 2");
     put
 }
 
-fn wait_until_the_port_is_closed(gateway: &Gateway) {
+fn wait_until_port_closed(gateway: &Gateway) {
     eventually("the port is closed", || TcpStream::connect(gateway.address()).err());
 }
 
 #[tokio::test]
-async fn a_write_in_flight_is_finished() {
+async fn writes_in_flight_are_completed() {
     let folder = tempfile::tempdir().unwrap();
     let mut gateway = serve(folder.path(), &[]);
     let mut idle = Connection::open(gateway.address());
@@ -30,7 +30,7 @@ async fn a_write_in_flight_is_finished() {
     idle.answer().expect(200);
     let mut put = half_a_put(&gateway);
     gateway.terminate();
-    wait_until_the_port_is_closed(&gateway);
+    wait_until_port_closed(&gateway);
     assert!(idle.rest().is_empty(), "an idle connection is closed at once");
     put.send("done");
     let answer = put.answer().expect(201);
@@ -44,7 +44,7 @@ async fn a_write_in_flight_is_finished() {
 }
 
 #[tokio::test]
-async fn a_write_that_takes_too_long_is_cut_and_changes_nothing() {
+async fn a_write_beyond_the_grace_period_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut gateway = serve(folder.path(), &["--shutdown-grace", "300ms"]);
     let tag = Client::new(gateway.address()).put("/c/slow", &[], "old").await.expect(201).etag().to_owned();
@@ -63,13 +63,13 @@ fn a_second_signal_does_not_wait() {
     let mut gateway = Gateway::start(["serve", "--store", "memory://", "--shutdown-grace", "1h"]);
     let mut put = half_a_put(&gateway);
     gateway.terminate();
-    wait_until_the_port_is_closed(&gateway);
+    wait_until_port_closed(&gateway);
     assert_eq!(gateway.stop().status.code(), Some(1));
     assert!(put.rest().is_empty());
 }
 
 #[test]
-fn health_says_that_it_stops_while_the_port_is_still_open() {
+fn health_reports_the_shutdown_before_the_port_closes() {
     let mut gateway = Gateway::start(["serve", "--store", "memory://", "--shutdown-delay", "1h"]);
     gateway.terminate();
     let health = eventually("health says 503", || {
@@ -77,13 +77,13 @@ fn health_says_that_it_stops_while_the_port_is_still_open() {
     });
     assert_eq!(health.expect(503).json(), serde_json::json!({ "status": "stopping" }));
     exchange(gateway.address(), get("/")).expect(200);
-    // The second signal does not wait for the hour to pass.
+    // A second signal ends the delay.
     assert!(gateway.stop().status.code().is_some());
 }
 
-/// A download in flight is finished too, however slowly it is taken.
+/// Downloads in flight are completed as well, even for a slow reader.
 #[tokio::test]
-async fn an_answer_in_flight_is_sent_to_its_end() {
+async fn responses_in_flight_are_completed() {
     let folder = tempfile::tempdir().unwrap();
     let mut gateway = serve(folder.path(), &[]);
     Client::new(gateway.address()).put("/c/big", &[], vec![b'x'; 32 << 20]).await.expect(201);
@@ -91,7 +91,7 @@ async fn an_answer_in_flight_is_sent_to_its_end() {
     download.send(get("/c/big"));
     wait_for(&gateway, "ifmatch_requests_in_flight 2");
     gateway.terminate();
-    wait_until_the_port_is_closed(&gateway);
+    wait_until_port_closed(&gateway);
     assert_eq!(download.answer().expect(200).body.len(), 32 << 20);
     assert_eq!(gateway.finished().status.code(), Some(0));
 }

@@ -1,5 +1,4 @@
-//! Clients that hold a connection instead of using it. Nothing here asserts how long something takes: the timeouts
-//! are short, and the tests wait for what must follow.
+//! Slow and stalled clients. The timeouts are short, and the tests assert no durations.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use support::{Client, Gateway};
 use crate::{get, put_head, serve, wait_for};
 
 #[test]
-fn half_a_head_is_not_waited_for() {
+fn a_partial_head_times_out() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--head-timeout", "300ms"]);
     for start in ["", "P", "PR", "PRI", "G", "GET / HTTP/1.1\r\nHost:", "PRI * HTTP/2.0\r\n\r\nSM\r\n"] {
         let mut connection = Connection::open(gateway.address());
@@ -20,9 +19,9 @@ fn half_a_head_is_not_waited_for() {
     wait_for(&gateway, r#"ifmatch_timeouts_total{of="head"} 7"#);
 }
 
-/// One byte at a time resets no clock.
+/// Single bytes do not restart the timeout.
 #[test]
-fn a_dripping_head_is_not_waited_for() {
+fn a_trickling_head_times_out() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--head-timeout", "300ms"]);
     let mut connection = Connection::open(gateway.address());
     connection.send("GET / HTTP/1.1\r\nX: ");
@@ -43,7 +42,7 @@ fn an_idle_connection_is_closed() {
 }
 
 #[tokio::test]
-async fn a_body_that_stops_gets_408_and_changes_nothing() {
+async fn a_stalled_body_gets_408_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path(), &["--body-timeout", "400ms"]);
     let client = Client::new(gateway.address());
@@ -62,7 +61,7 @@ async fn a_body_that_stops_gets_408_and_changes_nothing() {
 }
 
 #[test]
-fn a_dripping_body_gets_408() {
+fn a_trickling_body_gets_408() {
     let gateway = Gateway::start(["serve", "--store", "memory://", "--body-timeout", "400ms"]);
     let mut connection = Connection::open(gateway.address());
     connection.send(put_head("a", 10_000));
@@ -74,7 +73,7 @@ fn a_dripping_body_gets_408() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_take_its_answer_is_cut() {
+async fn a_client_that_does_not_read_its_response_is_disconnected() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path(), &["--body-timeout", "400ms"]);
     let client = Client::new(gateway.address());

@@ -1,4 +1,4 @@
-//! Starting, and refusing to start with a message that says what to do.
+//! Startup, and startup errors with helpful messages.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use support::{Client, Finished, Gateway, run};
 
 use crate::{get, serve};
 
-/// It ended with this code, said all of these things on stderr, and nothing that only a programmer understands.
+/// Checks the exit code, and that stderr contains these texts and no internals.
 #[track_caller]
 fn refused(end: &Finished, code: i32, says: &[&str]) {
     assert_eq!(end.status.code(), Some(code), "{end:#?}");
@@ -21,7 +21,7 @@ fn refused(end: &Finished, code: i32, says: &[&str]) {
 }
 
 #[test]
-fn the_banner_says_what_to_try_and_has_no_colours_in_a_pipe() {
+fn the_banner_has_an_example_and_no_colours_in_a_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let mut gateway = serve(folder.path(), &[]);
     let url = gateway.url("");
@@ -34,7 +34,7 @@ fn the_banner_says_what_to_try_and_has_no_colours_in_a_pipe() {
 }
 
 #[test]
-fn help_has_examples_and_no_command_is_no_success() {
+fn help_has_examples_and_a_missing_command_fails() {
     let help = run(["serve", "--help"]);
     assert_eq!(help.status.code(), Some(0));
     assert!(help.stdout.contains("ifmatch serve --data ./data"), "{}", help.stdout);
@@ -49,7 +49,7 @@ fn help_has_examples_and_no_command_is_no_success() {
 }
 
 #[test]
-fn a_taken_port_is_named() {
+fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ fn a_taken_port_is_named() {
 }
 
 #[test]
-fn another_machines_address_cannot_be_listened_on() {
+fn the_address_of_another_machine_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
     let end = run(["serve", "--listen", "192.0.2.1:8080", "--write-token", "0123456789abcdef", "--data", data]);
@@ -68,17 +68,17 @@ fn another_machines_address_cannot_be_listened_on() {
 }
 
 #[test]
-fn a_folder_that_is_in_use_is_left_alone() {
+fn a_folder_in_use_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = serve(folder.path(), &[]);
     let end = run(["serve", "--listen", "127.0.0.1:0", "--data", folder.path().to_str().unwrap()]);
-    refused(&end, 1, &["another ifmatch uses this folder", folder.path().to_str().unwrap()]);
+    refused(&end, 1, &["another ifmatch process uses this folder", folder.path().to_str().unwrap()]);
     assert_eq!(first.stop().status.code(), Some(0));
 }
 
-/// The tests may run as root, which ignores permissions; a path that is a file, or below one, fails for every user.
+/// The tests may run as root, which ignores permissions. A path that is a file, or is below one, fails for every user.
 #[test]
-fn a_file_in_the_place_of_a_folder_is_a_wrong_argument() {
+fn a_file_instead_of_a_folder_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "not a folder").unwrap();
@@ -87,7 +87,7 @@ fn a_file_in_the_place_of_a_folder_is_a_wrong_argument() {
         let path = path.to_str().unwrap();
         let serve = ["serve", "--listen", "127.0.0.1:0"];
         let proxy = ["proxy", "--listen", "127.0.0.1:0", "--upstream", "http://127.0.0.1:9", "--cache-dir", path];
-        refused(&run(serve.iter().chain(&["--data", path])), 2, &["--data", path, &named, "give the path of a folder"]);
+        refused(&run(serve.iter().chain(&["--data", path])), 2, &["--data", path, &named, "use the path of a folder"]);
         let store = ["--store", "memory://", "--data", path];
         refused(&run(serve.iter().chain(&store)), 2, &["--data", path, &named]);
         refused(&run(proxy), 2, &["--cache-dir", path, &named]);
@@ -96,7 +96,7 @@ fn a_file_in_the_place_of_a_folder_is_a_wrong_argument() {
 }
 
 #[test]
-fn a_damaged_index_is_named_and_left_alone() {
+fn a_damaged_index_is_named_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     serve(folder.path(), &[]).stop();
     let index = folder.path().join("index.redb");
@@ -107,7 +107,7 @@ fn a_damaged_index_is_named_and_left_alone() {
 }
 
 #[test]
-fn stores_that_do_not_exist_are_refused() {
+fn invalid_stores_are_rejected() {
     for (url, code) in [("ftp://host/x", 2), ("nonsense", 2), ("file:///dev/null/folder", 1)] {
         let end = run(["serve", "--listen", "127.0.0.1:0", "--store", url]);
         refused(&end, code, &["--store", url]);
@@ -126,14 +126,14 @@ fn other_machines_need_a_token() {
 }
 
 #[test]
-fn a_port_alone_is_one_of_all_of_this_machine() {
+fn a_port_alone_means_localhost() {
     for address in ["localhost:0", ":0", "0"] {
         let gateway =
             Gateway::start(["serve", "--store", "memory://", "--listen-tables", address, "--listen", address]);
         let port = gateway.address().port();
         assert_eq!(gateway.address(), ([127, 0, 0, 1], port).into());
         exchange(gateway.address(), get("/-/health")).expect(200);
-        // Not every machine has IPv6.
+        // Some machines have no IPv6.
         if TcpListener::bind("[::1]:0").is_ok() {
             exchange((std::net::Ipv6Addr::LOCALHOST, port).into(), get("/-/health")).expect(200);
         }
@@ -142,7 +142,7 @@ fn a_port_alone_is_one_of_all_of_this_machine() {
 }
 
 #[test]
-fn mistakes_in_the_file_are_shown_with_their_line() {
+fn errors_in_the_file_show_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ifmatch.toml");
     for (text, says) in [
@@ -151,7 +151,7 @@ fn mistakes_in_the_file_are_shown_with_their_line() {
         ("\n\nhead-timeout = '5 parsecs'", vec!["line 3", "5 parsecs", "30s"]),
         ("data = ", vec!["line 1"]),
         ("log = 'info,=,'\ndata = '/nonexistent'", vec!["--log", "info,=,"]),
-        ("log = 'loud'\ndata = '/nonexistent'", vec!["--log", "loud", "names no level", "error, warn, info"]),
+        ("log = 'loud'\ndata = '/nonexistent'", vec!["--log", "loud", "contains no level", "error, warn, info"]),
     ] {
         fs::write(&file, text).unwrap();
         let end = run(["serve", "--config", file.to_str().unwrap()]);
@@ -161,7 +161,7 @@ fn mistakes_in_the_file_are_shown_with_their_line() {
 }
 
 #[test]
-fn limits_that_make_no_sense_are_refused() {
+fn invalid_limits_are_rejected() {
     for flag in [
         "--max-requests=0",
         "--max-connections=0",
@@ -180,7 +180,7 @@ fn limits_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn flags_win_over_the_environment_and_that_over_the_file() {
+async fn flags_override_the_environment_and_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ifmatch.toml");
     fs::write(&file, "listen = '127.0.0.1:1'\nstore = 'memory://'\nmax-body-size = 1\nread-token = ['file']").unwrap();

@@ -1,4 +1,4 @@
-//! `ifmatch serve --store … --cache …`: what is kept of blobs is never an older version, and never for those who may not read.
+//! `ifmatch serve --store … --cache …`: no stale blobs, and no blobs without authorisation.
 
 use support::azure::Azure;
 use support::raw::exchange;
@@ -20,7 +20,7 @@ fn status(answer: &Answer) -> &str {
     answer.header("cache-status")
 }
 
-/// Puts a blob that says of itself that it may be used for long, and has it stored.
+/// Writes a blob with a long lifetime, and reads it so that it is cached.
 fn stored(gateway: &Gateway, path: &str) {
     put(gateway, path, "cache-control: max-age=600\r\n", "first").expect(201);
     crate::eventually("an answer from what is kept", || {
@@ -29,12 +29,12 @@ fn stored(gateway: &Gateway, path: &str) {
 }
 
 #[test]
-fn each_answer_is_the_version_that_the_store_has_now() {
+fn each_response_has_the_current_version() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("file://{}", folder.path().display());
     let one = Gateway::start(["serve", "--store", &store].iter().chain(&CACHE));
     stored(&one, "/c/a");
-    // Changed under another name, by another program, and under its own name.
+    // Changed under another URL, by another program, and under its own URL.
     put(&one, "/c/%61", "", "second").expect(200);
     assert_eq!(get(&one, "/c/a", "").expect(200).text(), "second");
     std::fs::write(folder.path().join("c/a"), "third").unwrap();
@@ -48,7 +48,7 @@ fn each_answer_is_the_version_that_the_store_has_now() {
 }
 
 #[test]
-fn conditions_and_ranges_are_answered_as_without() {
+fn conditions_and_ranges_work_as_without_a_cache() {
     let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&CACHE));
     stored(&gateway, "/c/a");
     let read = get(&gateway, "/c/a", "").expect(200);
@@ -60,7 +60,7 @@ fn conditions_and_ranges_are_answered_as_without() {
 }
 
 #[test]
-fn who_has_no_token_gets_nothing_that_is_kept() {
+fn clients_without_a_token_get_no_cached_blobs() {
     let flags = ["--read-token", "reader", "--write-token", "writer"];
     let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&CACHE).chain(&flags));
     let (reader, writer) = ("authorization: Bearer reader\r\n", "authorization: Bearer writer\r\n");
@@ -70,7 +70,7 @@ fn who_has_no_token_gets_nothing_that_is_kept() {
     });
     get(&gateway, "/c/a", "").expect(401);
     get(&gateway, "/c/a", "authorization: Bearer other\r\n").expect(401);
-    // Nor does anybody by a header that says that it is signed.
+    // A header that claims a signature does not help.
     for signed in ["x-ms-version: 2025-01-05\r\n", "x-ms-version: 2025-01-05\r\nauthorization: SharedKey a:b\r\n"] {
         let refused = get(&gateway, "/c/a", signed);
         assert!([400, 401, 403].contains(&refused.status.as_u16()), "{refused:?}");
@@ -79,7 +79,7 @@ fn who_has_no_token_gets_nothing_that_is_kept() {
 }
 
 #[tokio::test]
-async fn leases_and_writes_of_the_other_dialect_count_at_once() {
+async fn leases_and_writes_in_azures_dialect_take_effect_immediately() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
     let gateway = Gateway::start(["serve", "--store", "memory://", "--data", data].iter().chain(&CACHE));
@@ -98,8 +98,8 @@ async fn leases_and_writes_of_the_other_dialect_count_at_once() {
 }
 
 #[test]
-fn a_folder_needs_no_cache() {
+fn a_cache_needs_an_object_store() {
     let end = run(["serve", "--data", "d", "--cache", "1MiB"]);
     assert_eq!(end.status.code(), Some(2), "{end:#?}");
-    assert!(end.stderr.contains("--cache is for --store"), "{end:#?}");
+    assert!(end.stderr.contains("--cache needs --store"), "{end:#?}");
 }

@@ -1,4 +1,4 @@
-//! The second listener, for tables.
+//! The listener for tables.
 
 use std::net::TcpListener;
 
@@ -12,7 +12,7 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 const PLAIN: (&str, &str) = ("accept", "application/json;odata=nometadata");
 
 #[tokio::test]
-async fn tables_are_served_beside_blobs_and_stop_with_them() {
+async fn tables_are_served_alongside_blobs() {
     let folder = tempfile::tempdir().unwrap();
     let mut gateway = serve(folder.path(), &["--listen-tables", "127.0.0.1:0"]);
     let tables = Azure::development(Client::new(gateway.tables()));
@@ -27,7 +27,7 @@ async fn tables_are_served_beside_blobs_and_stop_with_them() {
     let stale = tables.table(Method::PUT, path, &[JSON, ("if-match", &old)], seven).await.expect(412);
     assert!(stale.text().contains("UpdateConditionNotSatisfied"), "{}", stale.text());
 
-    // Entities are no blobs that the other listener shows.
+    // Entities are not visible as blobs.
     let client = Client::new(gateway.address());
     assert_eq!(client.get("/", &[]).await.expect(200).json()["containers"], serde_json::json!([]));
     let end = gateway.stop();
@@ -35,9 +35,9 @@ async fn tables_are_served_beside_blobs_and_stop_with_them() {
     assert!(end.stdout.contains("/devstoreaccount1;TableEndpoint="), "{}", end.stdout);
 }
 
-/// Tokens are for the other listener: here everything is signed.
+/// Tokens apply to the other listener only: requests to tables are signed.
 #[tokio::test]
-async fn nothing_is_told_to_those_who_do_not_sign() {
+async fn unsigned_requests_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--listen-tables", "127.0.0.1:0", "--write-token", "w", "--accounts", DEVELOPMENT_ACCOUNT];
     let mut gateway = serve(folder.path(), &flags);
@@ -57,7 +57,7 @@ async fn nothing_is_told_to_those_who_do_not_sign() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_named_and_can_be_done_without() {
+async fn a_port_in_use_is_named_and_tables_can_be_disabled() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let end = run(["serve", "--store", "memory://", "--listen", "127.0.0.1:0", "--listen-tables", &address]);

@@ -1,4 +1,4 @@
-//! TLS: HTTP/1.1 and HTTP/2 by ALPN, and certificates that cannot be used.
+//! TLS: HTTP/1.1 and HTTP/2 by ALPN, and unusable certificates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// A certificate of its own for localhost, and a second key that is not its.
+    /// Creates a certificate for localhost, its key, and another key.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -67,7 +67,7 @@ fn put(version: Version) -> Request<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn both_versions_are_spoken() {
+async fn both_http_versions_work() {
     let files = Files::new();
     let gateway = Gateway::start(files.flags("cert.pem", "key.pem"));
     assert!(gateway.url("").starts_with("https://127.0.0.1:"));
@@ -94,7 +94,7 @@ async fn both_versions_are_spoken() {
 }
 
 #[test]
-fn a_client_that_speaks_plain_http_is_turned_away() {
+fn plain_http_is_rejected() {
     let files = Files::new();
     let gateway = Gateway::start(files.flags("cert.pem", "key.pem"));
     let mut plain = Connection::open(gateway.address());
@@ -103,15 +103,15 @@ fn a_client_that_speaks_plain_http_is_turned_away() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_named() {
+fn unusable_certificates_are_named() {
     let files = Files::new();
     for (cert, key, says) in [
         ("missing.pem", "key.pem", "missing.pem"),
         ("cert.pem", "missing.pem", "missing.pem"),
-        ("text.pem", "key.pem", "holds no certificate"),
-        ("cert.pem", "text.pem", "holds no private key"),
-        ("cert.pem", "cert.pem", "holds no private key"),
-        ("cert.pem", "other.pem", "is not the key of the certificate"),
+        ("text.pem", "key.pem", "contains no certificate"),
+        ("cert.pem", "text.pem", "contains no private key"),
+        ("cert.pem", "cert.pem", "contains no private key"),
+        ("cert.pem", "other.pem", "does not match the certificate"),
     ] {
         let end = run(files.flags(cert, key));
         assert_eq!(end.status.code(), Some(2), "{cert} {key}: {end:#?}");

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-/// A response with its whole body.
+/// A response with its complete body.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The status code.
@@ -17,7 +17,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The value of a header that must be there, once, as text.
+    /// Returns the value of a header, which must occur once.
     #[track_caller]
     pub fn header(&self, name: &str) -> &str {
         let mut values = self.headers.get_all(name).iter();
@@ -26,7 +26,7 @@ impl Answer {
         value.to_str().unwrap_or_else(|_| panic!("`{name}` is not text in {self:#?}"))
     }
 
-    /// The entity tag, which must be there.
+    /// Returns the entity tag, which must be present.
     #[track_caller]
     pub fn etag(&self) -> &str {
         self.header("etag")
@@ -44,7 +44,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:#?}"))
     }
 
-    /// The same answer, if its status is this one.
+    /// Returns the response if it has this status.
     #[track_caller]
     #[allow(clippy::return_self_not_must_use, reason = "the check is most often all that is wanted")]
     pub fn expect(self, status: u16) -> Self {

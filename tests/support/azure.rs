@@ -1,4 +1,4 @@
-//! Requests signed as Azure's SDKs sign them (`SharedKey`), made by hand so that they can be wrong in one place.
+//! Requests signed with `SharedKey`, by hand, so that tests can introduce errors.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
@@ -8,11 +8,11 @@ use crate::{Answer, Client, full};
 
 /// The account of `UseDevelopmentStorage=true`.
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
-/// Its key, which is published with every SDK.
+/// Its published key.
 pub const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// A client that signs what it sends to one account.
+/// A client that signs its requests to one account.
 #[derive(Clone)]
 pub struct Azure {
     client: Client,
@@ -25,7 +25,7 @@ impl Azure {
         Self::new(client, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY)
     }
 
-    /// A client of this account, whose key is base64.
+    /// Creates a client of this account, with a key in base64.
     pub fn new(client: Client, account: &str, key: &str) -> Self {
         Self { client, signer: Signer::new(account, key) }
     }
@@ -83,7 +83,7 @@ impl Azure {
     }
 }
 
-/// A signed request; a path begins behind the account. What `own` says of the version or the date of the request counts.
+/// Returns a signed request. The path starts after the account. Headers in `own` override the version and the date.
 pub fn signed(
     signer: &Signer,
     form: Form,

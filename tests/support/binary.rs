@@ -1,11 +1,11 @@
-//! Programs under test. Where `ifmatch` is: `IFMATCH_BIN`, else built once per test process.
+//! Programs under test. `IFMATCH_BIN` sets the path of `ifmatch`. Otherwise it is built once per test process.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// What the names of the variables begin with by which cargo speaks of a package.
+/// Prefix of the variables that cargo sets for a package.
 const OF_PACKAGE: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
 
 /// The path of the `ifmatch` binary.
@@ -15,11 +15,11 @@ pub(crate) fn path() -> &'static Path {
     PATH.get_or_init(|| std::env::var_os("IFMATCH_BIN").map_or_else(built, PathBuf::from))
 }
 
-/// Builds a program, which these arguments for cargo name, and says where it is.
+/// Builds the program selected by these cargo arguments, and returns its path.
 pub fn build(args: &[&str]) -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // What cargo said to this test of its package. There are build scripts that would take it for a change.
+    // Variables of the test's own package. Some build scripts would rerun because of them.
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_package(name)) {
         command.env_remove(name);
     }

@@ -1,4 +1,4 @@
-//! A comfortable asynchronous HTTP/1.1 client with a pool of connections.
+//! An asynchronous HTTP/1.1 client with a pool of connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use crate::Answer;
 
-/// How long a server may take for a response, and for its content. Far more than it needs: only a hang reaches it.
+/// Timeout for a response, and for its content, far beyond the expected time.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// What this client sends: any body.
+/// Request body of the client.
 pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// A client of one server. Clones share the connections.
@@ -33,7 +33,7 @@ impl Client {
         Self { pool: Pool::builder(TokioExecutor::new()).build_http(), address }
     }
 
-    /// Sends a request whose URI is a path, and reads the response to its end.
+    /// Sends a request with a path as its URI, and reads the complete response.
     #[track_caller]
     pub fn send(&self, request: Request<Body>) -> impl Future<Output = Answer> + Send + 'static {
         let place = std::panic::Location::caller();
@@ -41,10 +41,10 @@ impl Client {
         async move { answer.await.unwrap_or_else(|error| panic!("{error:?}, at {place}")) }
     }
 
-    /// As [`Client::send`], where the server may be gone or go away.
+    /// Like [`Client::send`], for a server that may disconnect.
     ///
     /// # Errors
-    /// When there is no complete response. Whether the request was carried out is then unknown.
+    /// Fails if there is no complete response. The request may have been processed nevertheless.
     pub fn try_send(
         &self,
         request: Request<Body>,
@@ -58,10 +58,10 @@ impl Client {
         }
     }
 
-    /// Sends a request whose URI is a path, and returns once the head of the response is there.
+    /// Sends a request with a path as its URI, and returns after the head of the response.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if there is no response.
     pub fn stream(
         &self,
         request: Request<Body>,
@@ -108,7 +108,7 @@ impl Client {
     }
 }
 
-/// A body that is at hand.
+/// Returns a body with this content.
 pub fn full(content: impl Into<Bytes>) -> Body {
     Full::new(content.into()).map_err(|never| match never {}).boxed_unsync()
 }

@@ -1,4 +1,4 @@
-//! The real `ifmatch` process: started on a free port, stopped, killed and started again on the same data.
+//! An `ifmatch` process on a free port, which can be stopped, killed and restarted on the same data.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,32 +8,32 @@ use std::process::Command;
 use crate::binary;
 use crate::process::{Finished, Process};
 
-/// A running `ifmatch`. It is killed when this is dropped, and its log is printed if the test fails.
+/// A running `ifmatch`. Dropping this kills it, and prints its log if the test has failed.
 ///
-/// Waiting blocks the thread, for as long as a process takes to start or to end.
+/// All waits block the thread.
 pub struct Gateway {
     command: Command,
     process: Process,
     url: String,
 }
 
-/// What a process has needed of the machine's memory, in bytes.
+/// Memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Resident now.
+    /// Current resident memory.
     pub resident: u64,
-    /// The most that was ever resident.
+    /// Peak resident memory.
     pub peak: u64,
 }
 
-/// Runs `ifmatch` with these arguments until it ends by itself: for what it must refuse.
+/// Runs `ifmatch` with these arguments until it exits.
 pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Finished {
     Process::start(Gateway::command().args(args)).finished()
 }
 
 impl Gateway {
-    /// Runs `ifmatch` with these arguments, on a free port of this machine unless they say `--listen`, and waits until it
-    /// listens.
+    /// Starts `ifmatch` with these arguments, on a free loopback port unless they include `--listen`, and waits until
+    /// it listens.
     pub fn start<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Self {
         let mut command = Self::command();
         command.args(args);
@@ -43,8 +43,8 @@ impl Gateway {
         Self::launch(command)
     }
 
-    /// The bare command, for tests that set the environment or the working directory; the settings of whoever runs the
-    /// test do not reach it. No tables are served unless the arguments say so: their port is the same for all.
+    /// Returns the command without arguments and without inherited settings, for tests that set the environment or the
+    /// working directory. Tables are disabled by default, since their port is fixed.
     pub fn command() -> Command {
         let mut command = Command::new(binary::path());
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("IFMATCH_")) {
@@ -61,13 +61,13 @@ impl Gateway {
         Self { command, process, url }
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         let (_, address) = self.url.split_once("://").expect("a scheme");
         address.parse().expect("an address and a port")
     }
 
-    /// Where it serves tables, if its arguments had it serve any. To be asked once.
+    /// Returns the address of its tables. Can be called once.
     pub fn tables(&mut self) -> SocketAddr {
         let url = self.process.line_after("tables on ");
         let (_, address) = url.split_once("://").expect("a scheme");
@@ -84,40 +84,40 @@ impl Gateway {
         self.process.id()
     }
 
-    /// What it has logged so far.
+    /// Returns its log so far.
     pub fn stderr(&self) -> String {
         self.process.stderr()
     }
 
-    /// Its memory, as Linux accounts for it.
+    /// Returns its memory according to Linux.
     pub fn memory(&self) -> Memory {
         let file = format!("/proc/{}/status", self.pid());
         let status = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
         Memory { resident: bytes_of(&status, "VmRSS:"), peak: bytes_of(&status, "VmHWM:") }
     }
 
-    /// Asks it to end (SIGTERM) without waiting: see [`Gateway::finished`].
+    /// Sends SIGTERM without waiting: see [`Gateway::finished`].
     pub fn terminate(&self) {
         self.process.terminate();
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has exited.
     pub fn finished(&mut self) -> Finished {
         self.process.finished()
     }
 
-    /// Asks it to end and waits until it has.
+    /// Sends SIGTERM and waits until it has exited.
     pub fn stop(&mut self) -> Finished {
         self.terminate();
         self.finished()
     }
 
-    /// Ends it at once (SIGKILL), as a crash would.
+    /// Kills it (SIGKILL), like a crash.
     pub fn kill(&mut self) -> Finished {
         self.process.kill()
     }
 
-    /// Starts it again with the same arguments. One that still runs is killed first. The port may be another one.
+    /// Restarts it with the same arguments, possibly on another port. Kills it first if it is running.
     pub fn restart(&mut self) {
         self.kill();
         self.process = Process::start(&mut self.command);

@@ -1,6 +1,6 @@
 //! Test support: starts the real binary and real servers, and talks to them over real sockets.
 //!
-//! Everything here panics when it cannot do its work: a failed expectation is a failed test.
+//! All functions panic on failure: a failed expectation is a failed test.
 #![allow(
     clippy::missing_panics_doc,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! A child process whose output is read as it comes, whose end is waited for with a bound, and that never outlives its owner.
+//! A child process with captured output, which is killed on drop.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a process may take to say something or to end. Far more than it needs: only a hang reaches it.
+/// Timeout for output or the end of a process, far beyond the expected time.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How often an ending process is looked at.
+/// Interval at which the end of a process is polled.
 const POLL: Duration = Duration::from_millis(10);
 
 /// A process that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// All that it wrote to the standard output.
+    /// Complete standard output.
     pub stdout: String,
-    /// All that it wrote to the standard error.
+    /// Complete standard error.
     pub stderr: String,
 }
 
@@ -50,7 +50,7 @@ impl Process {
         self.child.id()
     }
 
-    /// The rest of the next line on the standard output that starts with `prefix`.
+    /// Returns the rest of the next line on standard output that starts with `prefix`.
     pub(crate) fn line_after(&mut self, prefix: &str) -> String {
         loop {
             match self.lines.recv_timeout(PATIENCE) {
@@ -68,22 +68,22 @@ impl Process {
         }
     }
 
-    /// What it has written to the standard error so far.
+    /// Returns its standard error so far.
     pub(crate) fn stderr(&self) -> String {
         self.stderr.text().clone()
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        // The shell's own `kill`: the only portable one that needs neither unsafe code nor a package.
+        // The `kill` of the shell is portable and needs neither unsafe code nor a dependency.
         let command = format!("kill -TERM {}", self.id());
         let status = Command::new("sh").args(["-c", &command]).status().expect("sh runs");
         assert!(status.success(), "{command}: {status}");
     }
 
-    /// Ends it at once, as a crash would.
+    /// Sends SIGKILL.
     pub(crate) fn kill(&mut self) -> Finished {
-        // An error means that it has ended by itself.
+        // An error means that it has already exited.
         drop(self.child.kill());
         self.finished()
     }
@@ -103,7 +103,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // Errors mean that it has already exited.
         drop(self.child.kill());
         drop(self.child.wait());
         if std::thread::panicking() {
@@ -138,7 +138,7 @@ impl Captured {
         self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of it, once the process has ended.
+    /// Returns the complete output after the end of the process.
     fn whole(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
             drop(reader.join());

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: sends any bytes, also wrong ones, and reads responses by their framing.
+//! HTTP/1.1 by hand: sends arbitrary bytes, and reads responses by their framing.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -11,19 +11,19 @@ use tokio::runtime::Builder;
 
 use crate::Answer;
 
-/// How long a server may be silent. Far more than it needs: only a hang reaches it.
+/// Timeout of the server, far beyond the expected time.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// More field lines than any response under test has.
+/// Maximum number of headers in a response.
 const MAX_HEADERS: usize = 128;
 
 /// A connection to a server.
 pub struct Connection {
     stream: TcpStream,
-    /// Read and not yet consumed.
+    /// Bytes read but not yet consumed.
     buffer: Vec<u8>,
 }
 
-/// Sends one request on a connection of its own and reads the response. The request must end its own framing.
+/// Sends a complete request on a new connection and reads the response.
 pub fn exchange(address: SocketAddr, request: impl AsRef<[u8]>) -> Answer {
     let mut connection = Connection::open(address);
     connection.send(request);
@@ -55,46 +55,46 @@ impl Connection {
         Self { stream, buffer: Vec::new() }
     }
 
-    /// Sends these bytes as they are.
+    /// Sends these bytes.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes).expect("the server takes what is sent");
     }
 
-    /// Sends these bytes to a server that may close the connection meanwhile.
+    /// Sends these bytes to a server that may have closed the connection.
     ///
     /// # Errors
-    /// When it has.
+    /// Fails if it has.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Says that nothing more will be sent, as a client does that stops half way.
+    /// Shuts down the sending side.
     pub fn finish_sending(&self) {
-        // An error means that the server has closed the connection already.
+        // An error means that the server has already closed the connection.
         drop(self.stream.shutdown(Shutdown::Write));
     }
 
-    /// Reads the next response, an interim one (1xx) too.
+    /// Reads the next response, including interim ones (1xx).
     pub fn answer(&mut self) -> Answer {
         self.read(false)
     }
 
-    /// Waits for the next response: whether one begins before the server closes the connection.
+    /// Waits for a response. Returns `false` if the server closes the connection instead.
     pub fn is_answered(&mut self) -> bool {
         !self.buffer.is_empty() || self.fill()
     }
 
-    /// Reads the next response, if the server sends one before it closes the connection.
+    /// Reads the next response, or returns `None` if the server closes the connection instead.
     pub fn answer_unless_closed(&mut self) -> Option<Answer> {
         self.is_answered().then(|| self.answer())
     }
 
-    /// Reads the response to a HEAD request, which has no content whatever its headers say.
+    /// Reads the response to a HEAD request, which has no content.
     pub fn answer_to_head(&mut self) -> Answer {
         self.read(true)
     }
 
-    /// Waits until the server closes the connection; whatever it sends before is returned.
+    /// Returns everything the server sends until it closes the connection.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.fill() {}
         std::mem::take(&mut self.buffer)
@@ -170,7 +170,7 @@ impl Connection {
         std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// Reads some more; false at the end of the connection.
+    /// Reads more bytes. Returns `false` at the end of the connection.
     fn fill(&mut self) -> bool {
         let mut chunk = [0; 16 * 1024];
         match self.stream.read(&mut chunk) {

@@ -1,4 +1,4 @@
-//! A real server in the test's own process, for any tower service.
+//! A server in the test process, for any tower service.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use tower::Service;
 
 use crate::Client;
 
-/// A server on a free port of this machine. Its connections are closed when it is dropped.
+/// A server on a free loopback port. Dropping it closes its connections.
 pub struct Server {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -32,7 +32,7 @@ impl Server {
         let address = listener.local_addr().expect("a bound address");
         let service = TowerToHyperService::new(service);
         let task = tokio::spawn(async move {
-            // Dropped with the task, and all connections with it.
+            // Dropped with the task, which closes all connections.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service.clone()));
@@ -42,7 +42,7 @@ impl Server {
         Self { address, task }
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

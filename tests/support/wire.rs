@@ -1,21 +1,22 @@
-//! Cases that are bytes on the wire and the statuses they get, from a data file.
+//! Test cases from a data file: bytes to send and expected statuses.
 
 use std::net::SocketAddr;
 
 use crate::raw::Connection;
 
-/// Bytes to send, and what must come back before the connection ends.
+/// Bytes to send, and the expected statuses until the connection ends.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// What the case is about.
+    /// Name of the case.
     pub name: String,
-    /// As they are on the wire.
+    /// Bytes to send.
     pub sent: Vec<u8>,
-    /// The statuses in order; `-` for an end without any answer.
+    /// The statuses in order, or `-` for none.
     pub statuses: Vec<String>,
 }
 
-/// The cases of such a file: a name, then `> ` and the bytes to send (several lines are joined), then `< ` and the statuses.
+/// Parses a file of cases: a name, then `> ` and the bytes to send (several lines are joined), then `< ` and the
+/// statuses.
 ///
 /// In the bytes: `\r \n \t \0 \\ \xNN`, and `{N*X}` for X, N times.
 pub fn cases(text: &str) -> Vec<Case> {
@@ -35,10 +36,10 @@ pub fn cases(text: &str) -> Vec<Case> {
     cases
 }
 
-/// Sends these bytes, ends the sending side, and reads the statuses of all that comes back.
+/// Sends these bytes, shuts down the sending side, and reads the statuses of all responses.
 pub fn statuses(address: SocketAddr, sent: &[u8]) -> Vec<String> {
     let mut connection = Connection::open(address);
-    // A server that has seen enough may close before all is sent; its answer is there all the same.
+    // The server may close before everything is sent, after a response.
     if connection.try_send(sent).is_ok() {
         connection.finish_sending();
     }

@@ -1,10 +1,8 @@
-//! The one error of the command: what a person reads, and the code the process exits with.
+//! The error of a command: a message and an exit code.
 
-use std::fmt;
-
-/// Why the gateway did not start, or had to stop.
+/// Error of a command.
 ///
-/// Its text is one or a few lines that say what is wrong and what to do about it.
+/// Its message states the problem and its solution, in one or a few lines.
 ///
 /// ```
 /// use ifmatch_gateway::error::{Error, ErrorKind};
@@ -14,39 +12,40 @@ use std::fmt;
 /// assert_eq!(error.exit_code(), 2);
 /// assert_eq!(error.to_string(), "--listen is not an address");
 /// ```
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct Error {
     kind: ErrorKind,
     message: String,
 }
 
-/// What sort of error it is.
+/// Kind of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The flags, the environment or the configuration file ask for something that cannot be.
+    /// The flags, the environment or the configuration file are invalid.
     Usage,
-    /// The request was sound, the machine was not: a port that is taken, a folder that cannot be written.
+    /// An error of the environment, such as a port in use or a folder that cannot be written.
     Runtime,
 }
 
 impl Error {
-    /// An error in what was asked for.
+    /// Creates an error in the settings.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Usage, message: message.into() }
     }
 
-    /// An error met while starting or running.
+    /// Creates an error of the environment.
     pub fn runtime(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Runtime, message: message.into() }
     }
 
-    /// What sort of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The exit code of a process that ends with this error: 2 for usage, 1 for all else.
+    /// Returns the exit code: 2 for invalid settings, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             ErrorKind::Usage => 2,
@@ -54,11 +53,3 @@ impl Error {
         }
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Error {}

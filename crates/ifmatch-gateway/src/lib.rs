@@ -4,9 +4,9 @@
 //! [`Settings`](config::settings::Settings), which are validated into a [`Config`](config::Config) or a
 //! [`ProxyConfig`](config::proxy::ProxyConfig).
 //!
-//! A request passes, in this order: the HTTP server and its limits (`ifmatch-http-server`), request id, framing and host
-//! checks, the gateway's own endpoints (`/-/health`, `/-/metrics`, `/-/leases`, `/-/cache`), and tokens. Then the blob
-//! service takes a request slot and responds; a proxy takes the slot between its cache and the upstreams.
+//! A request passes, in this order: the HTTP server and its limits (`ifmatch-http-server`), request id, framing and
+//! host checks, the gateway's own endpoints (`/-/health`, `/-/metrics`, `/-/leases`, `/-/cache`), and tokens. Then the
+//! blob service takes a request slot and responds; a proxy takes the slot between its cache and the upstreams.
 
 pub mod access;
 pub mod cli;

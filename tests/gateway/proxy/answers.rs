@@ -1,4 +1,4 @@
-//! What clients get: from the origin, from the store, and after a write.
+//! Responses from the origin, from the cache, and after a write.
 
 use std::sync::Mutex;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use crate::eventually;
 const FRESH: &str = "cache-control: max-age=600\r\netag: \"v1\"\r\nserver: origin/1\r\n";
 
 #[test]
-fn the_second_client_is_answered_from_the_store() {
+fn the_second_client_gets_the_stored_response() {
     let origin = Origin::start(|_| ok(FRESH, "hello"));
     let gateway = before(&origin, &[]);
     let miss = get(&gateway, "/a", "").expect(200);
@@ -23,7 +23,7 @@ fn the_second_client_is_answered_from_the_store() {
     assert_eq!((hit.text(), hit.etag()), ("hello", "\"v1\""));
     assert!(hit.headers.contains_key("age"), "{hit:?}");
 
-    // A condition is answered by the store. Nobody else ever gets a 304.
+    // The cache evaluates conditions. Only conditional requests get a 304.
     let unchanged = get(&gateway, "/a", "if-none-match: \"v1\"\r\n").expect(304);
     assert_eq!((unchanged.etag(), unchanged.body.len()), ("\"v1\"", 0));
     get(&gateway, "/a", "if-none-match: \"v0\"\r\n").expect(200);
@@ -40,7 +40,7 @@ fn the_second_client_is_answered_from_the_store() {
 }
 
 #[test]
-fn the_origin_is_told_who_asks_and_keeps_its_own_name() {
+fn the_origin_gets_client_information() {
     let origin = Origin::start(|asked| {
         let id = if asked.head.starts_with("get /named ") { "x-request-id: of-origin\r\n" } else { "" };
         ok(&format!("{FRESH}{id}"), "hello")
@@ -51,7 +51,7 @@ fn the_origin_is_told_who_asks_and_keeps_its_own_name() {
     assert_eq!(answer.header("server"), "origin/1");
     assert_eq!(answer.header("x-request-id").len(), 32, "the proxy's own");
     assert_eq!(get(&gateway, "/named", "").header("x-request-id"), "of-origin");
-    // It was the id of that request only.
+    // The id belongs to that request only.
     let hit =
         eventually("a hit", || Some(get(&gateway, "/named", "")).filter(|answer| status(answer).contains("; hit")));
     assert_eq!(hit.header("x-request-id").len(), 32, "{hit:?}");
@@ -66,11 +66,11 @@ fn the_origin_is_told_who_asks_and_keeps_its_own_name() {
 }
 
 #[test]
-fn many_who_wait_for_the_same_are_one_request_to_the_origin() {
+fn concurrent_requests_collapse_into_one() {
     let (release, released) = mpsc::channel::<()>();
     let released = Mutex::new(released);
     let origin = Origin::start(move |_| {
-        // Ends with an error when the test has failed.
+        // Fails if the test has failed.
         let _ = released.lock().unwrap().recv();
         ok(FRESH, "hello")
     });
@@ -79,7 +79,7 @@ fn many_who_wait_for_the_same_are_one_request_to_the_origin() {
     for client in &mut clients {
         client.send("GET /slow HTTP/1.1\r\nhost: example.com\r\n\r\n");
     }
-    // Five, and the one that asks.
+    // Five, and the request for the metrics.
     crate::wait_for(&gateway, "ifmatch_requests_in_flight 6");
     for _ in &clients {
         release.send(()).unwrap();
@@ -91,7 +91,7 @@ fn many_who_wait_for_the_same_are_one_request_to_the_origin() {
 }
 
 #[test]
-fn a_write_reaches_the_origin_and_ends_what_is_stored() {
+fn a_write_invalidates_the_stored_response() {
     let origin = Origin::start(|asked| {
         if asked.head.starts_with("put ") { "HTTP/1.1 204 No Content\r\n\r\n".to_owned() } else { ok(FRESH, "hello") }
     });
@@ -106,7 +106,7 @@ fn a_write_reaches_the_origin_and_ends_what_is_stored() {
 }
 
 #[test]
-fn what_is_private_is_never_given_to_another_client() {
+fn private_responses_are_not_shared() {
     let origin = Origin::start(|asked| {
         let who = asked.field("authorization").unwrap_or("nobody").to_owned();
         let policy = if asked.head.contains("/private") { "private, max-age=600" } else { "max-age=600" };
@@ -123,7 +123,7 @@ fn what_is_private_is_never_given_to_another_client() {
 }
 
 #[test]
-fn a_cache_of_no_size_is_none() {
+fn a_cache_of_size_zero_is_disabled() {
     let origin = Origin::start(|_| ok(FRESH, "hello"));
     let gateway = before(&origin, &["--cache", "0"]);
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! What happens on a connection besides requests and answers: interim responses, and upgrades.
+//! Interim responses and upgrades.
 
 use std::io::{Read, Write};
 
@@ -10,13 +10,13 @@ use super::origin::{Origin, ok};
 const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\nconnection: x-private\r\n\
      x-private: 1\r\ncontent-length: 100\r\ntrailer: x\r\n\r\n";
 
-/// An origin that sends a hint first, and its answer when the test lets it.
+/// An origin that sends a hint, and its response when the test allows it.
 fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
     let (release, released) = std::sync::mpsc::channel::<()>();
     let released = std::sync::Mutex::new(released);
     let origin = Origin::converse(move |_, stream| {
         stream.write_all(HINTS.as_bytes()).unwrap();
-        // Ends with an error when the test has failed.
+        // Fails if the test has failed.
         let _ = released.lock().unwrap().recv();
         stream.write_all(ok("cache-control: no-store\r\n", "hello").as_bytes()).unwrap();
     });
@@ -24,11 +24,11 @@ fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
 }
 
 #[test]
-fn early_hints_come_before_the_answer_is_there() {
+fn early_hints_precede_the_response() {
     let (origin, release) = hinting();
     let gateway = before(&origin, &[]);
     let mut client = Connection::open(gateway.address());
-    // The second request is sent before the first is answered: its hint must not come into the first one's answer.
+    // The second request is pipelined: its hint must not mix with the first response.
     client.send("GET /1 HTTP/1.1\r\nhost: a\r\n\r\nGET /2 HTTP/1.1\r\nhost: a\r\n\r\n");
     for _ in 0..2 {
         let hint = client.answer().expect(103);
@@ -51,7 +51,7 @@ fn a_client_of_http_1_0_gets_no_interim_response() {
 
 /// A response has the version of the connection it is sent on (RFC 9110 §6.2).
 #[test]
-fn a_client_of_http_1_1_gets_that_version_whatever_the_origin_speaks() {
+fn a_client_of_http_1_1_gets_that_version_from_any_origin() {
     let origin = Origin::start(|_| "HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello");
     for flags in [&[][..], &["--cache", "0"]] {
         let gateway = before(&origin, flags);
@@ -62,7 +62,7 @@ fn a_client_of_http_1_1_gets_that_version_whatever_the_origin_speaks() {
     }
 }
 
-/// Agrees to an upgrade, and then sends back what it gets, in upper case.
+/// Accepts an upgrade, and then echoes everything in upper case.
 fn shouter() -> Origin {
     Origin::converse(|asked, stream| {
         assert_eq!((asked.field("upgrade"), asked.field("connection")), (Some("shout"), Some("upgrade")), "{asked:?}");
@@ -78,7 +78,7 @@ fn shouter() -> Origin {
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\nupgrade: shout\r\n\r\n";
 
 #[test]
-fn both_ends_talk_to_each_other_after_an_upgrade() {
+fn upgraded_connections_pass_data_in_both_directions() {
     for flags in [&[][..], &["--guard-writes"]] {
         let origin = shouter();
         let gateway = before(&origin, flags);
@@ -92,7 +92,7 @@ fn both_ends_talk_to_each_other_after_an_upgrade() {
 }
 
 #[test]
-fn what_a_connection_was_upgraded_to_is_waited_for_and_at_last_cut() {
+fn a_shutdown_waits_for_upgraded_connections_up_to_its_grace_period() {
     let origin = shouter();
     let mut gateway = before(&origin, &["--shutdown-grace", "100ms"]);
     let mut client = Connection::open(gateway.address());
@@ -100,5 +100,5 @@ fn what_a_connection_was_upgraded_to_is_waited_for_and_at_last_cut() {
     client.answer().expect(101);
     let end = gateway.stop();
     assert_eq!(end.status.code(), Some(1), "{end:#?}");
-    assert!(end.stderr.contains("connections still open"), "{end:#?}");
+    assert!(end.stderr.contains("with open connections"), "{end:#?}");
 }

@@ -1,4 +1,4 @@
-//! Bodies that are too large for the memory of the cache: `--cache-dir`.
+//! `--cache-dir`: bodies too large for the memory of the cache.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn bodies(folder: &Path) -> usize {
 }
 
 #[test]
-fn a_large_body_is_answered_from_the_folder_and_a_crash_leaves_nothing_that_counts() {
+fn large_bodies_are_served_from_the_folder_and_removed_after_a_crash() {
     let large = "0123456789".repeat(10_000);
     let content = large.clone();
     let origin = Origin::start(move |_| ok("cache-control: max-age=600\r\n", &content));
@@ -28,11 +28,11 @@ fn a_large_body_is_answered_from_the_folder_and_a_crash_leaves_nothing_that_coun
         eventually("a hit", || Some(get(&gateway, "/a", "").expect(200)).filter(|hit| status(hit).contains("; hit")));
     assert_eq!(hit.text(), large);
     assert_eq!(get(&gateway, "/a", "range: bytes=65530-65545\r\n").expect(206).text(), &large[65_530..=65_545]);
-    // One that was replaced by the next may go a little later.
+    // A replaced body may be removed later.
     let left = bodies(folder.path());
     assert!(left >= 1);
 
-    // Another process cannot have the folder meanwhile, and has it afterwards.
+    // Another process can use the folder only afterwards.
     let upstream = origin.url();
     let end = run(["proxy", "--upstream", &upstream, "--listen", "127.0.0.1:0"].iter().chain(&flags));
     assert_eq!(end.status.code(), Some(1), "{end:#?}");
@@ -45,7 +45,7 @@ fn a_large_body_is_answered_from_the_folder_and_a_crash_leaves_nothing_that_coun
 }
 
 #[test]
-fn a_folder_needs_memory_beside_it() {
+fn a_cache_folder_needs_memory() {
     let end = run(["proxy", "--upstream", "http://a", "--cache", "0", "--cache-dir", "d"]);
     assert_eq!(end.status.code(), Some(2), "{end:#?}");
     assert!(end.stderr.contains("--cache-dir needs --cache"), "{end:#?}");

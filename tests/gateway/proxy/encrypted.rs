@@ -20,7 +20,7 @@ use super::origin::{Origin, ok};
 use super::{before, get};
 use crate::tls::Files;
 
-/// A proxy with this certificate before an upstream that it reaches by `https`, as far as it trusts the file `roots`.
+/// Starts a TLS proxy in front of an `https` upstream, with `roots` as the trusted certificates.
 fn encrypting(files: &Files, upstream: &Gateway, roots: &Path) -> Gateway {
     let mut command = Gateway::command();
     let upstream = format!("https://localhost:{}", upstream.address().port());
@@ -49,7 +49,7 @@ async fn read(client: &mut SendRequest<Full<Bytes>>, uri: &str) -> (StatusCode, 
 }
 
 #[tokio::test]
-async fn the_whole_way_is_encrypted() {
+async fn client_and_upstream_connections_use_tls() {
     let files = Files::new();
     let upstream = Gateway::start(files.flags("cert.pem", "key.pem"));
     let gateway = encrypting(&files, &upstream, &files.path("cert.pem"));
@@ -58,7 +58,7 @@ async fn the_whole_way_is_encrypted() {
     assert_eq!(ask(&mut client, put).await.0, StatusCode::CREATED);
     let (status, headers, body) = read(&mut client, "https://localhost/c/a").await;
     assert_eq!((status, &body[..]), (StatusCode::OK, &b"hello"[..]), "{headers:?}");
-    // Whatever version clients speak, what is stored is the same.
+    // All HTTP versions share the stored responses.
     let stream = files.connect(&gateway, &["http/1.1"]).await;
     let (mut other, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
@@ -68,7 +68,7 @@ async fn the_whole_way_is_encrypted() {
 }
 
 #[tokio::test]
-async fn an_upstream_with_another_certificate_is_not_trusted() {
+async fn an_unknown_certificate_of_an_upstream_is_rejected() {
     let (files, others) = (Files::new(), Files::new());
     let upstream = Gateway::start(files.flags("cert.pem", "key.pem"));
     let gateway = encrypting(&files, &upstream, &others.path("cert.pem"));
@@ -77,7 +77,7 @@ async fn an_upstream_with_another_certificate_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn http_2_knows_no_fields_of_a_connection_and_names_its_host_otherwise() {
+async fn http_2_clients_get_no_connection_headers() {
     let origin = Origin::start(|_| ok("cache-control: max-age=600\r\nconnection: x-hop\r\nx-hop: 1\r\n", "hello"));
     let gateway = before(&origin, &[]);
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
@@ -91,7 +91,7 @@ async fn http_2_knows_no_fields_of_a_connection_and_names_its_host_otherwise() {
     assert!(super::status(&hit).contains("; hit"), "{hit:?}");
 }
 
-/// An origin with three interim responses, and an answer when the test lets it.
+/// An origin with three interim responses, and a response when the test allows it.
 fn hinting() -> (Origin, Sender<()>) {
     let (release, released) = channel::<()>();
     let released = Mutex::new(released);
@@ -101,7 +101,7 @@ fn hinting() -> (Origin, Sender<()>) {
                 format!("HTTP/1.1 {status} Hint\r\nlink: {link}\r\nconnection: x-private\r\nx-private: 1\r\n\r\n");
             stream.write_all(hint.as_bytes()).unwrap();
         }
-        // Ends with an error when the test has failed.
+        // Fails if the test has failed.
         let _ = released.lock().unwrap().recv();
         stream.write_all(ok("cache-control: no-store\r\n", "hello").as_bytes()).unwrap();
     });
@@ -110,7 +110,7 @@ fn hinting() -> (Origin, Sender<()>) {
 
 const HINTS: [(u16, &str); 3] = [(103, "</a.css>; rel=preload"), (102, "<b>"), (103, "</c.js>; rel=preload")];
 
-/// Asks twice on a connection: hints come each time, in their order, before the answer is there.
+/// Sends two requests on a connection: both get the hints in order, before the response.
 async fn hinted<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T, release: Sender<()>) {
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(connection);
@@ -131,14 +131,14 @@ async fn hinted<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T, r
 }
 
 #[tokio::test]
-async fn hints_come_to_a_client_of_http_2_before_the_answer_is_there() {
+async fn http_2_clients_get_hints_before_the_response() {
     let (origin, release) = hinting();
     let gateway = before(&origin, &[]);
     hinted(TcpStream::connect(gateway.address()).await.unwrap(), release).await;
 }
 
 #[tokio::test]
-async fn hints_come_over_tls() {
+async fn clients_get_hints_over_tls() {
     let (origin, release) = hinting();
     let files = Files::new();
     let (cert, key) = (files.path("cert.pem"), files.path("key.pem"));
@@ -146,9 +146,9 @@ async fn hints_come_over_tls() {
     hinted(files.connect(&gateway, &["h2"]).await, release).await;
 }
 
-/// What may wait for a client that takes nothing is bounded, so that what comes in time is too.
+/// The queue for a client that reads nothing is bounded.
 #[tokio::test]
-async fn an_origin_with_too_many_hints_is_heard_to_a_bound() {
+async fn the_number_of_hints_is_limited() {
     let origin = Origin::converse(|_, stream| {
         let hint = format!("HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n", "x".repeat(1 << 10));
         stream.write_all(hint.repeat(100).as_bytes()).unwrap();

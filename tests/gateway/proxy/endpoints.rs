@@ -15,14 +15,14 @@ fn delete(gateway: &Gateway, path: &str, fields: &str) -> Answer {
     exchange(gateway.address(), format!("DELETE {path} HTTP/1.1\r\nhost: example.com\r\n{fields}\r\n"))
 }
 
-/// Asks until it is stored.
+/// Sends requests until the response is stored.
 #[track_caller]
 fn store(gateway: &Gateway, path: &str) {
     eventually("a hit", || status(&get(gateway, path, "").expect(200)).contains("; hit").then_some(()));
 }
 
 #[test]
-fn the_log_says_what_the_cache_did() {
+fn the_log_contains_the_cache_status() {
     let inner = "cache-status: inner; hit\r\n";
     let origin = Origin::start(move |_| ok(&format!("cache-control: max-age=600\r\n{inner}"), "hello"));
     let mut gateway = before(&origin, &["--access-log", "--log-format", "json"]);
@@ -36,7 +36,7 @@ fn the_log_says_what_the_cache_did() {
 }
 
 #[test]
-fn the_log_believes_what_is_said_of_clients_only_where_it_is_told_to() {
+fn the_log_trusts_client_information_only_by_a_flag() {
     let origin = origin();
     for (flags, said) in [(&["--access-log"][..], false), (&["--access-log", "--trust-forwarded"], true)] {
         let mut gateway = before(&origin, flags);
@@ -50,7 +50,7 @@ fn the_log_believes_what_is_said_of_clients_only_where_it_is_told_to() {
 }
 
 #[test]
-fn a_purge_removes_what_it_names_and_nothing_else() {
+fn a_purge_removes_the_selected_responses_only() {
     let (origin, everything) = (origin(), "/-/cache?prefix=");
     let gateway = before(&origin, &[]);
     for path in ["/a/1", "/a/2", "/b"] {
@@ -91,7 +91,7 @@ fn a_group_of_an_origin_is_purged_together() {
 }
 
 #[test]
-fn a_purge_needs_a_token_that_may_write_and_forwarding_needs_none() {
+fn purging_needs_a_write_token_and_forwarding_none() {
     let origin = origin();
     let gateway = before(&origin, &["--read-token", "reader", "--write-token", "writer"]);
     store(&gateway, "/a");
@@ -105,7 +105,7 @@ fn a_purge_needs_a_token_that_may_write_and_forwarding_needs_none() {
 }
 
 #[test]
-fn beyond_this_machine_the_own_endpoints_are_closed_without_tokens() {
+fn without_tokens_endpoints_are_available_on_loopback_only() {
     let origin = origin();
     let gateway = before(&origin, &["--listen", "0.0.0.0:0"]);
     get(&gateway, "/a", "").expect(200);
@@ -117,7 +117,7 @@ fn beyond_this_machine_the_own_endpoints_are_closed_without_tokens() {
 }
 
 #[test]
-fn the_cache_is_counted() {
+fn the_metrics_include_the_cache() {
     let origin = origin();
     let gateway = before(&origin, &["--threads", "1"]);
     get(&gateway, "/a", "").expect(200);

@@ -1,4 +1,4 @@
-//! Writes through a proxy whose upstream knows nothing of conditions.
+//! Guarded writes, to an upstream that ignores conditions.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Barrier, Mutex};
@@ -11,13 +11,13 @@ use support::raw::exchange;
 use super::origin::Origin;
 use super::{before, get};
 
-/// An origin with one document, which is replaced by whatever is put.
+/// An origin with one document, which each PUT replaces.
 fn forgetful() -> (Origin, Arc<Mutex<String>>) {
     let document = Arc::new(Mutex::new("first".to_owned()));
     let shared = Arc::clone(&document);
     let origin = Origin::start(move |asked| {
         if asked.head.starts_with("put ") {
-            // A while in which another write could come in between.
+            // A window for another write.
             thread::sleep(Duration::from_millis(20));
             *shared.lock().unwrap() = String::from_utf8(asked.content.clone()).unwrap();
             return "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
@@ -34,7 +34,7 @@ fn put(gateway: SocketAddr, tag: &str, content: &str) -> Answer {
 }
 
 #[test]
-fn of_many_who_saw_the_same_version_one_writes() {
+fn one_of_several_conditional_writers_wins() {
     let (origin, document) = forgetful();
     let gateway = before(&origin, &["--guard-writes"]);
     let tag = get(&gateway, "/doc", "").expect(200).etag().to_owned();
@@ -55,7 +55,7 @@ fn of_many_who_saw_the_same_version_one_writes() {
     let puts = origin.asked().iter().filter(|asked| asked.head.starts_with("put ")).count();
     assert_eq!(puts, 1);
 
-    // The next one reads what was written, and writes on.
+    // The next client reads the new version and writes again.
     let read = get(&gateway, "/doc", "").expect(200);
     assert_eq!(read.text(), format!("by {}", winners[0]));
     put(address, read.etag(), "next").expect(204);
@@ -63,7 +63,7 @@ fn of_many_who_saw_the_same_version_one_writes() {
 }
 
 #[test]
-fn without_the_guard_conditions_are_the_upstreams_own() {
+fn without_guard_writes_the_upstream_handles_conditions() {
     let (origin, document) = forgetful();
     let gateway = before(&origin, &[]);
     let read = get(&gateway, "/doc", "").expect(200);

@@ -31,7 +31,7 @@ async fn ask(
 }
 
 #[tokio::test]
-async fn cookies_come_in_one_field() {
+async fn split_cookies_are_joined() {
     let origin = Origin::start(|_| ok("", ""));
     let gateway = before(&origin, &[]);
     let mut client = connect(&gateway).await;
@@ -43,7 +43,7 @@ async fn cookies_come_in_one_field() {
 }
 
 #[tokio::test]
-async fn a_length_is_said_once_and_in_one_way() {
+async fn content_length_is_normalized() {
     let origin = Origin::start(|_| ok("", ""));
     let gateway = before(&origin, &[]);
     let mut client = connect(&gateway).await;
@@ -67,7 +67,7 @@ async fn a_length_is_said_once_and_in_one_way() {
 }
 
 #[tokio::test]
-async fn what_is_no_host_reaches_no_origin() {
+async fn invalid_hosts_are_not_forwarded() {
     let origin = Origin::start(|_| ok("", ""));
     let gateway = before(&origin, &[]);
     let mut client = connect(&gateway).await;

@@ -1,4 +1,4 @@
-//! Origins and clients that lie, as bytes on the wire: each is answered rightly or refused, and nothing false is stored.
+//! False and malformed messages from origins and clients, as bytes on the wire: nothing false is stored.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use support::wire::{self, Case};
 use super::origin::{Origin, ok};
 use super::{before, get, is_hit};
 
-/// An origin that gives the answer of a case at its path, until the case before it is over.
+/// An origin that sends the response of each case at its path.
 fn liar(cases: Vec<Case>) -> (Origin, Arc<AtomicUsize>) {
     let told = Arc::new(AtomicUsize::new(0));
     let over = Arc::clone(&told);
@@ -21,7 +21,7 @@ fn liar(cases: Vec<Case>) -> (Origin, Arc<AtomicUsize>) {
         let path = asked.head.split(' ').nth(1).unwrap();
         match path[1..].parse::<usize>() {
             Ok(at) if at >= over.load(Ordering::SeqCst) => {
-                // The proxy may have heard enough.
+                // The proxy may have closed the connection.
                 drop(stream.write_all(&cases[at].sent));
                 drop(stream.shutdown(Shutdown::Write));
             }
@@ -31,7 +31,7 @@ fn liar(cases: Vec<Case>) -> (Origin, Arc<AtomicUsize>) {
     (origin, told)
 }
 
-/// The status of an answer that came as a whole.
+/// Returns the status of a complete response.
 fn status_of_whole(gateway: &Gateway, path: &str) -> Option<String> {
     let mut connection = Connection::open(gateway.address());
     connection.send(format!("GET {path} HTTP/1.1\r\nhost: example.com\r\nconnection: close\r\n\r\n"));
@@ -53,7 +53,7 @@ fn status_of_whole(gateway: &Gateway, path: &str) -> Option<String> {
 }
 
 #[test]
-fn no_lie_of_an_origin_is_stored() {
+fn false_responses_are_not_stored() {
     let cases = wire::cases(&fs::read_to_string("tests/data/proxy-answers.txt").unwrap());
     assert!(cases.len() > 45, "the file was not read to its end");
     let (origin, told) = liar(cases.clone());
@@ -64,7 +64,7 @@ fn no_lie_of_an_origin_is_stored() {
         let path = format!("/{at}");
         let first = status_of_whole(&gateway, &path).unwrap_or_else(|| "-".to_owned());
         if then == "kept" {
-            // The answer may be there before it is stored.
+            // The response may arrive before it is stored.
             crate::eventually(&case.name, || is_hit(&get(&gateway, &path, "")).then_some(()));
         }
         told.store(at + 1, Ordering::SeqCst);
@@ -83,7 +83,7 @@ fn no_lie_of_an_origin_is_stored() {
 }
 
 #[test]
-fn no_request_hides_another() {
+fn no_request_smuggles_another() {
     let cases = wire::cases(&fs::read_to_string("tests/data/proxy-requests.txt").unwrap());
     assert!(cases.len() > 20, "the file was not read to its end");
     let origin = Origin::start(|_| ok("", "hello"));

@@ -1,4 +1,4 @@
-//! Upstreams that lead back to the proxy, itself or by way of another one.
+//! Forwarding loops, through one or two proxies.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use support::raw::exchange;
 use super::origin::{Origin, ok};
 use super::{before, get};
 
-/// An address that leads on to another one, which is not known yet.
+/// A relay to an address that is set later.
 struct Way {
     from: SocketAddr,
     to: Arc<OnceLock<SocketAddr>>,
@@ -34,7 +34,7 @@ impl Way {
         Self { from, to }
     }
 
-    /// A proxy before it.
+    /// Starts a proxy in front of it.
     fn proxy(&self, flags: &[&str]) -> Gateway {
         let upstream = format!("http://{}", self.from);
         Gateway::start(["proxy", "--upstream", &upstream].iter().chain(flags))
@@ -46,7 +46,7 @@ impl Way {
 }
 
 #[test]
-fn a_request_that_comes_back_is_refused() {
+fn a_looping_request_is_rejected() {
     for flags in [&[][..], &["--cache", "0"], &["--guard-writes"], &["--rewrite-host", "--trust-forwarded"]] {
         let way = Way::open();
         let gateway = way.proxy(flags);
@@ -60,7 +60,7 @@ fn a_request_that_comes_back_is_refused() {
 }
 
 #[test]
-fn two_proxies_that_lead_to_each_other_refuse_and_two_in_a_row_do_not() {
+fn loops_of_two_proxies_are_rejected_and_chains_are_not() {
     let (there, back) = (Way::open(), Way::open());
     let (first, second) = (there.proxy(&[]), back.proxy(&[]));
     there.leads_to(&second);

@@ -19,7 +19,7 @@ use support::{Answer, Gateway};
 
 use origin::Origin;
 
-/// A proxy before this origin, with further flags.
+/// Starts a proxy in front of this origin.
 fn before(origin: &Origin, flags: &[&str]) -> Gateway {
     let upstream = origin.url();
     Gateway::start(["proxy", "--upstream", &upstream].iter().chain(flags))
@@ -29,12 +29,12 @@ fn get(gateway: &Gateway, path: &str, fields: &str) -> Answer {
     exchange(gateway.address(), format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n{fields}\r\n"))
 }
 
-/// What `Cache-Status` says, without the name of the cache.
+/// Returns `Cache-Status` without the name of the cache.
 fn status(answer: &Answer) -> &str {
     answer.header("cache-status")
 }
 
-/// Whether our own cache, the last of those that say what they did, had the answer.
+/// Returns `true` if our cache, the last in `Cache-Status`, had the response.
 fn is_hit(answer: &Answer) -> bool {
     let mut members = answer.headers.get_all("cache-status").iter();
     members.next_back().is_some_and(|own| own.to_str().unwrap().starts_with("ifmatch; hit; ttl"))

@@ -1,17 +1,17 @@
-//! An origin that answers by a function, byte by byte.
+//! An origin with scripted responses, byte by byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// An origin on a free port; it keeps what it was asked.
+/// An origin on a free port, which records its requests.
 pub(super) struct Origin {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// Method, path and fields, in lower case.
@@ -21,15 +21,15 @@ pub(super) struct Asked {
 }
 
 impl Origin {
-    /// Answers each request with the bytes that the function makes of it.
+    /// Responds to each request with the bytes that the function returns.
     pub(super) fn start<T: AsRef<[u8]>>(answer: impl Fn(&Asked) -> T + Send + Sync + 'static) -> Self {
         Self::converse(move |asked, stream| {
-            // A proxy that has gone away is the test's matter.
+            // The proxy may have disconnected.
             drop(stream.write_all(answer(asked).as_ref()));
         })
     }
 
-    /// Lets the function write its answer to the stream, and read from it.
+    /// Gives the function access to the stream.
     pub(super) fn converse(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address");
@@ -50,12 +50,12 @@ impl Origin {
         Self { address, asked }
     }
 
-    /// Where it is, for `--upstream`.
+    /// Returns its URL, for `--upstream`.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it was asked so far.
+    /// Returns the requests so far.
     pub(super) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().expect("no panic").clone()
     }
@@ -68,7 +68,7 @@ impl Asked {
     }
 }
 
-/// The next request; none at the end of the connection.
+/// Reads the next request, or returns `None` at the end of the connection.
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -86,7 +86,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
     Some(asked)
 }
 
-/// Content in chunks, without its trailers.
+/// Reads chunked content, without its trailers.
 fn chunks(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     loop {
@@ -104,7 +104,7 @@ fn chunks(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     }
 }
 
-/// A whole response with these fields, each with its end of line.
+/// Returns a complete response with these fields.
 pub(super) fn ok(fields: &str, content: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{fields}\r\n{content}", content.len())
 }

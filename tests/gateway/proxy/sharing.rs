@@ -28,7 +28,7 @@ fn assert_is_not_shared(origin: &Origin, gateway: &Gateway) {
 }
 
 #[test]
-fn what_varies_by_the_client_s_address_is_for_one_client() {
+fn responses_that_vary_by_client_address_are_not_shared() {
     for fields in
         ["cache-control: max-age=600\r\nvary: x-forwarded-for\r\n", "cache-control: max-age=600\r\nvary: via\r\n"]
     {
@@ -40,7 +40,7 @@ fn what_varies_by_the_client_s_address_is_for_one_client() {
 }
 
 #[test]
-fn what_varies_by_a_field_that_is_passed_on_is_shared() {
+fn responses_that_vary_by_a_forwarded_field_are_shared() {
     let fields = "cache-control: max-age=600\r\nvary: x-forwarded-host\r\n";
     let trusted = origin(fields);
     store(&before(&trusted, &["--trust-forwarded"]), "/a");
@@ -58,7 +58,7 @@ fn cookies_are_shared_only_by_a_flag() {
 }
 
 #[test]
-fn lifetimes_are_guessed_unless_a_flag_says_no() {
+fn lifetimes_are_guessed_unless_disabled() {
     let fields = "last-modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
     let guessed = origin(fields);
     store(&before(&guessed, &[]), "/a");
@@ -67,7 +67,7 @@ fn lifetimes_are_guessed_unless_a_flag_says_no() {
 }
 
 #[test]
-fn fields_that_are_dropped_push_nothing_out() {
+fn dropped_fields_do_not_evict_responses() {
     let origin = origin("cache-control: max-age=600\r\n");
     let gateway = before(&origin, &[]);
     store(&gateway, "/a");
@@ -77,7 +77,7 @@ fn fields_that_are_dropped_push_nothing_out() {
 }
 
 #[test]
-fn a_write_that_never_arrives_in_full_removes_nothing() {
+fn an_incomplete_write_invalidates_nothing() {
     let origin = origin("cache-control: max-age=600\r\n");
     let gateway = before(&origin, &["--max-body-size", "10"]);
     store(&gateway, "/a");

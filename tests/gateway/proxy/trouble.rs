@@ -1,4 +1,4 @@
-//! An origin that is away, silent or failing; requests that are too large; and settings that cannot be.
+//! Unreachable, silent and failing origins, excessive requests, and invalid settings.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use super::origin::{Origin, ok};
 use super::{before, get};
 
 #[test]
-fn an_origin_that_is_away_is_502_and_a_silent_one_is_504() {
+fn an_unreachable_origin_is_502_and_a_silent_one_504() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let upstream = format!("http://{closed}");
     let answer = get(&Gateway::start(["proxy", "--upstream", &upstream]), "/", "").expect(502);
@@ -25,7 +25,7 @@ fn an_origin_that_is_away_is_502_and_a_silent_one_is_504() {
 }
 
 #[test]
-fn what_is_stored_is_served_while_an_upstream_hangs() {
+fn stored_responses_are_served_while_an_upstream_hangs() {
     let origin = Origin::converse(|asked, stream| {
         if !asked.head.starts_with("post /hang ") {
             let policy = if asked.head.starts_with("get /stored ") { "max-age=600" } else { "no-store" };
@@ -48,7 +48,7 @@ fn what_is_stored_is_served_while_an_upstream_hangs() {
 }
 
 #[test]
-fn a_stale_response_is_better_than_an_error_where_the_origin_says_so() {
+fn stale_responses_replace_errors_if_the_origin_allows_it() {
     let fails = Arc::new(AtomicBool::new(false));
     let failing = Arc::clone(&fails);
     let origin = Origin::start(move |asked| {
@@ -72,7 +72,7 @@ fn a_stale_response_is_better_than_an_error_where_the_origin_says_so() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_413_with_a_length_and_without() {
+fn large_bodies_get_413_with_and_without_a_length() {
     let origin = Origin::start(|_| ok("", "hello"));
     let gateway = before(&origin, &["--max-body-size", "10"]);
     let with_length = "POST /a HTTP/1.1\r\nhost: example.com\r\ncontent-length: 11\r\n\r\n01234567890";
@@ -86,7 +86,7 @@ fn a_body_that_is_too_large_is_413_with_a_length_and_without() {
 }
 
 #[test]
-fn a_request_that_may_pass_no_further_proxy_ends_here() {
+fn max_forwards_0_is_not_forwarded() {
     let origin = Origin::start(|_| ok("", "hello"));
     let gateway = before(&origin, &[]);
     let options = |most: u8| format!("OPTIONS / HTTP/1.1\r\nhost: example.com\r\nmax-forwards: {most}\r\n\r\n");
@@ -97,10 +97,10 @@ fn a_request_that_may_pass_no_further_proxy_ends_here() {
 }
 
 #[test]
-fn settings_of_storage_are_refused_and_an_upstream_is_needed() {
+fn storage_flags_are_rejected_and_an_upstream_is_required() {
     for (args, says) in [
-        (&["--data", "d", "--upstream", "http://a"][..], "--data is for `ifmatch serve`"),
-        (&["--store", "memory://", "--upstream", "http://a"], "--store is for `ifmatch serve`"),
+        (&["--data", "d", "--upstream", "http://a"][..], "--data belongs to `ifmatch serve`"),
+        (&["--store", "memory://", "--upstream", "http://a"], "--store belongs to `ifmatch serve`"),
         (&[], "--upstream http://127.0.0.1:8000"),
         (&["--upstream", "ftp://a"], "'ftp://a' is not a valid upstream"),
     ] {

@@ -1,4 +1,4 @@
-//! Which upstream is asked: by host and path, by turns, and by its health.
+//! Selection of upstreams by host and path, in turns, and by health.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ fn named(name: &'static str) -> Origin {
 }
 
 #[test]
-fn the_most_particular_route_is_taken_and_its_responses_are_kept_apart() {
+fn the_most_specific_route_wins_and_has_its_own_responses() {
     let (any, api, images) = (named("any"), named("api"), named("images"));
     let flags = [
         format!("--upstream={}", any.url()),
@@ -29,7 +29,7 @@ fn the_most_particular_route_is_taken_and_its_responses_are_kept_apart() {
             .text()
             .to_owned()
     };
-    // Twice: the second time from the store.
+    // The second response comes from the cache.
     for _ in 0..2 {
         assert_eq!(ask("a.example", "/"), "any");
         assert_eq!(ask("a.example", "/api/x"), "api");
@@ -46,7 +46,7 @@ fn the_most_particular_route_is_taken_and_its_responses_are_kept_apart() {
 }
 
 #[test]
-fn an_upstream_that_is_not_well_is_left_alone_until_it_is() {
+fn unhealthy_servers_get_no_requests_until_they_recover() {
     let well = Arc::new(AtomicBool::new(false));
     let is_well = Arc::clone(&well);
     let sick = Origin::start(move |asked| {

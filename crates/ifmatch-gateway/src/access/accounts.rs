@@ -53,7 +53,8 @@ impl fmt::Debug for AccountSetting {
 /// Returns the accounts for these settings.
 ///
 /// # Errors
-/// Fails if a name or a key is invalid, if a name occurs twice, or if other machines could use a published or short key.
+/// Fails if a name or a key is invalid, if a name occurs twice, or if other machines could use a published or short
+/// key.
 pub(crate) fn resolve(set: &[AccountSetting], exposure: Exposure) -> Result<Accounts, Error> {
     if let Exposure::Network(address) = exposure
         && set.iter().any(AccountSetting::is_published)

@@ -23,8 +23,8 @@ pub(crate) fn reject<B>(request: &Request<B>) -> Option<Response<Bytes>> {
 }
 
 /// Returns `true` for a host that cannot be registered: an address, a name without a dot, or a name below `localhost`
-/// (RFC 6761 §6.3), with an optional port. Trailing dots mark the name as absolute, and a resolver may ignore any number
-/// of them.
+/// (RFC 6761 §6.3), with an optional port. Trailing dots mark the name as absolute, and a resolver may ignore any
+/// number of them.
 fn is_local(host: &[u8]) -> bool {
     if host.starts_with(b"[") {
         return true;

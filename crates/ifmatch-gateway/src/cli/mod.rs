@@ -16,7 +16,7 @@ use crate::error::Error;
 
 pub(crate) mod terminal;
 
-/// A blob service whose conditional writes lose no update.
+/// Blob storage and a caching proxy, with conditional writes that prevent lost updates.
 #[derive(Parser)]
 #[command(name = "ifmatch", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
@@ -28,17 +28,17 @@ struct Cli {
 enum Command {
     /// Serve blobs from a folder or an object store.
     #[command(after_help = SERVE_EXAMPLES)]
-    Serve(Box<Serve>),
-    /// Forward requests to other servers, and answer from a shared cache what may be stored.
+    Serve(Box<ServeArgs>),
+    /// Forward requests to other servers, with a shared cache.
     #[command(after_help = PROXY_EXAMPLES)]
-    Proxy(Box<Proxying>),
+    Proxy(Box<ProxyArgs>),
     /// List, show and break the leases of a running gateway.
     Lease(lease::Lease),
 }
 
 #[derive(Args)]
-struct Serve {
-    /// TOML file with the same names as the flags: `max-body-size = "1GiB"`. Flags and environment win over it.
+struct ServeArgs {
+    /// TOML file with the names of the flags as keys: `max-body-size = "1GiB"`. Flags and environment override it.
     #[arg(long, value_name = "FILE", env = "IFMATCH_CONFIG")]
     config: Option<PathBuf>,
 
@@ -47,9 +47,9 @@ struct Serve {
 }
 
 #[derive(Args)]
-struct Proxying {
-    /// TOML file with the same names as the flags: those under Upstreams and Cache in the table `[proxy]`. Flags and
-    /// environment win over it.
+struct ProxyArgs {
+    /// TOML file with the names of the flags as keys. Settings of the proxy, such as `upstream`, belong to the table
+    /// `[proxy]`. Flags and environment override the file.
     #[arg(long, value_name = "FILE", env = "IFMATCH_CONFIG")]
     config: Option<PathBuf>,
 
@@ -62,60 +62,60 @@ struct Proxying {
 
 const EXAMPLES: &str = "\
 Examples:
-  Serve blobs from a folder, for Azure SDKs as well:
+  Serve blobs from a folder, with and without Azure SDKs:
     ifmatch serve --data ./data
 
-  A shared cache in front of a server on this machine:
+  Cache the responses of a server on this machine:
     ifmatch proxy --upstream http://127.0.0.1:8000
 
   List the leases of a running gateway:
     ifmatch lease list
 
-  Show all settings, with examples:
+  Show all settings and more examples:
     ifmatch help serve";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
-  Serve a folder on this machine, and put a file into it only if it is not there yet:
+  Serve a folder on this machine, and create a blob unless it exists:
     ifmatch serve --data ./data
     curl -i -T notes.txt -H 'If-None-Match: *' http://127.0.0.1:10000/docs/notes.txt
 
-  Serve other machines, with tokens and TLS:
+  Serve other machines, with a token and TLS:
     openssl rand -hex 32 > write.token
     ifmatch serve --data ./data --listen 0.0.0.0:443 --write-token-file write.token \\
         --tls-cert cert.pem --tls-key key.pem
 
-  For Azure SDKs with UseDevelopmentStorage=true, blobs and tables, nothing to set:
+  Serve blobs and tables to Azure SDKs with UseDevelopmentStorage=true:
     ifmatch serve --data ./data
 
-  In front of an S3 bucket, with what is known of its objects kept in a folder:
-    AWS_REGION=eu-west-1 ifmatch serve --store s3://my-bucket/prefix --data ./known
+  Serve an S3 bucket, with leases and other records in a folder:
+    AWS_REGION=eu-west-1 ifmatch serve --store s3://my-bucket/prefix --data ./records
 
-Exit code:
-  0  stopped by SIGINT or SIGTERM, and all requests in flight were answered
-  1  could not start, or had to cut requests in flight
-  2  the flags, the environment or the file are wrong";
+Exit codes:
+  0  stopped by SIGINT or SIGTERM, after all requests in flight were complete
+  1  could not start, or had to cut off requests in flight
+  2  invalid flags, environment or file";
 
 const PROXY_EXAMPLES: &str = "\
 Examples:
-  A cache in front of a server on this machine:
+  Cache the responses of a server on this machine:
     ifmatch proxy --upstream http://127.0.0.1:8000
     curl -i http://127.0.0.1:10000/
 
-  For other machines, over TLS, with a gigabyte for stored responses, and a token for purging:
+  Serve other machines over TLS, with two servers, health checks, 1 GiB of cache and a token for purging:
     openssl rand -hex 32 > write.token
     ifmatch proxy --upstream http://10.0.0.7:8080,http://10.0.0.8:8080 --health-path /health --cache 1GiB \\
         --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem --write-token-file write.token
 
-  Remove what is stored below a path:
+  Purge all responses below a path:
     curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=http://127.0.0.1:10000/docs/'
 
-Exit code:
-  0  stopped by SIGINT or SIGTERM, and all requests in flight were answered
-  1  could not start, or had to cut requests in flight
-  2  the flags, the environment or the file are wrong";
+Exit codes:
+  0  stopped by SIGINT or SIGTERM, after all requests in flight were complete
+  1  could not start, or had to cut off requests in flight
+  2  invalid flags, environment or file";
 
-/// Runs the command that the process was started with, and says on stderr why it failed if it did.
+/// Runs the command line of the process. Prints errors to stderr.
 pub fn main() -> ExitCode {
     run(std::env::args_os())
 }
@@ -124,7 +124,7 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let cli = match parse(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers, not errors: clap knows where they go. A closed stream changes nothing.
+            // Also help and version, which clap prints to stdout. A closed stream is ignored.
             drop(error.print());
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -137,28 +137,24 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&error);
+            // A closed stderr is ignored.
+            drop(writeln!(stderr(), "ifmatch: {error}"));
             ExitCode::from(error.exit_code())
         }
     }
-}
-
-/// The last words of the process, to the person who started it. A closed stderr changes nothing.
-fn say(error: &Error) {
-    drop(writeln!(stderr(), "ifmatch: {error}"));
 }
 
 fn parse(args: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&command().try_get_matches_from(args)?)
 }
 
-/// The command with its defaults in the help, each taken from the one place that states it.
+/// Returns the command, with the defaults in its help.
 fn command() -> clap::Command {
     Cli::command().mut_subcommand("serve", |serve| with_defaults(serve, Settings::shown_defaults())).mut_subcommand(
         "proxy",
         |proxy| {
             let proxy = with_defaults(proxy, Settings::shown_defaults());
-            of_proxy(with_defaults(proxy, ProxySettings::shown_defaults()))
+            adapt_to_proxy(with_defaults(proxy, ProxySettings::shown_defaults()))
         },
     )
 }
@@ -173,30 +169,30 @@ fn with_defaults(command: clap::Command, defaults: Vec<(&'static str, String)>) 
     })
 }
 
-/// What the server's flags mean to a proxy; those of storage are refused, and not shown.
-fn of_proxy(command: clap::Command) -> clap::Command {
+/// Adapts the shared flags to the proxy: hides the storage flags, and describes the tokens.
+fn adapt_to_proxy(command: clap::Command) -> clap::Command {
     let command = STORAGE.iter().fold(command, |command, flag| command.mut_arg(flag, |arg| arg.hide(true)));
     [
-        ("read_token", "Bearer token that may read /-/metrics and /-/cache; can be given several times. Prefer a file"),
+        ("read_token", "Bearer token for reading /-/metrics and /-/cache. Repeatable. Prefer a file"),
         (
             "write_token",
-            "Bearer token that may also purge by DELETE /-/cache; can be given several times. Prefer a file",
+            "Bearer token for purging by DELETE /-/cache as well. Repeatable. Prefer a file",
         ),
     ]
     .into_iter()
     .fold(command, |command, (flag, help)| command.mut_arg(flag, |arg| arg.help(help).long_help(help)))
 }
 
-/// The flags of storage.
+/// The storage flags.
 const STORAGE: [&str; 5] = ["data", "store", "require_conditions", "listen_tables", "accounts"];
 
-fn configure(serve: Serve) -> Result<Config, Error> {
-    Config::from_settings(serve.settings.or(from_file(serve.config.as_deref())?))
+fn configure(args: ServeArgs) -> Result<Config, Error> {
+    Config::from_settings(args.settings.or(from_file(args.config.as_deref())?))
 }
 
-fn configure_proxy(proxying: Proxying) -> Result<ProxyConfig, Error> {
-    let flags = Settings { proxy: proxying.proxy, ..proxying.settings };
-    ProxyConfig::from_settings(flags.or(from_file(proxying.config.as_deref())?))
+fn configure_proxy(args: ProxyArgs) -> Result<ProxyConfig, Error> {
+    let flags = Settings { proxy: args.proxy, ..args.settings };
+    ProxyConfig::from_settings(flags.or(from_file(args.config.as_deref())?))
 }
 
 fn from_file(path: Option<&Path>) -> Result<Settings, Error> {
@@ -208,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_sound_and_its_help_states_the_defaults() {
+    fn the_command_is_valid_and_its_help_shows_the_defaults() {
         let mut command = command();
         command.clone().debug_assert();
         let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
@@ -224,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_can_be_set_by_flag_variable_and_file() {
+    fn every_setting_has_a_flag_a_variable_and_a_key() {
         let mut command = command();
         let serve = command.find_subcommand_mut("serve").unwrap();
         for arg in serve.get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "config")) {
@@ -249,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_of_the_proxy_has_its_own_flags_and_none_of_storage() {
+    fn the_help_of_the_proxy_shows_no_storage_flags() {
         let mut command = command();
         let help = command.find_subcommand_mut("proxy").unwrap().render_long_help().to_string();
         for shown in ["--upstream <URL>", "[default: 256MiB]", "[default: 60s]", "--write-token-file", "curl -X DELETE"]
@@ -262,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_file() {
+    fn flags_override_the_file() {
         let folder = std::env::temp_dir().join(format!("ifmatch-cli-{}", std::process::id()));
         std::fs::write(&folder, "threads = 2\nlisten = '127.0.0.1:1'\ndata = 'd'").unwrap();
         let args = ["ifmatch", "serve", "--threads", "4", "--config", folder.to_str().unwrap()];

@@ -22,8 +22,8 @@ impl Style {
     }
 }
 
-/// Prints the name of the program and the `rest` of the banner. Errors are ignored, since a closed stdout is no reason to
-/// stop.
+/// Prints the name of the program and the `rest` of the banner. Errors are ignored, since a closed stdout is no reason
+/// to stop.
 pub(crate) fn print_banner(rest: impl FnOnce(&mut dyn Write, Style) -> io::Result<()>) {
     let out = stdout();
     let style = Style::new(supports_colour(&out));

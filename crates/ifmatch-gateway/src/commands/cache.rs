@@ -31,9 +31,10 @@ pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
 
 /// Returns a cache in front of an object store.
 ///
-/// Each response is revalidated, and the cache only saves the transfer of the bytes. Other programs may change the store,
-/// and a blob has several URLs that a cache cannot recognise as the same. A request in the plain dialect has already been
-/// authorised for all blobs. Requests in Azure's dialect bypass the cache, since the blob service checks their signature.
+/// Each response is revalidated, and the cache only saves the transfer of the bytes. Other programs may change the
+/// store, and a blob has several URLs that a cache cannot recognise as the same. A request in the plain dialect has
+/// already been authorised for all blobs. Requests in Azure's dialect bypass the cache, since the blob service checks
+/// their signature.
 ///
 /// # Errors
 /// Fails if the folder for large bodies cannot be used.

@@ -32,8 +32,8 @@ pub(crate) fn start(options: &LogOptions) -> Result<(), Error> {
     started.map_err(|error| Error::runtime(format!("cannot start the log: {error}")))
 }
 
-/// Returns the filter of `--log`, else of `RUST_LOG`, else `info`. `--access-log` enables the access log, at level debug,
-/// regardless of the filter.
+/// Returns the filter of `--log`, else of `RUST_LOG`, else `info`. `--access-log` enables the access log, at level
+/// debug, regardless of the filter.
 fn filter(options: &LogOptions) -> Result<EnvFilter, Error> {
     let from_env = || std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|text| !text.is_empty());
     let (text, source) = match (&options.filter, from_env()) {

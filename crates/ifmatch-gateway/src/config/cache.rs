@@ -19,8 +19,8 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    /// Returns the cache in `settings`, which include the defaults, or `None` if it is disabled. `default_memory` applies
-    /// if `--cache` is not set.
+    /// Returns the cache in `settings`, which include the defaults, or `None` if it is disabled. `default_memory`
+    /// applies if `--cache` is not set.
     ///
     /// # Errors
     /// Fails if there is a folder for bodies, but no memory.

@@ -44,8 +44,8 @@ pub struct Sharing {
 impl ProxyConfig {
     /// Validates `settings` and the defaults, and reads the token files.
     ///
-    /// Forwarded requests need no token, since the upstream decides. The proxy's own endpoints need one if other machines
-    /// can reach them.
+    /// Forwarded requests need no token, since the upstream decides. The proxy's own endpoints need one if other
+    /// machines can reach them.
     ///
     /// # Errors
     /// Names flags that are missing, contradict each other, or belong to `ifmatch serve`.
@@ -53,7 +53,8 @@ impl ProxyConfig {
     /// ```
     /// use ifmatch_gateway::config::{proxy::ProxyConfig, settings::Settings};
     ///
-    /// let settings = Settings::from_toml("listen = '0.0.0.0:80'\n[proxy]\nupstream = ['http://127.0.0.1:8000']").unwrap();
+    /// let settings = Settings::from_toml("listen = '0.0.0.0:80'\n[proxy]\nupstream =
+    /// ['http://127.0.0.1:8000']").unwrap();
     /// assert!(!ProxyConfig::from_settings(settings).unwrap().server.access.is_open());
     /// assert!(ProxyConfig::from_settings(Settings::default()).unwrap_err().to_string().contains("--upstream"));
     /// ```

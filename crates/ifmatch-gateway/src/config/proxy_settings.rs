@@ -46,7 +46,8 @@ pub struct ProxySettings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_CONNECT_TIMEOUT", help_heading = "Upstreams")]
     pub connect_timeout: Option<Span>,
 
-    /// Time in which a server must start its response, and send each further part of it. Afterwards the client gets 504.
+    /// Time in which a server must start its response, and send each further part of it. Afterwards the client gets
+    /// 504.
     #[arg(long, value_name = "TIME", env = "IFMATCH_ANSWER_TIMEOUT", help_heading = "Upstreams")]
     pub answer_timeout: Option<Span>,
 
@@ -93,8 +94,8 @@ pub struct ProxySettings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub share_cookies: Option<bool>,
 
-    /// Guard writes: conditional PUT, PATCH, POST and DELETE lose no update even if the upstream ignores conditions, and
-    /// responses without an entity tag get one. Use it only if the upstreams are changed through this proxy alone.
+    /// Guard writes: conditional PUT, PATCH, POST and DELETE lose no update even if the upstream ignores conditions,
+    /// and responses without an entity tag get one. Use it only if the upstreams are changed through this proxy alone.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_GUARD_WRITES", help_heading = "Upstreams",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub guard_writes: Option<bool>,
@@ -151,30 +152,30 @@ impl ProxySettings {
         }
     }
 
-    /// These settings, and `weaker`'s where these say nothing.
+    /// Returns these settings, completed by those of `fallback`.
     #[must_use]
-    pub fn or(self, weaker: Self) -> Self {
+    pub fn or(self, fallback: Self) -> Self {
         Self {
-            upstream: if self.upstream.is_empty() { weaker.upstream } else { self.upstream },
-            route: if self.route.is_empty() { weaker.route } else { self.route },
-            rewrite_host: self.rewrite_host.or(weaker.rewrite_host),
-            trust_forwarded: self.trust_forwarded.or(weaker.trust_forwarded),
-            connect_timeout: self.connect_timeout.or(weaker.connect_timeout),
-            answer_timeout: self.answer_timeout.or(weaker.answer_timeout),
-            upstream_requests: self.upstream_requests.or(weaker.upstream_requests),
-            upstream_queue: self.upstream_queue.or(weaker.upstream_queue),
-            health_path: self.health_path.or(weaker.health_path),
-            health_interval: self.health_interval.or(weaker.health_interval),
-            health_timeout: self.health_timeout.or(weaker.health_timeout),
-            health_failures: self.health_failures.or(weaker.health_failures),
-            health_successes: self.health_successes.or(weaker.health_successes),
-            guess_lifetimes: self.guess_lifetimes.or(weaker.guess_lifetimes),
-            share_cookies: self.share_cookies.or(weaker.share_cookies),
-            guard_writes: self.guard_writes.or(weaker.guard_writes),
+            upstream: if self.upstream.is_empty() { fallback.upstream } else { self.upstream },
+            route: if self.route.is_empty() { fallback.route } else { self.route },
+            rewrite_host: self.rewrite_host.or(fallback.rewrite_host),
+            trust_forwarded: self.trust_forwarded.or(fallback.trust_forwarded),
+            connect_timeout: self.connect_timeout.or(fallback.connect_timeout),
+            answer_timeout: self.answer_timeout.or(fallback.answer_timeout),
+            upstream_requests: self.upstream_requests.or(fallback.upstream_requests),
+            upstream_queue: self.upstream_queue.or(fallback.upstream_queue),
+            health_path: self.health_path.or(fallback.health_path),
+            health_interval: self.health_interval.or(fallback.health_interval),
+            health_timeout: self.health_timeout.or(fallback.health_timeout),
+            health_failures: self.health_failures.or(fallback.health_failures),
+            health_successes: self.health_successes.or(fallback.health_successes),
+            guess_lifetimes: self.guess_lifetimes.or(fallback.guess_lifetimes),
+            share_cookies: self.share_cookies.or(fallback.share_cookies),
+            guard_writes: self.guard_writes.or(fallback.guard_writes),
         }
     }
 
-    /// The defaults that `--help` shows, by the id of the flag.
+    /// Returns the defaults for `--help`, by flag id.
     pub(crate) fn shown_defaults() -> Vec<(&'static str, String)> {
         let defaults = Self::defaults();
         let shown = [

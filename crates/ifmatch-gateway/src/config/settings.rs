@@ -15,11 +15,11 @@ use super::units::{ByteSize, Span};
 use crate::access::accounts::AccountSetting;
 use crate::error::Error;
 
-/// Everything that can be set; what is `None` or empty was not set.
+/// All settings. `None` and empty mean unset.
 ///
-/// The same names serve as flags (`--max-body-size`), as environment variables (`IFMATCH_MAX_BODY_SIZE`) and as
-/// keys of the TOML file (`max-body-size`). A flag wins over the environment, the environment over the file, the
-/// file over [`Settings::defaults`].
+/// A setting has the same name as a flag (`--max-body-size`), an environment variable (`IFMATCH_MAX_BODY_SIZE`) and a
+/// key of the TOML file (`max-body-size`). Flags override the environment, the environment overrides the file, and the
+/// file overrides [`Settings::defaults`].
 ///
 /// ```
 /// use ifmatch_gateway::config::settings::Settings;
@@ -34,58 +34,59 @@ use crate::error::Error;
 #[derive(Args, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
-    /// Folder for the blobs and their index; made if missing, for this user only; used by one process at a time.
+    /// Folder for the blobs and their index, used by one process at a time. It is created if missing, for this user
+    /// only.
     #[arg(long, value_name = "DIR", env = "IFMATCH_DATA", help_heading = "Storage")]
     pub data: Option<PathBuf>,
 
-    /// Object store to keep the blobs in: `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`,
-    /// `file:///folder` or `memory://`; credentials come from the usual variables (AWS_*, AZURE_*, GOOGLE_*).
-    /// With --data as well, that folder keeps what is known of the blobs across restarts.
+    /// Object store for the blobs: `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`,
+    /// `file:///folder` or `memory://`. Credentials come from the usual variables (AWS_*, AZURE_*, GOOGLE_*). With
+    /// --data as well, that folder keeps leases and other records across restarts.
     #[arg(long, value_name = "URL", env = "IFMATCH_STORE", help_heading = "Storage")]
     pub store: Option<String>,
 
-    /// Refuse PUT and DELETE without a condition (If-Match, If-None-Match, If-Unmodified-Since) with 428.
+    /// Reject PUT and DELETE without a condition (If-Match, If-None-Match, If-Unmodified-Since) with 428.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_REQUIRE_CONDITIONS", help_heading = "Storage",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub require_conditions: Option<bool>,
 
-    /// Memory for what is answered again: stored responses of a proxy's upstreams, or blobs of an object store, which is asked
-    /// each time whether they are the current ones. 0 keeps none.
+    /// Memory for cached responses of upstreams, or for cached blobs of an object store, which are revalidated for each
+    /// request. 0 disables the cache.
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE", help_heading = "Cache")]
     pub cache: Option<ByteSize>,
 
-    /// Largest body that is kept in memory; larger ones go to the disk, if there is one, or pass through. At most a quarter of
-    /// the cache.
+    /// Maximum size of a body in memory, at most a quarter of the cache. Larger bodies are cached in --cache-dir, if
+    /// set, and otherwise not at all.
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_BODY_SIZE", help_heading = "Cache")]
     pub cache_body_size: Option<ByteSize>,
 
-    /// Folder for bodies too large for the memory of the cache. It is emptied at the start: nothing in it is kept.
+    /// Folder for cached bodies that are too large for memory. It is emptied on startup.
     #[arg(long, value_name = "DIR", env = "IFMATCH_CACHE_DIR", help_heading = "Cache")]
     pub cache_dir: Option<PathBuf>,
 
-    /// Bytes of bodies in that folder.
+    /// Maximum size of all bodies in --cache-dir.
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_DISK", help_heading = "Cache")]
     pub cache_disk: Option<ByteSize>,
 
-    /// Address to listen on: IP:PORT, localhost:PORT, or a PORT of localhost; port 0 selects a free one. Addresses
-    /// beyond loopback require tokens or accounts; without them, `serve` accepts only requests addressed to an IP
+    /// Address to listen on: IP:PORT, localhost:PORT, or PORT for localhost. Port 0 selects a free port. Addresses
+    /// beyond loopback require tokens or accounts. Without those, `serve` accepts only requests addressed to an IP
     /// address or to localhost.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN", help_heading = "Listening")]
     pub listen: Option<ListenAddress>,
 
-    /// Address to serve tables on, or `off`. Without accounts there are no tables.
+    /// Address to serve tables on, or `off`. Tables need an account.
     #[arg(long, value_name = "IP:PORT", env = "IFMATCH_LISTEN_TABLES", help_heading = "Listening")]
     pub listen_tables: Option<OptionalAddress>,
 
-    /// Certificate chain, PEM; turns TLS on, with HTTP/2 and HTTP/1.1.
+    /// PEM file with the certificate chain. Enables TLS, with HTTP/2 and HTTP/1.1.
     #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_CERT", help_heading = "Listening")]
     pub tls_cert: Option<PathBuf>,
 
-    /// Private key of the certificate, PEM.
+    /// PEM file with the private key of the certificate.
     #[arg(long, value_name = "FILE", env = "IFMATCH_TLS_KEY", help_heading = "Listening")]
     pub tls_key: Option<PathBuf>,
 
-    /// Bearer token that may read; can be given several times. Other users of this machine can see flags: prefer a file.
+    /// Bearer token for reading. Repeatable. Prefer a file, since other users of this machine can see flags.
     #[arg(
         long,
         value_name = "TOKEN",
@@ -96,7 +97,7 @@ pub struct Settings {
     )]
     pub read_token: Vec<String>,
 
-    /// Bearer token that may read and write; can be given several times.
+    /// Bearer token for reading and writing. Repeatable.
     #[arg(
         long,
         value_name = "TOKEN",
@@ -107,18 +108,18 @@ pub struct Settings {
     )]
     pub write_token: Vec<String>,
 
-    /// File with tokens that may read, one a line; empty lines and lines starting with # are skipped.
+    /// File with tokens for reading, one per line. Empty lines and lines that start with # are ignored.
     #[arg(long, value_name = "FILE", env = "IFMATCH_READ_TOKEN_FILE", help_heading = "Access")]
     pub read_token_file: Option<PathBuf>,
 
-    /// File with tokens that may read and write, one a line.
+    /// File with tokens for reading and writing, one per line.
     #[arg(long, value_name = "FILE", env = "IFMATCH_WRITE_TOKEN_FILE", help_heading = "Access")]
     pub write_token_file: Option<PathBuf>,
 
-    /// Account that Azure SDKs may use, with one or two keys in base64; can be given several times. The containers of the
-    /// first one are those at /CONTAINER, those of another one are at /NAME.CONTAINER. In the file: `[[accounts]]` with
-    /// `name`, `key` and `key2`. With neither accounts nor tokens, and on this machine only, there is the
-    /// development account that `UseDevelopmentStorage=true` stands for.
+    /// Account for Azure SDKs, with one or two keys in base64. Repeatable. The plain URLs of its containers are
+    /// /CONTAINER for the first account, and /NAME.CONTAINER for the others. In the file: `[[accounts]]` with `name`,
+    /// `key` and `key2`. Without accounts and tokens, the development account (`UseDevelopmentStorage=true`) is
+    /// enabled, on loopback only.
     #[arg(
         long,
         value_name = "NAME:KEY[:KEY2]",
@@ -129,11 +130,11 @@ pub struct Settings {
     )]
     pub accounts: Vec<AccountSetting>,
 
-    /// Largest body of a PUT; more gets 413.
+    /// Maximum size of a request body. Larger ones get 413.
     #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_BODY_SIZE", help_heading = "Limits")]
     pub max_body_size: Option<ByteSize>,
 
-    /// Largest request line and headers together; more gets 431. At most 100 header fields are read.
+    /// Maximum size of the request line and the headers. Larger ones get 431, as do more than 100 headers.
     #[arg(long, value_name = "SIZE", env = "IFMATCH_MAX_HEADER_SIZE", help_heading = "Limits")]
     pub max_header_size: Option<ByteSize>,
 
@@ -159,11 +160,11 @@ pub struct Settings {
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS_PER_CLIENT", help_heading = "Limits")]
     pub max_requests_per_client: Option<u32>,
 
-    /// Most requests at a time on one HTTP/2 connection.
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_STREAMS", help_heading = "Limits")]
     pub max_streams: Option<u32>,
 
-    /// Time to send a whole request head, and to finish a TLS handshake; then the connection is closed.
+    /// Time to send a complete request head, or to finish a TLS handshake. Afterwards the connection is closed.
     #[arg(long, value_name = "TIME", env = "IFMATCH_HEAD_TIMEOUT", help_heading = "Limits")]
     pub head_timeout: Option<Span>,
 
@@ -176,49 +177,50 @@ pub struct Settings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_KEEP_ALIVE", help_heading = "Limits")]
     pub keep_alive: Option<Span>,
 
-    /// Time that `/-/health` says 503 before a stopping gateway closes its port, so that a load balancer can turn away.
+    /// Time between a stop signal and the closing of the port. `/-/health` responds 503 meanwhile, so that load
+    /// balancers stop sending requests.
     #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_DELAY", help_heading = "Running")]
     pub shutdown_delay: Option<Span>,
 
-    /// Time that requests in flight get to finish when the gateway stops.
+    /// Time for requests in flight to finish after the port is closed.
     #[arg(long, value_name = "TIME", env = "IFMATCH_SHUTDOWN_GRACE", help_heading = "Running")]
     pub shutdown_grace: Option<Span>,
 
-    /// Worker threads; one per core if not set.
+    /// Number of worker threads. One per core by default.
     #[arg(long, value_name = "N", env = "IFMATCH_THREADS", help_heading = "Running")]
     pub threads: Option<u16>,
 
-    /// What to log to stderr: a level (error, warn, info, debug, trace) or directives like `info,ifmatch_blob=debug`.
-    /// The variable `RUST_LOG` is read if this is not set.
+    /// Filter of the log on stderr: a level (error, warn, info, debug, trace) or directives such as
+    /// `info,ifmatch_blob=debug`. Defaults to `RUST_LOG`, or info.
     #[arg(long, value_name = "FILTER", env = "IFMATCH_LOG", help_heading = "Running")]
     pub log: Option<String>,
 
-    /// How a line of the log looks.
+    /// Format of the log.
     #[arg(long, value_name = "FORMAT", env = "IFMATCH_LOG_FORMAT", help_heading = "Running")]
     pub log_format: Option<LogFormat>,
 
-    /// Log one line per request: client, method, path, status, duration, bytes, request id.
+    /// Log each request: client, method, path, status, duration, bytes and request id.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_ACCESS_LOG", help_heading = "Running",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub access_log: Option<bool>,
 
-    /// What concerns `ifmatch proxy` only: the table `[proxy]` of the file. `ifmatch serve` takes no notice of it.
+    /// Settings of `ifmatch proxy`: the table `[proxy]` of the file, which `ifmatch serve` ignores.
     #[arg(skip)]
     pub proxy: ProxySettings,
 }
 
-/// How a line of the log looks.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// One line for people.
+    /// Human-readable lines.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 impl Settings {
-    /// What holds where nothing was set: the one place of every default.
+    /// Returns all defaults.
     pub fn defaults() -> Self {
         Self {
             require_conditions: Some(false),
@@ -242,10 +244,10 @@ impl Settings {
         }
     }
 
-    /// Reads a TOML text.
+    /// Parses TOML.
     ///
     /// # Errors
-    /// Says the line and column of the first key or value that is wrong, and shows no secret.
+    /// Names the line and column of the first invalid key or value, and shows no secrets.
     pub fn from_toml(text: &str) -> Result<Self, Error> {
         toml::from_str(text).map_err(|error| Error::usage(config_error::describe(text, &error)))
     }
@@ -253,54 +255,54 @@ impl Settings {
     /// Reads a TOML file.
     ///
     /// # Errors
-    /// The file cannot be read, or is wrong at the line that the message names.
+    /// Fails if the file cannot be read or parsed.
     pub fn from_file(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::usage(format!("cannot read the configuration file {}: {error}", path.display())))?;
         Self::from_toml(&text).map_err(|error| Error::usage(format!("{}: {error}", path.display())))
     }
 
-    /// These settings, and `weaker`'s where these say nothing.
+    /// Returns these settings, completed by those of `fallback`.
     #[must_use]
-    pub fn or(self, weaker: Self) -> Self {
+    pub fn or(self, fallback: Self) -> Self {
         Self {
-            data: self.data.or(weaker.data),
-            store: self.store.or(weaker.store),
-            require_conditions: self.require_conditions.or(weaker.require_conditions),
-            cache: self.cache.or(weaker.cache),
-            cache_body_size: self.cache_body_size.or(weaker.cache_body_size),
-            cache_dir: self.cache_dir.or(weaker.cache_dir),
-            cache_disk: self.cache_disk.or(weaker.cache_disk),
-            listen: self.listen.or(weaker.listen),
-            listen_tables: self.listen_tables.or(weaker.listen_tables),
-            tls_cert: self.tls_cert.or(weaker.tls_cert),
-            tls_key: self.tls_key.or(weaker.tls_key),
-            read_token: first_set(self.read_token, weaker.read_token),
-            write_token: first_set(self.write_token, weaker.write_token),
-            read_token_file: self.read_token_file.or(weaker.read_token_file),
-            write_token_file: self.write_token_file.or(weaker.write_token_file),
-            accounts: first_set(self.accounts, weaker.accounts),
-            max_body_size: self.max_body_size.or(weaker.max_body_size),
-            max_header_size: self.max_header_size.or(weaker.max_header_size),
-            max_connections: self.max_connections.or(weaker.max_connections),
-            max_connections_per_client: self.max_connections_per_client.or(weaker.max_connections_per_client),
-            max_requests: self.max_requests.or(weaker.max_requests),
-            max_requests_per_client: self.max_requests_per_client.or(weaker.max_requests_per_client),
-            max_streams: self.max_streams.or(weaker.max_streams),
-            head_timeout: self.head_timeout.or(weaker.head_timeout),
-            body_timeout: self.body_timeout.or(weaker.body_timeout),
-            keep_alive: self.keep_alive.or(weaker.keep_alive),
-            shutdown_delay: self.shutdown_delay.or(weaker.shutdown_delay),
-            shutdown_grace: self.shutdown_grace.or(weaker.shutdown_grace),
-            threads: self.threads.or(weaker.threads),
-            log: self.log.or(weaker.log),
-            log_format: self.log_format.or(weaker.log_format),
-            access_log: self.access_log.or(weaker.access_log),
-            proxy: self.proxy.or(weaker.proxy),
+            data: self.data.or(fallback.data),
+            store: self.store.or(fallback.store),
+            require_conditions: self.require_conditions.or(fallback.require_conditions),
+            cache: self.cache.or(fallback.cache),
+            cache_body_size: self.cache_body_size.or(fallback.cache_body_size),
+            cache_dir: self.cache_dir.or(fallback.cache_dir),
+            cache_disk: self.cache_disk.or(fallback.cache_disk),
+            listen: self.listen.or(fallback.listen),
+            listen_tables: self.listen_tables.or(fallback.listen_tables),
+            tls_cert: self.tls_cert.or(fallback.tls_cert),
+            tls_key: self.tls_key.or(fallback.tls_key),
+            read_token: first_set(self.read_token, fallback.read_token),
+            write_token: first_set(self.write_token, fallback.write_token),
+            read_token_file: self.read_token_file.or(fallback.read_token_file),
+            write_token_file: self.write_token_file.or(fallback.write_token_file),
+            accounts: first_set(self.accounts, fallback.accounts),
+            max_body_size: self.max_body_size.or(fallback.max_body_size),
+            max_header_size: self.max_header_size.or(fallback.max_header_size),
+            max_connections: self.max_connections.or(fallback.max_connections),
+            max_connections_per_client: self.max_connections_per_client.or(fallback.max_connections_per_client),
+            max_requests: self.max_requests.or(fallback.max_requests),
+            max_requests_per_client: self.max_requests_per_client.or(fallback.max_requests_per_client),
+            max_streams: self.max_streams.or(fallback.max_streams),
+            head_timeout: self.head_timeout.or(fallback.head_timeout),
+            body_timeout: self.body_timeout.or(fallback.body_timeout),
+            keep_alive: self.keep_alive.or(fallback.keep_alive),
+            shutdown_delay: self.shutdown_delay.or(fallback.shutdown_delay),
+            shutdown_grace: self.shutdown_grace.or(fallback.shutdown_grace),
+            threads: self.threads.or(fallback.threads),
+            log: self.log.or(fallback.log),
+            log_format: self.log_format.or(fallback.log_format),
+            access_log: self.access_log.or(fallback.access_log),
+            proxy: self.proxy.or(fallback.proxy),
         }
     }
 
-    /// The defaults that `--help` shows, by the id of the flag.
+    /// Returns the defaults for `--help`, by flag id.
     pub(crate) fn shown_defaults() -> Vec<(&'static str, String)> {
         let defaults = Self::defaults();
         let shown = [
@@ -327,6 +329,6 @@ impl Settings {
     }
 }
 
-fn first_set<T>(stronger: Vec<T>, weaker: Vec<T>) -> Vec<T> {
-    if stronger.is_empty() { weaker } else { stronger }
+fn first_set<T>(first: Vec<T>, fallback: Vec<T>) -> Vec<T> {
+    if first.is_empty() { fallback } else { first }
 }

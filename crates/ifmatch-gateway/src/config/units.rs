@@ -1,4 +1,7 @@
-//! Sizes and durations as people write them: `64KiB`, `30s`.
+//! Sizes and durations in settings: `64KiB`, `30s`.
+//!
+//! `bytesize` and `humantime` are not used: they accept sizes that overflow, and print sizes that do not parse back to
+//! the same value.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// A number of bytes, written as a number with an optional unit: `512`, `64KiB`, `5GiB`, `10MB`.
+/// A size in bytes, written as an integer with an optional unit: `512`, `64KiB`, `5GiB`, `10MB`.
 ///
 /// ```
 /// use ifmatch_gateway::config::units::ByteSize;
@@ -19,7 +22,7 @@ use serde::{Deserialize, Deserializer, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(u64);
 
-/// A length of time, written as a number with a unit: `500ms`, `30s`, `5m`, `1h`.
+/// A duration, written as an integer with a unit: `500ms`, `30s`, `5m`, `1h`.
 ///
 /// ```
 /// use ifmatch_gateway::config::units::Span;
@@ -32,12 +35,12 @@ pub struct ByteSize(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(Duration);
 
-/// A text that is not a size or a length of time; says what would be.
+/// Error returned for an invalid size or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidUnit(String);
 
-/// Binary units first: the first one that divides a size is how it is shown.
+/// Units in the order in which they are tried for display: the first one that divides the size is used.
 const SIZES: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -53,29 +56,29 @@ const SIZES: [(&str, u64); 9] = [
 const SPANS: [(&str, u64); 4] = [("ms", 1), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
 
 impl ByteSize {
-    /// A size of so many bytes.
+    /// Creates a size.
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
 
-    /// The number of bytes as a length in memory; the largest there is where it does not fit.
+    /// Returns the number of bytes, or `usize::MAX` if that is smaller.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
 impl Span {
-    /// A span of so many seconds.
+    /// Creates a duration from seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Self(Duration::from_secs(secs))
     }
 
-    /// The span as a duration.
+    /// Returns the duration.
     pub const fn duration(self) -> Duration {
         self.0
     }
@@ -90,7 +93,7 @@ impl FromStr for ByteSize {
         let bytes = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
         bytes
             .map(Self)
-            .ok_or_else(|| InvalidUnit(format!("{text:?} is not a size: write it like 512, 64KiB, 10MB or 5GiB")))
+            .ok_or_else(|| InvalidUnit(format!("{text:?} is not a valid size; examples: 512, 64KiB, 10MB, 5GiB")))
     }
 }
 
@@ -101,11 +104,11 @@ impl FromStr for Span {
         let (number, unit) = split(text);
         let millis = number.zip(factor(&SPANS, unit)).and_then(|(number, factor)| number.checked_mul(factor));
         let span = millis.map(|millis| Self(Duration::from_millis(millis)));
-        span.ok_or_else(|| InvalidUnit(format!("{text:?} is not a length of time: write it like 500ms, 30s, 5m or 1h")))
+        span.ok_or_else(|| InvalidUnit(format!("{text:?} is not a valid duration; examples: 500ms, 30s, 5m, 1h")))
     }
 }
 
-/// `64 KiB` → 64 and `KiB`.
+/// Splits `64 KiB` into 64 and `KiB`.
 fn split(text: &str) -> (Option<u64>, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -143,7 +146,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// In a file a size may be a bare number as well as a text.
+/// Deserializes text or a bare number, which TOML files may use for sizes.
 fn text_or_number<'de, D: Deserializer<'de>, T: FromStr<Err = InvalidUnit>>(deserializer: D) -> Result<T, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -163,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_round_trip_and_refuse_overflow() {
+    fn sizes_round_trip_and_reject_overflow() {
         for (text, bytes) in
             [("0", 0), ("0B", 0), ("1", 1), ("1KB", 1_000), ("1kib", 1_024), ("5 GiB", 5 << 30), ("3MB", 3_000_000)]
         {
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_need_a_unit() {
+    fn durations_need_a_unit() {
         for (text, millis) in [("0s", 0), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000), ("30 s", 30_000)] {
             assert_eq!(text.parse(), Ok(Span(Duration::from_millis(millis))), "{text}");
         }

@@ -59,8 +59,8 @@ where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    /// Puts the gateway in front of `inner`, which is always ready. Requests for which `is_signed` returns `true` need no
-    /// token: `inner` must reject those without a valid signature.
+    /// Puts the gateway in front of `inner`, which is always ready. Requests for which `is_signed` returns `true` need
+    /// no token: `inner` must reject those without a valid signature.
     pub(crate) fn new(state: Arc<AppState>, inner: S, is_signed: fn(&HeaderMap) -> bool) -> Self {
         Self { state, inner, is_signed, set_context: None }
     }

@@ -9,8 +9,8 @@ use hyper_util::rt::TokioTimer;
 
 use crate::limits::Limits;
 
-/// Returns the settings for connections within `limits`. The watchdog enforces the timeouts: hyper's own timeouts cost a
-/// timer per request.
+/// Returns the settings for connections within `limits`. The watchdog enforces the timeouts: hyper's own timeouts cost
+/// a timer per request.
 pub(crate) fn builder(limits: &Limits) -> Builder {
     let mut builder = Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(None).max_header_size(limits.header_size);

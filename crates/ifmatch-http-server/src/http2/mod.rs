@@ -1,7 +1,7 @@
 //! HTTP/2: a connection with a task for each stream.
 //!
-//! [`h2`] provides frames, flow control and the limits on them. hyper is not used because it cannot send 102 or 103, and
-//! because it hides a reset with `NO_ERROR` from the body.
+//! [`h2`] provides frames, flow control and the limits on them. hyper is not used because it cannot send 102 or 103,
+//! and because it hides a reset with `NO_ERROR` from the body.
 
 mod body;
 mod cancellations;

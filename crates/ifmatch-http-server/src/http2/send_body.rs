@@ -35,8 +35,8 @@ impl ReadTimeout {
 }
 
 pin_project! {
-    /// Sends a body in parts as the client reads it. Fails and resets the stream if the client cancels the request or is
-    /// too slow, or if the body fails.
+    /// Sends a body in parts as the client reads it. Fails and resets the stream if the client cancels the request or
+    /// is too slow, or if the body fails.
     pub(super) struct SendBody<B> {
         stream: SendStream<Bytes>,
         // A piece that waits for capacity, and `true` if it is the last one.

@@ -17,7 +17,8 @@ use crate::gateway::SetContext;
 
 /// A service that takes a slot for each request, and describes the client in an extension.
 ///
-/// It sits behind the cache, so that cached responses take no slot and save the extension, which costs four allocations.
+/// It sits behind the cache, so that cached responses take no slot and save the extension, which costs four
+/// allocations.
 #[derive(Clone, Debug)]
 pub(super) struct ClientInfo<S> {
     inner: S,
