@@ -174,10 +174,7 @@ fn adapt_to_proxy(command: clap::Command) -> clap::Command {
     let command = STORAGE.iter().fold(command, |command, flag| command.mut_arg(flag, |arg| arg.hide(true)));
     [
         ("read_token", "Bearer token for reading /-/metrics and /-/cache. Repeatable. Prefer a file"),
-        (
-            "write_token",
-            "Bearer token for purging by DELETE /-/cache as well. Repeatable. Prefer a file",
-        ),
+        ("write_token", "Bearer token for purging by DELETE /-/cache as well. Repeatable. Prefer a file"),
     ]
     .into_iter()
     .fold(command, |command, (flag, help)| command.mut_arg(flag, |arg| arg.help(help).long_help(help)))
