@@ -1,4 +1,4 @@
-//! The throughput of content hashes against OpenSSL's SHA-256, in turns, by medians: both use what the processor has.
+//! Throughput of content hashes compared with OpenSSL's SHA-256, in turns. Both use the CPU's instructions for it.
 #![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
 #![expect(clippy::print_stdout, reason = "prints its table")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
@@ -29,13 +29,13 @@ fn main() {
     }
 }
 
-/// Megabytes a second.
+/// Returns megabytes per second.
 fn ours(len: usize) -> f64 {
     let content = vec![b'x'; len];
     let start = Instant::now();
     let mut hashed = 0_u32;
     while start.elapsed() < ROUND {
-        // Between two looks at the clock about as much as OpenSSL does between two of its own.
+        // About as much between two clock readings as OpenSSL does.
         for _ in 0..64 {
             black_box(ContentHash::of(black_box(&content)));
         }
@@ -44,7 +44,7 @@ fn ours(len: usize) -> f64 {
     f64::from(hashed) * f64::from(u32::try_from(len).unwrap()) / start.elapsed().as_secs_f64() / 1e6
 }
 
-/// Megabytes a second, by the wall clock as well.
+/// Returns OpenSSL's megabytes per second of wall-clock time.
 fn openssl(len: usize) -> f64 {
     let seconds = ROUND.as_secs().to_string();
     let bytes = len.to_string();

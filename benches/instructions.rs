@@ -1,6 +1,6 @@
-//! Instructions: exact, and the same on a busy machine. What a function costs, and the layer over the bare service.
+//! Instruction counts of functions, and of the layer compared with the bare service. They do not depend on the machine's load.
 //!
-//! `cargo xtask bench functions` runs it; it needs valgrind and the runner that goes with the library.
+//! `cargo xtask bench functions` runs this. It needs valgrind, and the runner of the library's version.
 #![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
 #![expect(missing_docs, reason = "the macros make public items")]
 
@@ -29,7 +29,7 @@ fn tag(number: usize) -> EntityTag {
     ContentHash::of(&number.to_be_bytes()).content_tag()
 }
 
-/// The field line of a client that has so many versions, the current one last.
+/// Returns the field line of a client with a number of versions, the current one last.
 fn list(name: HeaderName, len: usize) -> HeaderMap {
     let tags: Vec<String> = (0..len).rev().map(|number| tag(number).to_string()).collect();
     HeaderMap::from_iter([(name, HeaderValue::try_from(tags.join(", ")).unwrap())])
@@ -59,7 +59,7 @@ fn evaluate((conditions, current): (Preconditions, EntityTag)) -> (Preconditions
     (conditions, current)
 }
 
-/// A record with a version, which the conditions match.
+/// Returns a record with a version that matches the conditions.
 fn written() -> (Record, Preconditions) {
     let content = Content::Tagged { variant: Variant::only(), tag: tag(0) };
     let write = Write {
@@ -168,7 +168,7 @@ fn service_bare((mut service, request): (Bare, Request)) -> Bare {
 }
 
 #[library_benchmark]
-// Of the shortest body: valgrind's processor has no instructions for SHA-256, so that a hash counts for too much.
+// With the shortest body: valgrind lacks the SHA-256 instructions, which makes hashing look expensive.
 #[bench::ok_200(args = (0), setup = layered)]
 #[bench::not_modified_304(args = (0), setup = revalidated)]
 fn service_layered((mut service, request): (Layered, Request)) -> Layered {

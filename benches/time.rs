@@ -1,4 +1,4 @@
-//! Nanoseconds: the layer over the bare service, and what carries the most weight in it. Compare within one run.
+//! Times of the layer compared with the bare service, and of its most expensive parts. Compare only within one run.
 #![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
 
 mod scenes;

@@ -1,4 +1,4 @@
-//! The repository's rules. A rule is a function that returns its violations; what git does not track does not count.
+//! The repository's rules. Each is a function that returns its violations in the tracked files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "tidy/documents.rs"]
@@ -23,7 +23,7 @@ fn none(violations: &[String]) {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_states_its_purpose() {
     none(&rules::purpose(&repository().sources));
 }
 
@@ -48,18 +48,18 @@ fn nothing_is_unfinished_or_ignored() {
 }
 
 #[test]
-fn libraries_do_not_panic_on_purpose() {
+fn libraries_do_not_unwrap() {
     none(&rules::unwraps(&repository().sources));
 }
 
 #[test]
-fn targets_differ_in_whole_modules() {
+fn only_whole_modules_depend_on_the_target() {
     none(&rules::target_cfgs_in_core(&repository().sources));
     none(&rules::target_cfgs_in_functions(&repository().sources));
 }
 
 #[test]
-fn crate_roots_spell_out_their_names() {
+fn crate_roots_have_no_glob_reexports() {
     none(&rules::root_globs(&repository().sources));
 }
 

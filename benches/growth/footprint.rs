@@ -1,10 +1,10 @@
-//! What this process, or a file, takes of the machine.
+//! Memory of this process, and disk space of files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The resident memory of this process in bytes, as Linux accounts for it.
+/// Returns the resident memory of this process in bytes, as Linux reports it.
 pub(crate) fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -12,7 +12,7 @@ pub(crate) fn resident() -> u64 {
     kibibytes * 1024
 }
 
-/// The bytes of a file that are allocated.
+/// Returns the allocated bytes of a file.
 pub(crate) fn on_disk(file: &Path) -> u64 {
     fs::metadata(file).unwrap().blocks() * 512
 }

@@ -1,7 +1,6 @@
-//! Growth: what a request costs, and what a resource needs, with few resources and with many.
+//! Growth: cost per request and memory per resource, with few and with many resources.
 //!
-//! All sizes are alive at the same time and take turns, so that a busy machine slows all of them. `--quick` leaves out
-//! the largest.
+//! All sizes are measured in turns, so that other load affects all of them. `--quick` skips the largest.
 #![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its table, and its progress")]
 
@@ -44,7 +43,7 @@ fn main() {
     report(&runtime, "redb", on_disk);
 }
 
-/// A layer that knows so many resources, and what they need.
+/// A layer with a number of resources, and their footprint.
 struct Grown<R> {
     subject: Subject<R>,
     size: usize,

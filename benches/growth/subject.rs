@@ -1,4 +1,4 @@
-//! A layer around a service with many resources, and the requests that are timed.
+//! A layer around a service with many resources, and the measured requests.
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::convert::Infallible;
@@ -15,20 +15,20 @@ use ifmatch::{ConditionalLayer, ConditionalService};
 use ifmatch_register::Register;
 use tower::{Layer, Service};
 
-/// Requests that are made at once, so that the time to make them is not counted.
+/// Number of requests prepared in advance, outside the measured time.
 const BATCH: usize = 4_096;
-/// Writes in flight at the same time: a durable register commits them in groups.
+/// Number of concurrent writes. A durable register commits them in groups.
 const IN_FLIGHT: usize = 256;
-/// A step from one resource to the next that comes by all of them, far apart, before it comes back.
+/// Step between resources. It visits all of them, far apart, before it repeats.
 const STRIDE: usize = 7_919;
-/// As long as the tag of a hash.
+/// A tag as long as a hash.
 const TAG: &str = "\"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"";
-/// More than the responses to a million resources take.
+/// More than the responses of a million resources need.
 const MEMORY: u64 = 8 << 30;
 
 type Body = Full<Bytes>;
 
-/// A layer around a service with so many resources.
+/// A layer around a service with a number of resources.
 pub(crate) struct Subject<R> {
     service: ConditionalService<Resources, R>,
     size: usize,
@@ -41,32 +41,32 @@ impl<R: Register> Subject<R> {
         Self { service: layer.layer(Resources), size, next: 0 }
     }
 
-    /// Writes each resource for the first time. The layer learns by this that it is there.
+    /// Creates each resource through the layer.
     pub(crate) async fn create_all(&mut self) {
         self.run(self.size, &Method::PUT, None, StatusCode::NO_CONTENT).await;
     }
 
-    /// Reads each resource, so that its response is remembered.
+    /// Reads each resource, so that its response is cached.
     pub(crate) async fn read_all(&mut self) {
         self.run(self.size, &Method::GET, None, StatusCode::OK).await;
         self.run(self.size, &Method::GET, Some((IF_NONE_MATCH, TAG)), StatusCode::NOT_MODIFIED).await;
     }
 
-    /// The time of a 304 from memory.
+    /// Measures a 304 from memory.
     pub(crate) async fn revalidate(&mut self, count: usize) -> Duration {
-        // A write makes the layer forget the response.
+        // A write evicts the cached response.
         let (start, warm) = (self.next, self.size.min(count));
         self.run(warm, &Method::GET, None, StatusCode::OK).await;
         self.next = start;
         self.run(count, &Method::GET, Some((IF_NONE_MATCH, TAG)), StatusCode::NOT_MODIFIED).await
     }
 
-    /// The time of a write on the condition that its client has the current version.
+    /// Measures a write with the current version as its condition.
     pub(crate) async fn update(&mut self, count: usize) -> Duration {
         self.run(count, &Method::PUT, Some((IF_MATCH, TAG)), StatusCode::NO_CONTENT).await
     }
 
-    /// Runs so many requests, each for another resource, and returns the time of one.
+    /// Runs a number of requests, each for another resource, and returns the time per request.
     async fn run(
         &mut self,
         count: usize,
@@ -100,7 +100,7 @@ impl<R: Register> Subject<R> {
     }
 }
 
-/// Resources that all have the same tag, so that every condition holds.
+/// Resources with the same tag, so that every condition holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Resources;
 
@@ -119,7 +119,7 @@ impl Service<Request<Body>> for Resources {
             response = Response::new(Full::default());
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
-        // A value with memory of its own, as from a database.
+        // A value with its own allocation, as from a database.
         response.headers_mut().insert(ETAG, HeaderValue::from_str(TAG).unwrap());
         ready(Ok(response))
     }

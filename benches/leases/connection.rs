@@ -1,4 +1,4 @@
-//! A connection that does little more than pass on bytes: the load must take less than the servers.
+//! A minimal HTTP client: the load must cost less than the servers.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use http::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// More field lines than any server sends.
+/// Maximum number of field lines, more than any server sends.
 const MAX_FIELDS: usize = 64;
 
-/// A connection to a server, kept open.
+/// A persistent connection to a server.
 pub(crate) struct Connection {
     stream: TcpStream,
     address: SocketAddr,
@@ -19,7 +19,7 @@ pub(crate) struct Connection {
     received: Vec<u8>,
 }
 
-/// What an answer says, as far as anybody wants to know.
+/// The needed parts of a response.
 pub(crate) struct Reply {
     status: u16,
     tag: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The tag of an answer that has this status.
+    /// Returns the tag of a response with this status.
     pub(crate) fn expect(self, status: u16) -> Option<String> {
         assert_eq!(self.status, status);
         self.tag
@@ -42,7 +42,7 @@ impl Connection {
         Self { stream, address, sent: Vec::new(), received: Vec::new() }
     }
 
-    /// Sends a request that is not a HEAD, and reads the answer.
+    /// Sends a request other than HEAD, and reads the response.
     pub(crate) async fn exchange(&mut self, request: &Request<Bytes>) -> Reply {
         self.sent.clear();
         let (method, uri, length) = (request.method(), request.uri(), request.body().len());
@@ -75,7 +75,7 @@ impl Connection {
     }
 }
 
-/// The length of the head, and what it says; none while it is incomplete.
+/// Parses a head, and returns its length, or `None` while it is incomplete.
 fn parse(received: &[u8]) -> Option<(usize, Reply)> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut fields);

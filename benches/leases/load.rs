@@ -1,4 +1,4 @@
-//! What clients do to a server, and how often they get it done.
+//! Clients that put load on a server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use tokio::time::Instant;
 
 use crate::connection::Connection;
 
-/// What every blob holds.
+/// Content of every blob.
 const CONTENT: &[u8] = &[b'x'; 1024];
 const CONTAINER: &str = "bench";
-/// What every client's lease is called: each has a blob of its own.
+/// Lease id of every client. Each has a blob of its own.
 const LEASE: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 
-/// What a client does again and again to its blob.
+/// Operation that a client repeats on its blob.
 #[derive(Clone, Copy)]
 pub(crate) enum Scene {
     /// Three requests: acquires the lease, writes with it, releases it.
     LeasedWrite,
-    /// Replaces the version that it wrote last.
+    /// Replaces the version of its last write.
     ConditionalPut,
 }
 
 impl Scene {
     pub(crate) const ALL: [Self; 2] = [Self::LeasedWrite, Self::ConditionalPut];
 
-    /// As the table calls it.
+    /// Returns its name in the table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::LeasedWrite => "acquire + write 1 KiB + release",
@@ -36,7 +36,7 @@ impl Scene {
     }
 }
 
-/// A server, and its blobs.
+/// A server and its blobs.
 pub(crate) struct Server {
     pub(crate) name: String,
     address: SocketAddr,
@@ -44,7 +44,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server with a blob for each of so many clients.
+    /// Creates a blob for each of a number of clients.
     pub(crate) async fn prepare(name: &str, address: SocketAddr, clients: usize) -> Self {
         let azure = Azure::development(support::Client::new(address));
         azure.create_container(CONTAINER).await.expect(201);
@@ -54,7 +54,7 @@ impl Server {
         Self { name: name.to_owned(), address, azure }
     }
 
-    /// How often a second so many clients together get it done.
+    /// Returns the operations per second of a number of clients.
     pub(crate) async fn rate(&self, scene: Scene, clients: usize, time: Duration) -> f64 {
         let mut running = JoinSet::new();
         let begin = Instant::now();
@@ -77,7 +77,7 @@ fn blob(client: usize) -> String {
     format!("/{CONTAINER}/{client}")
 }
 
-/// One of those who work at a time.
+/// A client.
 struct Client {
     connection: Connection,
     azure: Azure,

@@ -1,11 +1,11 @@
-//! Leases and conditional writes under load, on servers that speak the Azure dialect, in turns.
+//! Leases and conditional writes under load, on servers with the Azure dialect, in turns.
 //!
 //! ```text
 //! leases gateway=127.0.0.1:10000 azurite=127.0.0.1:10010 [--quick] [--clients 64]
 //! ```
 //!
-//! The first server is compared with the others, with the same number of clients, and each with the number that suits it
-//! best. Its writes with many clients are compared with those of one besides: they share the syncs of the disk.
+//! The first server is compared with the others, with the same number of clients, and with each one's best number. Its writes
+//! with many clients, which share disk syncs, are compared with those of one client.
 #![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its tables, and its progress")]
 
@@ -18,10 +18,10 @@ use std::time::Duration;
 use load::{Scene, Server};
 use table::{median, ratio, row, spread};
 
-/// Clients at a time, each with a connection and a blob of its own.
+/// Numbers of concurrent clients, each with a connection and a blob of its own.
 const CLIENTS: [usize; 4] = [1, 8, 64, 256];
 
-/// How often a second something was done, round by round.
+/// Operations per second, round by round.
 type Rates = Vec<f64>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -45,7 +45,7 @@ async fn main() {
     }
 }
 
-/// The rates by server and by number of clients, in interleaved rounds.
+/// Measures the rates by server and number of clients, in interleaved rounds.
 async fn measure(
     servers: &[Server],
     scene: Scene,
@@ -65,7 +65,7 @@ async fn measure(
     rates
 }
 
-/// The table of a scene: a row for each number of clients, and one for each server's best.
+/// Prints a table: a row for each number of clients, and one for each server's best.
 fn compare(servers: &[Server], scene: Scene, clients: &[usize], rates: &[Vec<Rates>]) {
     let names = servers.iter().map(|server| server.name.clone());
     let ratios = servers[1..].iter().map(|other| format!("{} / {}", servers[0].name, other.name));
@@ -79,7 +79,7 @@ fn compare(servers: &[Server], scene: Scene, clients: &[usize], rates: &[Vec<Rat
     print_rates("each at its best", &best.iter().collect::<Vec<_>>());
 }
 
-/// What many writers gain from one sync of the disk.
+/// Prints the gain of group commits.
 fn share(clients: &[usize], rates: &[Rates]) {
     print_heading("clients", &["durable swaps a second".into(), "of one client's".into()]);
     for (clients, these) in clients.iter().zip(rates) {
@@ -92,7 +92,7 @@ fn print_heading(name: &str, columns: &[String]) {
     println!("|---{}|", "|---".repeat(columns.len()));
 }
 
-/// The rates of each server, and how many times those of the others the first one's are.
+/// Returns the rates of each server, and the ratio of the first one's to the others'.
 fn print_rates(name: &str, rates: &[&Rates]) {
     let cells = rates.iter().map(|rates| spread(rates, 0));
     let ratios = rates[1..].iter().map(|other| spread(&ratio(rates[0], other), 1));

@@ -1,21 +1,21 @@
 //! Rows of a Markdown table, and medians with their spread.
 
-/// A row.
+/// Returns a row.
 pub(crate) fn row(name: &str, cells: &[String]) -> String {
     format!("| {name} | {} |", cells.join(" | "))
 }
 
-/// The one by the other, round by round.
+/// Returns ratios, round by round.
 pub(crate) fn ratio(one: &[f64], other: &[f64]) -> Vec<f64> {
     one.iter().zip(other).map(|(one, other)| one / other).collect()
 }
 
-/// The median of at least one number.
+/// Returns the median of at least one number.
 pub(crate) fn median(values: &[f64]) -> f64 {
     sorted(values)[values.len() / 2]
 }
 
-/// The median, with the least and the most.
+/// Returns the median with its spread.
 pub(crate) fn spread(values: &[f64], digits: usize) -> String {
     match sorted(values).as_slice() {
         [] => "–".to_owned(),

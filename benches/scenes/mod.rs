@@ -1,4 +1,4 @@
-//! What is measured in several ways: a service that has nothing to do, bare and behind the layer, and requests for it.
+//! Shared by several benchmarks: a trivial service, bare and behind the layer, and requests for it.
 #![allow(dead_code, reason = "each program that includes this file uses a part of it")]
 
 use std::convert::Infallible;
@@ -13,26 +13,26 @@ use http_body_util::Full;
 use ifmatch::{ConditionalLayer, ConditionalService};
 use tower::{Layer, Service};
 
-/// The body of requests and responses.
+/// Body of requests and responses.
 pub(crate) type Body = Full<Bytes>;
 
 /// A request.
 pub(crate) type Request = http::Request<Body>;
 
-/// Answers every request with the same bytes, which are at hand.
+/// Answers every request with the same bytes from memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Bare(Bytes);
 
-/// The same service behind the layer, with an authoritative register in memory.
+/// The service behind the layer, with an authoritative register in memory.
 pub(crate) type Layered = ConditionalService<Bare>;
 
 impl Bare {
-    /// A service whose responses have so many bytes.
+    /// Returns a service with responses of a given length.
     pub(crate) fn of(len: usize) -> Self {
         Self(Bytes::from(vec![b'x'; len]))
     }
 
-    /// The same service behind the layer.
+    /// Returns the service behind the layer.
     pub(crate) fn layered(self) -> Layered {
         ConditionalLayer::builder().authoritative().build().layer(self)
     }
@@ -54,14 +54,14 @@ impl<B> Service<http::Request<B>> for Bare {
     }
 }
 
-/// A request, as a server makes it: with the field of a client that has `tag`.
+/// Returns a request of a client with the version `tag`.
 pub(crate) fn get(tag: Option<&HeaderValue>) -> Request {
     let mut request = http::Request::get("/notes/today").body(Body::default()).unwrap();
     request.headers_mut().extend(tag.map(|tag| (IF_NONE_MATCH, tag.clone())));
     request
 }
 
-/// The response of a service that answers without waiting.
+/// Returns the response of a service that answers without waiting.
 pub(crate) fn answer<S, T>(service: &mut S, request: Request) -> Response<T>
 where
     S: Service<Request, Response = Response<T>, Error = Infallible>,
@@ -70,7 +70,7 @@ where
     response
 }
 
-/// The tag of what the service answers. The register and the memory know it afterwards.
+/// Returns the tag of the service's response, which is then in the register and in memory.
 pub(crate) fn warm(service: &mut Layered) -> HeaderValue {
     let tag = answer(service, get(None)).headers()[ETAG].clone();
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! The bare service: the least that a handler does to answer 200, and 304 to whoever names its tag.
+//! The bare service: the least code that answers 200, and 304 to requests with its tag.
 
 use std::convert::Infallible;
 use std::future::ready;

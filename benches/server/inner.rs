@@ -1,4 +1,4 @@
-//! The services inside the layer: bytes that are at hand, with and without a tag of their own.
+//! The services inside the layer: bytes in memory, with and without a tag of their own.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -14,7 +14,7 @@ use tower::{Service, service_fn};
 
 use crate::input::Input;
 
-/// What is served, with its tag.
+/// Served content with its tag.
 struct Document {
     content: Bytes,
     tag: EntityTag,
@@ -34,19 +34,19 @@ impl Document {
     }
 }
 
-/// The bytes at a path.
+/// Returns the bytes at a path.
 pub(crate) fn content(path: &str) -> Bytes {
     Document::at(path).content.clone()
 }
 
-/// Answers with the bytes alone.
+/// Answers with the bytes only.
 pub(crate) fn untagged()
 -> impl Service<Request<Input>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
     service_fn(|request: Request<Input>| ready(Ok(respond(Document::at(request.uri().path())))))
 }
 
-/// Answers with the bytes and their tag, as a service does that keeps it with them.
+/// Answers with the bytes and their stored tag.
 pub(crate) fn tagged()
 -> impl Service<Request<Input>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send> + Clone + Send + 'static
 {

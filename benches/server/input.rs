@@ -1,4 +1,4 @@
-//! The body of a request as hyper hands it over, with a default: the layer needs one for the requests that it makes itself.
+//! hyper's request body with a default, which the layer needs for its own requests.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-/// What hyper hands over, or nothing.
+/// hyper's body, or an empty one.
 #[derive(Default)]
 pub(crate) struct Input(Option<Incoming>);
 

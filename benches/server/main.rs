@@ -1,12 +1,12 @@
-//! The services that `cargo xtask bench` puts load on, on hyper with HTTP/1.1: a bare one, and the same behind the layer.
+//! Services for `cargo xtask bench`, on hyper with HTTP/1.1: a bare one, and the same behind the layer.
 //!
 //! ```text
 //! server bare 127.0.0.1:3000 '200 etag: "a"' '304 etag: "a"'    with these header fields in each 200 and each 304
 //! server hashed 127.0.0.1:3000      behind the layer, which hashes every body
-//! server tagged 127.0.0.1:3000      behind the layer, the service gives its own tags
+//! server tagged 127.0.0.1:3000      behind the layer, with the service's own tags
 //! ```
 //!
-//! All answer `/1k` with 1 KiB and `/64k` with 64 KiB that are at hand.
+//! All answer `/1k` with 1 KiB and `/64k` with 64 KiB from memory.
 #![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
 #![expect(clippy::print_stdout, reason = "says that it is ready")]
 
@@ -73,7 +73,7 @@ where
         let (stream, _) = listener.accept().await.unwrap();
         stream.set_nodelay(true).unwrap();
         let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service.clone()));
-        // A client that breaks off is its own affair.
+        // Clients may disconnect.
         tokio::spawn(async { drop(connection.await) });
     }
 }

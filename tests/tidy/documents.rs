@@ -1,4 +1,4 @@
-//! The rules about documents: every page can be found, every link and every command works.
+//! Rules for documents: every page is linked, and every link and command works.
 
 use serde_json::Value;
 
@@ -19,17 +19,17 @@ pub(crate) fn unlinked(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// Links to files that are not there, or that lie outside the repository.
+/// Links to missing files or outside the repository.
 pub(crate) fn broken_links(files: &[File]) -> Vec<String> {
     let exists = |path: &str| files.iter().any(|file| file.path == path || file.path.starts_with(&format!("{path}/")));
     let of = |page: &File| {
         let broken = links(&page.text).filter(|link| !resolved(&page.path, link).is_some_and(|path| exists(&path)));
-        broken.map(|link| format!("{}: the link to {link} leads nowhere", page.path)).collect::<Vec<_>>()
+        broken.map(|link| format!("{}: the link to {link} is broken", page.path)).collect::<Vec<_>>()
     };
     markdown(files).flat_map(of).collect()
 }
 
-/// Commands in code blocks that name a task, step, package, binary, example, test or flag that is not there.
+/// Commands in code blocks with an unknown task, step, package, binary, example, test or flag.
 pub(crate) fn unknown_commands(repository: &Repository) -> Vec<String> {
     let known = Known::of(repository);
     let of = |page: &File| {
@@ -39,20 +39,20 @@ pub(crate) fn unknown_commands(repository: &Repository) -> Vec<String> {
     markdown(&repository.files).flat_map(of).collect()
 }
 
-/// CHANGELOG.md has a section for what is not released, or for the version in the manifests.
+/// CHANGELOG.md has a section for unreleased changes, or for the version in the manifests.
 pub(crate) fn change_log(repository: &Repository) -> Vec<String> {
     let version = packages(&repository.metadata).find(|package| package["name"] == "ifmatch").unwrap();
     let wanted = ["## [Unreleased]".to_owned(), format!("## [{}]", version["version"].as_str().unwrap())];
     let log = repository.files.iter().find(|file| file.path == "CHANGELOG.md").map_or("", |file| &file.text);
     let covered = log.lines().any(|line| wanted.iter().any(|heading| line.starts_with(heading)));
-    if covered { Vec::new() } else { vec![format!("CHANGELOG.md has none of {wanted:?}")] }
+    if covered { Vec::new() } else { vec![format!("CHANGELOG.md has no section {wanted:?}")] }
 }
 
 fn markdown(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| has_extension(file, "md"))
 }
 
-/// The targets of inline links to other files.
+/// Returns the targets of inline links to other files.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let local =
@@ -60,7 +60,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     local.filter_map(|target| target.split('#').next())
 }
 
-/// The path that a link on a page leads to; `None` outside the repository.
+/// Returns the path of a link's target, or `None` outside the repository.
 fn resolved(page: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();
@@ -74,14 +74,14 @@ fn resolved(page: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The lines of code blocks that are for a shell.
+/// Returns the lines of shell code blocks.
 fn shell_lines(text: &str) -> impl Iterator<Item = &str> {
     let blocks = text.split("\n```").skip(1).step_by(2);
     let shell = blocks.filter(|block| ["sh\n", "console\n", "bash\n"].iter().any(|kind| block.starts_with(kind)));
     shell.flat_map(|block| block.lines().skip(1)).map(|line| line.trim_start_matches("$ "))
 }
 
-/// What commands may name.
+/// Names that commands may use.
 struct Known {
     targets: Vec<(String, String)>,
     packages: Vec<String>,
@@ -99,13 +99,13 @@ impl Known {
             targets: targets.map(|target| (target["kind"][0].as_str().unwrap().to_owned(), name(target))).collect(),
             packages: packages(&repository.metadata).map(name).collect(),
             steps: text("xtask/src/test.rs"),
-            tasks: text("xtask/src/lib.rs").to_lowercase() + &text("xtask/bench/src/main.rs").to_lowercase(),
+            tasks: text("xtask/src/lib.rs").to_lowercase(),
             settings: text("crates/ifmatch-gateway/src/config/settings.rs")
                 + &text("crates/ifmatch-gateway/src/cli/mod.rs"),
         }
     }
 
-    /// Why a command cannot work.
+    /// Returns the reason why a command cannot work.
     fn objection(&self, line: &str) -> Option<String> {
         let (command, after) = line.split_once(" -- ").unwrap_or((line, ""));
         let words: Vec<&str> = command.split_whitespace().collect();
@@ -141,7 +141,7 @@ impl Known {
         pairs.find(unknown).map(|pair| format!("there is no {} {}", pair[0], pair[1]))
     }
 
-    /// The flags of `ifmatch serve`, each a field of the settings.
+    /// Checks the flags of `ifmatch serve`, each a field of the settings.
     fn gateway(&self, arguments: &str) -> Option<String> {
         let mut words = arguments.split_whitespace();
         if words.next() != Some("serve") {
@@ -161,7 +161,7 @@ fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
 }
 
 #[test]
-fn lost_pages_and_links_are_found() {
+fn unlinked_pages_and_broken_links_are_found() {
     let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
     let index = file("docs/README.md", "[a](a.md#top) [up](../README.md) [web](https://example.org/x)");
     let good = [file("README.md", "[docs](docs/)"), index, file("docs/a.md", "")];

@@ -1,10 +1,10 @@
-//! The rules about packages and lock files.
+//! Rules for packages and lock files.
 
 use serde_json::Value;
 
 use crate::repository::File;
 
-/// Published crates share version, edition and licence, and say what they are.
+/// Published crates share version, edition and licence, and have a description.
 pub(crate) fn published(metadata: &Value) -> Vec<String> {
     let packages: Vec<&Value> =
         metadata["packages"].as_array().unwrap().iter().filter(|package| package["publish"].is_null()).collect();
@@ -67,7 +67,7 @@ fn incomplete<'a>(text: &str, parts: &[&'a str]) -> Option<&'a str> {
     parts.iter().copied().find(|part| !text.contains(part))
 }
 
-/// Each manifest takes the lints from the workspace, and the versions of what it depends on.
+/// Each manifest inherits its lints and the versions of its dependencies from the workspace.
 pub(crate) fn inherited(files: &[File]) -> Vec<String> {
     let members = files.iter().filter(|file| {
         let folder = file.path.strip_suffix("/Cargo.toml").unwrap_or_default();
@@ -89,7 +89,7 @@ fn not_inherited(manifest: &File) -> Vec<String> {
             continue;
         }
         if section.contains("dependencies") && line.contains('=') && !inherits(line) {
-            wrong.push(format!("{}: a version that the workspace should state: {line}", manifest.path));
+            wrong.push(format!("{}: a version that belongs in the workspace's manifest: {line}", manifest.path));
         }
     }
     wrong
@@ -99,13 +99,12 @@ fn file_name(file: &File) -> &str {
     file.path.rsplit('/').next().unwrap_or_default()
 }
 
-/// A dependency as the workspace states it, or one that is never published: the crate itself, in its tests, or the
-/// test support.
+/// An inherited dependency, or one that is never published: the crate itself, in its tests, or the test support.
 fn inherits(line: &str) -> bool {
     line.contains("workspace = true") || line.contains("path = \".")
 }
 
-/// Packages come from where the user's tools say: no lock file names another place.
+/// No lock file names a registry of its own: the user's tools decide.
 pub(crate) fn lock_files(files: &[File]) -> Vec<String> {
     let npm = files.iter().filter(|file| file.path.ends_with("package-lock.json"));
     let resolved = npm.filter(|file| file.text.contains("\"resolved\""));
@@ -118,7 +117,7 @@ pub(crate) fn lock_files(files: &[File]) -> Vec<String> {
     }
     let configured = files.iter().filter(|file| [".npmrc", "config.toml"].contains(&file_name(file)));
     let redirected = configured.filter(|file| ["registry", "[source"].iter().any(|word| file.text.contains(word)));
-    wrong.extend(redirected.map(|file| format!("{}: sends everyone to one registry", file.path)));
+    wrong.extend(redirected.map(|file| format!("{}: selects a registry", file.path)));
     wrong
 }
 

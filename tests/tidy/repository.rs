@@ -1,4 +1,4 @@
-//! The repository as the rules see it: the tracked files, the parsed sources, and what cargo knows.
+//! The repository: tracked files, parsed sources, and cargo's metadata.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,21 +12,21 @@ use crate::source::Source;
 pub(crate) struct File {
     /// Relative to the root, with slashes.
     pub(crate) path: String,
-    /// Its content.
+    /// Content.
     pub(crate) text: String,
 }
 
-/// All that rules look at.
+/// Input of the rules.
 pub(crate) struct Repository {
-    /// The tracked files that are text.
+    /// Tracked text files.
     pub(crate) files: Vec<File>,
-    /// Those that are Rust.
+    /// Parsed Rust files.
     pub(crate) sources: Vec<Source>,
     /// `cargo metadata`, without dependencies.
     pub(crate) metadata: Value,
 }
 
-/// The repository that this test belongs to, read once.
+/// Returns this repository, read once.
 pub(crate) fn repository() -> &'static Repository {
     static REPOSITORY: OnceLock<Repository> = OnceLock::new();
     REPOSITORY.get_or_init(|| {
@@ -39,7 +39,7 @@ pub(crate) fn repository() -> &'static Repository {
     })
 }
 
-/// Whether the file's name ends in a dot and this.
+/// Returns `true` if the file has this extension.
 pub(crate) fn has_extension(file: &File, extension: &str) -> bool {
     Path::new(&file.path).extension().is_some_and(|its| its == extension)
 }
@@ -51,7 +51,7 @@ fn tracked_files() -> Vec<File> {
     files
 }
 
-/// `None` for a file that is deleted and not yet committed so, that is a link to another one, or that is not text.
+/// Returns `None` for a deleted file, a link, or a file that is not text.
 fn read(path: &str) -> Option<File> {
     let full = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if full.is_symlink() {

@@ -1,30 +1,30 @@
-//! The rules about Rust files.
+//! Rules for Rust files.
 
 use crate::source::Source;
 
-/// A file longer than this must be split.
+/// Maximum number of lines of a file.
 pub(crate) const MAX_FILE: usize = 500;
-/// From `fn` to the closing brace.
+/// Maximum number of lines of a function, from `fn` to the closing brace.
 pub(crate) const MAX_FUNCTION: usize = 70;
-/// Where the blob service listens by default.
+/// Default port of the blob service.
 const DEFAULT_PORT: &str = "10000";
 
-/// What makes a `cfg` differ between targets.
+/// Predicates that differ between targets.
 const TARGET_PREDICATES: &[&str] = &["unix", "windows", "wasm"];
 
 /// The first line of every file is a `//!` comment.
 pub(crate) fn purpose(sources: &[Source]) -> Vec<String> {
     let silent = sources.iter().filter(|source| !source.has_purpose);
-    silent.map(|source| format!("{}: the first line does not say what the file is for (//!)", source.path)).collect()
+    silent.map(|source| format!("{}: the first line must state the file's purpose (//!)", source.path)).collect()
 }
 
-/// No file is long.
+/// Files are short.
 pub(crate) fn file_length(sources: &[Source]) -> Vec<String> {
     let long = sources.iter().filter(|source| source.lines > MAX_FILE);
     long.map(|source| format!("{}: {} lines, at most {MAX_FILE}", source.path, source.lines)).collect()
 }
 
-/// No function is long.
+/// Functions are short.
 pub(crate) fn function_length(sources: &[Source]) -> Vec<String> {
     let of = |source: &Source| {
         let long = source.functions.iter().filter(|function| function.lines.clone().count() > MAX_FUNCTION);
@@ -42,7 +42,7 @@ pub(crate) fn unsafe_code(sources: &[Source]) -> Vec<String> {
     anywhere(sources, &[&["unsafe"]])
 }
 
-/// Nothing is left to be done later, printed for debugging, or switched off.
+/// There are no unfinished marks, debug output or ignored tests.
 pub(crate) fn unfinished(sources: &[Source]) -> Vec<String> {
     anywhere(sources, &[&["todo", "!"], &["unimplemented", "!"], &["dbg", "!"], &["#", "[", "ignore"]])
 }
@@ -60,7 +60,7 @@ pub(crate) fn target_cfgs_in_core(sources: &[Source]) -> Vec<String> {
     places.map(|place| format!("{place}: a condition on the target")).collect()
 }
 
-/// No condition on the target within a function: twin modules instead.
+/// There are no conditions on the target within functions: use twin modules.
 pub(crate) fn target_cfgs_in_functions(sources: &[Source]) -> Vec<String> {
     let of = |source: &Source| {
         let inside = |&at: &usize| {
@@ -73,14 +73,14 @@ pub(crate) fn target_cfgs_in_functions(sources: &[Source]) -> Vec<String> {
     places.map(|place| format!("{place}: a condition on the target inside a function")).collect()
 }
 
-/// A crate's root spells out each of its names.
+/// A crate's root re-exports each name explicitly.
 pub(crate) fn root_globs(sources: &[Source]) -> Vec<String> {
     let roots = sources.iter().filter(|source| source.path.ends_with("lib.rs"));
     let globs = roots.filter(|root| root.root_names.iter().any(|name| name == "*"));
     globs.map(|root| format!("{}: a glob re-export", root.path)).collect()
 }
 
-/// The default port is a number in one place of the gateway.
+/// The default port is stated once in the gateway.
 pub(crate) fn default_port(sources: &[Source]) -> Vec<String> {
     let gateway = sources.iter().filter(|source| source.path.starts_with("crates/ifmatch-gateway/src/"));
     let spellings = [DEFAULT_PORT, "10_000", "10000_u16", "10_000_u16"];
@@ -99,7 +99,7 @@ fn anywhere(sources: &[Source], patterns: &[&[&str]]) -> Vec<String> {
     sources.iter().flat_map(of).collect()
 }
 
-/// The tokens `cfg` and `cfg_attr` whose condition depends on the target.
+/// Returns the tokens `cfg` and `cfg_attr` with a condition on the target.
 fn target_cfg_tokens(source: &Source) -> impl Iterator<Item = usize> {
     let depends = |text: &str| text.starts_with("target_") || TARGET_PREDICATES.contains(&text);
     let openings = [(&["cfg", "("][..], 1), (&["cfg", "!", "("][..], 2), (&["cfg_attr", "("][..], 1)];

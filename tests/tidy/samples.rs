@@ -1,14 +1,14 @@
-//! What each rule about Rust files must find, so that no rule passes because it looks at nothing.
+//! Violations that each rule for Rust files must find.
 
 use crate::rules;
 use crate::source::Source;
 
-/// The violations that a rule finds in one file.
+/// Returns the number of violations in a file.
 fn found(rule: fn(&[Source]) -> Vec<String>, path: &str, text: &str) -> usize {
     rule(&[Source::parse(path, text)]).len()
 }
 
-/// The same in a file of a library.
+/// Returns the number of violations in a library's file.
 fn in_library(rule: fn(&[Source]) -> Vec<String>, text: &str) -> usize {
     found(rule, "crates/ifmatch-core/src/sample.rs", text)
 }

@@ -1,18 +1,18 @@
-//! One Rust file, reduced to what the rules ask about. Comments are gone, and macros' arguments are still there.
+//! A parsed Rust file: its tokens without comments, and its functions.
 
 use std::ops::RangeInclusive;
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::visit::Visit;
 
-/// Folders of test code. A conformance suite is a test that its crate publishes.
+/// Folders of test code. A conformance suite is a published test.
 const TEST_FOLDERS: [&str; 5] = ["tests", "benches", "examples", "conformance", "test_util"];
 
 /// A parsed file.
 pub(crate) struct Source {
     /// Relative to the root, with slashes.
     pub(crate) path: String,
-    /// Whether its first line is a `//!` comment.
+    /// `true` if its first line is a `//!` comment.
     pub(crate) has_purpose: bool,
     /// Number of lines.
     pub(crate) lines: usize,
@@ -20,9 +20,9 @@ pub(crate) struct Source {
     pub(crate) tokens: Vec<Token>,
     /// Its functions with a body.
     pub(crate) functions: Vec<Function>,
-    /// The names at its root that others can use.
+    /// Public names at its root.
     pub(crate) root_names: Vec<String>,
-    /// Whether all of it is test code.
+    /// `true` if all of it is test code.
     pub(crate) is_test: bool,
     test_lines: Vec<RangeInclusive<usize>>,
     test_modules: Vec<String>,
@@ -45,7 +45,7 @@ pub(crate) struct Function {
 }
 
 impl Source {
-    /// Parses a file that compiles.
+    /// Parses a file.
     pub(crate) fn parse(path: &str, text: &str) -> Self {
         let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"));
         let mut found = Found::default();
@@ -84,17 +84,17 @@ impl Source {
         }
     }
 
-    /// Where these tokens follow each other, outside test code.
+    /// Returns the places of a sequence of tokens outside test code.
     pub(crate) fn outside_tests<'a>(&'a self, pattern: &'a [&str]) -> impl Iterator<Item = String> + 'a {
         self.positions(pattern).filter(|&at| !self.is_test_line(self.tokens[at].line)).map(|at| self.place(at))
     }
 
-    /// Where these tokens follow each other.
+    /// Returns the places of a sequence of tokens.
     pub(crate) fn anywhere<'a>(&'a self, pattern: &'a [&str]) -> impl Iterator<Item = String> + 'a {
         self.positions(pattern).map(|at| self.place(at))
     }
 
-    /// The indices of the tokens at which this pattern begins.
+    /// Returns the indices of a sequence of tokens.
     pub(crate) fn positions<'a>(&'a self, pattern: &'a [&str]) -> impl Iterator<Item = usize> + 'a {
         let windows = self.tokens.windows(pattern.len()).enumerate();
         windows
@@ -102,7 +102,7 @@ impl Source {
             .map(|(at, _)| at)
     }
 
-    /// The tokens inside the bracket that opens at this index.
+    /// Returns the tokens inside the bracket at this index.
     pub(crate) fn group(&self, open: usize) -> &[Token] {
         let mut depth = 0_usize;
         let end = self.tokens[open..].iter().position(|token| {
@@ -126,7 +126,7 @@ impl Source {
     }
 }
 
-/// What a walk through the syntax tree collects.
+/// Result of a walk through the syntax tree.
 #[derive(Default)]
 struct Found {
     functions: Vec<Function>,

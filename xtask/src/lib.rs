@@ -20,7 +20,7 @@ pub mod workspace;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use command::Run;
 use workspace::Workspace;
@@ -42,22 +42,25 @@ enum Task {
     Test(test::Options),
     /// Runs benchmarks.
     #[command(disable_help_flag = true)]
-    Bench {
-        /// Arguments of the benchmarks. See --help.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<OsString>,
-    },
+    Bench(BenchArguments),
     /// Builds the npm package into target/npm/ifmatch.
     Js,
     /// Builds the Cloudflare Worker, and serves it on this machine.
     Worker(worker::Options),
 }
 
+/// Arguments for xtask-bench.
+#[derive(Args)]
+struct BenchArguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
 /// Runs the task named on the command line.
 pub fn main() -> ExitCode {
     exit(match Cli::parse().task {
         Task::Test(options) => test::run(&options),
-        Task::Bench { arguments } => bench(&arguments),
+        Task::Bench(BenchArguments { arguments }) => bench(&arguments),
         Task::Js => js::run(),
         Task::Worker(options) => worker::run(&options),
     })

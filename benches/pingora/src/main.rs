@@ -1,6 +1,6 @@
 //! A plain caching proxy made with Pingora, as a peer in the comparison of caches: `pingora-peer LISTEN UPSTREAM`.
 //!
-//! One thread, responses in memory as `Cache-Control` says, one request to the origin for all who wait.
+//! One thread; responses are kept in memory as `Cache-Control` allows; concurrent requests share one request to the origin.
 
 use std::env;
 use std::error::Error as StdError;
@@ -19,9 +19,9 @@ use pingora::proxy::{ProxyHttp, Session, http_proxy_service};
 use pingora::server::Server;
 use pingora::server::configuration::ServerConf;
 
-/// As much as the others may store, in bytes.
+/// Capacity in bytes, as for the other caches.
 const LIMIT: usize = 4 << 30;
-/// Nothing is fresh that does not say so.
+/// Responses without explicit freshness are not fresh.
 const DEFAULTS: CacheMetaDefaults = CacheMetaDefaults::new(|_| None, 0, 0);
 
 static STORED: LazyLock<MemCache> = LazyLock::new(MemCache::new);

@@ -1,7 +1,6 @@
-//! Runs the tests of another crate as WebAssembly: `cargo xtask test --only wasm` names it to the compiler.
+//! Test harness for WebAssembly. `cargo xtask test --only wasm` passes it to the compiler.
 //!
-//! The standard harness has nowhere to write to there. This one says on the console what it runs, and throws an error if
-//! a test failed.
+//! The standard harness cannot print there. This one writes to the console, and throws an error if a test fails.
 #![cfg(feature = "run")]
 #![feature(test)]
 
@@ -19,10 +18,10 @@ extern "C" {
     fn log(text: &str);
 }
 
-/// Runs the tests, one after the other. The last line says how many: `N passed, N ignored`.
+/// Runs the tests, one after the other. The last line has their numbers: `N passed, N ignored`.
 ///
 /// # Panics
-/// By an error in JavaScript, if a test fails, or is one that cannot be run here.
+/// Throws an error in JavaScript if a test fails or cannot run here.
 pub fn run(tests: &[&TestDescAndFn]) {
     set_hook(Box::new(|panic| log(&panic.to_string())));
     let (ignored, tests): (Vec<&TestDescAndFn>, Vec<&TestDescAndFn>) =

@@ -14,13 +14,13 @@ extern "C" {
     pub type Bytes;
 }
 
-/// How many bytes are copied at a time: memory that WebAssembly has once it keeps.
+/// Number of bytes copied at a time. WebAssembly never returns memory.
 const STEP: u32 = 64 << 10;
 
-/// The content tag of bytes: `"` + their SHA-256 in lower-case hexadecimal digits + `"`. Strong, and anyone can check it.
+/// Returns the content tag of bytes: their SHA-256 in lower-case hexadecimal digits, in quotes. It is strong and verifiable.
 ///
 /// # Errors
-/// A `TypeError` for what is no bytes, such as a text.
+/// A `TypeError` if the argument is not bytes, such as a string.
 #[wasm_bindgen(js_name = contentTag)]
 pub fn content_tag(bytes: &Bytes) -> Result<String, JsValue> {
     Ok(ContentHash::of(bytes)?.content_tag())
@@ -33,26 +33,26 @@ pub struct ContentHash(digest::ContentHash);
 
 #[wasm_bindgen]
 impl ContentHash {
-    /// The hash of bytes. For a stream, see `ContentHasher`.
+    /// Hashes bytes. For a stream, see `ContentHasher`.
     ///
     /// # Errors
-    /// A `TypeError` for what is no bytes, such as a text.
+    /// A `TypeError` if the argument is not bytes, such as a string.
     pub fn of(bytes: &Bytes) -> Result<Self, JsValue> {
         let mut hasher = Hasher::default();
         bytes.hash(&mut hasher)?;
         Ok(Self(hasher.finish()))
     }
 
-    /// The content tag: the same for the same bytes.
+    /// Returns the content tag: the same for the same bytes.
     #[wasm_bindgen(js_name = contentTag)]
     pub fn content_tag(&self) -> String {
         self.0.content_tag().to_string()
     }
 
-    /// The tag with the number of the write, so that it changes with every write even where the bytes do not.
+    /// Returns a tag with the number of the write. It changes with every write, even if the bytes do not.
     ///
     /// # Errors
-    /// A `TypeError` for what is no `bigint` of 64 bits, such as `1`.
+    /// A `TypeError` if the argument is not a `bigint` of 64 bits, such as `1`.
     #[wasm_bindgen(js_name = versionedTag)]
     pub fn versioned_tag(&self, generation: &Long) -> Result<String, JsValue> {
         let generation =
@@ -60,21 +60,21 @@ impl ContentHash {
         Ok(self.0.versioned_tag(generation).to_string())
     }
 
-    /// The value of `Repr-Digest` and `Content-Digest` (RFC 9530).
+    /// Returns the value of `Repr-Digest` and `Content-Digest` (RFC 9530).
     #[wasm_bindgen(js_name = reprDigest)]
     pub fn repr_digest(&self) -> Option<String> {
         self.0.repr_digest().map(|value| text(value.as_bytes()))
     }
 }
 
-/// Hashes bytes that come one after the other.
+/// Hashes bytes incrementally.
 #[wasm_bindgen]
 #[derive(Debug, Default)]
 pub struct ContentHasher(Hasher);
 
 #[wasm_bindgen]
 impl ContentHasher {
-    /// A hash of nothing yet.
+    /// Creates a hasher.
     #[wasm_bindgen(constructor)]
     pub fn new() -> Self {
         Self::default()
@@ -83,19 +83,19 @@ impl ContentHasher {
     /// Adds bytes.
     ///
     /// # Errors
-    /// A `TypeError` for what is no bytes, such as a text.
+    /// A `TypeError` if the argument is not bytes, such as a string.
     pub fn update(&mut self, bytes: &Bytes) -> Result<(), JsValue> {
         bytes.hash(&mut self.0)
     }
 
-    /// The hash of all bytes that were added. The hasher is used up.
+    /// Returns the hash of all added bytes, and consumes the hasher.
     pub fn finish(self) -> ContentHash {
         ContentHash(self.0.finish())
     }
 }
 
 impl Bytes {
-    /// Adds them to a hash.
+    /// Adds the bytes to a hash.
     fn hash(&self, hasher: &mut Hasher) -> Result<(), JsValue> {
         let bytes = self.whole()?;
         let length = bytes.length();
@@ -109,7 +109,7 @@ impl Bytes {
         Ok(())
     }
 
-    /// All of them, of a buffer or of a view of one.
+    /// Returns all bytes of a buffer or of a view of one.
     fn whole(&self) -> Result<Uint8Array, JsValue> {
         let buffer = self.dyn_ref::<ArrayBuffer>();
         if buffer.is_none() && !ArrayBuffer::is_view(self) {

@@ -1,4 +1,4 @@
-//! Preconditions of a request against what is there.
+//! Preconditions of a request.
 
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderName, Method};
@@ -11,10 +11,10 @@ use crate::fields::{HeadersLike, RequestLike, Text, invalid, last_modified, obje
 
 #[wasm_bindgen]
 extern "C" {
-    /// What identifies the current representation.
+    /// Validators of the current representation.
     #[wasm_bindgen(typescript_type = "Validators | null | undefined")]
     pub type MaybeValidators;
-    /// What the conditions say.
+    /// Outcome of the conditions.
     #[wasm_bindgen(typescript_type = "Verdict")]
     pub type JsVerdict;
 }
@@ -22,12 +22,12 @@ extern "C" {
 /// Evaluates the conditions of a request against the current representation, `null` if there is none, in the order of
 /// RFC 9110 §13.2.2.
 ///
-/// Do so only when the response would be 2xx or 412 without them: after authentication, and after a 404 or 405. For a
-/// write this is not enough by itself: another writer may come between this and your write. Push the condition down to
-/// where you store (R2's `onlyIf`, a Durable Object, `WHERE version = ?`).
+/// Call this only if the response without conditions would be 2xx or 412: after authentication, and after a 404 or 405.
+/// For a write this is not enough, since another write may happen in between: pass the condition on to your storage (R2's
+/// `onlyIf`, a Durable Object, `WHERE version = ?`).
 ///
 /// # Errors
-/// A `TypeError` for an `etag` without quotes or a `lastModified` that is no date.
+/// A `TypeError` for an `etag` without quotes or an invalid `lastModified`.
 #[wasm_bindgen(js_name = evaluatePreconditions)]
 pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) -> Result<JsVerdict, JsValue> {
     let method = Method::from_bytes(request.method()?.as_bytes()).map_err(|_| invalid("the method is no token"))?;
@@ -52,20 +52,20 @@ pub fn evaluate_preconditions(request: &RequestLike, current: &MaybeValidators) 
     Ok(verdict?.unchecked_into())
 }
 
-/// Whether a write comes with a condition, as a 428 asks for (RFC 6585 §3).
+/// Returns `true` if a write has a condition, as a 428 requires (RFC 6585 §3).
 ///
 /// # Errors
-/// A `TypeError` for header fields that are none.
+/// A `TypeError` if the argument is not a set of header fields.
 #[wasm_bindgen(js_name = hasWriteCondition)]
 pub fn has_write_condition(request: &RequestLike) -> Result<bool, JsValue> {
     let names = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH];
     Ok(Preconditions::from_headers(&read(&request.headers(), &names)?).has_write_condition())
 }
 
-/// Whether a 304 has this field of the 200 in whose place it is (RFC 9110 §15.4.5), which are given.
+/// Returns `true` if a 304 includes this field of the corresponding 200 (RFC 9110 §15.4.5).
 ///
 /// # Errors
-/// A `TypeError` for a name that is none.
+/// A `TypeError` for an invalid name.
 #[wasm_bindgen(js_name = isRetainedBy304)]
 pub fn is_retained(name: &Text, headers: &HeadersLike) -> Result<bool, JsValue> {
     let tagged = headers.get("etag")?.is_some();

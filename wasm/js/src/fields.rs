@@ -1,4 +1,4 @@
-//! Header fields as JavaScript has them.
+//! Conversions of JavaScript's header fields and values.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::EntityTag;
@@ -23,27 +23,27 @@ extern "C" {
     #[wasm_bindgen(method, structural, catch, js_name = get)]
     fn its(this: &HeadersLike, name: &str) -> Result<JsValue, JsValue>;
 
-    // The bindings take whatever they are given for a text, bytes or a number, and what comes of it is anything.
-    /// A text.
+    // The bindings would convert any value to a string, bytes or a number.
+    /// A string.
     #[wasm_bindgen(typescript_type = "string")]
     pub type Text;
-    /// A moment.
+    /// A `Date`.
     #[wasm_bindgen(typescript_type = "Date")]
     pub type Moment;
-    /// A number of 64 bits.
+    /// A 64-bit integer.
     #[wasm_bindgen(typescript_type = "bigint")]
     pub type Long;
 }
 
 impl RequestLike {
-    /// The method.
+    /// Returns the method.
     pub(crate) fn method(&self) -> Result<String, JsValue> {
         self.its_method().as_string().ok_or_else(|| invalid("the method is a text"))
     }
 }
 
 impl HeadersLike {
-    /// The value of a field, if there is one.
+    /// Returns the value of a field.
     pub(crate) fn get(&self, name: &str) -> Result<Option<String>, JsValue> {
         let value = self.its(name)?;
         if value.is_null() || value.is_undefined() {
@@ -60,13 +60,13 @@ impl Text {
     }
 }
 
-/// The fields of these names. What a client has sent and no field may have is a value all the same, which means nothing.
+/// Returns the fields with these names. A value that is invalid in HTTP is kept as a value without meaning.
 pub(crate) fn read(headers: &HeadersLike, names: &[HeaderName]) -> Result<HeaderMap, JsValue> {
     const MEANINGLESS: HeaderValue = HeaderValue::from_static("");
     let mut found = HeaderMap::with_capacity(names.len());
     for name in names {
         if let Some(text) = headers.get(name.as_str())? {
-            // Some runtimes take fields for UTF-8.
+            // Some runtimes decode fields as UTF-8.
             let bytes = latin1(&text).unwrap_or_else(|| text.into_bytes());
             found.insert(name.clone(), HeaderValue::from_bytes(&bytes).unwrap_or(MEANINGLESS));
         }
@@ -74,7 +74,7 @@ pub(crate) fn read(headers: &HeadersLike, names: &[HeaderName]) -> Result<Header
     Ok(found)
 }
 
-/// A tag of ours, which must be one.
+/// Parses one of our own tags, which must be valid.
 pub(crate) fn tag(text: &str) -> Result<EntityTag, JsValue> {
     let tag = latin1(text).and_then(|bytes| EntityTag::parse(&bytes).ok());
     tag.ok_or_else(|| {
@@ -82,7 +82,7 @@ pub(crate) fn tag(text: &str) -> Result<EntityTag, JsValue> {
     })
 }
 
-/// The tags of a property that is a text, a list, or nothing.
+/// Returns the tags of a property: a string, a list, or nothing.
 pub(crate) fn tags(object: &JsValue) -> Result<Vec<EntityTag>, JsValue> {
     let value = Reflect::get(object, &"etag".into())?;
     if value.is_null() || value.is_undefined() {
@@ -95,7 +95,7 @@ pub(crate) fn tags(object: &JsValue) -> Result<Vec<EntityTag>, JsValue> {
     }
 }
 
-/// The date of a property that is a text, a `Date`, or nothing.
+/// Returns the date of a property: a string, a `Date`, or nothing.
 pub(crate) fn last_modified(object: &JsValue) -> Result<Option<HttpDate>, JsValue> {
     let value = Reflect::get(object, &"lastModified".into())?;
     if value.is_null() || value.is_undefined() {
@@ -110,13 +110,13 @@ pub(crate) fn last_modified(object: &JsValue) -> Result<Option<HttpDate>, JsValu
     date.map(Some).ok_or_else(|| invalid(what))
 }
 
-/// Whole seconds, rounded up: a moment within a second must not count as its beginning.
+/// Rounds up to whole seconds: a time within a second must not count as its beginning.
 #[expect(clippy::cast_possible_truncation, reason = "a Date is within 8.64e15 milliseconds")]
 pub(crate) fn seconds(millis: f64) -> Option<i64> {
     millis.is_finite().then(|| (millis / 1000.0).ceil() as i64)
 }
 
-/// A text as JavaScript has it, one character for each byte.
+/// Converts a value to JavaScript's string with one character per byte.
 pub(crate) fn text(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
@@ -125,12 +125,12 @@ fn latin1(text: &str) -> Option<Vec<u8>> {
     text.chars().map(|char| u8::try_from(char).ok()).collect()
 }
 
-/// A `TypeError`.
+/// Creates a `TypeError`.
 pub(crate) fn invalid(what: &str) -> JsValue {
     TypeError::new(what).into()
 }
 
-/// An object with these properties.
+/// Creates an object with these properties.
 pub(crate) fn object(properties: &[(&str, JsValue)]) -> Result<JsValue, JsValue> {
     let object = Object::new();
     for (name, value) in properties {

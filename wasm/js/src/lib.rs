@@ -1,7 +1,7 @@
-//! Strong entity tags, preconditions and byte ranges for JavaScript: what `ifmatch-core` decides, for any Worker or server
-//! that speaks `Request` and `Headers`.
+//! Strong entity tags, preconditions and byte ranges of `ifmatch-core` for JavaScript, for any Worker or server with
+//! `Request` and `Headers`.
 //!
-//! The types of TypeScript are in `types.ts`; they are part of the generated declarations.
+//! The generated declarations include the TypeScript types in `types.ts`.
 
 pub mod digest;
 pub mod evaluate;

@@ -11,20 +11,20 @@ use crate::fields::{RequestLike, invalid, last_modified, object, read, tags, tex
 
 #[wasm_bindgen]
 extern "C" {
-    /// What is about to be sent.
+    /// The representation to send.
     #[wasm_bindgen(typescript_type = "Representation")]
     pub type JsRepresentation;
-    /// What to send of it.
+    /// The part to send.
     #[wasm_bindgen(typescript_type = "Selection")]
     pub type JsSelection;
 }
 
-/// What of a representation a GET is to be answered with: `Range`, unless `If-Range` is false.
+/// Selects the part of a representation for the response to a GET: `Range`, unless `If-Range` is false.
 ///
-/// Evaluate the preconditions first: a 304 or 412 comes before a 206 or 416. Other methods than GET have no ranges.
+/// Evaluate the preconditions first: a 304 or 412 takes precedence over a 206 or 416. Only GET has ranges.
 ///
 /// # Errors
-/// A `TypeError` for an `etag` without quotes, a `lastModified` that is no date, or a `length` that is no whole number.
+/// A `TypeError` for an `etag` without quotes, an invalid `lastModified`, or a `length` that is not a whole number.
 #[wasm_bindgen(js_name = selectRange)]
 pub fn select_range(request: &RequestLike, sent: &JsRepresentation) -> Result<JsSelection, JsValue> {
     if request.method()? != "GET" {

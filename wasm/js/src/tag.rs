@@ -1,4 +1,4 @@
-//! Entity tags and their comparison, and the dates that go with them.
+//! Comparison of entity tags, and `Last-Modified`.
 
 use ifmatch_core::date::Timestamp;
 use js_sys::Date;
@@ -7,7 +7,7 @@ use wasm_bindgen::{JsCast, JsValue};
 
 use crate::fields::{Moment, Text, invalid, tag};
 
-/// Whether two tags are equal and neither is weak (RFC 9110 §8.8.3.2), as `If-Match` and `If-Range` compare.
+/// Returns `true` if two tags are equal and neither is weak (RFC 9110 §8.8.3.2), as `If-Match` and `If-Range` compare.
 ///
 /// # Errors
 /// A `TypeError` for a tag without quotes.
@@ -16,7 +16,7 @@ pub fn strong_match(left: &Text, right: &Text) -> Result<bool, JsValue> {
     Ok(tag(&left.get()?)?.strong_eq(&tag(&right.get()?)?))
 }
 
-/// Whether two tags are equal, weak or not (RFC 9110 §8.8.3.2), as `If-None-Match` compares.
+/// Returns `true` if two tags are equal, weak or not (RFC 9110 §8.8.3.2), as `If-None-Match` compares.
 ///
 /// # Errors
 /// A `TypeError` for a tag without quotes.
@@ -25,10 +25,10 @@ pub fn weak_match(left: &Text, right: &Text) -> Result<bool, JsValue> {
     Ok(tag(&left.get()?)?.weak_eq(&tag(&right.get()?)?))
 }
 
-/// The `Last-Modified` of a state that came to be at this moment: the second that follows. None (`undefined`) until that second
-/// has come: send no date then.
+/// Returns the `Last-Modified` of a state created at this time: the following second. Before that second has begun, returns
+/// `undefined`: send no date then.
 ///
-/// So a date that a client holds names one state, and `If-Unmodified-Since` loses no update though it counts in seconds.
+/// A date then identifies one state, which makes `If-Unmodified-Since` safe despite its one-second resolution.
 ///
 /// # Errors
 /// A `TypeError` for an invalid `Date`, or one before 1970.

@@ -1,4 +1,4 @@
-//! The shared cache beside others: what is stored already, many who want the same at once, and many small responses.
+//! The shared cache compared with others: hits, concurrent requests for one response, and many small responses.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -35,13 +35,13 @@ const ROWS: &[Row] = &[
     Row { name: "200, 1 MiB", file: "1m", len: 1 << 20, revalidates: false },
 ];
 
-/// How many want the same at once.
+/// Number of concurrent clients.
 const CROWD: usize = 1_000;
 
-/// How long the origin takes while they wait.
+/// Response time of the origin.
 const ORIGIN_TAKES: Duration = Duration::from_millis(500);
 
-/// Asks for one small response after the other, each of another path, and at the end again from the first.
+/// Requests small responses one after the other, each from another path, and starts over at the end.
 const SMALL: &str = "local at = @ASKED@\nrequest = function()\n  at = at % @COUNT@ + 1\n  return wrk.format('GET', '/small/' .. at)\nend\n";
 
 /// Measures and prints the tables.
@@ -55,13 +55,13 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     small(&programs.gateway, count, seconds, &dir, deadline)
 }
 
-/// What was built for the run.
+/// Programs built for the run.
 struct Programs {
     gateway: PathBuf,
     pingora: PathBuf,
 }
 
-/// All caches before an origin.
+/// Starts all caches in front of an origin.
 fn start(programs: &Programs, origin: &Subject, dir: &Path) -> Result<Vec<Subject>> {
     Ok(vec![
         caches::ours(&programs.gateway, origin, dir)?,
@@ -72,7 +72,7 @@ fn start(programs: &Programs, origin: &Subject, dir: &Path) -> Result<Vec<Subjec
     ])
 }
 
-/// What is stored already: each round begins with another server.
+/// Measures hits. Each round begins with another server.
 fn hits(programs: &Programs, quick: bool, dir: &Path, deadline: Instant) -> Result {
     let origin = caches::origin(ROWS, dir)?;
     let subjects = start(programs, &origin, dir)?;
@@ -83,7 +83,7 @@ fn hits(programs: &Programs, quick: bool, dir: &Path, deadline: Instant) -> Resu
     Ok(())
 }
 
-/// A thousand clients want what nobody has asked for before.
+/// Measures a thousand concurrent requests for one uncached response.
 fn crowds(programs: &Programs, dir: &Path) -> Result {
     let (address, asked) = slow_origin()?;
     let origin = Subject::of("origin", address);
@@ -108,7 +108,7 @@ fn crowds(programs: &Programs, dir: &Path) -> Result {
     Ok(())
 }
 
-/// An origin that takes its time, and counts.
+/// A slow origin that counts requests.
 fn slow_origin() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -135,7 +135,7 @@ fn slow_origin() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
     Ok((address, asked))
 }
 
-/// How many of the crowd got the right answer, and how long that took.
+/// Returns the number of correct responses, and the time they took.
 fn crowd(address: SocketAddr) -> Result<(usize, Duration)> {
     let all = Arc::new(Barrier::new(CROWD + 1));
     let clients: Vec<_> = (0..CROWD)
@@ -163,7 +163,7 @@ fn ask(mut stream: TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// What many small stored responses need of memory.
+/// Measures the memory of many small stored responses.
 fn small(program: &Path, count: usize, seconds: u32, dir: &Path, deadline: Instant) -> Result {
     let origin = caches::origin(ROWS, dir)?;
     let script = dir.join("small.lua");
@@ -186,7 +186,7 @@ fn small(program: &Path, count: usize, seconds: u32, dir: &Path, deadline: Insta
     Ok(())
 }
 
-/// Asks for as many as there is time for, and says how many that were.
+/// Sends requests until the time is over, and returns their number.
 fn load_small(subject: &Subject, script: &Path, seconds: u32, dir: &Path) -> Result<usize> {
     let output = Run::new("taskset", dir)
         .args(["-c", CLIENT_CORE, "wrk", "--threads", "1", "--connections", "32"])

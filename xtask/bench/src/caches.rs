@@ -1,4 +1,4 @@
-//! Caches that others wrote, each in front of the same origin, with configurations made for the run: one worker, no log.
+//! Other caches in front of one origin, configured for the run: one worker, no log.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,11 +9,11 @@ use crate::subject::{Row, Subject};
 use xtask::Result;
 use xtask::command::Run;
 
-/// What the origin says of its files, and a path for many small responses.
+/// The origin's header fields, and a path for many small responses.
 const ORIGIN: &str = "add_header Cache-Control max-age=86400; \
     location /small/ { add_header Cache-Control max-age=86400; return 200 'a response of 32 bytes or about'; }";
 
-/// nginx as a cache: what is stored are files, in the system's memory as long as there is room.
+/// nginx as a cache. It stores files, which the system keeps in memory if there is room.
 const NGINX: &str = "\
 user root;
 daemon off;
@@ -50,7 +50,7 @@ http {
 }
 ";
 
-/// Where Traffic Server finds its parts.
+/// Paths of Traffic Server.
 const LAYOUT: &str = "\
 prefix: /usr
 exec_prefix: /usr
@@ -67,7 +67,7 @@ logdir: @DIR@/log
 cachedir: @DIR@/cache
 ";
 
-/// What differs from its own defaults: one thread for events, no log, the request that comes first asks for all others.
+/// Differences from its defaults: one event thread, no log, collapsed forwarding.
 const RECORDS: &str = "
 CONFIG proxy.config.exec_thread.autoconfig INT 0
 CONFIG proxy.config.exec_thread.limit INT 1
@@ -84,7 +84,7 @@ CONFIG proxy.config.http.cache.max_open_read_retries INT 1000
 CONFIG proxy.config.http.cache.open_read_retry_time INT 10
 ";
 
-/// The origin of all of them: nginx with files that stay fresh for a day.
+/// The origin: nginx with files that stay fresh for a day.
 pub(crate) fn origin(rows: &[Row], dir: &Path) -> Result<Subject> {
     peers::start_nginx("origin", rows, ORIGIN, dir)
 }

@@ -1,4 +1,4 @@
-//! One request to a server, to see that it answers what is about to be measured.
+//! One request to a server, to check its response before measuring.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use xtask::Result;
 
-/// How long a server may take. Far more than it needs.
+/// Generous time limit for a response.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A response.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Answer {
-    /// The status code.
+    /// Status code.
     pub(crate) status: u16,
-    /// The header fields, names in lower case.
+    /// Header fields, with names in lower case.
     pub(crate) fields: Vec<(String, String)>,
-    /// The length of the content in bytes.
+    /// Length of the content in bytes.
     pub(crate) len: usize,
 }
 
 impl Answer {
-    /// The value of a field.
+    /// Returns the value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(its, _)| its == name).map(|(_, value)| value.as_str())
     }
@@ -38,7 +38,7 @@ impl Answer {
     }
 }
 
-/// Sends a request with these field lines on a connection of its own.
+/// Sends a request with these field lines on a new connection.
 pub(crate) fn ask(address: SocketAddr, line: &str, fields: &[String], content: &[u8]) -> Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,4 +1,4 @@
-//! Functions alone: instructions by valgrind, nanoseconds by criterion, and the hash against OpenSSL.
+//! Functions: instructions by valgrind, nanoseconds by criterion, and hashing compared with OpenSSL.
 
 use std::path::Path;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use xtask::workspace::Workspace;
 const VALGRIND: Tool =
     Tool { name: "valgrind", probe: &["valgrind", "--version"], install: "apt-get install -y valgrind" };
 
-/// Runs the benchmarks of benches/. A quick run leaves out those that need long for a number of any worth.
+/// Runs the benchmarks of benches/. A quick run skips the slow ones.
 pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     VALGRIND.require(workspace)?;
     require_runner(workspace.root())?;
@@ -26,7 +26,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     programs::hashing(workspace, deadline)
 }
 
-/// The library of the instruction counts works with the runner of the same version only.
+/// The library for instruction counts works only with the runner of the same version.
 fn require_runner(root: &Path) -> Result {
     let id = Run::cargo("pkgid --locked gungraun", root).output()?;
     let version = id.trim().rsplit(['@', '#']).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Leases and conditional writes: the gateway beside Azurite, and what many writers gain from one sync of the disk.
+//! Leases and conditional writes: the gateway compared with Azurite, and the gain of group commits.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -16,7 +16,7 @@ const TOOLS: &[Tool] = &[
     Tool { name: "two CPU cores", probe: &["taskset", "-c", "0,1", "true"], install: "a machine with two cores" },
 ];
 
-/// Measures and prints the tables. Both keep what they get in a folder; only the gateway waits until the disk has it.
+/// Measures and prints the tables. Both servers write to a folder; only the gateway waits for the disk.
 pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
     TOOLS.iter().try_for_each(|tool| tool.require(workspace))?;
     let azurite = workspace.root().join(npm::AZURITE).join("node_modules/azurite/dist/src/blob/main.js");

@@ -1,4 +1,4 @@
-//! The load: wrk on a core of its own, and the server's own work meanwhile.
+//! The load: wrk on a core of its own, and the server's CPU time meanwhile.
 
 use std::path::Path;
 
@@ -6,19 +6,19 @@ use crate::subject::{CLIENT_CORE, Subject};
 use xtask::Result;
 use xtask::command::Run;
 
-/// Connections that are kept open.
+/// Number of persistent connections.
 const CONNECTIONS: u32 = 32;
 
-/// What a server has done in one round.
+/// Result of one round on a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Round {
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rate: f64,
-    /// The processor time that the server took for each request, in microseconds.
+    /// CPU time per request in microseconds.
     pub(crate) cpu: f64,
 }
 
-/// Puts load on a server for a second: what the host does besides comes and goes more slowly than the turns change.
+/// Puts load on a server for a second. Other load on the host changes more slowly than the servers take turns.
 pub(crate) fn measure(subject: &Subject, path: &str, fields: &[String], dir: &Path) -> Result<Round> {
     let before = subject.cpu()?;
     let output = Run::new("taskset", dir)
@@ -32,7 +32,7 @@ pub(crate) fn measure(subject: &Subject, path: &str, fields: &[String], dir: &Pa
     Ok(Round { rate, cpu: worked * 1e6 / requests })
 }
 
-/// The requests, and the requests a second, in wrk's report. Failed requests are an error: they cost less.
+/// Parses the number of requests and the rate in wrk's report. Failed requests are an error, since they cost less.
 fn parse(output: &str) -> std::result::Result<(f64, f64), &'static str> {
     if output.contains("Non-2xx or 3xx") || output.contains("Socket errors") {
         return Err("some requests failed");

@@ -1,4 +1,4 @@
-//! The servers that others wrote, with configurations made for the run.
+//! Other servers, configured for the run.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -31,10 +31,10 @@ http {
 }
 ";
 
-/// What nginx is told besides for the second column: it opens a file once a minute, not for each request.
+/// Additional configuration of the second column: nginx opens a file once a minute instead of for each request.
 const OPEN_FILES: &str = "open_file_cache max=1000 inactive=60s; open_file_cache_valid 60s;";
 
-/// nginx with files of its own, as it comes.
+/// nginx with files.
 pub(crate) fn nginx(rows: &[Row], dir: &Path) -> Result<Subject> {
     start_nginx("nginx", rows, "", dir)
 }
@@ -74,7 +74,7 @@ pub(crate) fn varnish(origin: &Subject, dir: &Path) -> Result<Subject> {
     varnish_with("64m", origin, dir)
 }
 
-/// The same with so much memory.
+/// Varnish with a given amount of memory.
 pub(crate) fn varnish_with(memory: &str, origin: &Subject, dir: &Path) -> Result<Subject> {
     let dir = dir.join("varnish");
     fs::create_dir_all(&dir)?;

@@ -1,4 +1,4 @@
-//! The programs that are measured or that measure, built with optimisation.
+//! Optimised builds of the measured and measuring programs.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use xtask::Result;
 use xtask::command::{Run, executable};
 use xtask::workspace::Workspace;
 
-/// Builds the released gateway.
+/// Builds the gateway.
 pub(crate) fn gateway(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--package ifmatch-gateway --bin ifmatch")
 }
@@ -22,7 +22,7 @@ pub(crate) fn leases(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--package ifmatch-workspace --bench leases")
 }
 
-/// Builds the proxy of benches/pingora, which is no part of this workspace.
+/// Builds the proxy of benches/pingora, a workspace of its own.
 pub(crate) fn pingora(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--manifest-path benches/pingora/Cargo.toml --target-dir target/pingora")
 }
@@ -45,7 +45,7 @@ pub(crate) fn hits(workspace: &Workspace, deadline: Instant) -> Result {
     Run::new(program, workspace.root()).passes(deadline)
 }
 
-/// Builds one program as it is released, and returns where it is.
+/// Builds a program in release mode, and returns its path.
 fn build(workspace: &Workspace, what: &str) -> Result<PathBuf> {
     println!("building {what}");
     let args = format!("build --release --locked --quiet {what} --message-format json-render-diagnostics");

@@ -1,11 +1,11 @@
-//! The tables of a run: medians of the rounds, with the least and the most.
+//! The tables of a run: medians of the rounds with their spread.
 
 use crate::load::Round;
 
-/// The rounds of one row and one column.
+/// Rounds of one row and column.
 pub(crate) type Cell = Vec<Round>;
 
-/// A Markdown table of one number for each row and column.
+/// Returns a Markdown table with one number per row and column.
 pub(crate) fn table(title: &str, rows: &[&str], columns: &[&str], cell: impl Fn(usize, usize) -> String) -> String {
     let mut lines = vec![
         String::new(),
@@ -19,28 +19,27 @@ pub(crate) fn table(title: &str, rows: &[&str], columns: &[&str], cell: impl Fn(
     lines.join("\n")
 }
 
-/// Requests a second, in thousands.
+/// Returns the requests per second, in thousands.
 pub(crate) fn rate(cell: &Cell) -> String {
     spread(cell.iter().map(|round| round.rate / 1e3), 1)
 }
 
-/// The server's processor time for each request, in microseconds.
+/// Returns the server's CPU time per request, in microseconds.
 pub(crate) fn cpu(cell: &Cell) -> String {
     spread(cell.iter().map(|round| round.cpu), 1)
 }
 
-/// How many requests a second there were for one of the other, round by round.
+/// Returns the ratio of the rates, round by round.
 pub(crate) fn rates(cell: &Cell, other: &Cell) -> String {
     spread(cell.iter().zip(other).map(|(one, other)| one.rate / other.rate), 2)
 }
 
-/// How many requests a second of its processor served for one of the other, round by round: where the client is the slower
-/// one, the rates do not tell.
+/// Returns the ratio of requests per CPU second, round by round. If the client is the bottleneck, the rates say nothing.
 pub(crate) fn yields(cell: &Cell, other: &Cell) -> String {
     spread(cell.iter().zip(other).map(|(one, other)| other.cpu / one.cpu), 2)
 }
 
-/// The median, with the least and the most.
+/// Returns the median with its spread.
 pub(crate) fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Servers under load in turns: what each row costs each of them, and the tables of that.
+//! Puts load on the servers in turns, and prints the results as tables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::subject::{Row, Subject};
 use xtask::Result;
 use xtask::workspace::Workspace;
 
-/// An empty folder for a run.
+/// Creates an empty folder for a run.
 pub(crate) fn folder(workspace: &Workspace) -> Result<PathBuf> {
     let folder = workspace.target().join("bench");
     if folder.exists() {
@@ -20,7 +20,7 @@ pub(crate) fn folder(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Has each server answer each row, so that caches are full.
+/// Sends each row's request to each server, to fill the caches.
 pub(crate) fn warm(rows: &[Row], subjects: &[Subject]) -> Result {
     for subject in subjects {
         for row in rows.iter().rev() {
@@ -30,16 +30,16 @@ pub(crate) fn warm(rows: &[Row], subjects: &[Subject]) -> Result {
     Ok(())
 }
 
-/// What was measured.
+/// The measurements.
 pub(crate) struct Measured<'a> {
     rows: &'a [Row],
     names: Vec<&'static str>,
-    /// By row and by subject.
+    /// By row and subject.
     cells: Vec<Vec<Cell>>,
 }
 
 impl<'a> Measured<'a> {
-    /// Measures. Each round begins with another server.
+    /// Takes the measurements. Each round begins with another server.
     pub(crate) fn take(
         rows: &'a [Row],
         subjects: &[Subject],
@@ -66,7 +66,7 @@ impl<'a> Measured<'a> {
         Ok(Self { rows, names: subjects.iter().map(Subject::name).collect(), cells })
     }
 
-    /// Where a server is among the measured ones.
+    /// Returns the position of a server.
     pub(crate) fn at(&self, name: &str) -> Result<usize> {
         self.names.iter().position(|known| *known == name).ok_or_else(|| "a ratio of unknown servers".into())
     }

@@ -1,4 +1,4 @@
-//! Servers under load: ours beside a bare hyper service with the same header fields, nginx and Varnish, in turns.
+//! Servers under load in turns: the layer and the gateway, a bare hyper service with the same header fields, nginx and Varnish.
 
 use std::path::Path;
 use std::time::Instant;
@@ -33,7 +33,7 @@ const TAGGED: &str = "layer, own tags";
 const LAYER_TWIN: &str = "hyper, layer's fields";
 const NGINX: &str = "nginx";
 
-/// What is compared with what.
+/// Compared pairs.
 const RATIOS: &[(&str, &str)] = &[
     (GATEWAY, GATEWAY_TWIN),
     (GATEWAY, NGINX),
@@ -54,7 +54,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     Ok(())
 }
 
-/// Starts all servers and has each answer each row, so that caches are full.
+/// Starts all servers and fills their caches.
 fn start(workspace: &Workspace, dir: &Path) -> Result<Vec<Subject>> {
     let (gateway, server) = (programs::gateway(workspace)?, programs::server(workspace)?);
     let ours = |name, kind: &str, fields: &[String]| {
@@ -89,12 +89,12 @@ fn start(workspace: &Workspace, dir: &Path) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// The header fields that a server sends with 200 and with 304, as the bare service takes them.
+/// Returns the header fields of a server's 200 and 304, as arguments of the bare service.
 fn fields(subject: &Subject) -> Result<Vec<String>> {
     let mut fields = Vec::new();
     for row in [&ROWS[1], &ROWS[0]] {
         let Answer { status, fields: sent, .. } = subject.check(row)?;
-        // hyper adds these by itself.
+        // hyper adds these itself.
         let own = ["date", "content-length", "connection"];
         let kept = sent.into_iter().filter(|(name, _)| !own.contains(&name.as_str()));
         fields.extend(kept.map(|(name, value)| format!("{status} {name}: {value}")));

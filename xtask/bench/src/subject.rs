@@ -1,4 +1,4 @@
-//! A server that is measured: pinned to a core, and taken down when this is dropped.
+//! A measured server: pinned to a core, and stopped on drop.
 
 use std::net::SocketAddr;
 
@@ -7,35 +7,35 @@ use xtask::Result;
 use xtask::command::{Run, Running};
 use xtask::listening;
 
-/// The core of the servers.
+/// Core of the servers.
 pub(crate) const SERVER_CORE: &str = "0";
-/// The core of the load.
+/// Core of the load.
 pub(crate) const CLIENT_CORE: &str = "1";
 
-/// What is asked of every server.
+/// A request to every server.
 pub(crate) struct Row {
-    /// As the table calls it.
+    /// Name in the table.
     pub(crate) name: &'static str,
-    /// The last segment of the path.
+    /// Last segment of the path.
     pub(crate) file: &'static str,
-    /// The length of the content in bytes.
+    /// Length of the content in bytes.
     pub(crate) len: usize,
-    /// Whether the client has it already.
+    /// `true` if the client has the current version.
     pub(crate) revalidates: bool,
 }
 
 /// A running server.
 pub(crate) struct Subject {
     name: &'static str,
-    /// What comes before the file in its paths.
+    /// Folder in the paths of its files.
     folder: &'static str,
     address: SocketAddr,
-    /// None: it is not a process of its own.
+    /// `None` for a server in another process.
     running: Option<Running>,
 }
 
 impl Subject {
-    /// Starts a server on a free port, on its core, and waits until it listens.
+    /// Starts a server on its core and a free port, and waits until it listens.
     pub(crate) fn start(
         name: &'static str,
         folder: &'static str,
@@ -49,43 +49,43 @@ impl Subject {
         Ok(Self { name, folder, address, running: Some(running) })
     }
 
-    /// A server that runs already.
+    /// Returns a server that already runs.
     pub(crate) fn of(name: &'static str, address: SocketAddr) -> Self {
         Self { name, folder: "", address, running: None }
     }
 
-    /// As the table calls it.
+    /// Returns its name in the table.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The path of a file.
+    /// Returns the path of a file.
     pub(crate) fn path(&self, file: &str) -> String {
         format!("{}/{file}", self.folder)
     }
 
-    /// The seconds of processor time that it has taken so far.
+    /// Returns its CPU time in seconds.
     pub(crate) fn cpu(&self) -> Result<f64> {
         self.running.as_ref().ok_or("it is not a process of its own")?.cpu()
     }
 
-    /// The bytes of memory that it has now.
+    /// Returns its resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
         self.running.as_ref().ok_or("it is not a process of its own")?.resident()
     }
 
-    /// Stores a file of so many bytes.
+    /// Stores a file of a given length.
     pub(crate) fn put(&self, file: &str, len: usize) -> Result {
         let answer = ask(self.address, &format!("PUT {}", self.path(file)), &[], &vec![b'x'; len])?;
         if answer.status == 201 { Ok(()) } else { Err(format!("{}: PUT is answered {answer:?}", self.name).into()) }
     }
 
-    /// The answer to what a row asks, if it is the right one.
+    /// Returns the response to a row's request, or an error if it is not the expected one.
     pub(crate) fn check(&self, row: &Row) -> Result<Answer> {
         let fields = self.fields(row)?;
         let answer = ask(self.address, &format!("GET {}", self.path(row.file)), &fields, &[])?;
@@ -97,7 +97,7 @@ impl Subject {
         }
     }
 
-    /// The field lines of a row's requests.
+    /// Returns the field lines of a row's requests.
     pub(crate) fn fields(&self, row: &Row) -> Result<Vec<String>> {
         if !row.revalidates {
             return Ok(Vec::new());
