@@ -62,29 +62,13 @@ fn evaluate((conditions, current): (Preconditions, EntityTag)) -> (Preconditions
 /// Returns a record with a version that matches the conditions.
 fn written() -> (Record, Preconditions) {
     let content = Content::Tagged { variant: Variant::only(), tag: tag(0) };
-    let write = Write {
-        method: &Method::PUT,
-        preconditions: &Preconditions::default(),
-        content,
-        lease: LeaseUse::default(),
-        based_on: None,
-        request: None,
-        nonce: 1,
-    };
+    let write = Write::new(&Method::PUT, &Preconditions::NONE, content, 1);
     let record = Record::absent().apply(&Command::Write(write), NOW).next.unwrap();
     (record, conditions(IF_MATCH, 1).0)
 }
 
 fn begin_command(preconditions: &Preconditions) -> Command<'_> {
-    Command::Begin(Begin {
-        method: &Method::PUT,
-        preconditions,
-        lease: LeaseUse::default(),
-        observed: None,
-        authority: Authority::Register,
-        nonce: 2,
-        ttl: Duration::from_secs(30),
-    })
+    Command::Begin(Begin::new(&Method::PUT, preconditions, 2, Duration::from_secs(30)).with_authority(Authority::Register))
 }
 
 fn begun() -> (Record, Commit) {
@@ -92,7 +76,7 @@ fn begun() -> (Record, Commit) {
     let begun = record.apply(&begin_command(&preconditions), LATER);
     let Outcome::Granted(grant) = begun.outcome else { panic!("{:?}", begun.outcome) };
     let content = Content::Tagged { variant: Variant::only(), tag: tag(1) };
-    (begun.next.unwrap(), Commit { token: grant.token, content })
+    (begun.next.unwrap(), Commit::new(grant.token, content))
 }
 
 #[library_benchmark]
@@ -113,15 +97,7 @@ fn apply_commit((record, commit): (Record, Commit)) -> (Record, Record) {
 #[bench::hashed_if_match(setup = written)]
 fn apply_write((record, preconditions): (Record, Preconditions)) -> (Record, Preconditions, Record) {
     let content = Content::Hashed { hash: ContentHash::from_bytes([7; 32]), payload: bytes::Bytes::new() };
-    let write = Write {
-        method: &Method::PUT,
-        preconditions: &preconditions,
-        content,
-        lease: LeaseUse::default(),
-        based_on: None,
-        request: None,
-        nonce: 2,
-    };
+    let write = Write::new(&Method::PUT, &preconditions, content, 2);
     let next = black_box(record.apply(&Command::Write(write), LATER)).next.unwrap();
     (record, preconditions, next)
 }

@@ -133,15 +133,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let driver = Driver::new(FolderRegister::open(&folder)?).assume_absent();
     let key = Key::new("greeting")?;
     for body in ["hello", "good morning"] {
-        let write = Write {
-            method: &http::Method::PUT,
-            preconditions: &Preconditions::default(),
-            content: Content::Hashed { hash: ContentHash::of(body.as_bytes()), payload: body.into() },
-            lease: LeaseUse::default(),
-            based_on: None,
-            request: None,
-            nonce: ifmatch_runtime::nonce()?,
-        };
+        let write = Write::new(&http::Method::PUT, &Preconditions::NONE, Content::Hashed { hash: ContentHash::of(body.as_bytes()), payload: body.into() }, ifmatch_runtime::nonce()?);
         if let Outcome::Written(receipt) = driver.apply(&key, &Command::Write(write)).await?.outcome {
             let tag = receipt.tag.map(|tag| tag.to_string()).unwrap_or_default();
             println!("{body:?} is revision {} with the tag {tag}", receipt.generation);

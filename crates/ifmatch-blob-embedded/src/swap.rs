@@ -35,15 +35,7 @@ pub(super) struct Change {
 
 impl Change {
     pub(super) fn write(&self, content: Content) -> Write<'_> {
-        Write {
-            method: &self.method,
-            preconditions: &self.preconditions,
-            content,
-            lease: self.lease,
-            based_on: None,
-            request: self.request,
-            nonce: self.nonce,
-        }
+        Write::new(&self.method, &self.preconditions, content, self.nonce).with_lease(self.lease).with_request(self.request)
     }
 }
 
@@ -75,12 +67,12 @@ impl<R: Register, C: Clock> Inner<R, C> {
         for _ in 0..ATTEMPTS {
             let record = self.driver.load(key).await.map_err(index)?;
             let found = record.state(self.driver.now()).version();
-            let write = change.write(content(found)?);
+            let mut write = change.write(content(found)?);
             let found = found.map(Version::generation);
-            let write = match found {
-                Some(_) => Write { based_on: found, ..write },
-                None => Write { preconditions: &if_absent, ..write },
-            };
+            match found {
+                Some(_) => write.based_on = found,
+                None => write.preconditions = &if_absent,
+            }
             let applied = self.apply(key, record, write).await?;
             let overtaken = match &applied.outcome {
                 Outcome::Refused(Refusal::Stale) => true,

@@ -45,7 +45,7 @@ pub(super) fn key(blob: &BlobPath) -> Result<Key, StoreError> {
 
 /// Ends a write that took effect.
 pub(super) fn commit(token: Token, content: Content) -> Command<'static> {
-    Command::Commit(Commit { token, content })
+    Command::Commit(Commit::new(token, content))
 }
 
 impl Shared {
@@ -67,10 +67,10 @@ impl Shared {
         let (result, command) = match timeout(self.driver.clock(), self.time_to_work(deadline), work).await {
             Ok(Ending::Done(value, content)) => (Ok(value), commit(token, content)),
             Ok(Ending::Refused(error)) => (Err(error), Command::Abort(token)),
-            Ok(Ending::Unknown(error, grace)) => (Err(error), Command::Doubt(Doubt { token, grace })),
+            Ok(Ending::Unknown(error, grace)) => (Err(error), Command::Doubt(Doubt::new(token, grace))),
             Err(elapsed) => {
                 let error = StoreError::new(StoreErrorKind::OutcomeUnknown, elapsed);
-                (Err(error), Command::Doubt(Doubt { token, grace: GRACE }))
+                (Err(error), Command::Doubt(Doubt::new(token, GRACE)))
             }
         };
         match self.driver.apply_to(&key, Some(begun), &command).await {
@@ -101,15 +101,7 @@ impl Shared {
         lease: LeaseUse,
         seen: Option<Record>,
     ) -> Result<(Grant, Record, KeyLock<'_>), StoreError> {
-        let begin = Begin {
-            method,
-            preconditions: &Preconditions::default(),
-            lease,
-            observed: None,
-            authority: Authority::Resource,
-            nonce: nonce().map_err(of_register)?,
-            ttl: TTL,
-        };
+        let begin = Begin::new(method, &Preconditions::NONE, nonce().map_err(of_register)?, TTL).with_lease(lease);
         let (applied, lock) = self.driver.begin(key, seen, begin).await.map_err(unbegun)?;
         match (applied.outcome, lock) {
             (Outcome::Granted(grant), Some(lock)) => Ok((grant, applied.after, lock)),

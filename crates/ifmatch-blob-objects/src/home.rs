@@ -262,15 +262,7 @@ impl Shared {
                 return Ok(Recorded { record, is_new: false });
             };
             let payload = Payload { since: adopts.then_some(since), metadata: metadata.clone(), ..Payload::default() };
-            let command = Write {
-                method: &Method::PUT,
-                preconditions: &Preconditions::default(),
-                content: payload.content()?,
-                lease: LeaseUse::Read(None),
-                based_on: None,
-                request: None,
-                nonce,
-            };
+            let command = Write::new(&Method::PUT, &Preconditions::NONE, payload.content()?, nonce).with_lease(LeaseUse::Read(None));
             let Transition { next, outcome } = record.apply(&Command::Write(command), now);
             let Some(next) = next else { return Err(refused(outcome, now)) };
             if self.swap(&key, &record, &next).await? {

@@ -80,14 +80,7 @@ impl Shared {
                 last_modified: Some(current.info.last_modified),
             };
             let authority = Authority::Resource;
-            let operation = LeaseOperation {
-                action: request.action,
-                preconditions: &Preconditions::default(),
-                observed: snapshot.map(|snapshot| Observed { snapshot, observation, authority }),
-                authority,
-                request: id,
-                nonce: nonce().map_err(of_register)?,
-            };
+            let operation = LeaseOperation::new(request.action, &Preconditions::NONE, nonce().map_err(of_register)?).with_observed(snapshot.map(|snapshot| Observed::new(snapshot, observation, authority))).with_authority(authority).with_request(id);
             // The conditions are those of the object, whose date the register does not know; the state comes first.
             let now = self.driver.now();
             let expected = record.apply(&Command::Lease(operation.clone()), now).outcome;
@@ -145,14 +138,7 @@ impl Shared {
     ) -> Result<Leased, StoreError> {
         self.must_keep_leases()?;
         let key = self.adopt(container).await?;
-        let operation = LeaseOperation {
-            action: request.action,
-            preconditions: &request.preconditions,
-            observed: None,
-            authority: Authority::Register,
-            request: request.request.map(|key| key.request(None)),
-            nonce: nonce().map_err(of_register)?,
-        };
+        let operation = LeaseOperation::new(request.action, &request.preconditions, nonce().map_err(of_register)?).with_authority(Authority::Register).with_request(request.request.map(|key| key.request(None)));
         let applied = self.driver.apply_in_turn(&key, &Command::Lease(operation)).await.map_err(of_driver)?;
         let now = self.driver.now();
         let Outcome::Leased(receipt) = applied.outcome else {

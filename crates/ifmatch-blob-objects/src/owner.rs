@@ -146,15 +146,7 @@ async fn name_of(register: &AnyRegister) -> Result<String, RegisterError> {
     let key = Key::new(KEY).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
     let name = random()?;
     let nothing = Preconditions::default();
-    let write = Write {
-        method: &Method::PUT,
-        preconditions: &nothing,
-        content: Content::Hashed { hash: ContentHash::of(b""), payload: name.clone().into() },
-        lease: LeaseUse::Read(None),
-        based_on: None,
-        request: None,
-        nonce: nonce()?,
-    };
+    let write = Write::new(&Method::PUT, &nothing, Content::Hashed { hash: ContentHash::of(b""), payload: name.clone().into() }, nonce()?).with_lease(LeaseUse::Read(None));
     let first = Record::unknown().apply(&Command::Write(write), SystemClock.now()).next;
     for _ in 0..ATTEMPTS {
         if let Some(record) = register.load(&key).await? {

@@ -1,4 +1,4 @@
-//! The commands on a record, what comes of them, and the refusals.
+//! Commands on a record, their outcomes and refusals.
 
 use std::time::Duration;
 
@@ -12,19 +12,21 @@ use crate::precondition::{Precondition, Preconditions};
 use crate::record::{Receipt, Record, RequestId, Revision, Snapshot, State, Token, Variant};
 use crate::tag::EntityTag;
 
-/// One step on a record. A write through a service takes `Begin` and then one of `Commit`, `Abort` and `Doubt`; a
-/// write whose content is durable beforehand, under a name of its own, takes `Write` alone.
+/// One step on a record.
+///
+/// A write through a service takes `Begin`, then one of `Commit`, `Abort` and `Doubt`. A write of content that is
+/// already durable under a name of its own takes a single `Write`.
 #[derive(Clone, Debug)]
 pub enum Command<'a> {
-    /// Asks for the permit to write.
+    /// Requests a permit to write.
     Begin(Begin<'a>),
     /// The write took effect.
     Commit(Commit),
     /// The write definitely did not take effect.
     Abort(Token),
-    /// Nobody knows whether the write took effect, or will.
+    /// The write may have taken effect, or still may.
     Doubt(Doubt),
-    /// A read, or a probe, saw this.
+    /// Records what a read or a probe saw.
     Observe(Observed),
     /// Evaluates the preconditions and writes, in one step.
     Write(Write<'a>),
@@ -32,66 +34,117 @@ pub enum Command<'a> {
     Lease(LeaseOperation<'a>),
 }
 
-/// Asks for the permit to write.
+/// Requests a permit to write.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Begin<'a> {
     /// The method of the request.
     pub method: &'a Method,
-    /// The conditions of the request.
+    /// The preconditions of the request.
     pub preconditions: &'a Preconditions,
-    /// The lease that the request came with. Under one, the permit ends when the lease does.
+    /// The lease that the request names. The permit ends no later than this lease.
     pub lease: LeaseUse,
-    /// What a probe saw just before.
+    /// The result of a probe made just before.
     pub observed: Option<Observed>,
-    /// Who knows the version.
+    /// The authority on the current version.
     pub authority: Authority,
-    /// A number drawn at random for this grant.
+    /// A random number for this grant.
     pub nonce: u64,
     /// How long the write may take.
     pub ttl: Duration,
 }
 
+impl<'a> Begin<'a> {
+    /// Creates a request for a permit that lasts for `ttl`, without a lease or a probe, on the authority of the resource.
+    pub fn new(method: &'a Method, preconditions: &'a Preconditions, nonce: u64, ttl: Duration) -> Self {
+        let (lease, authority) = (LeaseUse::default(), Authority::default());
+        Self { method, preconditions, lease, observed: None, authority, nonce, ttl }
+    }
+
+    /// Sets the lease that the request names.
+    #[must_use]
+    pub fn with_lease(self, lease: LeaseUse) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// Sets the result of a probe made just before.
+    #[must_use]
+    pub fn with_observed(self, observed: Option<Observed>) -> Self {
+        Self { observed, ..self }
+    }
+
+    /// Sets the authority on the current version.
+    #[must_use]
+    pub fn with_authority(self, authority: Authority) -> Self {
+        Self { authority, ..self }
+    }
+}
+
 /// The write took effect.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Commit {
-    /// The permit.
+    /// The token of the permit.
     pub token: Token,
-    /// What the resource is now.
+    /// The new content of the resource.
     pub content: Content,
 }
 
-/// Nobody knows whether the write took effect, or will.
+impl Commit {
+    /// Creates the end of a successful write.
+    pub fn new(token: Token, content: Content) -> Self {
+        Self { token, content }
+    }
+}
+
+/// The write may have taken effect, or still may.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Doubt {
-    /// The permit.
+    /// The token of the permit.
     pub token: Token,
-    /// How long an effect may still come. The permit lasts as long, though never beyond its deadline.
+    /// How long the write may still take effect. The permit lasts as long, but not beyond its deadline.
     pub grace: Duration,
 }
 
-/// What a read saw, and when it began.
+impl Doubt {
+    /// Creates the end of a write with an unknown effect.
+    pub fn new(token: Token, grace: Duration) -> Self {
+        Self { token, grace }
+    }
+}
+
+/// The result of a read, and when the read began.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Observed {
-    /// The beginning of the read.
+    /// The record's snapshot at the beginning of the read.
     pub snapshot: Snapshot,
-    /// What it saw.
+    /// The result of the read.
     pub observation: Observation,
-    /// Who knows the version.
+    /// The authority on the current version.
     pub authority: Authority,
 }
 
-/// Who knows the current version of a resource.
+impl Observed {
+    /// Creates the result of a read that began at `snapshot`.
+    pub fn new(snapshot: Snapshot, observation: Observation, authority: Authority) -> Self {
+        Self { snapshot, observation, authority }
+    }
+}
+
+/// The authority on the current version of a resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
-    /// The register: all writes come through it, so what it says can be relied on.
+    /// The register: all writes go through it, so its state is current.
     Register,
-    /// The resource alone: it may change behind the register's back, so only a probe tells, and only of the
-    /// representation that it saw.
+    /// The resource itself: it may change without the register, so only a probe shows its state, and only for the
+    /// probed representation.
     #[default]
     Resource,
 }
 
-/// What a read saw.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// The resource does not exist.
@@ -100,51 +153,104 @@ pub enum Observation {
     Present {
         /// The representation that was read.
         variant: Variant,
-        /// Its tag, none where it has no validator.
+        /// Its tag, or `None` if it has no validator.
         tag: Option<EntityTag>,
-        /// The date that the resource itself gave.
+        /// The date given by the resource itself.
         last_modified: Option<HttpDate>,
     },
 }
 
 /// Evaluates the preconditions and writes, in one step.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Write<'a> {
     /// The method of the request.
     pub method: &'a Method,
-    /// The conditions of the request.
+    /// The preconditions of the request.
     pub preconditions: &'a Preconditions,
-    /// The lease that the request came with.
+    /// The lease that the request names.
     pub lease: LeaseUse,
-    /// What the resource becomes. Making an absent resource absent is [`Refusal::NotFound`].
+    /// The new content of the resource. Deleting an absent resource is [`Refusal::NotFound`].
     pub content: Content,
-    /// The generation that the content was derived from, where it was: any other is [`Refusal::Stale`].
+    /// The generation that the content was derived from, if any. If it is no longer current, the write is
+    /// [`Refusal::Stale`].
     pub based_on: Option<Revision>,
-    /// The request's identity: a retry gets the first answer again.
+    /// The identity of the request. A retry with the same identity gets the first answer again.
     pub request: Option<RequestId>,
-    /// A number drawn at random for this write.
+    /// A random number for this write.
     pub nonce: u64,
 }
 
-/// Acquires, renews, changes, releases or breaks the lease. The version stays what it is.
+impl<'a> Write<'a> {
+    /// Creates a write without a lease or a request identity.
+    pub fn new(method: &'a Method, preconditions: &'a Preconditions, content: Content, nonce: u64) -> Self {
+        Self { method, preconditions, lease: LeaseUse::default(), content, based_on: None, request: None, nonce }
+    }
+
+    /// Sets the lease that the request names.
+    #[must_use]
+    pub fn with_lease(self, lease: LeaseUse) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// Sets the generation that the content was derived from.
+    #[must_use]
+    pub fn with_based_on(self, based_on: Option<Revision>) -> Self {
+        Self { based_on, ..self }
+    }
+
+    /// Sets the identity of the request.
+    #[must_use]
+    pub fn with_request(self, request: Option<RequestId>) -> Self {
+        Self { request, ..self }
+    }
+}
+
+/// Acquires, renews, changes, releases or breaks the lease. Does not change the version.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LeaseOperation<'a> {
-    /// What to do.
+    /// The operation.
     pub action: LeaseAction,
-    /// The conditions of the request.
+    /// The preconditions of the request.
     pub preconditions: &'a Preconditions,
-    /// What a probe saw just before.
+    /// The result of a probe made just before.
     pub observed: Option<Observed>,
-    /// Who knows the version.
+    /// The authority on the current version.
     pub authority: Authority,
-    /// The request's identity, its action and ids included: a retry gets the first answer again, unless others have
-    /// changed the lease since.
+    /// The identity of the request, including its action and ids. A retry with the same identity gets the first answer
+    /// again, unless the lease has changed since.
     pub request: Option<RequestId>,
-    /// A number drawn at random for this operation.
+    /// A random number for this operation.
     pub nonce: u64,
 }
 
-/// What a write leaves at the resource.
+impl<'a> LeaseOperation<'a> {
+    /// Creates an operation without a probe or a request identity, on the authority of the resource.
+    pub fn new(action: LeaseAction, preconditions: &'a Preconditions, nonce: u64) -> Self {
+        Self { action, preconditions, observed: None, authority: Authority::default(), request: None, nonce }
+    }
+
+    /// Sets the result of a probe made just before.
+    #[must_use]
+    pub fn with_observed(self, observed: Option<Observed>) -> Self {
+        Self { observed, ..self }
+    }
+
+    /// Sets the authority on the current version.
+    #[must_use]
+    pub fn with_authority(self, authority: Authority) -> Self {
+        Self { authority, ..self }
+    }
+
+    /// Sets the identity of the request.
+    #[must_use]
+    pub fn with_request(self, request: Option<RequestId>) -> Self {
+        Self { request, ..self }
+    }
+}
+
+/// The content of a resource after a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A representation with this tag.
@@ -154,83 +260,85 @@ pub enum Content {
         /// Its tag.
         tag: EntityTag,
     },
-    /// A body with this hash, whose tag shall change with every write; and what the application binds to it.
+    /// A body with this hash. Its tag changes with every write.
     Hashed {
         /// The hash of the body.
         hash: ContentHash,
-        /// The application's own data.
+        /// Application data stored with the version.
         payload: Bytes,
     },
-    /// Something, or nothing: the next reader finds out.
+    /// Unknown: the next read determines it.
     Unknown,
-    /// Nothing.
+    /// None: the resource was deleted.
     Absent,
 }
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The permit to write.
+    /// A permit to write was granted.
     Granted(Grant),
-    /// The write is part of the record.
+    /// The write was recorded.
     Written(Receipt),
-    /// The write was part of the record before: this is a retry.
+    /// The write was recorded earlier: the command is a retry.
     Replayed(Receipt),
-    /// The permit is given back.
+    /// The permit was returned.
     Released,
-    /// The observation is part of the record.
+    /// The observation was recorded.
     Observed,
-    /// The lease operation is part of the record, or was before.
+    /// The lease operation was recorded, now or earlier.
     Leased(LeaseReceipt),
-    /// The command was not carried out.
+    /// The command was refused.
     Refused(Refusal),
 }
 
-/// The permit to write.
+/// A permit to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Grant {
-    /// What to show at the end.
+    /// The token to present when the write ends.
     pub token: Token,
-    /// When the permit ends by itself.
+    /// When the permit expires.
     pub deadline: Timestamp,
-    /// The state that the conditions were evaluated against.
+    /// The state that the preconditions were evaluated against.
     pub current: State,
-    /// The lease that the write came with.
+    /// The lease that the write named.
     pub lease: Option<Lease>,
 }
 
-/// Why a command was not carried out.
+/// The reason for which a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A condition is false: 412.
+    /// A precondition is false: 412.
     PreconditionFailed {
-        /// The condition.
+        /// The precondition.
         precondition: Precondition,
         /// The current tag.
         current: Option<EntityTag>,
     },
-    /// Another write is in flight: wait until it ends, at the latest until its deadline.
+    /// Another write is in flight: wait until it ends, or until its deadline.
     InFlight {
-        /// When that write's permit ends by itself.
+        /// When that write's permit expires.
         deadline: Timestamp,
     },
-    /// The conditions cannot be evaluated, or nothing leased, before a probe has told the current state.
+    /// The preconditions cannot be evaluated, or the lease granted, before a probe has determined the current state.
     ProbeFirst,
-    /// There is nothing to delete, or to lease: 404.
+    /// The resource to delete or to lease does not exist: 404.
     NotFound,
-    /// The resource's lease does not allow it: 412.
+    /// The resource's lease does not permit the command: 412.
     Lease(LeaseFailure),
-    /// The lease operation is not possible in the lease's state: 409.
+    /// The lease operation conflicts with the state of the lease: 409.
     LeaseConflict(LeaseConflict),
-    /// The permit is lost, or the record has changed since the read began.
+    /// The permit was lost, or the record has changed since the read began.
     Stale,
 }
 
-/// The record after a command, and what came of it.
+/// The record after a command, and the outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Transition {
-    /// The record to swap in; none where nothing changes.
+    /// The record to swap in, or `None` if nothing changes.
     pub next: Option<Record>,
-    /// What came of the command, once the swap succeeded.
+    /// The outcome of the command once the swap has succeeded.
     pub outcome: Outcome,
 }

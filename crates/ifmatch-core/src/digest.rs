@@ -12,7 +12,7 @@ use thiserror::Error;
 pub use hasher::Hasher;
 
 use crate::tag::EntityTag;
-use crate::text::{header_value, hexadecimal};
+use crate::text::header_value;
 
 mod hasher;
 
@@ -86,7 +86,7 @@ impl ContentHash {
     /// assert_eq!(ContentHash::of(b"a").hex().len(), 64);
     /// ```
     pub fn hex(&self) -> String {
-        hexadecimal(&self.bytes)
+        hex::encode(self.bytes)
     }
 
     /// The strong tag that depends on nothing but the bytes: `"<hex>"`.
@@ -156,7 +156,7 @@ impl ContentHash {
     }
 
     fn tag_hex(&self) -> String {
-        hexadecimal(&self.bytes[..self.format.bytes_in_tag()])
+        hex::encode(&self.bytes[..self.format.bytes_in_tag()])
     }
 }
 

@@ -4,10 +4,10 @@
 //! `now`, not by a timer: an expired lease keeps its id, and can be renewed by it, until somebody else takes the lease or the
 //! resource is written.
 
+pub mod azure;
 mod id;
 mod machine;
 
-use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -20,15 +20,6 @@ use crate::date::Timestamp;
 use crate::record::Revision;
 
 /// How long a lease lasts.
-///
-/// ```
-/// use ifmatch_core::lease::LeaseDuration;
-///
-/// assert_eq!(LeaseDuration::from_seconds(-1), Some(LeaseDuration::Infinite));
-/// assert!(LeaseDuration::from_seconds(15).is_some());
-/// assert_eq!(LeaseDuration::from_seconds(14), None);
-/// assert_eq!(LeaseDuration::from_seconds(61), None);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LeaseDuration {
     /// Until it is released or broken.
@@ -38,15 +29,6 @@ pub enum LeaseDuration {
 }
 
 impl LeaseDuration {
-    /// The duration from the number on the wire: -1, or 15 to 60 seconds. None for any other.
-    pub fn from_seconds(seconds: i64) -> Option<Self> {
-        match seconds {
-            -1 => Some(Self::Infinite),
-            15..=60 => u8::try_from(seconds).ok().map(Self::Seconds),
-            _ => None,
-        }
-    }
-
     fn end(self, start: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Infinite => None,
@@ -132,94 +114,47 @@ impl LeaseState {
     }
 }
 
-/// Why a lease operation was refused: 409.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The reason for which a lease operation was refused: 409.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LeaseConflict {
-    /// Somebody has it: `LeaseAlreadyPresent`.
+    /// Another holder has the lease.
+    #[error("there is already a lease: wait until it ends, or break it")]
     AlreadyPresent,
-    /// It is this id's, but being broken: `LeaseIsBreakingAndCannotBeAcquired`.
+    /// The lease has this id, but is being broken.
+    #[error("the lease is being broken: acquire it once that is over")]
     IsBreakingAndCannotBeAcquired,
-    /// It is being broken, or was: `LeaseIsBrokenAndCannotBeRenewed`.
+    /// The lease is being broken or was broken.
+    #[error("the lease was broken and cannot be renewed: acquire a new one")]
     IsBrokenAndCannotBeRenewed,
-    /// It is being broken: `LeaseIsBreakingAndCannotBeChanged`.
+    /// The lease is being broken.
+    #[error("the lease is being broken and cannot be changed")]
     IsBreakingAndCannotBeChanged,
-    /// It has another id: `LeaseIdMismatchWithLeaseOperation`.
+    /// The lease has another id.
+    #[error("the lease has another id")]
     IdMismatch,
-    /// There is none: `LeaseNotPresentWithLeaseOperation`.
+    /// There is no lease.
+    #[error("there is no lease")]
     NotPresent,
 }
 
-impl LeaseConflict {
-    /// Azure's error code.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::AlreadyPresent => "LeaseAlreadyPresent",
-            Self::IsBreakingAndCannotBeAcquired => "LeaseIsBreakingAndCannotBeAcquired",
-            Self::IsBrokenAndCannotBeRenewed => "LeaseIsBrokenAndCannotBeRenewed",
-            Self::IsBreakingAndCannotBeChanged => "LeaseIsBreakingAndCannotBeChanged",
-            Self::IdMismatch => "LeaseIdMismatchWithLeaseOperation",
-            Self::NotPresent => "LeaseNotPresentWithLeaseOperation",
-        }
-    }
-}
 
-impl fmt::Display for LeaseConflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::AlreadyPresent => "there is already a lease: wait until it ends, or break it",
-            Self::IsBreakingAndCannotBeAcquired => "the lease is being broken: acquire it once that is over",
-            Self::IsBrokenAndCannotBeRenewed => "the lease was broken and cannot be renewed: acquire a new one",
-            Self::IsBreakingAndCannotBeChanged => "the lease is being broken and cannot be changed",
-            Self::IdMismatch => "the lease id is not that of the lease",
-            Self::NotPresent => "there is no lease",
-        })
-    }
-}
-
-/// Why a resource cannot be used with, or without, this lease id: 412.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The reason for which a resource cannot be used with, or without, a lease id: 412.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LeaseFailure {
-    /// There is no lease: `LeaseNotPresentWith…Operation`.
+    /// There is no lease.
+    #[error("there is no lease: omit the lease id, or acquire a lease")]
     NotPresent,
-    /// The lease has another id: `LeaseIdMismatchWith…Operation`.
+    /// The lease has another id.
+    #[error("the lease has another id")]
     IdMismatch,
-    /// The lease is needed, and no id was given: `LeaseIdMissing`.
+    /// The resource is leased and no id was given.
+    #[error("the resource is leased, and the request has no lease id")]
     IdMissing,
-    /// The lease is over: `LeaseLost`.
+    /// The lease has ended.
+    #[error("the lease has ended: acquire a new one, and check what has changed since")]
     Lost,
 }
 
-impl LeaseFailure {
-    /// Azure's error code for a blob.
-    pub fn blob_code(self) -> &'static str {
-        match self {
-            Self::NotPresent => "LeaseNotPresentWithBlobOperation",
-            Self::IdMismatch => "LeaseIdMismatchWithBlobOperation",
-            Self::IdMissing => "LeaseIdMissing",
-            Self::Lost => "LeaseLost",
-        }
-    }
-
-    /// Azure's error code for a container.
-    pub fn container_code(self) -> &'static str {
-        match self {
-            Self::NotPresent => "LeaseNotPresentWithContainerOperation",
-            Self::IdMismatch => "LeaseIdMismatchWithContainerOperation",
-            other => other.blob_code(),
-        }
-    }
-}
-
-impl fmt::Display for LeaseFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotPresent => "there is no lease: leave the lease id out, or acquire one",
-            Self::IdMismatch => "the lease id is not that of the lease",
-            Self::IdMissing => "there is a lease, and no lease id was given",
-            Self::Lost => "the lease is over: acquire a new one, and look at what happened meanwhile",
-        })
-    }
-}
 
 /// In what way a request uses a resource that may be leased, and the id that it came with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,12 +1,16 @@
 //! Preconditions and their evaluation, in the order of RFC 9110 §13.2.2.
 
-use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::date::HttpDate;
 use crate::tag::{EntityTag, TagList};
 
-/// The conditions that a request carries.
+/// All conditional header fields (RFC 9110 §13.1): the preconditions and `If-Range`.
+pub const CONDITIONAL_HEADERS: [HeaderName; 5] =
+    [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_RANGE];
+
+/// The preconditions of a request.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue, Method};
@@ -38,6 +42,17 @@ pub struct Preconditions {
 }
 
 impl Preconditions {
+    /// No preconditions.
+    pub const NONE: Self =
+        Self { if_match: None, if_unmodified_since: None, if_none_match: None, if_modified_since: None };
+
+    /// The header fields of preconditions, in the order in which they are evaluated. `If-Range` is not one of them: see
+    /// [`CONDITIONAL_HEADERS`].
+    pub const HEADERS: [HeaderName; 4] = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE];
+
+    /// The header fields of preconditions that can fail a write.
+    pub const WRITE_HEADERS: [HeaderName; 3] = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH];
+
     /// Reads the conditional header fields of a request. Allocates nothing if there are none.
     ///
     /// ```

@@ -7,15 +7,12 @@ use http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use serde_json::{Map, Value};
 
-use crate::lease::{LeaseConflict, LeaseFailure};
-use crate::precondition::Precondition;
+use crate::precondition::{Precondition, Preconditions};
 use crate::range::unsatisfied_content_range;
 use crate::tag::EntityTag;
 
 /// The media type of a problem.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
-
-const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 
 /// What went wrong with a request, for people and for programs, and the header fields that go with it.
 ///
@@ -154,18 +151,6 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "bad-request").detail(detail)
     }
 
-    /// Adds Azure's error code, for clients that look for it: as the member `code`, and in `x-ms-error-code`.
-    ///
-    /// ```
-    /// # use ifmatch_core::problem::Problem;
-    /// let response = Problem::not_found().code("ResourceNotFound").to_response();
-    /// assert_eq!(response.headers()["x-ms-error-code"], "ResourceNotFound");
-    /// ```
-    #[must_use]
-    pub fn code(self, code: &'static str) -> Self {
-        self.member("code", code).header(ERROR_CODE, HeaderValue::from_static(code))
-    }
-
     /// 404: there is nothing here.
     ///
     /// ```
@@ -217,31 +202,6 @@ impl Problem {
         problem
     }
 
-    /// 412: the resource's lease does not allow it. Not to be tried again like a stale tag: the member `code`, and the
-    /// header field `x-ms-error-code`, tell them apart.
-    ///
-    /// ```
-    /// # use ifmatch_core::lease::LeaseFailure;
-    /// # use ifmatch_core::problem::Problem;
-    /// let response = Problem::lease_failed(LeaseFailure::IdMissing).to_response();
-    /// assert_eq!(response.status(), 412);
-    /// assert_eq!(response.headers()["x-ms-error-code"], "LeaseIdMissing");
-    /// ```
-    pub fn lease_failed(failure: LeaseFailure) -> Self {
-        Self::new(StatusCode::PRECONDITION_FAILED, "lease-failed").detail(failure.to_string()).code(failure.blob_code())
-    }
-
-    /// 409: the lease operation is not possible in the lease's state.
-    ///
-    /// ```
-    /// # use ifmatch_core::lease::LeaseConflict;
-    /// # use ifmatch_core::problem::Problem;
-    /// assert_eq!(Problem::lease_conflict(LeaseConflict::AlreadyPresent).status(), 409);
-    /// ```
-    pub fn lease_conflict(conflict: LeaseConflict) -> Self {
-        Self::new(StatusCode::CONFLICT, "lease-conflict").detail(conflict.to_string()).code(conflict.code())
-    }
-
     /// 413: the body is longer than `limit` bytes.
     ///
     /// ```
@@ -282,7 +242,7 @@ impl Problem {
                 "{method} must be conditional here: GET the resource and send its ETag in If-Match, or send \
                  If-None-Match: * to create it"
             ))
-            .member("conditions", vec!["if-match", "if-none-match", "if-unmodified-since"])
+            .member("conditions", Preconditions::WRITE_HEADERS.map(|name| name.as_str().to_owned()).to_vec())
     }
 
     /// 503: a service behind this one does not answer, or too many requests wait.

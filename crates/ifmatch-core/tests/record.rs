@@ -37,21 +37,13 @@ fn tag(opaque: &str) -> EntityTag {
 
 fn begin(preconditions: &Preconditions) -> Begin<'_> {
     let authority = Authority::Register;
-    Begin {
-        method: &Method::PUT,
-        preconditions,
-        lease: LeaseUse::default(),
-        observed: None,
-        authority,
-        nonce: 7,
-        ttl: TTL,
-    }
+    Begin::new(&Method::PUT, preconditions, 7, TTL).with_authority(authority)
 }
 
 fn seen(record: &Record, opaque: &str, now: Timestamp) -> Observed {
     let observation = Observation::Present { variant: Variant::only(), tag: Some(tag(opaque)), last_modified: None };
     let snapshot = record.snapshot(now).expect("no write is in flight");
-    Observed { snapshot, observation, authority: Authority::Register }
+    Observed::new(snapshot, observation, Authority::Register)
 }
 
 fn observe(record: &Record, opaque: &str, now: Timestamp) -> Record {
@@ -76,15 +68,7 @@ fn refusal(record: &Record, command: &Command<'_>, now: Timestamp) -> Refusal {
 
 fn put<'a>(preconditions: &'a Preconditions, body: &[u8]) -> Write<'a> {
     let content = Content::Hashed { hash: ContentHash::of(body), payload: body.to_vec().into() };
-    Write {
-        method: &Method::PUT,
-        preconditions,
-        content,
-        lease: LeaseUse::default(),
-        based_on: None,
-        request: None,
-        nonce: 1,
-    }
+    Write::new(&Method::PUT, preconditions, content, 1)
 }
 
 fn written(record: &Record, write: Write<'_>, now: Timestamp) -> Record {
@@ -138,7 +122,7 @@ fn an_unknown_version_is_probed_before_a_condition_is_evaluated() {
     let unknown = Record::unknown();
     assert_eq!(refusal(&unknown, &Command::Begin(begin(&any)), at(0.0)), Refusal::ProbeFirst);
     let observed = Some(seen(&unknown, "v1", at(0.0)));
-    let probed = Command::Begin(Begin { observed, ..begin(&any) });
+    let probed = Command::Begin(begin(&any).with_observed(observed));
     let failed = refusal(&unknown, &probed, at(0.0));
     assert!(matches!(failed, Refusal::PreconditionFailed { .. }), "the probe found it: {failed:?}");
 }
@@ -147,7 +131,7 @@ fn an_unknown_version_is_probed_before_a_condition_is_evaluated() {
 fn without_authority_a_recorded_version_is_probed_as_well() {
     let record = observe(&Record::unknown(), "v1", at(0.0));
     let matching = condition(header::IF_MATCH, "\"v1\"");
-    let command = Command::Begin(Begin { authority: Authority::Resource, ..begin(&matching) });
+    let command = Command::Begin(begin(&matching).with_authority(Authority::Resource));
     assert_eq!(refusal(&record, &command, at(0.0)), Refusal::ProbeFirst);
 }
 
@@ -157,7 +141,7 @@ fn a_probe_that_was_overtaken_is_not_believed() {
     let old = seen(&unknown, "v1", at(0.0));
     let newer = observe(&unknown, "v2", at(0.1));
     let stale = condition(header::IF_MATCH, "\"v1\"");
-    let command = Command::Begin(Begin { observed: Some(old.clone()), ..begin(&stale) });
+    let command = Command::Begin(begin(&stale).with_observed(Some(old.clone())));
     assert!(matches!(refusal(&newer, &command, at(0.2)), Refusal::PreconditionFailed { .. }));
     assert_eq!(refusal(&newer, &Command::Observe(old), at(0.2)), Refusal::Stale);
 }
@@ -176,7 +160,7 @@ fn a_read_that_a_write_overtook_cannot_be_recorded() {
     let (in_flight, granted) = grant(&before, at(0.2));
     assert_eq!(refusal(&in_flight, &Command::Observe(read.clone()), at(0.3)), Refusal::Stale);
     let content = Content::Tagged { variant: Variant::only(), tag: tag("v2") };
-    let commit = Command::Commit(Commit { token: granted.token, content });
+    let commit = Command::Commit(Commit::new(granted.token, content));
     let after = in_flight.apply(&commit, at(0.4)).next.unwrap();
     assert_eq!(refusal(&after, &Command::Observe(read), at(0.5)), Refusal::Stale);
     assert_eq!(after.settled(at(0.5)).unwrap().tags(), [tag("v2")]);
@@ -186,10 +170,10 @@ fn a_read_that_a_write_overtook_cannot_be_recorded() {
 fn a_lost_permit_commits_nothing() {
     let (first, granted) = grant(&Record::unknown(), at(0.0));
     let (second, _) = grant(&first, at(31.0));
-    let commit = Command::Commit(Commit { token: granted.token, content: Content::Unknown });
+    let commit = Command::Commit(Commit::new(granted.token, Content::Unknown));
     assert_eq!(refusal(&second, &commit, at(31.0)), Refusal::Stale);
     assert_eq!(refusal(&second, &Command::Abort(granted.token), at(31.0)), Refusal::Stale);
-    let doubt = Command::Doubt(Doubt { token: granted.token, grace: Duration::ZERO });
+    let doubt = Command::Doubt(Doubt::new(granted.token, Duration::ZERO));
     assert_eq!(refusal(&second, &doubt, at(31.0)), Refusal::Stale);
 }
 
@@ -198,7 +182,7 @@ fn a_late_commit_counts_as_long_as_nobody_relied_on_the_deadline() {
     let (record, granted) = grant(&Record::unknown(), at(0.0));
     assert_eq!(*record.state(at(31.0)), State::Unknown);
     let content = Content::Tagged { variant: Variant::only(), tag: tag("v1") };
-    let commit = Command::Commit(Commit { token: granted.token, content });
+    let commit = Command::Commit(Commit::new(granted.token, content));
     let after = record.apply(&commit, at(31.0)).next.unwrap();
     assert_eq!(after.settled(at(31.0)).unwrap().tags(), [tag("v1")]);
 }
@@ -210,7 +194,7 @@ fn an_aborted_write_leaves_the_version_and_a_doubted_one_leaves_nothing_known() 
     let aborted = record.apply(&Command::Abort(granted.token), at(2.0)).next.unwrap();
     assert_eq!(aborted.settled(at(2.0)).unwrap().tags(), [tag("v1")]);
     let grace = Duration::from_secs(1);
-    let doubt = Command::Doubt(Doubt { token: granted.token, grace });
+    let doubt = Command::Doubt(Doubt::new(granted.token, grace));
     let doubted = record.apply(&doubt, at(2.0)).next.unwrap();
     assert!(doubted.permit(at(2.9)).is_some(), "an effect may still come");
     assert_eq!((doubted.permit(at(3.0)), doubted.state(at(3.0))), (None, &State::Unknown));
@@ -220,7 +204,7 @@ fn an_aborted_write_leaves_the_version_and_a_doubted_one_leaves_nothing_known() 
 fn doubt_never_extends_a_permit() {
     let (record, granted) = grant(&Record::unknown(), at(0.0));
     let grace = Duration::from_hours(1);
-    let doubt = Command::Doubt(Doubt { token: granted.token, grace });
+    let doubt = Command::Doubt(Doubt::new(granted.token, grace));
     let doubted = record.apply(&doubt, at(1.0)).next.unwrap();
     assert_eq!(doubted.permit(at(1.0)).unwrap().deadline, granted.deadline);
 }
@@ -229,11 +213,16 @@ fn doubt_never_extends_a_permit() {
 fn grants_of_racing_processes_differ_though_all_else_is_equal() {
     let none = Preconditions::default();
     let grant_to = |nonce| {
-        let command = Command::Begin(Begin { nonce, ..begin(&none) });
-        Record::unknown().apply(&command, at(0.0)).next.unwrap()
+        let mut begin = begin(&none);
+        begin.nonce = nonce;
+        Record::unknown().apply(&Command::Begin(begin), at(0.0)).next.unwrap()
     };
     assert_ne!(grant_to(1), grant_to(2));
-    let write_by = |nonce| written(&Record::absent(), Write { nonce, ..put(&none, b"same") }, at(0.0));
+    let write_by = |nonce| {
+        let mut write = put(&none, b"same");
+        write.nonce = nonce;
+        written(&Record::absent(), write, at(0.0))
+    };
     assert_ne!(write_by(1), write_by(2));
 }
 
@@ -243,7 +232,7 @@ fn another_tag_of_a_representation_is_a_new_version_and_ends_the_others() {
     let plain = observe(&Record::unknown(), "plain-1", at(0.0));
     let observation = Observation::Present { variant: gzip.clone(), tag: Some(tag("gzip-1")), last_modified: None };
     let snapshot = plain.snapshot(at(0.1)).unwrap();
-    let command = Command::Observe(Observed { snapshot, observation, authority: Authority::Register });
+    let command = Command::Observe(Observed::new(snapshot, observation, Authority::Register));
     let both = plain.apply(&command, at(0.1)).next.unwrap();
     let version = both.settled(at(0.1)).unwrap();
     assert_eq!(version.tags(), [tag("plain-1"), tag("gzip-1")]);
@@ -269,9 +258,9 @@ fn without_authority_a_date_moves_on_when_another_representation_is_first_seen()
         last_modified: None,
     };
     let snapshot = record.snapshot(at(100.0)).unwrap();
-    let observed = Observed { snapshot, observation, authority: Authority::Resource };
+    let observed = Observed::new(snapshot, observation, Authority::Resource);
     let date = condition(header::IF_UNMODIFIED_SINCE, "Tue, 14 Nov 2023 22:13:30 GMT"); // ten seconds in
-    let command = Begin { observed: Some(observed), authority: Authority::Resource, ..begin(&date) };
+    let command = begin(&date).with_observed(Some(observed)).with_authority(Authority::Resource);
     let refused = refusal(&record, &Command::Begin(command), at(100.0));
     assert!(matches!(refused, Refusal::PreconditionFailed { .. }), "the change may be newer: {refused:?}");
 }
@@ -284,7 +273,7 @@ fn a_resources_own_date_counts_only_when_its_second_is_over() {
         let observation =
             Observation::Present { variant: Variant::only(), tag: Some(tag("v1")), last_modified: Some(date) };
         let snapshot = record.snapshot(now).unwrap();
-        let observed = Observed { snapshot, observation, authority: Authority::Register };
+        let observed = Observed::new(snapshot, observation, Authority::Register);
         let next = record.apply(&Command::Observe(observed), now).next.unwrap();
         next.settled(now).unwrap().last_modified()
     };
@@ -298,7 +287,7 @@ fn a_resources_own_date_does_not_come_again_after_a_write_without_a_tag() {
     let before = observe(&Record::unknown(), "v1", at(10.8));
     let held = before.settled(at(11.2)).unwrap().last_modified();
     let (record, granted) = grant(&before, at(11.4));
-    let commit = Command::Commit(Commit { token: granted.token, content: Content::Unknown });
+    let commit = Command::Commit(Commit::new(granted.token, Content::Unknown));
     let unknown = record.apply(&commit, at(11.5)).next.unwrap();
     let observation = Observation::Present {
         variant: Variant::only(),
@@ -306,7 +295,7 @@ fn a_resources_own_date_does_not_come_again_after_a_write_without_a_tag() {
         last_modified: Some(HttpDate::from_unix(1_700_000_011)),
     };
     let snapshot = unknown.snapshot(at(13.0)).unwrap();
-    let observed = Observed { snapshot, observation, authority: Authority::Resource };
+    let observed = Observed::new(snapshot, observation, Authority::Resource);
     let after = unknown.apply(&Command::Observe(observed), at(13.0)).next.unwrap();
     assert!(after.settled(at(13.0)).unwrap().last_modified() > held);
 }
@@ -315,9 +304,9 @@ fn a_resources_own_date_does_not_come_again_after_a_write_without_a_tag() {
 fn an_absence_that_a_probe_saw_grants_once_and_is_not_recorded() {
     let unknown = Record::unknown();
     let snapshot = unknown.snapshot(at(0.0)).unwrap();
-    let absent = Observed { snapshot, observation: Observation::Absent, authority: Authority::Register };
+    let absent = Observed::new(snapshot, Observation::Absent, Authority::Register);
     let any = condition(header::IF_NONE_MATCH, "*");
-    let transition = unknown.apply(&Command::Begin(Begin { observed: Some(absent), ..begin(&any) }), at(0.0));
+    let transition = unknown.apply(&Command::Begin(begin(&any).with_observed(Some(absent))), at(0.0));
     let Outcome::Granted(granted) = transition.outcome else { panic!("{:?}", transition.outcome) };
     let aborted = transition.next.unwrap().apply(&Command::Abort(granted.token), at(1.0)).next.unwrap();
     assert_eq!(refusal(&aborted, &Command::Begin(begin(&any)), at(1.0)), Refusal::ProbeFirst);
@@ -327,14 +316,14 @@ fn an_absence_that_a_probe_saw_grants_once_and_is_not_recorded() {
 fn a_retry_gets_the_first_answer_even_if_its_condition_is_false_now() {
     let create = condition(header::IF_NONE_MATCH, "*");
     let request = Some(RequestId::of(&[b"retry me"]));
-    let first = Record::absent().apply(&Command::Write(Write { request, ..put(&create, b"1") }), at(0.0));
+    let first = Record::absent().apply(&Command::Write(put(&create, b"1").with_request(request)), at(0.0));
     let Outcome::Written(receipt) = first.outcome else { panic!("{:?}", first.outcome) };
     assert!(receipt.created);
     let record = first.next.unwrap();
-    let retry = record.apply(&Command::Write(Write { request, ..put(&create, b"1") }), at(1.0));
+    let retry = record.apply(&Command::Write(put(&create, b"1").with_request(request)), at(1.0));
     assert_eq!((retry.next, retry.outcome), (None, Outcome::Replayed(receipt)));
     let other = Some(RequestId::of(&[b"another"]));
-    let command = Command::Write(Write { request: other, ..put(&create, b"1") });
+    let command = Command::Write(put(&create, b"1").with_request(other));
     assert!(matches!(refusal(&record, &command, at(1.0)), Refusal::PreconditionFailed { .. }));
 }
 
@@ -344,10 +333,10 @@ fn answers_for_retries_are_kept_within_bounds() {
     let id = |number: usize| Some(RequestId::of(&[&number.to_le_bytes()]));
     let mut record = Record::absent();
     for number in 0..=Record::MAX_REPLIES {
-        record = written(&record, Write { request: id(number), ..put(&none, b"1") }, at(0.0));
+        record = written(&record, put(&none, b"1").with_request(id(number)), at(0.0));
     }
     let retry = |number| {
-        let command = Command::Write(Write { request: id(number), ..put(&none, b"1") });
+        let command = Command::Write(put(&none, b"1").with_request(id(number)));
         record.apply(&command, at(1.0)).outcome
     };
     assert!(matches!(retry(1), Outcome::Replayed(_)));
@@ -357,7 +346,7 @@ fn answers_for_retries_are_kept_within_bounds() {
 #[test]
 fn deleting_leaves_a_tombstone_and_what_is_absent_cannot_be_deleted() {
     let none = Preconditions::default();
-    let delete = || Write { method: &Method::DELETE, content: Content::Absent, ..put(&none, b"") };
+    let delete = || Write::new(&Method::DELETE, &none, Content::Absent, 1);
     assert_eq!(refusal(&Record::absent(), &Command::Write(delete()), at(0.0)), Refusal::NotFound);
     let present = written(&Record::absent(), put(&none, b"1"), at(0.0));
     let absent = written(&present, delete(), at(1.0));
@@ -372,8 +361,8 @@ fn content_derived_from_another_generation_is_refused() {
     let none = Preconditions::default();
     let first = written(&Record::absent(), put(&none, b"1"), at(0.0));
     let based_on = first.settled(at(0.0)).map(ifmatch_core::record::Version::generation);
-    let second = written(&first, Write { based_on, ..put(&none, b"2") }, at(1.0));
-    let late = Command::Write(Write { based_on, ..put(&none, b"3") });
+    let second = written(&first, put(&none, b"2").with_based_on(based_on), at(1.0));
+    let late = Command::Write(put(&none, b"3").with_based_on(based_on));
     assert_eq!(refusal(&second, &late, at(2.0)), Refusal::Stale);
 }
 
@@ -381,7 +370,7 @@ fn content_derived_from_another_generation_is_refused() {
 fn a_forgotten_record_is_no_fresh_start_for_an_old_read() {
     let read = seen(&Record::unknown(), "v1", at(0.0));
     let (in_flight, granted) = grant(&Record::unknown(), at(0.1));
-    let commit = Command::Commit(Commit { token: granted.token, content: Content::Unknown });
+    let commit = Command::Commit(Commit::new(granted.token, Content::Unknown));
     let gone = in_flight.apply(&commit, at(0.2)).next.unwrap();
     let forgotten = Record::forgotten(gone.revision()).dated(gone.latest_date());
     assert_eq!(refusal(&forgotten, &Command::Observe(read), at(0.3)), Refusal::Stale);
@@ -408,21 +397,14 @@ fn bytes_that_are_no_record_of_this_release_are_refused() {
 fn the_encoding_does_not_change_by_accident() {
     let create = condition(header::IF_NONE_MATCH, "*");
     let request = Some(RequestId::of(&[b"request"]));
-    let record = written(&Record::absent(), Write { request, ..put(&create, b"body") }, at(0.0));
+    let record = written(&Record::absent(), put(&create, b"body").with_request(request), at(0.0));
     let none = Preconditions::default();
     let id = "936da01f-9abd-4d9d-80c7-02af85c822a8".parse().unwrap();
-    let operation = |action| LeaseOperation {
-        action,
-        preconditions: &none,
-        observed: None,
-        authority: Authority::Register,
-        request: Some(RequestId::of(&[b"lease"])),
-        nonce: 9,
-    };
+    let operation = |action| LeaseOperation::new(action, &none, 9).with_authority(Authority::Register).with_request(Some(RequestId::of(&[b"lease"])));
     let acquire = operation(LeaseAction::Acquire { id, duration: LeaseDuration::Seconds(60) });
     let record = record.apply(&Command::Lease(acquire), at(0.5)).next.unwrap();
     let lease = LeaseUse::Write(Some(id));
-    let granted = record.apply(&Command::Begin(Begin { lease, ..begin(&none) }), at(1.0)).next.unwrap();
+    let granted = record.apply(&Command::Begin(begin(&none).with_lease(lease)), at(1.0)).next.unwrap();
     let broken = operation(LeaseAction::Break(None));
     let broken = granted.apply(&Command::Lease(broken), at(2.0)).next.unwrap();
     let stored: Vec<_> = include_str!("data/record-v2.hex").lines().collect();
@@ -456,7 +438,7 @@ fn no_two_versions_share_a_date() {
             dates.push(record.settled(at(now)).unwrap().last_modified());
         }
         // Dates stay unique across deletions and restarts.
-        let deletion = Write { content: Content::Absent, ..put(&none, b"") };
+        let deletion = Write::new(&Method::PUT, &none, Content::Absent, 1);
         record = record.apply(&Command::Write(deletion), at(now)).next.unwrap();
         record = Record::decode(&record.encode()).unwrap();
         assert!(!record.is_forgettable(at(now)), "a date that has not come is still to be told from later ones");

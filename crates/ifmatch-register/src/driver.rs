@@ -159,21 +159,13 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// use ifmatch_core::command::{Command, Commit, Content, Outcome};
     /// use ifmatch_register::{Driver, Key, MemoryRegister};
     /// # use ifmatch_core::command::{Authority, Begin};
-    /// # let begin = Command::Begin(Begin {
-    /// #     method: &http::Method::DELETE,
-    /// #     preconditions: &Default::default(),
-    /// #     lease: ifmatch_core::lease::LeaseUse::Write(None),
-    /// #     observed: None,
-    /// #     authority: Authority::Resource,
-    /// #     nonce: 7,
-    /// #     ttl: std::time::Duration::from_secs(60),
-    /// # });
+    /// # let begin = Command::Begin(Begin::new(&http::Method::DELETE, &Preconditions::NONE, 7, std::time::Duration::from_secs(60)));
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let (driver, key) = (Driver::new(MemoryRegister::with_capacity(10)), Key::new("note")?);
     /// let begun = driver.apply(&key, &begin).await?;
     /// let Outcome::Granted(grant) = begun.outcome else { panic!("there is no other writer") };
-    /// let commit = Command::Commit(Commit { token: grant.token, content: Content::Absent });
+    /// let commit = Command::Commit(Commit::new(grant.token, Content::Absent));
     /// driver.apply_to(&key, Some(begun.after), &commit).await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;

@@ -11,14 +11,7 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let driver = Driver::new(MemoryRegister::unbounded()).assume_absent();
 //! let key = Key::new("greeting")?;
-//! let write = Write {
-//!     method: &http::Method::PUT,
-//!     preconditions: &Preconditions::default(),
-//!     content: Content::Hashed { hash: ContentHash::of(b"hello"), payload: b"hello".to_vec().into() },
-//!     lease: LeaseUse::default(), based_on: None,
-//!     request: None,
-//!     nonce: ifmatch_runtime::nonce()?,
-//! };
+//! let write = Write::new(&http::Method::PUT, &Preconditions::NONE, Content::Hashed { hash: ContentHash::of(b"hello"), payload: b"hello".to_vec().into() }, ifmatch_runtime::nonce()?);
 //! let applied = driver.apply(&key, &Command::Write(write)).await?;
 //! assert!(matches!(applied.outcome, Outcome::Written(_)));
 //! # Ok(())

@@ -105,15 +105,7 @@ fn key() -> Key {
 fn put<'a>(preconditions: &'a Preconditions, body: &[u8]) -> Write<'a> {
     let content = Content::Hashed { hash: ContentHash::of(body), payload: body.to_vec().into() };
     let nonce = nonce().unwrap();
-    Write {
-        method: &Method::PUT,
-        preconditions,
-        content,
-        lease: LeaseUse::default(),
-        based_on: None,
-        request: None,
-        nonce,
-    }
+    Write::new(&Method::PUT, preconditions, content, nonce)
 }
 
 fn create() -> Preconditions {
@@ -124,15 +116,7 @@ fn create() -> Preconditions {
 
 fn begin(preconditions: &Preconditions, ttl: Duration) -> Command<'_> {
     let (authority, nonce) = (Authority::Register, nonce().unwrap());
-    Command::Begin(Begin {
-        method: &Method::PUT,
-        preconditions,
-        lease: LeaseUse::default(),
-        observed: None,
-        authority,
-        nonce,
-        ttl,
-    })
+    Command::Begin(Begin::new(&Method::PUT, preconditions, nonce, ttl).with_authority(authority))
 }
 
 async fn granted<C: Clock>(driver: &Driver<Arc<Faulty>, C>, ttl: Duration) -> Grant {
@@ -229,18 +213,11 @@ async fn a_swap_without_an_answer_is_not_denied_because_time_has_passed() {
     let none = Preconditions::default();
     driver.apply(&key(), &Command::Write(put(&none, b"before"))).await.unwrap();
     let id: LeaseId = "936da01f-9abd-4d9d-80c7-02af85c822a8".parse().unwrap();
-    let acquire = Command::Lease(LeaseOperation {
-        action: LeaseAction::Acquire { id, duration: LeaseDuration::from_seconds(15).unwrap() },
-        preconditions: &none,
-        observed: None,
-        authority: Authority::Register,
-        request: None,
-        nonce: nonce().unwrap(),
-    });
+    let acquire = Command::Lease(LeaseOperation::new(LeaseAction::Acquire { id, duration: LeaseDuration::from_seconds(15).unwrap() }, &none, nonce().unwrap()).with_authority(Authority::Register));
     let leased = driver.apply(&key(), &acquire).await.unwrap().outcome;
     assert!(matches!(leased, Outcome::Leased(_)), "{leased:?}");
     register.faults.lock().unwrap().push(Fault::LostWithoutAnswer);
-    let write = Write { lease: LeaseUse::Write(Some(id)), ..put(&none, b"mine") };
+    let write = put(&none, b"mine").with_lease(LeaseUse::Write(Some(id)));
     let DriverError::Register(error) = driver.apply(&key(), &Command::Write(write)).await.unwrap_err() else {
         panic!()
     };
@@ -359,7 +336,7 @@ async fn a_waiter_that_leaves_does_not_strand_the_next() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     let none = Preconditions::default();
     let content = put(&none, b"done").content;
-    let commit = ifmatch_core::command::Commit { token: first.token, content };
+    let commit = ifmatch_core::command::Commit::new(first.token, content);
     driver.apply(&key(), &Command::Commit(commit)).await.unwrap();
     let mut outcomes = Vec::new();
     for waiter in waiters {

@@ -72,15 +72,7 @@ fn key(number: usize) -> Key {
 }
 
 async fn begin(driver: &Driver<MemoryRegister>, number: usize) -> Result<Token, DriverError> {
-    let begin = Begin {
-        method: &Method::PUT,
-        preconditions: &Preconditions::default(),
-        lease: LeaseUse::default(),
-        observed: None,
-        authority: Authority::Register,
-        nonce: nonce()?,
-        ttl: Duration::from_mins(10),
-    };
+    let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce()?, Duration::from_mins(10)).with_authority(Authority::Register);
     match driver.apply(&key(number), &Command::Begin(begin)).await?.outcome {
         Outcome::Granted(grant) => Ok(grant.token),
         other => panic!("{other:?}"),
@@ -90,7 +82,7 @@ async fn begin(driver: &Driver<MemoryRegister>, number: usize) -> Result<Token, 
 async fn touch(driver: &Driver<MemoryRegister>, number: usize) {
     let token = begin(driver, number).await.unwrap();
     let content = Content::Unknown;
-    driver.apply(&key(number), &Command::Commit(Commit { token, content })).await.unwrap();
+    driver.apply(&key(number), &Command::Commit(Commit::new(token, content))).await.unwrap();
 }
 
 #[tokio::test]
@@ -141,7 +133,7 @@ async fn a_read_older_than_a_forgotten_write_is_not_recorded() {
         tag: Some(EntityTag::strong("old").unwrap()),
         last_modified: None,
     };
-    let observed = Observed { snapshot, observation, authority: Authority::Register };
+    let observed = Observed::new(snapshot, observation, Authority::Register);
     let outcome = driver.apply(&key(0), &Command::Observe(observed)).await.unwrap().outcome;
     assert_eq!(outcome, Outcome::Refused(Refusal::Stale));
 }

@@ -183,5 +183,5 @@ pub fn observed(snapshot: Snapshot, bytes: Bytes, authority: ifmatch_core::comma
         Some(writer) => Observation::Present { variant: Variant::only(), tag: Some(tag(writer)), last_modified: None },
         None => Observation::Absent,
     };
-    Observed { snapshot, observation, authority }
+    Observed::new(snapshot, observation, authority)
 }

@@ -191,15 +191,7 @@ impl Protocol {
             (_, seen) => seen,
         };
         let preconditions = world.actors[at].preconditions();
-        let begin = Command::Begin(Begin {
-            method: &METHOD,
-            preconditions: &preconditions,
-            lease: lease_use(&world.actors[at], at, self.sabotage),
-            observed: seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority)),
-            authority: self.authority,
-            nonce: at as u64,
-            ttl: Duration::from_micros(TICK) * u32::from(self.permit),
-        });
+        let begin = Command::Begin(Begin::new(&METHOD, &preconditions, at as u64, Duration::from_micros(TICK) * u32::from(self.permit)).with_lease(lease_use(&world.actors[at], at, self.sabotage)).with_observed(seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority))).with_authority(self.authority));
         let blind = (self.sabotage == Sabotage::IgnorePermits).then(|| without_permit(loaded, now)).flatten();
         let transition = blind.as_ref().unwrap_or(loaded).apply(&begin, now);
         Some(match transition.outcome {
@@ -235,13 +227,10 @@ impl Protocol {
         let command = match end {
             End::Commit => {
                 let tag = tag(u8::try_from(at).unwrap_or_default());
-                Command::Commit(Commit {
-                    token: grant.token,
-                    content: Content::Tagged { variant: Variant::only(), tag },
-                })
+                Command::Commit(Commit::new(grant.token, Content::Tagged { variant: Variant::only(), tag }))
             }
             End::Abort => Command::Abort(grant.token),
-            End::Doubt => Command::Doubt(Doubt { token: grant.token, grace: Duration::ZERO }),
+            End::Doubt => Command::Doubt(Doubt::new(grant.token, Duration::ZERO)),
         };
         let transition = loaded.apply(&command, world.now());
         if !self.swap(world, loaded, transition.next) {

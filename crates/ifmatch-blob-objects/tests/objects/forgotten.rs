@@ -23,23 +23,8 @@ const LONG_AGO: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 /// What was known then: a version, or that it is gone; perhaps with a lease without end.
 async fn known(register: &AnyRegister, key: &str, content: Content, is_leased: bool) {
     let nothing = Preconditions::default();
-    let write = Write {
-        method: &Method::PUT,
-        preconditions: &nothing,
-        content,
-        lease: LeaseUse::Read(None),
-        based_on: None,
-        request: None,
-        nonce: 1,
-    };
-    let lease = LeaseOperation {
-        action: acquire(1).action,
-        preconditions: &nothing,
-        observed: None,
-        authority: Authority::Register,
-        request: None,
-        nonce: 2,
-    };
+    let write = Write::new(&Method::PUT, &nothing, content, 1).with_lease(LeaseUse::Read(None));
+    let lease = LeaseOperation::new(acquire(1).action, &nothing, 2).with_authority(Authority::Register);
     let mut record = Record::unknown().apply(&Command::Write(write), LONG_AGO).next.expect("written");
     if is_leased {
         record = record.apply(&Command::Lease(lease), LONG_AGO).next.expect("leased");

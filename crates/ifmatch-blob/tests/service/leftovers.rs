@@ -47,15 +47,7 @@ impl Fixture {
 
     /// Puts a blob's record into the index as another release would have done.
     async fn write_record(&self, name: &str, payload: &[u8]) {
-        let write = Write {
-            method: &Method::PUT,
-            preconditions: &Preconditions::default(),
-            content: Content::Hashed { hash: ContentHash::of(b""), payload: payload.to_vec().into() },
-            lease: LeaseUse::default(),
-            based_on: None,
-            request: None,
-            nonce: 1,
-        };
+        let write = Write::new(&Method::PUT, &Preconditions::NONE, Content::Hashed { hash: ContentHash::of(b""), payload: payload.to_vec().into() }, 1);
         let next = Record::absent().apply(&Command::Write(write), self.clock.now()).next;
         let key = Key::new(format!("{}/{name}", self.prefix().await)).expect("valid");
         self.register

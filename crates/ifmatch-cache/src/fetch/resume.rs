@@ -1,9 +1,10 @@
 //! Range requests for the rest of a body, for clients that fell behind the bytes kept in memory.
 
-use http::header::{ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
+use http::header::{ETAG, IF_RANGE, RANGE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use ifmatch_core::EntityTag;
+use ifmatch_core::precondition::Preconditions;
 
 use crate::inner_service::InnerService;
 use crate::policy::content_range::ContentRange;
@@ -38,7 +39,7 @@ where
     S: InnerService<B>,
     B: Default,
 {
-    for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE] {
+    for name in Preconditions::HEADERS {
         head.headers.remove(name);
     }
     head.headers.insert(RANGE, HeaderValue::try_from(format!("bytes={position}-"))?);

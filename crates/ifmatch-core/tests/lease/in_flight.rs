@@ -19,19 +19,12 @@ fn holder() -> LeaseUse {
 fn seen(world: &World) -> Observed {
     let observation = Observation::Present { variant: Variant::only(), tag: None, last_modified: None };
     let snapshot = world.record.snapshot(world.now).unwrap();
-    Observed { snapshot, observation, authority: Authority::Register }
+    Observed::new(snapshot, observation, Authority::Register)
 }
 
 fn acquire_after_probe(world: &mut World, holder: &str) -> Result<(), Refusal> {
     let duration = ifmatch_core::lease::LeaseDuration::Seconds(30);
-    let operation = LeaseOperation {
-        action: LeaseAction::Acquire { id: id(holder), duration },
-        preconditions: &Preconditions::default(),
-        observed: Some(seen(world)),
-        authority: Authority::Register,
-        request: None,
-        nonce: 1,
-    };
+    let operation = LeaseOperation::new(LeaseAction::Acquire { id: id(holder), duration }, &Preconditions::NONE, 1).with_observed(Some(seen(world))).with_authority(Authority::Register);
     world.apply(&Command::Lease(operation)).map(|_| ())
 }
 
@@ -94,7 +87,7 @@ fn what_is_over_cannot_be_renewed_after_a_write_in_doubt() {
     assert_eq!(renewed(overdue), ID_MISMATCH);
     for grace in [0, 5] {
         let (mut doubted, grant) = written_by_others();
-        doubted.apply(&Command::Doubt(Doubt { token: grant.token, grace: Duration::from_secs(grace) })).unwrap();
+        doubted.apply(&Command::Doubt(Doubt::new(grant.token, Duration::from_secs(grace)))).unwrap();
         doubted.pass(5.0);
         assert_eq!(renewed(doubted), ID_MISMATCH, "a grace of {grace} s");
     }
@@ -104,7 +97,7 @@ fn what_is_over_cannot_be_renewed_after_a_write_in_doubt() {
 fn a_holders_write_in_doubt_leaves_a_lease_that_still_locks() {
     let mut world = World::in_state("Infinite(A)");
     let grant = world.begin(holder()).unwrap();
-    world.apply(&Command::Doubt(Doubt { token: grant.token, grace: Duration::ZERO })).unwrap();
+    world.apply(&Command::Doubt(Doubt::new(grant.token, Duration::ZERO))).unwrap();
     assert_eq!(world.state(), "Leased(A)");
     world.begin(holder()).unwrap();
     world.pass(TTL.as_secs_f64());

@@ -148,15 +148,7 @@ fn renewals_leave_the_memory_to_others() {
     let mut world = World::in_state("Leased(A)");
     let request = Some(RequestId::of(&[b"write"]));
     let put = |world: &mut World| {
-        let write = Write {
-            method: &http::Method::PUT,
-            preconditions: &Preconditions::default(),
-            lease: LeaseUse::Write(Some(id("A"))),
-            content: hashed(),
-            based_on: None,
-            request,
-            nonce: 1,
-        };
+        let write = Write::new(&http::Method::PUT, &Preconditions::NONE, hashed(), 1).with_lease(LeaseUse::Write(Some(id("A")))).with_request(request);
         world.apply(&Command::Write(write)).unwrap()
     };
     assert!(matches!(put(&mut world), Outcome::Written(_)));
@@ -174,14 +166,6 @@ fn renewals_leave_the_memory_to_others() {
 fn the_name_of_a_write_is_none_of_a_lease_operation() {
     let mut world = World::new();
     world.lease_by(acquire("A"), Some("request")).unwrap();
-    let write = Write {
-        method: &http::Method::PUT,
-        preconditions: &Preconditions::default(),
-        lease: LeaseUse::Write(None),
-        content: Content::Absent,
-        based_on: None,
-        request: Some(RequestId::of(&[b"request"])),
-        nonce: 1,
-    };
+    let write = Write::new(&http::Method::PUT, &Preconditions::NONE, Content::Absent, 1).with_request(Some(RequestId::of(&[b"request"])));
     assert!(world.apply(&Command::Write(write)).is_err(), "it is no answer to a write");
 }

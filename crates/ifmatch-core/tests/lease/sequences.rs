@@ -127,7 +127,7 @@ fn take(world: &mut World, writers: &mut Writers, step: &Step) -> Result<(), Tes
             if !writers.begun.is_empty() {
                 let at = at.index(writers.begun.len());
                 let (grant, until) = &mut writers.begun[at];
-                if world.apply(&Command::Doubt(Doubt { token: grant.token, grace })).is_ok() {
+                if world.apply(&Command::Doubt(Doubt::new(grant.token, grace))).is_ok() {
                     *until = end.min(*until);
                 }
             }

@@ -82,14 +82,7 @@ impl World {
 
     /// A lease operation with the client's name for the request.
     pub(crate) fn lease_by(&mut self, action: LeaseAction, request: Option<&str>) -> Result<LeaseReceipt, Refusal> {
-        let operation = LeaseOperation {
-            action,
-            preconditions: &Preconditions::default(),
-            observed: None,
-            authority: Authority::Register,
-            request: request.map(|request| RequestId::of(&[request.as_bytes()])),
-            nonce: 1,
-        };
+        let operation = LeaseOperation::new(action, &Preconditions::NONE, 1).with_authority(Authority::Register).with_request(request.map(|request| RequestId::of(&[request.as_bytes()])));
         match self.apply(&Command::Lease(operation))? {
             Outcome::Leased(receipt) => Ok(receipt),
             other => panic!("{other:?}"),
@@ -112,21 +105,13 @@ impl World {
 
     fn put(&mut self, method: &Method, lease: LeaseUse, content: Content) -> Result<Outcome, Refusal> {
         let preconditions = &Preconditions::default();
-        let write = Write { method, preconditions, lease, content, based_on: None, request: None, nonce: 1 };
+        let write = Write::new(method, preconditions, content, 1).with_lease(lease);
         self.apply(&Command::Write(write))
     }
 
     /// The beginning of a write through a service.
     pub(crate) fn begin(&mut self, lease: LeaseUse) -> Result<Grant, Refusal> {
-        let begin = Begin {
-            method: &Method::PUT,
-            preconditions: &Preconditions::default(),
-            lease,
-            observed: None,
-            authority: Authority::Register,
-            nonce: 1,
-            ttl: TTL,
-        };
+        let begin = Begin::new(&Method::PUT, &Preconditions::NONE, 1, TTL).with_lease(lease).with_authority(Authority::Register);
         match self.apply(&Command::Begin(begin))? {
             Outcome::Granted(grant) => Ok(grant),
             other => panic!("{other:?}"),
@@ -135,7 +120,7 @@ impl World {
 
     /// The end of a write that took effect.
     pub(crate) fn commit(&mut self, token: Token, content: Content) -> Result<Outcome, Refusal> {
-        self.apply(&Command::Commit(Commit { token, content }))
+        self.apply(&Command::Commit(Commit::new(token, content)))
     }
 }
 

@@ -1,13 +1,14 @@
 //! The conditions of a request, and the one that decided its response.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ifmatch_core::lease::azure::ERROR_CODE;
+use ifmatch_core::precondition::Preconditions;
 
 /// Number of condition headers.
 pub(crate) const COUNT: usize = 4;
 
 /// The condition headers, in order of evaluation (RFC 9110 §13.2.2).
-pub(crate) const HEADERS: [HeaderName; COUNT] =
-    [header::IF_MATCH, header::IF_UNMODIFIED_SINCE, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE];
+pub(crate) const HEADERS: [HeaderName; COUNT] = Preconditions::HEADERS;
 
 /// A set of indices into [`HEADERS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Conditions {
 
 /// Returns `true` if a response is a refusal by a lease, rather than by a condition.
 pub(crate) fn is_by_lease(headers: &HeaderMap) -> bool {
-    headers.get("x-ms-error-code").map(HeaderValue::as_bytes).is_some_and(|code| code.starts_with(b"Lease"))
+    headers.get(ERROR_CODE).map(HeaderValue::as_bytes).is_some_and(|code| code.starts_with(b"Lease"))
 }
 
 #[cfg(test)]

@@ -17,15 +17,7 @@ pub(crate) fn key(name: &str) -> Key {
 /// Writes a number, unconditionally.
 pub(crate) async fn set(driver: &Driver<impl Register>, name: &str, number: u64) -> Result<(), DriverError> {
     let bytes = number.to_le_bytes();
-    let write = Write {
-        method: &http::Method::PUT,
-        preconditions: &Preconditions::default(),
-        content: Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.to_vec().into() },
-        lease: LeaseUse::default(),
-        based_on: None,
-        request: None,
-        nonce: nonce()?,
-    };
+    let write = Write::new(&http::Method::PUT, &Preconditions::NONE, Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.to_vec().into() }, nonce()?);
     let applied = driver.apply(&key(name), &Command::Write(write)).await?;
     assert!(matches!(applied.outcome, Outcome::Written(_)));
     Ok(())

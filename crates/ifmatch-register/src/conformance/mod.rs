@@ -89,15 +89,7 @@ fn content(bytes: &[u8]) -> Content {
 
 /// An unconditional PUT of some bytes.
 fn put<'a>(bytes: &[u8], preconditions: &'a Preconditions) -> ifmatch_core::command::Write<'a> {
-    ifmatch_core::command::Write {
-        method: &http::Method::PUT,
-        preconditions,
-        content: content(bytes),
-        lease: LeaseUse::default(),
-        based_on: None,
-        request: None,
-        nonce: ifmatch_runtime::nonce().expect("the system gives random numbers"),
-    }
+    ifmatch_core::command::Write::new(&http::Method::PUT, preconditions, content(bytes), ifmatch_runtime::nonce().expect("the system gives random numbers"))
 }
 
 /// The record of an absent resource after bytes were written to it.

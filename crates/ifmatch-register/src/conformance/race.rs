@@ -79,15 +79,7 @@ pub(super) async fn permits_exclude_each_other<R: Register>(register: &Arc<R>, t
         let driver = Driver::new(Arc::clone(register)).with_patience(patience);
         let (key, inside) = (key.clone(), Arc::clone(&inside));
         async move {
-            let begin = Command::Begin(Begin {
-                method: &Method::PUT,
-                preconditions: &Preconditions::default(),
-                lease: LeaseUse::default(),
-                observed: None,
-                authority: Authority::Register,
-                nonce: ifmatch_runtime::nonce().expect("random"),
-                ttl: Duration::from_mins(10),
-            });
+            let begin = Command::Begin(Begin::new(&Method::PUT, &Preconditions::NONE, ifmatch_runtime::nonce().expect("random"), Duration::from_mins(10)).with_authority(Authority::Register));
             let outcome = driver.apply_in_turn(&key, &begin).await.expect("apply").outcome;
             let Outcome::Granted(grant) = outcome else { panic!("no permit: {outcome:?}") };
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers hold the permit");

@@ -1,19 +1,17 @@
 //! The response to a lease operation.
 
 use http::header::{ETAG, LAST_MODIFIED};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::command::Observed;
-use ifmatch_core::lease::{LeaseAction, LeaseReceipt};
+use ifmatch_core::lease::{LeaseAction, LeaseReceipt, azure};
 use ifmatch_register::{Applied, Register};
 use ifmatch_runtime::Clock;
 
-use super::request::{LEASE_ID, LeaseRequest};
+use super::request::LeaseRequest;
 use crate::body::ResponseBody;
 use crate::read::compressed_tag;
 use crate::write::request::WriteContext;
-
-const LEASE_TIME: HeaderName = HeaderName::from_static("x-ms-lease-time");
 
 /// Builds the response to an operation that has succeeded. It carries the validators of the resource if they are certain:
 /// the register is authoritative, or a probe has just seen them.
@@ -32,9 +30,9 @@ pub(super) fn success<T: Body, R: Register, C: Clock>(
     };
     let headers = response.headers_mut();
     if let LeaseAction::Break(_) = request.action {
-        headers.insert(LEASE_TIME, receipt.seconds_left().unwrap_or_default().into());
+        headers.insert(azure::TIME, receipt.seconds_left().unwrap_or_default().into());
     } else if let Some(lease) = receipt.lease {
-        headers.extend(HeaderValue::from_str(&lease.id().to_string()).ok().map(|id| (LEASE_ID, id)));
+        headers.extend(HeaderValue::from_str(&lease.id().to_string()).ok().map(|id| (azure::ID, id)));
     }
     let shared = &context.shared;
     let now = shared.now();

@@ -101,7 +101,7 @@ async fn apply<R: Register, C: Clock>(
 ) -> Option<Record> {
     let ReadContext { shared, request, baseline } = context;
     let snapshot = record.snapshot(baseline.at)?;
-    let command = Command::Observe(Observed { snapshot, observation, authority: shared.config.authority });
+    let command = Command::Observe(Observed::new(snapshot, observation, shared.config.authority));
     let applied = shared.for_read(shared.driver.apply(&request.key, &command)).await?;
     (applied.outcome == Outcome::Observed).then_some(applied.after)
 }

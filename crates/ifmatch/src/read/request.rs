@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
+use http::header::{IF_RANGE, RANGE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, Method};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::precondition::{CONDITIONAL_HEADERS, Preconditions};
 use ifmatch_core::record::{Record, Revision, Variant};
 use ifmatch_register::Key;
 
@@ -87,9 +87,8 @@ impl ReadRequest {
 
 /// Removes the conditions, so that the inner service sends the whole representation, with its tag.
 pub(crate) fn strip_conditions(headers: &mut HeaderMap) {
-    const CONDITIONS: [HeaderName; 5] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, IF_MODIFIED_SINCE, IF_RANGE];
-    if headers.keys().any(|name| CONDITIONS.contains(name)) {
-        for name in CONDITIONS {
+    if headers.keys().any(|name| CONDITIONAL_HEADERS.contains(name)) {
+        for name in CONDITIONAL_HEADERS {
             headers.remove(name);
         }
     }

@@ -54,15 +54,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
     }
 
     async fn request_permit(&self, observed: Option<Observed>) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
-        let begin = Begin {
-            method: &self.head.method,
-            preconditions: &self.conditions,
-            lease: self.lease,
-            observed,
-            authority: self.shared.config.authority,
-            nonce: ifmatch_runtime::nonce()?,
-            ttl: self.shared.config.write_timeout,
-        };
+        let begin = Begin::new(&self.head.method, &self.conditions, ifmatch_runtime::nonce()?, self.shared.config.write_timeout).with_lease(self.lease).with_observed(observed).with_authority(self.shared.config.authority);
         self.shared.driver.begin(&self.key, None, begin).await
     }
 }

@@ -38,16 +38,11 @@ impl<R: Register, C: Clock> Shared<R, C> {
         self.memory.forget(key);
         // An unknown state, too, needs a new revision: reads that began earlier must not be recorded.
         let Ok(nonce) = ifmatch_runtime::nonce() else { return false };
-        let begin = Command::Begin(Begin {
-            method: &Method::POST,
-            preconditions: &Preconditions::default(),
-            // The resource has changed already, so a lease must not prevent this.
-            lease: LeaseUse::Read(None),
-            observed: None,
-            authority: self.config.authority,
-            nonce,
-            ttl: self.config.grace,
-        });
+        // The resource has changed already, so a lease must not prevent this.
+        let begin = Begin::new(&Method::POST, &Preconditions::NONE, nonce, self.config.grace)
+            .with_lease(LeaseUse::Read(None))
+            .with_authority(self.config.authority);
+        let begin = Command::Begin(begin);
         let applied = match lock {
             Some(lock) => self.driver.apply_locked(lock, &begin).await,
             None => self.driver.apply(key, &begin).await,
@@ -55,7 +50,7 @@ impl<R: Register, C: Clock> Shared<R, C> {
         let Ok(applied) = applied else { return false };
         match applied.outcome {
             Outcome::Granted(grant) => {
-                let commit = Commit { token: grant.token, content: Content::Unknown };
+                let commit = Commit::new(grant.token, Content::Unknown);
                 // If this fails, the permit expires, with the same effect.
                 let _ = self.driver.apply(key, &Command::Commit(commit)).await;
                 true

@@ -68,7 +68,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         match answer {
             Ok(Answer::State(observation)) => {
                 let authority = self.shared.config.authority;
-                Probe::Observed(Observed { snapshot, observation, authority })
+                Probe::Observed(Observed::new(snapshot, observation, authority))
             }
             Ok(Answer::PassOn(response)) => Probe::Failed(Ok(response)),
             Ok(Answer::Nothing) => Probe::Failed(Ok(responses::unavailable())),

@@ -35,9 +35,9 @@ impl Effect {
     /// Returns the command that gives the permit back.
     fn command(&self, token: Token) -> Command<'static> {
         match self {
-            Self::Done(content) => Command::Commit(Commit { token, content: content.clone() }),
+            Self::Done(content) => Command::Commit(Commit::new(token, content.clone())),
             Self::None => Command::Abort(token),
-            Self::Unknown(grace) => Command::Doubt(Doubt { token, grace: *grace }),
+            Self::Unknown(grace) => Command::Doubt(Doubt::new(token, *grace)),
         }
     }
 }

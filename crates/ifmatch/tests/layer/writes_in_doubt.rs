@@ -149,15 +149,7 @@ async fn after_the_crash_of_another_process_a_writer_probes_at_the_deadline() {
         let service = builder.authoritative().patience(SECOND * 60).build().layer(world.clone());
         let tag = ask(&service, "GET /a", &[]).await.tag();
         let crashed = Driver::with_clock(register, clock.clone());
-        let begin = Begin {
-            method: &Method::PUT,
-            preconditions: &Preconditions::default(),
-            lease: LeaseUse::default(),
-            observed: None,
-            authority: Authority::Register,
-            nonce: 1,
-            ttl: SECOND * 30,
-        };
+        let begin = Begin::new(&Method::PUT, &Preconditions::NONE, 1, SECOND * 30).with_authority(Authority::Register);
         let applied = crashed.apply(&Key::new("/a").unwrap(), &Command::Begin(begin)).await.unwrap();
         assert!(matches!(applied.outcome, Outcome::Granted(_)));
         if effect {
