@@ -16,7 +16,6 @@ use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Outcome, Write};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Validators};
 use ifmatch_core::record::{Record, Variant};
 
@@ -68,7 +67,9 @@ fn written() -> (Record, Preconditions) {
 }
 
 fn begin_command(preconditions: &Preconditions) -> Command<'_> {
-    Command::Begin(Begin::new(&Method::PUT, preconditions, 2, Duration::from_secs(30)).with_authority(Authority::Register))
+    Command::Begin(
+        Begin::new(&Method::PUT, preconditions, 2, Duration::from_secs(30)).with_authority(Authority::Register),
+    )
 }
 
 fn begun() -> (Record, Commit) {

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Driver, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
@@ -133,7 +132,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let driver = Driver::new(FolderRegister::open(&folder)?).assume_absent();
     let key = Key::new("greeting")?;
     for body in ["hello", "good morning"] {
-        let write = Write::new(&http::Method::PUT, &Preconditions::NONE, Content::Hashed { hash: ContentHash::of(body.as_bytes()), payload: body.into() }, ifmatch_runtime::nonce()?);
+        let write = Write::new(
+            &http::Method::PUT,
+            &Preconditions::NONE,
+            Content::Hashed { hash: ContentHash::of(body.as_bytes()), payload: body.into() },
+            ifmatch_runtime::nonce()?,
+        );
         if let Outcome::Written(receipt) = driver.apply(&key, &Command::Write(write)).await?.outcome {
             let tag = receipt.tag.map(|tag| tag.to_string()).unwrap_or_default();
             println!("{body:?} is revision {} with the tag {tag}", receipt.generation);

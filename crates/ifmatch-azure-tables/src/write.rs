@@ -3,10 +3,11 @@
 use std::pin::pin;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::header::{CONTENT_TYPE, IF_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use ifmatch_core::precondition::Preconditions;
 use serde_json::{Map, Value as Json};
 
 use super::entities::{Change, Entities, Stored};
@@ -85,7 +86,7 @@ pub(super) async fn change(
 /// `If-Match` is malformed or repeated, or there are conditions that the operation does not support. Ignoring those
 /// would turn a guarded write into an unconditional one.
 pub(super) fn guard(headers: &HeaderMap) -> Result<Guard, TableError> {
-    unconditional(headers, &[IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE])?;
+    unconditional(headers, |name| *name != IF_MATCH)?;
     let mut lines = headers.get_all(IF_MATCH).iter();
     match (lines.next(), lines.next()) {
         (None, _) => Ok(Guard::None),
@@ -99,11 +100,12 @@ pub(super) fn guard(headers: &HeaderMap) -> Result<Guard, TableError> {
 /// # Errors
 /// There is a condition.
 pub(super) fn no_conditions(headers: &HeaderMap) -> Result<(), TableError> {
-    unconditional(headers, &[IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE])
+    unconditional(headers, |_| true)
 }
 
-fn unconditional(headers: &HeaderMap, names: &[HeaderName]) -> Result<(), TableError> {
-    match names.iter().find(|name| headers.contains_key(*name)) {
+/// Rejects the conditions for which `is_rejected` returns `true`.
+fn unconditional(headers: &HeaderMap, is_rejected: impl Fn(&HeaderName) -> bool) -> Result<(), TableError> {
+    match Preconditions::HEADERS.iter().find(|name| is_rejected(name) && headers.contains_key(*name)) {
         Some(name) => Err(TableError::new(Code::ConditionHeadersNotSupported).detail(format!("remove {name}"))),
         None => Ok(()),
     }

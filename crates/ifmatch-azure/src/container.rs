@@ -1,7 +1,7 @@
 //! Operations on containers, except leases and listings.
 
 use http::{Response, StatusCode};
-use ifmatch_core::lease::{self, LeaseUse};
+use ifmatch_core::lease::{self, LeaseUse, azure};
 
 use super::conditions::{self, WriteConditions};
 use super::error::AzureError;
@@ -18,7 +18,7 @@ pub(super) async fn create(call: &Call, container: &ContainerName) -> Result<Res
 }
 
 pub(super) async fn properties(call: &Call, container: &ContainerName) -> Result<Response<BlobBody>, AzureError> {
-    let id = fields::lease_id(&call.head.headers, &fields::LEASE_ID)?;
+    let id = azure::id(&call.head.headers, azure::ID)?;
     let info = find(call, container).await?;
     let now = call.shared.now();
     lease::check(info.lease.as_ref(), LeaseUse::Read(id), now)
@@ -33,7 +33,7 @@ pub(super) async fn properties(call: &Call, container: &ContainerName) -> Result
 pub(super) async fn set_metadata(call: &Call, container: &ContainerName) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let conditions = conditions::of_write(headers)?;
-    let lease = LeaseUse::Read(fields::lease_id(headers, &fields::LEASE_ID)?);
+    let lease = LeaseUse::Read(azure::id(headers, azure::ID)?);
     let change = HeaderChange::Metadata(fields::metadata(headers)?);
     look(call, container, &conditions, lease).await?;
     let set = SetHeaders { preconditions: conditions.preconditions, lease, change, request: None };
@@ -44,7 +44,7 @@ pub(super) async fn set_metadata(call: &Call, container: &ContainerName) -> Resu
 pub(super) async fn delete(call: &Call, container: &ContainerName) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let conditions = conditions::of_write(headers)?;
-    let lease = LeaseUse::Write(fields::lease_id(headers, &fields::LEASE_ID)?);
+    let lease = LeaseUse::Write(azure::id(headers, azure::ID)?);
     look(call, container, &conditions, lease).await?;
     let request = if conditions.hold_once() { retry::key(&call.head) } else { None };
     let delete = Delete { preconditions: conditions.preconditions, lease, request };

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use ifmatch_core::lease::azure::{self, HeaderError};
 use ifmatch_core::range;
 
 use super::shared_key::AuthError;
@@ -12,9 +13,6 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::InvalidName;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
-/// The error code, by which SDKs tell errors apart.
-const X_MS_ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
-
 /// An error of the Blob service.
 #[derive(Debug)]
 pub(super) struct AzureError {
@@ -22,6 +20,12 @@ pub(super) struct AzureError {
     code: &'static str,
     message: Cow<'static, str>,
     fields: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl From<HeaderError> for AzureError {
+    fn from(error: HeaderError) -> Self {
+        Self::bad_request(error.code(), error.to_string())
+    }
 }
 
 impl AzureError {
@@ -142,7 +146,7 @@ impl AzureError {
         let mut response = Response::new(BlobBody::empty());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(X_MS_ERROR_CODE, HeaderValue::from_static(self.code));
+        headers.insert(azure::ERROR_CODE, HeaderValue::from_static(self.code));
         headers.extend(self.fields);
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("SharedKey"));
@@ -158,7 +162,7 @@ impl AzureError {
 
 /// Adds the error code that SDKs expect in a 304, which has no body.
 pub(super) fn mark_not_modified(response: &mut Response<BlobBody>) {
-    response.headers_mut().insert(X_MS_ERROR_CODE, HeaderValue::from_static("ConditionNotMet"));
+    response.headers_mut().insert(azure::ERROR_CODE, HeaderValue::from_static("ConditionNotMet"));
 }
 
 impl From<AuthError> for AzureError {

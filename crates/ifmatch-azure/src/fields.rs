@@ -16,8 +16,6 @@ use super::md5;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 
 pub(super) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
-pub(super) const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
-pub(super) const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
 const BLOB_CONTENT_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-content-type");
 const BLOB_CONTENT_ENCODING: HeaderName = HeaderName::from_static("x-ms-blob-content-encoding");
 const BLOB_CONTENT_LANGUAGE: HeaderName = HeaderName::from_static("x-ms-blob-content-language");
@@ -48,12 +46,6 @@ pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Optio
 /// Returns a header that is required.
 pub(super) fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, AzureError> {
     one(headers, name)?.filter(|text| !text.is_empty()).ok_or_else(|| AzureError::missing_field(name.as_str()))
-}
-
-/// Parses a lease id.
-pub(super) fn lease_id(headers: &HeaderMap, name: &HeaderName) -> Result<Option<LeaseId>, AzureError> {
-    let id = one(headers, name)?.map(str::parse::<LeaseId>).transpose();
-    id.map_err(|error| AzureError::invalid_field(name.as_str(), &error.to_string()))
 }
 
 /// Returns the length of the body.

@@ -4,7 +4,7 @@ use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODI
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use ifmatch_core::date::{HttpDate, Timestamp};
-use ifmatch_core::lease::{self, LeaseUse};
+use ifmatch_core::lease::{self, LeaseUse, azure};
 use ifmatch_core::precondition::Verdict;
 use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
 
@@ -27,7 +27,7 @@ const SERVER_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-server-encryp
 pub(super) async fn read(call: &Call, blob: &BlobPath) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let conditions = conditions::of_read(headers)?;
-    let id = fields::lease_id(headers, &fields::LEASE_ID)?;
+    let id = azure::id(headers, azure::ID)?;
     let opened = open(call, blob, wanted(call)?).await?;
     let (info, now) = (&opened.info, call.shared.now());
     lease::check(info.lease.as_ref(), LeaseUse::Read(id), now)

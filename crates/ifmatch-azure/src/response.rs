@@ -5,9 +5,10 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
+use ifmatch_core::lease::azure::CLIENT_REQUEST_ID;
 
 use super::error::AzureError;
-use super::fields::{self, CLIENT_REQUEST_ID, VERSION};
+use super::fields::{self, VERSION};
 use super::xml;
 use ifmatch_blob::body::BlobBody;
 

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::lease::{LeaseUse, azure};
 use ifmatch_core::precondition::Precondition;
 use ifmatch_core::tag::TagList;
 
@@ -119,7 +119,7 @@ impl Head {
     pub(super) fn of(call: &Call) -> Result<Self, AzureError> {
         let headers = &call.head.headers;
         let conditions = conditions::of_write(headers)?;
-        let lease = LeaseUse::Write(fields::lease_id(headers, &fields::LEASE_ID)?);
+        let lease = LeaseUse::Write(azure::id(headers, azure::ID)?);
         conditions.check_policy(&call.shared, &call.head.method)?;
         let request = if conditions.hold_once() { retry::key(&call.head) } else { None };
         Ok(Self { conditions, lease, request, begun: call.shared.now() })

@@ -26,7 +26,9 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 
     async fn operate(&self, key: &Key, request: LeaseRequest) -> Result<Leased, StoreError> {
-        let operation = LeaseOperation::new(request.action, &request.preconditions, random()?).with_authority(Authority::Register).with_request(request.request.map(|key| key.request(None)));
+        let operation = LeaseOperation::new(request.action, &request.preconditions, random()?)
+            .with_authority(Authority::Register)
+            .with_request(request.request.map(|key| key.request(None)));
         let applied = self.driver.apply_in_turn(key, &Command::Lease(operation)).await.map_err(index)?;
         let now = self.driver.now();
         let Outcome::Leased(receipt) = applied.outcome else { return Err(unexpected(applied.outcome, now)) };

@@ -35,7 +35,9 @@ pub(super) struct Change {
 
 impl Change {
     pub(super) fn write(&self, content: Content) -> Write<'_> {
-        Write::new(&self.method, &self.preconditions, content, self.nonce).with_lease(self.lease).with_request(self.request)
+        Write::new(&self.method, &self.preconditions, content, self.nonce)
+            .with_lease(self.lease)
+            .with_request(self.request)
     }
 }
 

@@ -73,7 +73,15 @@ impl Shared {
             };
             let payload = Payload::of(version);
             let headers = set.change.of(&payload.clone().headers());
-            let command = Write::new(&Method::PUT, &set.preconditions, payload.later(version).with_headers(&headers).content()?, nonce).with_lease(LeaseUse::Read(id)).with_based_on(Some(version.generation())).with_request(request);
+            let command = Write::new(
+                &Method::PUT,
+                &set.preconditions,
+                payload.later(version).with_headers(&headers).content()?,
+                nonce,
+            )
+            .with_lease(LeaseUse::Read(id))
+            .with_based_on(Some(version.generation()))
+            .with_request(request);
             let applied = self.driver.apply_in_turn(&key, &Command::Write(command)).await.map_err(of_driver)?;
             match applied.outcome {
                 Outcome::Refused(Refusal::Stale) => {}

@@ -266,7 +266,9 @@ impl Turn<'_> {
         preconditions: &Preconditions,
         lease: LeaseUse,
     ) -> Result<Outcome, StoreError> {
-        let command = Write::new(&Method::DELETE, preconditions, content, nonce().map_err(of_register)?).with_lease(lease).with_based_on(Some(self.generation));
+        let command = Write::new(&Method::DELETE, preconditions, content, nonce().map_err(of_register)?)
+            .with_lease(lease)
+            .with_based_on(Some(self.generation));
         let applied = self.shared.driver.apply(&self.key, &Command::Write(command)).await.map_err(of_driver)?;
         if let Outcome::Written(receipt) = &applied.outcome {
             self.generation = receipt.generation;

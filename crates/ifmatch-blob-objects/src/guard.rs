@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use http::Method;
-use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Grant, Outcome};
+use ifmatch_core::command::{Begin, Command, Commit, Content, Doubt, Grant, Outcome};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};

@@ -262,8 +262,9 @@ impl Shared {
                 return Ok(Recorded { record, is_new: false });
             };
             let payload = Payload { since: adopts.then_some(since), metadata: metadata.clone(), ..Payload::default() };
-            let command = Write::new(&Method::PUT, &Preconditions::NONE, payload.content()?, nonce).with_lease(LeaseUse::Read(None));
-            let Transition { next, outcome } = record.apply(&Command::Write(command), now);
+            let command = Write::new(&Method::PUT, &Preconditions::NONE, payload.content()?, nonce)
+                .with_lease(LeaseUse::Read(None));
+            let Transition { next, outcome, .. } = record.apply(&Command::Write(command), now);
             let Some(next) = next else { return Err(refused(outcome, now)) };
             if self.swap(&key, &record, &next).await? {
                 return Ok(Recorded { record: next, is_new: true });

@@ -80,7 +80,10 @@ impl Shared {
                 last_modified: Some(current.info.last_modified),
             };
             let authority = Authority::Resource;
-            let operation = LeaseOperation::new(request.action, &Preconditions::NONE, nonce().map_err(of_register)?).with_observed(snapshot.map(|snapshot| Observed::new(snapshot, observation, authority))).with_authority(authority).with_request(id);
+            let operation = LeaseOperation::new(request.action, &Preconditions::NONE, nonce().map_err(of_register)?)
+                .with_observed(snapshot.map(|snapshot| Observed::new(snapshot, observation, authority)))
+                .with_authority(authority)
+                .with_request(id);
             // The conditions are those of the object, whose date the register does not know; the state comes first.
             let now = self.driver.now();
             let expected = record.apply(&Command::Lease(operation.clone()), now).outcome;
@@ -138,7 +141,9 @@ impl Shared {
     ) -> Result<Leased, StoreError> {
         self.must_keep_leases()?;
         let key = self.adopt(container).await?;
-        let operation = LeaseOperation::new(request.action, &request.preconditions, nonce().map_err(of_register)?).with_authority(Authority::Register).with_request(request.request.map(|key| key.request(None)));
+        let operation = LeaseOperation::new(request.action, &request.preconditions, nonce().map_err(of_register)?)
+            .with_authority(Authority::Register)
+            .with_request(request.request.map(|key| key.request(None)));
         let applied = self.driver.apply_in_turn(&key, &Command::Lease(operation)).await.map_err(of_driver)?;
         let now = self.driver.now();
         let Outcome::Leased(receipt) = applied.outcome else {

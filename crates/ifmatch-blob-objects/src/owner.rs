@@ -146,7 +146,13 @@ async fn name_of(register: &AnyRegister) -> Result<String, RegisterError> {
     let key = Key::new(KEY).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))?;
     let name = random()?;
     let nothing = Preconditions::default();
-    let write = Write::new(&Method::PUT, &nothing, Content::Hashed { hash: ContentHash::of(b""), payload: name.clone().into() }, nonce()?).with_lease(LeaseUse::Read(None));
+    let write = Write::new(
+        &Method::PUT,
+        &nothing,
+        Content::Hashed { hash: ContentHash::of(b""), payload: name.clone().into() },
+        nonce()?,
+    )
+    .with_lease(LeaseUse::Read(None));
     let first = Record::unknown().apply(&Command::Write(write), SystemClock.now()).next;
     for _ in 0..ATTEMPTS {
         if let Some(record) = register.load(&key).await? {

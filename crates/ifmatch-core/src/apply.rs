@@ -1,4 +1,4 @@
-//! The transitions: how a command changes a record. Pure: time is an argument, nothing is read or written.
+//! Transitions: how a command changes a record. Pure functions: time is an argument, and nothing is read or written.
 
 mod lease;
 
@@ -15,10 +15,10 @@ use crate::record::{Answer, Permit, Receipt, Record, Reply, RequestId, Revision,
 use crate::tag::EntityTag;
 
 impl Record {
-    /// Carries out a command at `now`.
+    /// Applies a command at `now`.
     ///
-    /// The result is a proposal: it holds only if `next` replaces this very revision in the register. A command
-    /// that was refused, or that changes nothing, has no `next`.
+    /// The result is a proposal: it takes effect only if `next` replaces this exact revision in the register. A command
+    /// that is refused or changes nothing has no `next`.
     pub fn apply(&self, command: &Command<'_>, now: Timestamp) -> Transition {
         let result = match command {
             Command::Begin(begin) => self.begin(begin, now),
@@ -31,12 +31,12 @@ impl Record {
         };
         match result {
             Ok((next, outcome)) => Transition { next, outcome },
-            Err(refusal) => Transition { next: None, outcome: Outcome::Refused(refusal) },
+            Err(refusal) => Transition::refused(refusal),
         }
     }
 
     fn begin(&self, begin: &Begin<'_>, now: Timestamp) -> Applied {
-        // First the lease: who may not write at all need not wait for the one who may.
+        // The lease comes first: a writer without it need not wait for the one that has it.
         self.check_lease(begin.lease, now).map_err(Refusal::Lease)?;
         self.refuse_in_flight(now)?;
         let revision = self.revision.next(now);
@@ -114,7 +114,7 @@ impl Record {
         Ok((Some(next), Outcome::Written(receipt)))
     }
 
-    /// What a probe saw, if nothing has changed since.
+    /// Returns the result of a probe if the record has not changed since.
     fn still_true<'a>(&self, observed: Option<&'a Observed>) -> Option<&'a Observed> {
         observed.filter(|observed| observed.snapshot.0 == self.revision)
     }
@@ -126,19 +126,18 @@ impl Record {
         }
     }
 
-    /// The end of a permit: a write under a lease does not outlast it, so that its loss is the end of all it allowed.
+    /// Returns the end of a permit. A write under a lease ends with the lease at the latest.
     fn deadline(&self, begin: &Begin<'_>, now: Timestamp) -> Timestamp {
         let deadline = now.saturating_add(begin.ttl);
         let lease = self.lease.filter(|_| matches!(begin.lease, LeaseUse::Write(Some(_))));
         lease.and_then(|lease| lease.end()).map_or(deadline, |end| end.min(deadline))
     }
 
-    /// The state after a read.
+    /// Returns the state after a read.
     ///
     /// The version stays the same if the read confirms the tag of its representation. The first tag of another
-    /// representation joins it; whether the version is still the same is then known to the register only, so that
-    /// without its authority the date moves on. Any other tag is a new version, whose other representations have not
-    /// been seen yet.
+    /// representation joins the version; unless the register is the authority, it gets a new date, because the version may
+    /// have changed. Any other tag is a new version with no other known representations.
     fn merge(&self, seen: &Observed, revision: Revision, now: Timestamp) -> State {
         let Observation::Present { variant, tag, last_modified } = &seen.observation else {
             return State::Absent;
@@ -160,8 +159,8 @@ impl Record {
                 _ => {}
             }
         }
-        // A date whose second is over can name no later state; any other might, and so might one that is not later than
-        // every date given before.
+        // The resource's own date identifies one state only if its second has ended and it is later than every earlier
+        // date.
         let over = |date: &HttpDate| date.unix() + 1 < now.last_modified().unix();
         let later = |date: &HttpDate| self.latest < *date;
         let dated = last_modified.filter(over).filter(later);
@@ -175,8 +174,8 @@ impl Record {
         now.last_modified().max(self.latest.next())
     }
 
-    /// A permit counts as long as it is in the record, even after its deadline: whoever relied on the
-    /// deadline has changed the record and thereby removed it.
+    /// Returns the permit of a token. A permit is valid as long as it is in the record, even after its deadline: a
+    /// command that relies on the deadline removes it.
     fn holds(&self, token: Token) -> Result<&Permit, Refusal> {
         self.permit.as_ref().filter(|permit| permit.token == token).ok_or(Refusal::Stale)
     }
@@ -209,7 +208,7 @@ impl Record {
             created: *self.state(now) == State::Absent,
             modified: state.version().map(Version::last_modified),
         };
-        // With what is gone, its lease is.
+        // Deleting a resource drops its lease.
         let lease = lease.filter(|_| state != State::Absent);
         (Self { lease, ..self.with(revision, nonce, state, None, now) }, receipt)
     }
@@ -220,7 +219,7 @@ impl Record {
         Self { revision, nonce, state, permit, lease, replies: self.replies.clone(), latest }
     }
 
-    /// The lease after a write: one that is over is cleared away.
+    /// Returns the lease after a write, which removes a lease that has ended.
     fn locking_lease(&self, now: Timestamp) -> Option<Lease> {
         self.lease.filter(|lease| lease.state(now).is_locked())
     }
@@ -242,11 +241,11 @@ impl Record {
 
 type Applied = Result<(Option<Record>, Outcome), Refusal>;
 
-/// How much of a state conditions may be evaluated against.
+/// The part of a state that preconditions may be evaluated against.
 enum Known<'a> {
-    /// All of it: every write comes through the register.
+    /// All of it: every write goes through the register.
     All(&'a State),
-    /// Only the representation that a probe has just seen: the others may have changed unnoticed.
+    /// The probed representation: others may have changed unnoticed.
     Seen(&'a State, &'a Observation),
     /// Nothing.
     Nothing,
@@ -265,7 +264,7 @@ impl<'a> Known<'a> {
         matches!(self, Self::All(State::Absent) | Self::Seen(State::Absent, _))
     }
 
-    /// Refuses what needs to be known to exist.
+    /// Refuses if it is unknown whether the resource exists.
     fn refuse_unknown(&self) -> Result<(), Refusal> {
         match self {
             Self::Nothing | Self::All(State::Unknown) | Self::Seen(State::Unknown, _) => Err(Refusal::ProbeFirst),
@@ -303,7 +302,7 @@ fn evaluate(method: &Method, preconditions: &Preconditions, current: Option<&Val
     }
 }
 
-/// An absence is not recorded: it is what one reader saw, and another may see more.
+/// An absence is not recorded: a reader with other credentials may see the resource.
 fn unless_absent(state: State) -> State {
     if state == State::Absent { State::Unknown } else { state }
 }
@@ -316,8 +315,8 @@ impl Version {
         Self { generation, tags, variants, dated: None, modified, payload: bytes::Bytes::new() }
     }
 
-    /// Whether a read without a tag tells that this version without tags is still the same. Where the resource may
-    /// change unnoticed, only its own date can tell.
+    /// Returns `true` if a read without a tag confirms this version, which has no tags. If the resource may change without
+    /// the register, only its own date confirms it.
     fn is_confirmed_untagged(&self, authority: Authority, seen: Option<HttpDate>) -> bool {
         let same_date = self.dated.is_some() && self.dated == seen;
         self.tags.is_empty() && (authority == Authority::Register || same_date)

@@ -342,3 +342,10 @@ pub struct Transition {
     /// The outcome of the command once the swap has succeeded.
     pub outcome: Outcome,
 }
+
+impl Transition {
+    /// Creates a refusal, which leaves the record unchanged.
+    pub fn refused(refusal: Refusal) -> Self {
+        Self { next: None, outcome: Outcome::Refused(refusal) }
+    }
+}

@@ -1,4 +1,4 @@
-//! Dates as HTTP writes them, and moments as this project counts them.
+//! HTTP dates, and timestamps in microseconds.
 
 use std::fmt;
 use std::ops::Range;
@@ -31,10 +31,10 @@ impl HttpDate {
     /// The last second of the year 9999.
     pub const MAX: Self = Self(253_402_300_799);
 
-    /// Parses any of the three formats. `None`: it is no date, and to be ignored.
+    /// Parses any of the three formats. Returns `None` for anything else, which must be ignored.
     ///
-    /// Years before 1970 are read as well: a condition with such a date is an early one, not a malformed one. Two-digit
-    /// years stand for 1970 to 2069. A leap second is the first second of the next minute.
+    /// Accepts years before 1970: a precondition with such a date is early, not malformed. Two-digit years represent 1970 to
+    /// 2069. A leap second counts as the first second of the next minute.
     ///
     /// ```
     /// use ifmatch_core::date::HttpDate;
@@ -54,7 +54,8 @@ impl HttpDate {
         Some(Self::from_unix(seconds - cycles * CYCLE + i64::from(leap)))
     }
 
-    /// Reads a header field. `None`: it is absent, malformed or repeated, and to be ignored (RFC 9110 §13.1.3, §13.1.4).
+    /// Reads a header field. Returns `None` if it is absent, malformed or repeated, in which case it must be ignored (RFC
+    /// 9110 §13.1.3, §13.1.4).
     ///
     /// ```
     /// use http::{header, HeaderMap, HeaderValue};
@@ -76,8 +77,8 @@ impl HttpDate {
         }
     }
 
-    /// The date so many seconds after (before, if negative) the beginning of 1970. Saturates at [`MIN`](Self::MIN)
-    /// and [`MAX`](Self::MAX).
+    /// Creates a date from seconds since 1970, which may be negative. Saturates at [`MIN`](Self::MIN) and
+    /// [`MAX`](Self::MAX).
     ///
     /// ```
     /// # use ifmatch_core::date::HttpDate;
@@ -94,7 +95,7 @@ impl HttpDate {
         }
     }
 
-    /// Seconds since the beginning of 1970.
+    /// Returns the seconds since 1970.
     ///
     /// ```
     /// # use ifmatch_core::date::HttpDate;
@@ -104,7 +105,7 @@ impl HttpDate {
         self.0
     }
 
-    /// The second before.
+    /// Returns the preceding second, or [`MIN`](Self::MIN) for the first one.
     ///
     /// ```
     /// # use ifmatch_core::date::HttpDate;
@@ -126,7 +127,7 @@ impl HttpDate {
         Self::from_unix(self.0.saturating_add(1))
     }
 
-    /// Whether this second has begun. A `Last-Modified` may be sent only from then on, see
+    /// Returns `true` if this second has begun. A `Last-Modified` must not be sent earlier: see
     /// [`Timestamp::last_modified`].
     ///
     /// ```
@@ -140,7 +141,7 @@ impl HttpDate {
         self.0 <= now.whole_seconds()
     }
 
-    /// The value of a header field, in the preferred format.
+    /// Returns the value of a header field, in the preferred format.
     ///
     /// ```
     /// # use ifmatch_core::date::HttpDate;
@@ -162,7 +163,7 @@ impl HttpDate {
     }
 }
 
-/// The preferred format, as in `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats the date in the preferred format, as in `Sun, 06 Nov 1994 08:49:37 GMT`.
 impl fmt::Display for HttpDate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text())
@@ -181,7 +182,7 @@ impl From<HttpDate> for i64 {
     }
 }
 
-/// A moment: microseconds since the beginning of 1970. Time is always an argument in this crate.
+/// A point in time, in microseconds since 1970. Time is always an argument in this crate.
 ///
 /// ```
 /// use std::time::Duration;
@@ -196,7 +197,7 @@ impl From<HttpDate> for i64 {
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The moment so many microseconds after the beginning of 1970.
+    /// Creates a timestamp from microseconds since 1970.
     ///
     /// ```
     /// # use ifmatch_core::date::Timestamp;
@@ -206,7 +207,7 @@ impl Timestamp {
         Self(micros)
     }
 
-    /// Microseconds since the beginning of 1970.
+    /// Returns the microseconds since 1970.
     ///
     /// ```
     /// # use ifmatch_core::date::Timestamp;
@@ -216,7 +217,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The moment after `duration`, or the last one there is.
+    /// Returns the time after `duration`, saturating.
     ///
     /// ```
     /// # use ifmatch_core::date::Timestamp;
@@ -229,7 +230,7 @@ impl Timestamp {
         Self(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// How long it is until `later`; nothing if that is past.
+    /// Returns the duration until `later`, or zero if that is past.
     ///
     /// ```
     /// # use ifmatch_core::date::Timestamp;
@@ -242,11 +243,11 @@ impl Timestamp {
         Duration::from_micros(later.0.saturating_sub(self.0))
     }
 
-    /// The `Last-Modified` of a state that came to be at this moment: the next whole second, even if the
-    /// moment is a whole second itself.
+    /// Returns the `Last-Modified` of a state created at this time: the next whole second, even for a time that is a whole
+    /// second.
     ///
-    /// Send it only once that second [has come](HttpDate::has_come): a response must not be older than what it shows.
-    /// A record gives each version a later date than the one before it, whatever the clock says; see
+    /// Do not send it before that second [has come](HttpDate::has_come): a response must not be older than its content.
+    /// Each version of a record gets a later date than the one before, even if the clock goes back: see
     /// [`Version::last_modified`](crate::record::Version::last_modified).
     ///
     /// ```
@@ -269,14 +270,14 @@ impl Timestamp {
 const YEARS: i64 = 400;
 /// Seconds in 400 years.
 const CYCLE: i64 = 146_097 * 86_400;
-/// How many times 400 years take every year before 1970 into the range of [`SystemTime`] on all platforms.
+/// Number of cycles that move every year before 1970 into the range of [`SystemTime`] on all platforms.
 const LIFT: i64 = 5;
-/// Where the year is in the preferred format.
+/// Position of the year in the preferred format.
 const YEAR: Range<usize> = 12..16;
-/// The length of the longest date: `Wednesday, 06-Nov-94 08:49:37 GMT`.
+/// Length of the longest date: `Wednesday, 06-Nov-94 08:49:37 GMT`.
 const LONGEST: usize = 33;
 
-/// Moves a four-digit year before 1970 by [`LIFT`] cycles, in place, and tells by how many it did.
+/// Moves a four-digit year before 1970 by [`LIFT`] cycles, in place. Returns the number of cycles.
 fn lift_year(text: &mut [u8]) -> i64 {
     let at = match text.len() {
         29 => 12..16,
@@ -293,7 +294,7 @@ fn lift_year(text: &mut [u8]) -> i64 {
     }
 }
 
-/// Replaces the 60th second by the 59th, in place, and tells whether it did.
+/// Replaces second 60 by 59, in place. Returns `true` if it did.
 fn lower_leap_second(text: &mut [u8]) -> bool {
     let end = if text.ends_with(b" GMT") { text.len() - 4 } else { text.len().saturating_sub(5) };
     match text.get_mut(end.saturating_sub(3)..end) {

@@ -1,4 +1,4 @@
-//! Content hashes: what strong entity tags and `Repr-Digest` are made of.
+//! Content hashes, for strong entity tags and `Repr-Digest`.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::text::header_value;
 
 mod hasher;
 
-/// The hash of a representation's bytes, and how its tag is written.
+/// The hash of a representation's bytes, and the format of its tag.
 ///
 /// ```
 /// use ifmatch_core::digest::ContentHash;
@@ -36,7 +36,7 @@ pub struct ContentHash {
 }
 
 impl ContentHash {
-    /// The SHA-256 hash of `bytes`. For a stream, and for other formats, see [`Hasher`].
+    /// Computes the SHA-256 hash of `bytes`. For streams and other formats, see [`Hasher`].
     ///
     /// ```
     /// # use ifmatch_core::digest::ContentHash;
@@ -48,7 +48,7 @@ impl ContentHash {
         hasher.finish()
     }
 
-    /// A SHA-256 hash that was computed elsewhere.
+    /// Creates a SHA-256 hash that was computed elsewhere.
     ///
     /// ```
     /// # use ifmatch_core::digest::ContentHash;
@@ -59,7 +59,7 @@ impl ContentHash {
         Self { format: TagFormat::Sha256, bytes }
     }
 
-    /// All 32 bytes, also if the tag shows but half of them.
+    /// Returns all 32 bytes, even if the tag contains only half of them.
     ///
     /// ```
     /// # use ifmatch_core::digest::ContentHash;
@@ -69,7 +69,7 @@ impl ContentHash {
         &self.bytes
     }
 
-    /// How the tag is written.
+    /// Returns the format of the tag.
     ///
     /// ```
     /// # use ifmatch_core::digest::{ContentHash, TagFormat};
@@ -79,7 +79,7 @@ impl ContentHash {
         self.format
     }
 
-    /// All 32 bytes in lower-case hexadecimal digits.
+    /// Returns all 32 bytes in lower-case hexadecimal.
     ///
     /// ```
     /// # use ifmatch_core::digest::ContentHash;
@@ -89,7 +89,7 @@ impl ContentHash {
         hex::encode(self.bytes)
     }
 
-    /// The strong tag that depends on nothing but the bytes: `"<hex>"`.
+    /// Returns a strong tag that depends only on the bytes: `"<hex>"`.
     ///
     /// ```
     /// # use ifmatch_core::digest::ContentHash;
@@ -99,7 +99,7 @@ impl ContentHash {
         EntityTag::from_digits(&self.tag_hex(), "", "")
     }
 
-    /// The strong tag that changes with every write, even of the same bytes: `"<hex>-<generation>"`.
+    /// Returns a strong tag that changes with every write, even of the same bytes: `"<hex>-<generation>"`.
     ///
     /// ```
     /// # use ifmatch_core::digest::ContentHash;
@@ -111,8 +111,8 @@ impl ContentHash {
         EntityTag::from_digits(&self.tag_hex(), "-", &generation.to_string())
     }
 
-    /// The value of a `Repr-Digest` or `Content-Digest` field (RFC 9530). `None` for BLAKE3, which no algorithm
-    /// registered for these fields names.
+    /// Returns the value of a `Repr-Digest` or `Content-Digest` field (RFC 9530), or `None` for BLAKE3, which is not
+    /// registered for these fields.
     ///
     /// ```
     /// # use ifmatch_core::digest::ContentHash;
@@ -124,12 +124,12 @@ impl ContentHash {
         self.format.is_sha256().then(value)
     }
 
-    /// Reads the SHA-256 digest of a `Repr-Digest` or `Content-Digest` field. `None`: the field is absent, or
-    /// has digests of other algorithms only.
+    /// Reads the SHA-256 digest of a `Repr-Digest` or `Content-Digest` field. Returns `None` if the field is absent or has
+    /// only digests of other algorithms.
     ///
     /// # Errors
     ///
-    /// The field is no dictionary, or its `sha-256` member is not a byte sequence of 32 bytes.
+    /// If the field is not a dictionary, or its `sha-256` member is not a byte sequence of 32 bytes.
     ///
     /// ```
     /// use http::{HeaderMap, HeaderName};
@@ -166,7 +166,7 @@ impl fmt::Debug for ContentHash {
     }
 }
 
-/// The hash function of a content tag, and how much of the hash the tag shows.
+/// The hash function of a content tag, and the part of the hash that the tag contains.
 ///
 /// ```
 /// use ifmatch_core::digest::{Hasher, TagFormat};
@@ -178,12 +178,12 @@ impl fmt::Debug for ContentHash {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum TagFormat {
-    /// SHA-256, all 256 bits: anyone can check it, with any tool.
+    /// SHA-256, all 256 bits. Can be verified with any tool.
     #[default]
     Sha256,
     /// The first 128 bits of SHA-256, for short header fields.
     Sha256Truncated,
-    /// BLAKE3, all 256 bits: several times faster from 64 KiB up, slower under 4 KiB.
+    /// BLAKE3, all 256 bits. Several times faster than SHA-256 from 64 KiB up, slower below 4 KiB.
     #[cfg(feature = "blake3")]
     Blake3,
 }
@@ -198,7 +198,7 @@ impl TagFormat {
     }
 }
 
-/// A digest field cannot be read.
+/// A digest field is malformed.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderName, HeaderValue};

@@ -1,8 +1,8 @@
 //! Leases: exclusive access with expiry, renewal and break, by Azure Blob Storage's rules.
 //!
 //! A lease is part of its resource's record, so that one swap checks or changes both. It expires by comparison with
-//! `now`, not by a timer: an expired lease keeps its id, and can be renewed by it, until somebody else takes the lease or the
-//! resource is written.
+//! `now`, not by a timer: an expired lease keeps its id, and can be renewed with it, until another client acquires the
+//! lease or the resource is written.
 
 pub mod azure;
 mod id;
@@ -24,7 +24,7 @@ use crate::record::Revision;
 pub enum LeaseDuration {
     /// Until it is released or broken.
     Infinite,
-    /// This many seconds, 15 to 60, unless it is renewed.
+    /// This number of seconds, unless it is renewed.
     Seconds(u8),
 }
 
@@ -37,14 +37,14 @@ impl LeaseDuration {
     }
 }
 
-/// How long a lease goes on after it was broken: 0 to 60 seconds.
+/// How long a broken lease continues to lock: 0 to 60 seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BreakPeriod(u8);
 
 impl BreakPeriod {
     const LONGEST: Duration = Duration::from_mins(1);
 
-    /// The period from the number on the wire. None if it is not 0 to 60.
+    /// Returns the period for the number on the wire, or `None` if it is not 0 to 60.
     ///
     /// ```
     /// use ifmatch_core::lease::BreakPeriod;
@@ -56,48 +56,48 @@ impl BreakPeriod {
     }
 }
 
-/// What somebody wants with a lease.
+/// A lease operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseAction {
-    /// To have it.
+    /// Acquires the lease.
     Acquire {
-        /// The id it shall have: the one proposed, or one drawn at random.
+        /// The id of the lease, proposed by the client or random.
         id: LeaseId,
-        /// How long it shall last.
+        /// The duration of the lease.
         duration: LeaseDuration,
     },
-    /// To begin its time anew.
+    /// Restarts the duration.
     Renew(LeaseId),
-    /// To give it another id.
+    /// Changes the id.
     Change {
-        /// The id it has.
+        /// The current id.
         id: LeaseId,
-        /// The id it shall have.
+        /// The new id.
         proposed: LeaseId,
     },
-    /// To give it back.
+    /// Releases the lease.
     Release(LeaseId),
-    /// To end it without its id.
+    /// Ends the lease without its id.
     Break(Option<BreakPeriod>),
 }
 
-/// The state of a lease, as a resource's properties show it.
+/// The state of a resource's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeaseState {
-    /// There is none: it can be acquired.
+    /// There is no lease.
     Available,
-    /// It is held.
+    /// The lease is held.
     Leased,
-    /// It was broken, and still locks for a while.
+    /// The lease was broken and still locks the resource.
     Breaking,
-    /// It was broken, and locks no more.
+    /// The lease was broken and no longer locks the resource.
     Broken,
-    /// Its time is over.
+    /// The duration has ended.
     Expired,
 }
 
 impl LeaseState {
-    /// The name on the wire.
+    /// Returns the name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::Available => "available",
@@ -108,7 +108,7 @@ impl LeaseState {
         }
     }
 
-    /// Whether writes need the id.
+    /// Returns `true` if writes need the lease id.
     pub fn is_locked(self) -> bool {
         matches!(self, Self::Leased | Self::Breaking)
     }
@@ -137,7 +137,6 @@ pub enum LeaseConflict {
     NotPresent,
 }
 
-
 /// The reason for which a resource cannot be used with, or without, a lease id: 412.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LeaseFailure {
@@ -155,13 +154,12 @@ pub enum LeaseFailure {
     Lost,
 }
 
-
-/// In what way a request uses a resource that may be leased, and the id that it came with.
+/// How a request uses a resource that may be leased, and the lease id it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeaseUse {
-    /// It writes: a locked resource needs the id, and a lease that is over is cleared away.
+    /// A write. A locked resource needs the id. The write removes a lease that has ended.
     Write(Option<LeaseId>),
-    /// It reads, or changes what the lease does not protect: an id that is given must be right, none is needed.
+    /// A read, or a change of something that the lease does not protect. The id is optional, but must be correct.
     Read(Option<LeaseId>),
 }
 
@@ -172,17 +170,17 @@ impl Default for LeaseUse {
     }
 }
 
-/// The answer to a lease operation that was carried out.
+/// The result of a successful lease operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseReceipt {
-    /// The lease afterwards; none if it was given back.
+    /// The lease after the operation, or `None` if it was released.
     pub lease: Option<Lease>,
-    /// When the operation was carried out.
+    /// The time of the operation.
     pub at: Timestamp,
 }
 
 impl LeaseReceipt {
-    /// How many seconds the lease went on from then: 0 if it was over at once, none if it had no end.
+    /// Returns the seconds that remained at the time of the operation, or `None` if the lease had no end.
     pub fn seconds_left(&self) -> Option<u64> {
         self.lease.map_or(Some(0), |lease| lease.remaining(self.at))
     }
@@ -199,30 +197,30 @@ pub struct Lease {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Phase {
-    /// Held until then; for ever if there is no end.
+    /// Held until this time, or without an end.
     Held(Option<Timestamp>),
-    /// Broken, and locked until then.
+    /// Broken, and locking until this time.
     Breaking(Timestamp),
 }
 
 impl Lease {
-    /// Its id.
+    /// Returns the id.
     pub fn id(&self) -> LeaseId {
         self.id
     }
 
-    /// How long it was acquired for.
+    /// Returns the duration it was acquired for.
     pub fn duration(&self) -> LeaseDuration {
         self.duration
     }
 
-    /// The fencing token: it grows with every acquisition of the resource's lease. A store that refuses
-    /// lower tokens than it has seen refuses whoever lost the lease without knowing.
+    /// Returns the fencing token, which grows with every acquisition of the resource's lease. A store that rejects tokens
+    /// lower than the highest it has seen rejects writers that lost the lease without noticing.
     pub fn token(&self) -> Revision {
         self.token
     }
 
-    /// Its state at `now`.
+    /// Returns the state at `now`.
     pub fn state(&self, now: Timestamp) -> LeaseState {
         match self.phase {
             Phase::Held(Some(end)) if end <= now => LeaseState::Expired,
@@ -232,7 +230,7 @@ impl Lease {
         }
     }
 
-    /// When it stops to lock; none if it does not by itself.
+    /// Returns when the lease stops locking, or `None` if it has no end.
     pub fn end(&self) -> Option<Timestamp> {
         match self.phase {
             Phase::Held(end) => end,

@@ -1,10 +1,10 @@
-//! The policy that writes must be conditional: 428 (RFC 6585 §3).
+//! The requirement that writes are conditional: 428 (RFC 6585 §3).
 
 use http::Method;
 
 use crate::precondition::Preconditions;
 
-/// The methods whose requests must carry a condition.
+/// The methods that require a precondition.
 ///
 /// ```
 /// use http::Method;
@@ -21,7 +21,7 @@ pub struct RequirePreconditions {
 }
 
 impl RequirePreconditions {
-    /// Nothing is required, the default.
+    /// Requires no preconditions. This is the default.
     ///
     /// ```
     /// # use http::Method;
@@ -33,7 +33,7 @@ impl RequirePreconditions {
         Self { methods: Vec::new() }
     }
 
-    /// Required for PUT, PATCH and DELETE, which overwrite or remove what is there. POST usually adds to it.
+    /// Requires preconditions for PUT, PATCH and DELETE, which replace or delete existing data. POST usually adds data.
     ///
     /// ```
     /// # use http::Method;
@@ -45,7 +45,7 @@ impl RequirePreconditions {
         Self::for_methods([Method::PUT, Method::PATCH, Method::DELETE])
     }
 
-    /// Required for these methods. Safe methods among them, QUERY included, are left out.
+    /// Requires preconditions for these methods. Ignores safe methods, including QUERY.
     ///
     /// ```
     /// # use http::Method;
@@ -59,8 +59,8 @@ impl RequirePreconditions {
         Self { methods: methods.into_iter().filter(|method| !method.is_safe()).collect() }
     }
 
-    /// Whether to answer 428: the method needs a condition, and there is none that
-    /// [could fail](Preconditions::has_write_condition).
+    /// Returns `true` if the response must be 428: the method requires a precondition, and there is none that
+    /// [can fail](Preconditions::has_write_condition).
     ///
     /// ```
     /// # use http::Method;

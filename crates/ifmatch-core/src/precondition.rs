@@ -33,11 +33,11 @@ pub const CONDITIONAL_HEADERS: [HeaderName; 5] =
 pub struct Preconditions {
     /// `If-Match` (§13.1.1).
     pub if_match: Option<TagList>,
-    /// `If-Unmodified-Since` (§13.1.4); a malformed one is none.
+    /// `If-Unmodified-Since` (§13.1.4). Malformed values are ignored.
     pub if_unmodified_since: Option<HttpDate>,
     /// `If-None-Match` (§13.1.2).
     pub if_none_match: Option<TagList>,
-    /// `If-Modified-Since` (§13.1.3); a malformed one is none.
+    /// `If-Modified-Since` (§13.1.3). Malformed values are ignored.
     pub if_modified_since: Option<HttpDate>,
 }
 
@@ -53,7 +53,7 @@ impl Preconditions {
     /// The header fields of preconditions that can fail a write.
     pub const WRITE_HEADERS: [HeaderName; 3] = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH];
 
-    /// Reads the conditional header fields of a request. Allocates nothing if there are none.
+    /// Reads the preconditions of a request. Does not allocate if there are none.
     ///
     /// ```
     /// use http::HeaderMap;
@@ -79,7 +79,7 @@ impl Preconditions {
         found
     }
 
-    /// Whether there is no condition at all.
+    /// Returns `true` if there is no precondition.
     ///
     /// ```
     /// # use ifmatch_core::precondition::Preconditions;
@@ -89,10 +89,10 @@ impl Preconditions {
         *self == Self::default()
     }
 
-    /// Whether a write with these conditions is conditional, as a 428 asks for (RFC 6585 §3).
+    /// Returns `true` if a write with these preconditions is conditional, as a 428 response requires (RFC 6585 §3).
     ///
-    /// A condition that no state can fail is none: an `If-None-Match` without a single well-formed tag, or a
-    /// malformed date. `If-Modified-Since` says nothing about writes.
+    /// A precondition that cannot fail does not count: an `If-None-Match` without a well-formed tag, or a malformed date.
+    /// `If-Modified-Since` does not apply to writes.
     ///
     /// ```
     /// # use ifmatch_core::precondition::Preconditions;
@@ -112,10 +112,10 @@ impl Preconditions {
         self.if_match.is_some() || self.if_unmodified_since.is_some() || none_match
     }
 
-    /// Evaluates the conditions against the current representation, `None` if there is none.
+    /// Evaluates the preconditions against the current representation, if there is one.
     ///
-    /// Do so only when the response would be 2xx or 412 without them: after authentication, and after a 404 or
-    /// 405 (§13.2.1). `If-Range` comes afterwards, see [`range::select`](crate::range::select).
+    /// Evaluate them only if the response would otherwise be 2xx or 412, that is after authentication and after checks
+    /// that lead to 404 or 405 (§13.2.1). `If-Range` is evaluated afterwards: see [`range::select`](crate::range::select).
     ///
     /// ```
     /// # use http::Method;
@@ -127,7 +127,7 @@ impl Preconditions {
     /// assert_eq!(update.evaluate(&Method::PUT, None), Verdict::Failed(Precondition::IfMatch));
     /// ```
     pub fn evaluate(&self, method: &Method, current: Option<&Validators<'_>>) -> Verdict {
-        // §13.2.1: no selected representation, no conditions.
+        // §13.2.1: methods that select no representation ignore preconditions.
         if matches!(*method, Method::CONNECT | Method::OPTIONS | Method::TRACE) {
             return Verdict::Proceed;
         }
@@ -151,7 +151,7 @@ impl Preconditions {
         }
     }
 
-    /// Step 1, §13.1.1: false without a current representation, or if no tag matches by the strong comparison.
+    /// Step 1, §13.1.1: false if there is no current representation, or no tag matches by strong comparison.
     fn if_match(&self, current: Option<&Validators<'_>>) -> Option<bool> {
         let list = self.if_match.as_ref()?;
         Some(current.is_some_and(|current| list.matches_strong(current.tags)))
@@ -159,9 +159,8 @@ impl Preconditions {
 
     /// Step 2, §13.1.4: false if the representation was modified after the date.
     ///
-    /// Where there is no modification date, or nothing any more, the RFC wants the header ignored. A read does
-    /// ignore it. A write that asked for protection would then overwrite what it has not seen, or bring back what
-    /// was deleted; here it fails.
+    /// Without a modification date, or without a representation, the RFC ignores the header. Reads do so here as well.
+    /// Writes fail: they would otherwise overwrite a change they have not seen, or restore a deleted resource.
     fn if_unmodified_since(&self, method: &Method, current: Option<&Validators<'_>>) -> Option<bool> {
         let date = self.if_unmodified_since?;
         match current.and_then(|current| current.last_modified) {
@@ -170,7 +169,7 @@ impl Preconditions {
         }
     }
 
-    /// Step 3, §13.1.2: false if a tag matches by the weak comparison, or for `*` if there is a representation.
+    /// Step 3, §13.1.2: false if a tag matches by weak comparison, or for `*` if there is a representation.
     fn if_none_match(&self, method: &Method, current: Option<&Validators<'_>>) -> Option<bool> {
         match self.if_none_match.as_ref()? {
             TagList::Unreadable => Some(!is_write(method)),
@@ -185,9 +184,9 @@ impl Preconditions {
     }
 }
 
-/// Evaluates the conditions that a request carries, as [`Preconditions::evaluate`] does once they are read.
+/// Evaluates the preconditions of a request like [`Preconditions::evaluate`].
 ///
-/// The usual requests have no condition, or say the current tag, letter for letter, and nothing else. Then nothing is read.
+/// Does not parse them in the common cases: no precondition, or a single tag that equals the current one.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue, Method};
@@ -211,10 +210,10 @@ pub fn evaluate(headers: &HeaderMap, method: &Method, current: Option<&Validator
     }
 }
 
-/// The conditions that a request carries, as far as the names of its header fields tell.
+/// The preconditions of a request by the names of its header fields.
 enum Carried<'a> {
     Nothing,
-    /// One line of `If-None-Match`, and no condition that goes before it. Where it decides, no other comes after it.
+    /// One line of `If-None-Match` and no precondition with a higher precedence.
     NoneMatch(&'a HeaderValue),
     Others,
 }
@@ -238,7 +237,7 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// What identifies the current representation. A resource with several codings has a tag for each of them.
+/// The validators of the current representation. A resource with several content codings has a tag for each.
 ///
 /// ```
 /// # use ifmatch_core::EntityTag;
@@ -250,13 +249,13 @@ impl<'a> Carried<'a> {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validators<'a> {
-    /// The tags of all its representations; a list matches if any of them does.
+    /// The tags of all representations. A list matches if any of them matches.
     pub tags: &'a [EntityTag],
     /// The modification date, if known.
     pub last_modified: Option<HttpDate>,
 }
 
-/// What the conditions say.
+/// The result of evaluating preconditions.
 ///
 /// ```
 /// # use http::Method;
@@ -267,13 +266,13 @@ pub struct Validators<'a> {
 pub enum Verdict {
     /// Perform the method.
     Proceed,
-    /// Answer 304: the client has the current representation. Only for GET and HEAD.
+    /// Respond with 304: the client has the current representation. Only for GET and HEAD.
     NotModified,
-    /// Answer 412: this condition is false.
+    /// Respond with 412: this precondition is false.
     Failed(Precondition),
 }
 
-/// The name of a condition.
+/// The name of a precondition.
 ///
 /// ```
 /// # use ifmatch_core::precondition::Precondition;
@@ -292,7 +291,7 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    /// The header field.
+    /// Returns the name of the header field.
     ///
     /// ```
     /// # use ifmatch_core::precondition::Precondition;
@@ -308,12 +307,12 @@ impl Precondition {
     }
 }
 
-/// The methods that a 304 may answer.
+/// Returns `true` for methods that allow a 304 response.
 fn is_retrieval(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// The methods that may change something. QUERY is a safe one.
+/// Returns `true` for methods that may change the resource. QUERY is safe.
 fn is_write(method: &Method) -> bool {
     !method.is_safe()
 }

@@ -14,10 +14,10 @@ use crate::tag::EntityTag;
 /// The media type of a problem.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// What went wrong with a request, for people and for programs, and the header fields that go with it.
+/// A problem details object (RFC 9457) and its header fields.
 ///
-/// The type is `urn:ifmatch:problem:` and a name that stays the same. The title is the status's reason phrase, the
-/// detail says what to do.
+/// The type is `urn:ifmatch:problem:` followed by a stable name. The title is the reason phrase of the status, and the
+/// detail states what to do.
 ///
 /// ```
 /// use http::StatusCode;
@@ -38,12 +38,12 @@ pub struct Problem {
     name: &'static str,
     detail: Option<String>,
     members: Map<String, Value>,
-    /// Boxed, so that a `Result` with a problem stays small.
+    /// Boxed to keep a `Result` with a problem small.
     headers: Box<HeaderMap>,
 }
 
 impl Problem {
-    /// A problem with a name of its own: lower-case words with hyphens.
+    /// Creates a problem with a name of lower-case words and hyphens.
     ///
     /// ```
     /// # use http::StatusCode;
@@ -55,7 +55,7 @@ impl Problem {
         Self { status, name, detail: None, members: Map::new(), headers: Box::default() }
     }
 
-    /// Sets what a person should read: what happened, and what to do.
+    /// Sets the detail: what happened and what to do.
     ///
     /// ```
     /// # use ifmatch_core::problem::Problem;
@@ -68,7 +68,7 @@ impl Problem {
         self
     }
 
-    /// Adds an extension member. It cannot replace a member that the RFC defines.
+    /// Adds an extension member. It cannot replace a member defined by the RFC.
     ///
     /// ```
     /// # use ifmatch_core::problem::Problem;
@@ -96,7 +96,7 @@ impl Problem {
         self
     }
 
-    /// The status of the response.
+    /// Returns the status of the response.
     ///
     /// ```
     /// # use ifmatch_core::problem::Problem;
@@ -106,7 +106,7 @@ impl Problem {
         self.status
     }
 
-    /// The body of the response.
+    /// Returns the body of the response.
     ///
     /// ```
     /// # use ifmatch_core::problem::Problem;
@@ -121,7 +121,7 @@ impl Problem {
         Bytes::from(Value::Object(object).to_string())
     }
 
-    /// The response: status, header fields and body. Leave the body out in answer to HEAD.
+    /// Returns the response. Omit the body in response to HEAD.
     ///
     /// ```
     /// # use http::header::CONTENT_TYPE;
@@ -139,9 +139,9 @@ impl Problem {
     }
 }
 
-/// The problems that this project's services answer with.
+/// The problems used by this project's services.
 impl Problem {
-    /// 400: the request cannot be understood.
+    /// 400: the request is malformed.
     ///
     /// ```
     /// # use ifmatch_core::problem::Problem;
@@ -151,7 +151,7 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "bad-request").detail(detail)
     }
 
-    /// 404: there is nothing here.
+    /// 404: the resource does not exist.
     ///
     /// ```
     /// # use ifmatch_core::problem::Problem;
@@ -161,7 +161,7 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not-found").detail("there is nothing at this address")
     }
 
-    /// 409: another write is in flight. `wait` says how long at most.
+    /// 409: another write is in flight, for at most `wait`.
     ///
     /// ```
     /// # use http::header::RETRY_AFTER;
@@ -177,7 +177,7 @@ impl Problem {
             .retry_after(wait)
     }
 
-    /// 412: the condition is false. `current` is the tag to fetch and to base the next attempt on.
+    /// 412: the precondition is false. `current` is the current tag.
     ///
     /// ```
     /// # use http::header::ETAG;
@@ -229,7 +229,7 @@ impl Problem {
             .header(CONTENT_RANGE, unsatisfied_content_range(total))
     }
 
-    /// 428: the method needs a condition here.
+    /// 428: the method requires a precondition.
     ///
     /// ```
     /// # use http::Method;
@@ -245,7 +245,7 @@ impl Problem {
             .member("conditions", Preconditions::WRITE_HEADERS.map(|name| name.as_str().to_owned()).to_vec())
     }
 
-    /// 503: a service behind this one does not answer, or too many requests wait.
+    /// 503: a backend does not respond, or too many requests are waiting.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -10,9 +10,9 @@ use crate::text::header_value;
 
 pub mod multipart;
 
-/// What of a representation a GET is to be answered with: `Range`, unless `If-Range` is false.
+/// Selects the part of a representation to return for a GET: `Range`, unless `If-Range` is false.
 ///
-/// Evaluate the preconditions first: a 304 or 412 comes before a 206 or 416. Other methods than GET have no ranges.
+/// Evaluate the preconditions first: 304 and 412 take precedence over 206 and 416. Only GET has ranges.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -36,8 +36,7 @@ pub fn select(headers: &HeaderMap, sent: &Representation<'_>, now: Timestamp, li
     }
 }
 
-/// The very representation that is about to be sent. A range of one coding must not be joined to another's, so
-/// there is one tag here, not one for each coding.
+/// The representation to be sent. It has a single tag, because ranges of different content codings must not be combined.
 ///
 /// ```
 /// # use ifmatch_core::range::Representation;
@@ -54,10 +53,10 @@ pub struct Representation<'a> {
     pub len: u64,
 }
 
-/// Evaluates `If-Range`. `None`: there is no such header. False: send the whole representation.
+/// Evaluates `If-Range`. Returns `None` if the field is absent, and `false` if the whole representation must be sent.
 ///
-/// A tag is compared strongly. A date must be exactly the modification date, and strong: its second must be over.
-/// Anything else, repeated fields included, is false.
+/// Tags are compared strongly. A date must equal the modification date and be strong: its second must have ended.
+/// Anything else is false, including repeated fields.
 ///
 /// ```
 /// # use http::{header, HeaderMap, HeaderValue};
@@ -85,7 +84,7 @@ pub fn if_range(headers: &HeaderMap, sent: &Representation<'_>, now: Timestamp) 
     Some(date.is_some() && date == sent.last_modified)
 }
 
-/// Reads `Range` for a representation of `len` bytes, without regard to `If-Range`.
+/// Reads `Range` for a representation of `len` bytes, ignoring `If-Range`.
 ///
 /// ```
 /// # use http::{header, HeaderMap, HeaderValue};
@@ -103,7 +102,7 @@ pub fn requested(headers: &HeaderMap, len: u64, limits: Limits) -> Selection {
     }
 }
 
-/// How much work a request may ask for.
+/// Limits on the work of one request.
 ///
 /// ```
 /// # use ifmatch_core::range::{Limits, Selection};
@@ -112,18 +111,18 @@ pub fn requested(headers: &HeaderMap, len: u64, limits: Limits) -> Selection {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most ranges in a request. With more of them the header is ignored.
+    /// Maximum number of ranges in a request. With more, the field is ignored.
     pub max_ranges: usize,
 }
 
-/// 100 ranges: enough for a viewer that fetches the parts of a document, little enough in part headers.
+/// 100 ranges: enough for viewers that fetch parts of a document, and a small overhead of part headers.
 impl Default for Limits {
     fn default() -> Self {
         Self { max_ranges: 100 }
     }
 }
 
-/// What to answer a `Range` with.
+/// The response to a `Range` field.
 ///
 /// ```
 /// # use ifmatch_core::range::{ByteRange, Limits, Selection};
@@ -132,21 +131,20 @@ impl Default for Limits {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// Answer 200 with the whole representation: no range was asked for, or none that is served.
+    /// Respond with 200 and the whole representation: no range was requested, or the field is ignored.
     Whole,
-    /// Answer 206 with these ranges, at least one, in the order of the request. None overlaps another.
+    /// Respond with 206 and these ranges, at least one, in the order of the request. They do not overlap.
     Parts(Vec<ByteRange>),
-    /// Answer 416 with [`unsatisfied_content_range`].
+    /// Respond with 416 and [`unsatisfied_content_range`].
     Unsatisfiable,
 }
 
 impl Selection {
     /// Reads the value of a `Range` field, for a representation of `len` bytes.
     ///
-    /// It is ignored ([`Whole`](Self::Whole)) if it is malformed or in another unit than bytes, if it has more
-    /// ranges than the limit, and if two ranges overlap: no request gets the same byte twice. Ranges that begin
-    /// behind the end are left out; if that leaves none, the answer is [`Unsatisfiable`](Self::Unsatisfiable).
-    /// Numbers too large for 64 bits count as the largest.
+    /// The field is ignored ([`Whole`](Self::Whole)) if it is malformed, not in bytes, exceeds the limit of ranges, or has
+    /// overlapping ranges, so that no response contains a byte twice. Ranges that begin after the end are dropped; if none
+    /// remain, the result is [`Unsatisfiable`](Self::Unsatisfiable). Numbers beyond 64 bits saturate.
     ///
     /// ```
     /// # use ifmatch_core::range::{Limits, Selection};
@@ -158,7 +156,7 @@ impl Selection {
     pub fn parse(value: &[u8], len: u64, limits: Limits) -> Self {
         let Some(specs) = specs(value, limits.max_ranges) else { return Self::Whole };
         if len == 0 && specs.iter().any(|spec| matches!(spec, Spec::Suffix(1..))) {
-            // Satisfiable, yet a 206 cannot say "no bytes".
+            // Satisfiable, but a 206 cannot express an empty range.
             return Self::Whole;
         }
         let parts: Vec<_> = specs.iter().filter_map(|spec| spec.resolve(len)).collect();
@@ -170,7 +168,7 @@ impl Selection {
     }
 }
 
-/// A range of bytes, both ends included. It has at least one byte.
+/// A range of bytes, inclusive of both ends. It has at least one byte.
 ///
 /// ```
 /// use ifmatch_core::range::ByteRange;
@@ -187,8 +185,8 @@ pub struct ByteRange {
 
 #[expect(clippy::len_without_is_empty, reason = "a range is never empty")]
 impl ByteRange {
-    /// The bytes from `start` to `end`, both included. `None` if `end` comes first, or is the largest number there
-    /// is: no length could express that.
+    /// Creates the range from `start` to `end`, both inclusive. Returns `None` if `end` is less than `start`, or `u64::MAX`,
+    /// because the length would overflow.
     ///
     /// ```
     /// # use ifmatch_core::range::ByteRange;
@@ -198,7 +196,7 @@ impl ByteRange {
         if start <= end && end < u64::MAX { Some(Self { start, end }) } else { None }
     }
 
-    /// The position of the first byte.
+    /// Returns the position of the first byte.
     ///
     /// ```
     /// # use ifmatch_core::range::ByteRange;
@@ -208,7 +206,7 @@ impl ByteRange {
         self.start
     }
 
-    /// The position of the last byte.
+    /// Returns the position of the last byte.
     ///
     /// ```
     /// # use ifmatch_core::range::ByteRange;
@@ -218,7 +216,7 @@ impl ByteRange {
         self.end
     }
 
-    /// The number of bytes, at least one.
+    /// Returns the number of bytes, at least one.
     ///
     /// ```
     /// # use ifmatch_core::range::ByteRange;
@@ -228,7 +226,7 @@ impl ByteRange {
         self.end - self.start + 1
     }
 
-    /// The value of `Content-Range` in a 206, for a representation of `total` bytes.
+    /// Returns the `Content-Range` of a 206, for a representation of `total` bytes.
     ///
     /// ```
     /// # use ifmatch_core::range::ByteRange;
@@ -239,7 +237,7 @@ impl ByteRange {
     }
 }
 
-/// The value of `Content-Range` in a 416.
+/// Returns the `Content-Range` of a 416.
 ///
 /// ```
 /// # use ifmatch_core::range::unsatisfied_content_range;
@@ -290,7 +288,7 @@ fn specs(value: &[u8], max: usize) -> Option<Vec<Spec>> {
     (!specs.is_empty() && members.next().is_none()).then_some(specs)
 }
 
-/// Decimal digits. A number too large is the largest.
+/// Parses decimal digits. Saturates.
 fn number(digits: &[u8]) -> Option<u64> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(*byte - b'0'));
     let add = |sum: u64, digit| Some(sum.saturating_mul(10).saturating_add(digit?));
@@ -303,7 +301,7 @@ fn overlap(parts: &[ByteRange]) -> bool {
     sorted.windows(2).any(|pair| pair[1].start <= pair[0].end)
 }
 
-/// A date in the current second may stay the same when the representation changes once more.
+/// Returns `true` if the second of a date has ended. Until then, the representation may change without a new date.
 fn is_over(date: HttpDate, now: Timestamp) -> bool {
     date < now.last_modified().previous()
 }

@@ -1,4 +1,4 @@
-//! What is remembered of one resource: its state, its lease, the write in flight, and a revision that only grows.
+//! The record of one resource: its state, its lease, the write in flight, and a revision that only grows.
 
 mod encoding;
 mod encoding_v1;
@@ -19,10 +19,10 @@ use crate::lease::{Lease, LeaseFailure, LeaseReceipt, LeaseState, LeaseUse};
 use crate::precondition::Validators;
 use crate::tag::EntityTag;
 
-/// The number of a record's change: it grows with every change and is never used twice.
+/// The revision of a record. It grows with every change and is never used twice.
 ///
-/// A revision is `max(previous + 1, microseconds of now)`. It therefore stays unique for a resource even when
-/// the record of a deleted one is forgotten after a while, as long as the clock does not go back that far.
+/// A revision is `max(previous + 1, microseconds of now)`. It therefore stays unique even if the record of a deleted
+/// resource is evicted after a while, unless the clock goes back that far.
 ///
 /// ```
 /// use ifmatch_core::date::Timestamp;
@@ -39,23 +39,23 @@ impl Revision {
     /// The revision of a record that was never written.
     pub const NONE: Self = Self(0);
 
-    /// A revision from its number, as a register keeps it beside the record.
+    /// Creates a revision from the number that a register stores beside the record.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The revision of a change made at `now`.
+    /// Returns the revision of a change made at `now`.
     #[must_use]
     pub fn next(self, now: Timestamp) -> Self {
         Self(now.micros().max(self.0.saturating_add(1)))
     }
 
-    /// The time of the change: its clock's `now`, or a little later where changes came faster than microseconds.
+    /// Returns the time of the change. It may be a little late if several changes were made in one microsecond.
     pub const fn timestamp(self) -> Timestamp {
         Timestamp::from_micros(self.0)
     }
@@ -67,51 +67,51 @@ impl fmt::Display for Revision {
     }
 }
 
-/// The proof that a write was granted: what `Commit`, `Abort` and `Doubt` must show.
+/// Identifies a grant. `Commit`, `Abort` and `Doubt` must present it.
 ///
-/// The revision is the fencing token: it is larger than that of every earlier grant on the resource. The nonce
-/// tells two grants apart that two processes computed from the same record in the same microsecond.
+/// The revision is the fencing token: it is larger than that of every earlier grant for the resource. The nonce
+/// distinguishes grants that two processes computed from the same record in the same microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Token {
-    /// The revision of the grant; hand it to a store that fences late writers.
+    /// The revision of the grant. Pass it to a store that fences late writers.
     pub revision: Revision,
-    /// The number that the writer drew at random for this grant.
+    /// The random number of this grant.
     pub nonce: u64,
 }
 
 /// The write in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Permit {
-    /// What identifies the grant.
+    /// The token of the grant.
     pub token: Token,
-    /// When the permit ends by itself: the state is [`State::Unknown`] from then on.
+    /// When the permit expires. The state is [`State::Unknown`] from then on.
     pub deadline: Timestamp,
     /// Duration of the grant.
     pub ttl: Duration,
 }
 
-/// The request header fields that select one representation of a resource: empty where the response has no `Vary`.
+/// The request header fields that select one representation of a resource. Empty if the response has no `Vary`.
 ///
-/// It is text in the form of header lines (`accept-encoding: gzip`), so that a probe can ask for the same one again.
+/// The text consists of header lines (`accept-encoding: gzip`), so that a probe can request the same representation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Variant(pub Box<str>);
 
 impl Variant {
-    /// The variant of a resource that has but one representation.
+    /// Returns the variant of a resource with a single representation.
     pub fn only() -> Self {
         Self::default()
     }
 }
 
-/// What is known to exist at a resource.
+/// A version of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version {
-    /// The revision at which this version came to be.
+    /// The revision that created this version.
     pub(crate) generation: Revision,
-    /// The tags of its representations, each beside its variant in `variants`.
+    /// The tags of its representations, parallel to `variants`.
     pub(crate) tags: Vec<EntityTag>,
     pub(crate) variants: Vec<Variant>,
-    /// The date that the resource itself gave, where it was strong.
+    /// The date given by the resource itself, if it is strong.
     pub(crate) dated: Option<HttpDate>,
     /// Modification date, unique among the versions of the resource.
     pub(crate) modified: HttpDate,
@@ -119,63 +119,63 @@ pub struct Version {
 }
 
 impl Version {
-    /// The most representations remembered of one version; the oldest goes first.
+    /// Maximum number of representations remembered for one version. The oldest is dropped first.
     pub const MAX_VARIANTS: usize = 16;
 
-    /// The revision at which this version came to be: it differs for every write, even of the same bytes.
+    /// Returns the revision that created this version. It differs for every write, even of the same bytes.
     pub fn generation(&self) -> Revision {
         self.generation
     }
 
-    /// The tags of all known representations.
+    /// Returns the tags of all known representations.
     pub fn tags(&self) -> &[EntityTag] {
         &self.tags
     }
 
-    /// The tag of one representation.
+    /// Returns the tag of one representation.
     pub fn tag(&self, variant: &Variant) -> Option<&EntityTag> {
         self.variants.iter().position(|known| known == variant).map(|at| &self.tags[at])
     }
 
-    /// The variant that carries this tag.
+    /// Returns the variant with this tag.
     pub fn variant_of(&self, tag: &EntityTag) -> Option<&Variant> {
         self.tags.iter().position(|known| known == tag).map(|at| &self.variants[at])
     }
 
-    /// The modification date: the time rounded up to the next second (see [`Timestamp::last_modified`]), or the
+    /// Returns the modification date: the time rounded up to the next second (see [`Timestamp::last_modified`]), or the
     /// resource's own date if that was already past when it was observed. It is at least a second later than the date
     /// of every earlier version. A date therefore identifies one version despite its one-second resolution, even if
     /// clocks go back.
     ///
-    /// Send it only once that second has come.
+    /// Do not send it before that second has come.
     pub fn last_modified(&self) -> HttpDate {
         self.modified
     }
 
-    /// What the application bound to this version: the blob service keeps its body's name and headers here.
+    /// Returns the application data stored with this version, for example a body's name and headers.
     pub fn payload(&self) -> &Bytes {
         &self.payload
     }
 
-    /// What preconditions are evaluated against.
+    /// Returns the validators that preconditions are evaluated against.
     pub fn validators(&self) -> Validators<'_> {
         Validators { tags: &self.tags, last_modified: Some(self.last_modified()) }
     }
 }
 
-/// What is known of a resource's current state.
+/// The known state of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum State {
-    /// Nothing: never seen, or a write ended without an answer. A probe of the resource tells.
+    /// Unknown: never seen, or a write ended without an answer. A probe of the resource determines it.
     Unknown,
     /// The resource does not exist.
     Absent,
-    /// The resource exists in this version.
+    /// The resource exists, in this version.
     Present(Version),
 }
 
 impl State {
-    /// The version, where one is known to exist.
+    /// Returns the version, if one is known to exist.
     pub fn version(&self) -> Option<&Version> {
         match self {
             Self::Present(version) => Some(version),
@@ -184,13 +184,13 @@ impl State {
     }
 }
 
-/// A request's identity: the same for all its retries, different for everything else.
+/// The identity of a request, shared by its retries only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RequestId([u8; 16]);
 
 impl RequestId {
-    /// The identity of a request from all that makes it what it is: the client's own id, the method, the
-    /// content's hash.
+    /// Creates the identity of a request from everything that distinguishes it, for example the client's request id, the
+    /// method and the content hash.
     ///
     /// ```
     /// use ifmatch_core::record::RequestId;
@@ -208,7 +208,7 @@ impl RequestId {
         Self(id)
     }
 
-    /// The identity's bytes, for a store that keeps it beside what the request wrote.
+    /// Returns the bytes of the identity, for a store that keeps it with the written data.
     ///
     /// ```
     /// # use ifmatch_core::record::RequestId;
@@ -219,14 +219,14 @@ impl RequestId {
     }
 }
 
-/// The answer to a write that was carried out, kept so that a retry of it gets the same answer.
+/// The result of a successful write, kept so that retries get the same answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Receipt {
-    /// The revision at which the write took place.
+    /// The revision of the write.
     pub generation: Revision,
-    /// The tag it gave, none for a deletion.
+    /// The new tag, or `None` for a deletion.
     pub tag: Option<EntityTag>,
-    /// Whether the resource was absent before.
+    /// `true` if the resource was absent before.
     pub created: bool,
     /// Modification date of the version, `None` for a deletion.
     pub modified: Option<HttpDate>,
@@ -244,15 +244,15 @@ pub(crate) enum Answer {
     Leased(LeaseReceipt),
 }
 
-/// All that is remembered of one resource.
+/// The record of one resource.
 ///
 /// A record never changes in place: [`Record::apply`](crate::command) computes the next one, and a register swaps it
 /// in if the revision is still the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     pub(crate) revision: Revision,
-    /// The number drawn by the last writer: it makes equal records of racing writers differ, so that a writer whose
-    /// swap had no answer can tell whether the record it finds is its own.
+    /// The random number of the last writer. It distinguishes otherwise equal records of racing writers, so that a writer
+    /// with an ambiguous swap can recognise its own record.
     pub(crate) nonce: u64,
     pub(crate) state: State,
     pub(crate) permit: Option<Permit>,
@@ -262,21 +262,21 @@ pub struct Record {
     pub(crate) latest: HttpDate,
 }
 
-/// The sign that a read began when no write was in flight: it entitles to record what the read saw, as long as
-/// the record has not changed since.
+/// Marks the beginning of a read while no write was in flight. The result of the read may be recorded as long as the
+/// record has not changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Snapshot(pub(crate) Revision);
 
 impl Record {
-    /// The most answers remembered for retries; the oldest goes first.
+    /// Maximum number of answers remembered for retries. The oldest is dropped first.
     pub const MAX_REPLIES: usize = 4;
 
-    /// The record of a resource nobody has asked about yet.
+    /// Creates the record of a resource that was never requested.
     pub const fn unknown() -> Self {
         Self::initial(State::Unknown)
     }
 
-    /// The record of a resource in a store where no record means no resource.
+    /// Creates the record of a resource in a store where no record means no resource.
     pub const fn absent() -> Self {
         Self::initial(State::Absent)
     }
@@ -309,17 +309,17 @@ impl Record {
         }
     }
 
-    /// The latest modification date of any version, or [`HttpDate::MIN`] if there was none.
+    /// Returns the latest modification date of any version, or [`HttpDate::MIN`] if there was none.
     pub fn latest_date(&self) -> HttpDate {
         self.latest
     }
 
-    /// The revision: what a register compares.
+    /// Returns the revision, which a register compares.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The state at `now`: unknown from the moment that a permit ran out.
+    /// Returns the state at `now`. It is unknown once a permit has expired.
     pub fn state(&self, now: Timestamp) -> &State {
         match &self.permit {
             Some(permit) if permit.deadline <= now => &State::Unknown,
@@ -327,43 +327,44 @@ impl Record {
         }
     }
 
-    /// The write in flight at `now`. Its remaining time never exceeds the granted duration, even if a clock that is
+    /// Returns the write in flight at `now`. Its remaining time never exceeds the granted duration, even if a clock that is
     /// ahead granted it.
     pub fn permit(&self, now: Timestamp) -> Option<Permit> {
         let permit = self.permit.filter(|permit| permit.deadline > now)?;
         Some(Permit { deadline: permit.deadline.min(now.saturating_add(permit.ttl)), ..permit })
     }
 
-    /// The version that a reader may rely on at `now`: none while a write is in flight, since that write may
-    /// have taken effect already.
+    /// Returns the version that a reader may rely on at `now`, or `None` while a write is in flight, which may already have
+    /// taken effect.
     pub fn settled(&self, now: Timestamp) -> Option<&Version> {
         if self.permit.is_some() { None } else { self.state(now).version() }
     }
 
-    /// Marks the beginning of a read; none while a write is in flight, whose effect the read might see or miss.
+    /// Marks the beginning of a read. Returns `None` while a write is in flight, because the read may see its effect or
+    /// miss it.
     pub fn snapshot(&self, now: Timestamp) -> Option<Snapshot> {
         self.permit(now).is_none().then_some(Snapshot(self.revision))
     }
 
-    /// The lease: held, being broken, or over and not cleared away yet. See [`Record::lease_state`].
+    /// Returns the lease, even if it has ended and was not yet removed. See [`Record::lease_state`].
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
 
-    /// The state of the lease at `now`.
+    /// Returns the state of the lease at `now`.
     pub fn lease_state(&self, now: Timestamp) -> LeaseState {
         crate::lease::state(self.lease_at(now), now)
     }
 
-    /// The lease as it counts at `now`. A write that ran out of its time may have changed the resource after the lease
-    /// stopped locking it: a lease that is over is then gone, and cannot be renewed.
+    /// Returns the effective lease at `now`. A write that ran out of time may have changed the resource after the lease
+    /// stopped locking it: a lease that has ended is then gone and cannot be renewed.
     pub(crate) fn lease_at(&self, now: Timestamp) -> Option<&Lease> {
         let overdue = self.permit.is_some_and(|permit| permit.deadline <= now);
         self.lease.as_ref().filter(|lease| !overdue || lease.state(now).is_locked())
     }
 
-    /// Whether the lease lets the resource be used in this way at `now`. Writes are checked once more, in one step with
-    /// their conditions; reads only here.
+    /// Checks a request against the lease at `now`. Writes are checked again in one step with their preconditions; reads
+    /// are checked only here.
     ///
     /// # Errors
     /// [`LeaseFailure`]: 412.
@@ -383,7 +384,7 @@ impl Record {
         self.permit(now).is_none() && !self.lease_state(now).is_locked()
     }
 
-    /// Whether the parts fit together: what decoding checks.
+    /// Returns `true` if the parts of the record are consistent, which decoding checks.
     pub(crate) fn is_consistent(&self) -> bool {
         self.state.version().is_none_or(|version| version.tags.len() == version.variants.len())
     }

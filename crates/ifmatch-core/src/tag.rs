@@ -1,4 +1,4 @@
-//! Entity tags (RFC 9110 §8.8.3) and the lists of them that conditions carry.
+//! Entity tags (RFC 9110 §8.8.3) and lists of them.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,8 +16,8 @@ mod list;
 /// An entity tag: `"opaque"`, or `W/"opaque"` for a weak one.
 ///
 /// A value of this type is always well-formed. The opaque part may be empty and may contain the bytes 0x80 to
-/// 0xFF, yet no space, control character or quote. Two tags are equal (`==`) if their bytes are; to compare tags as a
-/// condition does, use [`strong_eq`](Self::strong_eq) or [`weak_eq`](Self::weak_eq).
+/// 0xFF, but no space, control character or quote. Two tags are equal (`==`) if their bytes are. To compare tags as
+/// preconditions do, use [`strong_eq`](Self::strong_eq) or [`weak_eq`](Self::weak_eq).
 ///
 /// ```
 /// use ifmatch_core::EntityTag;
@@ -32,11 +32,11 @@ mod list;
 pub struct EntityTag(HeaderValue);
 
 impl EntityTag {
-    /// Parses one tag, with nothing before or after it.
+    /// Parses one tag, without surrounding whitespace.
     ///
     /// # Errors
     ///
-    /// The bytes are no entity tag: most often the quotes are missing.
+    /// If the bytes are not an entity tag, most often because the quotes are missing.
     ///
     /// ```
     /// use ifmatch_core::EntityTag;
@@ -67,11 +67,11 @@ impl EntityTag {
         Ok(Self(value))
     }
 
-    /// A strong tag: it changes with every change of the representation's bytes.
+    /// Creates a strong tag, which changes with every change of the representation's bytes.
     ///
     /// # Errors
     ///
-    /// The opaque part contains a space, a control character or a quote.
+    /// If the opaque part contains a space, a control character or a quote.
     ///
     /// ```
     /// use ifmatch_core::EntityTag;
@@ -84,11 +84,11 @@ impl EntityTag {
         Self::parse(format!("\"{opaque}\"").as_bytes())
     }
 
-    /// A weak tag: it may stay the same when the bytes change. It never satisfies `If-Match`.
+    /// Creates a weak tag, which may stay the same when the bytes change. It never satisfies `If-Match`.
     ///
     /// # Errors
     ///
-    /// The opaque part contains a space, a control character or a quote.
+    /// If the opaque part contains a space, a control character or a quote.
     ///
     /// ```
     /// use ifmatch_core::EntityTag;
@@ -100,12 +100,12 @@ impl EntityTag {
         Self::parse(format!("W/\"{opaque}\"").as_bytes())
     }
 
-    /// A strong tag whose opaque part consists of hexadecimal digits, a hyphen, and more of them.
+    /// Creates a strong tag of hexadecimal digits, a hyphen and further digits.
     pub(crate) fn from_digits(digits: &str, hyphen: &str, more: &str) -> Self {
         Self(header_value(["\"", digits, hyphen, more, "\""].concat()))
     }
 
-    /// Whether the tag is weak.
+    /// Returns `true` if the tag is weak.
     ///
     /// ```
     /// # use ifmatch_core::EntityTag;
@@ -117,7 +117,7 @@ impl EntityTag {
         self.as_bytes().starts_with(WEAK)
     }
 
-    /// What is between the quotes.
+    /// Returns the part between the quotes.
     ///
     /// ```
     /// # use ifmatch_core::EntityTag;
@@ -129,7 +129,7 @@ impl EntityTag {
         &quoted[1..quoted.len() - 1]
     }
 
-    /// The whole tag, as it stands in a header field.
+    /// Returns the tag as it appears in a header field.
     ///
     /// ```
     /// # use ifmatch_core::EntityTag;
@@ -140,7 +140,7 @@ impl EntityTag {
         self.0.as_bytes()
     }
 
-    /// The value of an `ETag` header field. Shares the tag's memory.
+    /// Returns the value of an `ETag` header field. Shares the tag's memory.
     ///
     /// ```
     /// # use ifmatch_core::EntityTag;
@@ -151,7 +151,7 @@ impl EntityTag {
         self.0.clone()
     }
 
-    /// The strong comparison (RFC 9110 §8.8.3.2): both tags are strong, and equal.
+    /// Strong comparison (RFC 9110 §8.8.3.2): `true` if both tags are strong and equal.
     ///
     /// ```
     /// # use ifmatch_core::EntityTag;
@@ -165,7 +165,7 @@ impl EntityTag {
         !self.is_weak() && self == other
     }
 
-    /// The weak comparison (RFC 9110 §8.8.3.2): the opaque parts are equal.
+    /// Weak comparison (RFC 9110 §8.8.3.2): `true` if the opaque parts are equal.
     ///
     /// ```
     /// # use ifmatch_core::EntityTag;
@@ -177,11 +177,11 @@ impl EntityTag {
         self.opaque() == other.opaque()
     }
 
-    /// The tag with a suffix to its opaque part, for another coding of the same representation.
+    /// Returns the tag with a suffix appended to its opaque part, for another content coding of the same representation.
     ///
     /// # Errors
     ///
-    /// The suffix contains a space, a control character or a quote.
+    /// If the suffix contains a space, a control character or a quote.
     ///
     /// ```
     /// # use ifmatch_core::EntityTag;
@@ -220,7 +220,7 @@ impl fmt::Debug for EntityTag {
     }
 }
 
-/// A sequence of bytes, which is parsed again on the way back.
+/// Serialises the tag as bytes, which are parsed when deserialised.
 impl Serialize for EntityTag {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(self.as_bytes())
@@ -234,7 +234,7 @@ impl<'de> Deserialize<'de> for EntityTag {
     }
 }
 
-/// The bytes are no entity tag.
+/// The bytes are not an entity tag.
 ///
 /// ```
 /// # use ifmatch_core::EntityTag;
@@ -249,7 +249,7 @@ const WEAK: &[u8] = b"W/";
 
 fn check(bytes: &[u8]) -> Result<(), InvalidTag> {
     match bytes.strip_prefix(WEAK).unwrap_or(bytes) {
-        // Without an early end, which would keep it from being done for many bytes at a time.
+        // Without an early exit, so that the compiler can vectorise it.
         [b'"', opaque @ .., b'"'] if opaque.iter().fold(true, |valid, byte| valid & is_etagc(*byte)) => Ok(()),
         _ => Err(InvalidTag),
     }

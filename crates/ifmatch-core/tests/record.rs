@@ -400,7 +400,11 @@ fn the_encoding_does_not_change_by_accident() {
     let record = written(&Record::absent(), put(&create, b"body").with_request(request), at(0.0));
     let none = Preconditions::default();
     let id = "936da01f-9abd-4d9d-80c7-02af85c822a8".parse().unwrap();
-    let operation = |action| LeaseOperation::new(action, &none, 9).with_authority(Authority::Register).with_request(Some(RequestId::of(&[b"lease"])));
+    let operation = |action| {
+        LeaseOperation::new(action, &none, 9)
+            .with_authority(Authority::Register)
+            .with_request(Some(RequestId::of(&[b"lease"])))
+    };
     let acquire = operation(LeaseAction::Acquire { id, duration: LeaseDuration::Seconds(60) });
     let record = record.apply(&Command::Lease(acquire), at(0.5)).next.unwrap();
     let lease = LeaseUse::Write(Some(id));

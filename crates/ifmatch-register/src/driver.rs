@@ -325,7 +325,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
             if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {
                 let deadline = before.permit(now).map_or(now, |permit| permit.deadline);
                 let deadline = deadline.max(now.saturating_add(MAX_POLL_INTERVAL));
-                transition = Transition { next: None, outcome: Outcome::Refused(Refusal::InFlight { deadline }) };
+                transition = Transition::refused(Refusal::InFlight { deadline });
             }
             let Some(next) = transition.next else {
                 if !is_loaded {

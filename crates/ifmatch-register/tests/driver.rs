@@ -213,7 +213,14 @@ async fn a_swap_without_an_answer_is_not_denied_because_time_has_passed() {
     let none = Preconditions::default();
     driver.apply(&key(), &Command::Write(put(&none, b"before"))).await.unwrap();
     let id: LeaseId = "936da01f-9abd-4d9d-80c7-02af85c822a8".parse().unwrap();
-    let acquire = Command::Lease(LeaseOperation::new(LeaseAction::Acquire { id, duration: LeaseDuration::from_seconds(15).unwrap() }, &none, nonce().unwrap()).with_authority(Authority::Register));
+    let acquire = Command::Lease(
+        LeaseOperation::new(
+            LeaseAction::Acquire { id, duration: LeaseDuration::from_seconds(15).unwrap() },
+            &none,
+            nonce().unwrap(),
+        )
+        .with_authority(Authority::Register),
+    );
     let leased = driver.apply(&key(), &acquire).await.unwrap().outcome;
     assert!(matches!(leased, Outcome::Leased(_)), "{leased:?}");
     register.faults.lock().unwrap().push(Fault::LostWithoutAnswer);

@@ -9,7 +9,6 @@ use std::time::Duration;
 use http::Method;
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Observation, Observed, Outcome, Refusal};
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Token, Variant};
 use ifmatch_register::{
@@ -72,7 +71,8 @@ fn key(number: usize) -> Key {
 }
 
 async fn begin(driver: &Driver<MemoryRegister>, number: usize) -> Result<Token, DriverError> {
-    let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce()?, Duration::from_mins(10)).with_authority(Authority::Register);
+    let begin = Begin::new(&Method::PUT, &Preconditions::NONE, nonce()?, Duration::from_mins(10))
+        .with_authority(Authority::Register);
     match driver.apply(&key(number), &Command::Begin(begin)).await?.outcome {
         Outcome::Granted(grant) => Ok(grant.token),
         other => panic!("{other:?}"),

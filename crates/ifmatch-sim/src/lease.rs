@@ -99,7 +99,11 @@ impl Protocol {
         seen: Option<Seen>,
     ) -> Option<Step> {
         let now = world.now();
-        let command = Command::Lease(LeaseOperation::new(action(operation, at), &Preconditions::NONE, at as u64).with_observed(seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority))).with_authority(self.authority));
+        let command = Command::Lease(
+            LeaseOperation::new(action(operation, at), &Preconditions::NONE, at as u64)
+                .with_observed(seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority)))
+                .with_authority(self.authority),
+        );
         let overdue = loaded.permit(now).is_none();
         let believed = match self.sabotage {
             Sabotage::LockInFlight => without_permit(loaded, now),

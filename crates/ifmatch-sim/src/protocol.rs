@@ -191,7 +191,12 @@ impl Protocol {
             (_, seen) => seen,
         };
         let preconditions = world.actors[at].preconditions();
-        let begin = Command::Begin(Begin::new(&METHOD, &preconditions, at as u64, Duration::from_micros(TICK) * u32::from(self.permit)).with_lease(lease_use(&world.actors[at], at, self.sabotage)).with_observed(seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority))).with_authority(self.authority));
+        let begin = Command::Begin(
+            Begin::new(&METHOD, &preconditions, at as u64, Duration::from_micros(TICK) * u32::from(self.permit))
+                .with_lease(lease_use(&world.actors[at], at, self.sabotage))
+                .with_observed(seen.map(|seen| observed(seen.snapshot, seen.bytes, self.authority)))
+                .with_authority(self.authority),
+        );
         let blind = (self.sabotage == Sabotage::IgnorePermits).then(|| without_permit(loaded, now)).flatten();
         let transition = blind.as_ref().unwrap_or(loaded).apply(&begin, now);
         Some(match transition.outcome {

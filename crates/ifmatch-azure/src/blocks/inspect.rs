@@ -2,11 +2,11 @@
 
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderName, Response};
-use ifmatch_core::lease::{self, LeaseUse};
+use ifmatch_core::lease::{self, LeaseUse, azure};
 
 use super::super::error::AzureError;
 use super::super::xml::Xml;
-use super::super::{Call, fields, response};
+use super::super::{Call, response};
 use super::committed::CommittedList;
 use super::{BlockId, Shelf};
 use ifmatch_blob::body::BlobBody;
@@ -23,7 +23,7 @@ pub(crate) async fn get_list(call: &Call, blob: &BlobPath) -> Result<Response<Bl
         "all" => (true, true),
         _ => return Err(AzureError::invalid_parameter(TYPE, "must be committed, uncommitted or all")),
     };
-    let id = fields::lease_id(&call.head.headers, &fields::LEASE_ID)?;
+    let id = azure::id(&call.head.headers, azure::ID)?;
     let store = &*call.shared.store;
     let shelf = Shelf::of(call, blob).await?;
     let staged = shelf.staged(store).await?;

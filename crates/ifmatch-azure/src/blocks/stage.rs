@@ -1,7 +1,7 @@
 //! Put Block.
 
 use http::{Response, StatusCode};
-use ifmatch_core::lease::{self, LeaseUse};
+use ifmatch_core::lease::{self, LeaseUse, azure};
 
 use super::super::error::AzureError;
 use super::super::{Call, fields, md5, response};
@@ -22,7 +22,7 @@ pub(crate) async fn put_block(
 ) -> Result<Response<BlobBody>, AzureError> {
     let headers = &call.head.headers;
     let id = id(call)?;
-    let lease = LeaseUse::Write(fields::lease_id(headers, &fields::LEASE_ID)?);
+    let lease = LeaseUse::Write(azure::id(headers, azure::ID)?);
     let content_md5 = md5::given(headers, &md5::CONTENT_MD5)?;
     let (length, limit) = (fields::length(headers)?, call.shared.max_body.min(MAX_BLOCK));
     if length == 0 {

@@ -15,7 +15,7 @@ use crate::headers::{BlobHeaders, FieldText};
 /// What the names of the user's own fields begin with.
 pub(super) const METADATA: &str = "x-meta-";
 /// The id of a lease on the blob, which only the Azure dialect can acquire.
-pub(super) const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
+pub(super) use ifmatch_core::lease::azure::ID as LEASE_ID;
 /// The most bytes of names and values that are kept with a blob.
 const MAX_BYTES: usize = 8 * 1024;
 

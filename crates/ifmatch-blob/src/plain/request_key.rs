@@ -1,11 +1,9 @@
 //! The identity of a request with an `Idempotency-Key`.
 
 use http::HeaderName;
-use http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH,
-    IF_UNMODIFIED_SINCE,
-};
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE};
 use http::request::Parts;
+use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 
 use super::fields::{LEASE_ID, METADATA, repeated};
@@ -41,6 +39,8 @@ pub(super) fn of(head: &Parts) -> Result<Option<RequestKey>, Problem> {
 
 fn decides(name: &HeaderName) -> bool {
     let kept = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION, CACHE_CONTROL];
-    let conditions = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
-    kept.contains(name) || conditions.contains(name) || *name == LEASE_ID || name.as_str().starts_with(METADATA)
+    kept.contains(name)
+        || Preconditions::WRITE_HEADERS.contains(name)
+        || *name == LEASE_ID
+        || name.as_str().starts_with(METADATA)
 }

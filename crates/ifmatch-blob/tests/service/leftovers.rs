@@ -10,7 +10,6 @@ use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_blob_embedded::OpenErrorKind;
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Record;
 use ifmatch_register::{Key, MemoryRegister, Register, Scan};
@@ -47,7 +46,12 @@ impl Fixture {
 
     /// Puts a blob's record into the index as another release would have done.
     async fn write_record(&self, name: &str, payload: &[u8]) {
-        let write = Write::new(&Method::PUT, &Preconditions::NONE, Content::Hashed { hash: ContentHash::of(b""), payload: payload.to_vec().into() }, 1);
+        let write = Write::new(
+            &Method::PUT,
+            &Preconditions::NONE,
+            Content::Hashed { hash: ContentHash::of(b""), payload: payload.to_vec().into() },
+            1,
+        );
         let next = Record::absent().apply(&Command::Write(write), self.clock.now()).next;
         let key = Key::new(format!("{}/{name}", self.prefix().await)).expect("valid");
         self.register

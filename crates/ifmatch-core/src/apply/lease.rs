@@ -9,8 +9,8 @@ use crate::lease::{self, Lease, LeaseAction, LeaseConflict, LeaseReceipt};
 use crate::record::{Answer, Record};
 
 impl Record {
-    /// A lease comes to lock only when no write is in flight: that write was granted to somebody else, or to a holder who
-    /// has lost the lease since. Nor does it before the resource is known to exist.
+    /// Applies a lease operation. A lease cannot start to lock while a write is in flight, which was granted to another
+    /// client or to a former holder, or before the resource is known to exist.
     pub(super) fn operate(&self, operation: &LeaseOperation<'_>, now: Timestamp) -> Applied {
         let action = match self.remembered(operation, now) {
             Some(Repeated::Done(receipt)) => return Ok((None, Outcome::Leased(LeaseReceipt { at: now, ..receipt }))),
@@ -68,13 +68,13 @@ impl Record {
     }
 }
 
-/// What an operation comes to that was carried out before.
+/// The result of a repeated operation.
 enum Repeated {
-    /// Its effect stands, and there is nothing left to do.
+    /// Its effect still stands.
     Done(LeaseReceipt),
-    /// It is carried out once more, on the lease that it left.
+    /// It is applied again, to the lease that it left.
     Again(LeaseAction),
-    /// Its effect has been replaced since and must not come back.
+    /// A later operation has replaced its effect, which must not come back.
     Superseded,
 }
 

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::{ContentHash, TagFormat};
 
-/// Computes a [`ContentHash`] piece by piece.
+/// Computes a [`ContentHash`] incrementally.
 ///
 /// ```
 /// use ifmatch_core::digest::{ContentHash, Hasher};
@@ -23,7 +23,7 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// Begins a hash for tags of this format.
+    /// Starts a hash for tags of this format.
     ///
     /// ```
     /// # use ifmatch_core::digest::{Hasher, TagFormat};
@@ -53,7 +53,7 @@ impl Hasher {
         }
     }
 
-    /// The hash of all bytes so far.
+    /// Returns the hash of all bytes.
     ///
     /// ```
     /// # use ifmatch_core::digest::{ContentHash, Hasher};

@@ -1,4 +1,4 @@
-//! Header fields that concern one connection: they are neither stored nor passed on (RFC 9110 §7.6.1, RFC 9111 §3.1).
+//! Hop-by-hop header fields, which are neither stored nor forwarded (RFC 9110 §7.6.1, RFC 9111 §3.1).
 
 use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
@@ -6,7 +6,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// They concern a connection whether `Connection` names them or not.
+/// Fields that are hop-by-hop even if `Connection` does not name them.
 const NAMES: [HeaderName; 10] = [
     CONNECTION,
     HeaderName::from_static("http2-settings"),
@@ -20,11 +20,12 @@ const NAMES: [HeaderName; 10] = [
     UPGRADE,
 ];
 
-/// `Connection` cannot take these away: without them the message would mean something else, or be stored for others.
+/// Fields that `Connection` cannot remove: without them the message would have another meaning, or be stored for other
+/// clients.
 const ESSENTIAL: [HeaderName; 5] =
     [HOST, CONTENT_LENGTH, CACHE_CONTROL, HeaderName::from_static("cdn-cache-control"), VARY];
 
-/// Removes all of them, those that `Connection` names too.
+/// Removes all hop-by-hop fields, including those named by `Connection`.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -43,7 +44,7 @@ pub fn remove(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes those that only `Connection` makes such: whoever the message is passed on to does not see them.
+/// Removes the fields that are hop-by-hop only because `Connection` names them.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -67,7 +68,7 @@ pub fn remove_named(headers: &mut HeaderMap) {
     }
 }
 
-/// The options that `Connection` names, as far as they can be names of fields.
+/// Returns the options of `Connection` that are valid field names.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -80,7 +81,7 @@ pub fn options(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
     tokens(headers, &CONNECTION).filter_map(|token| HeaderName::from_bytes(token).ok())
 }
 
-/// The members of a list of tokens, empty ones too.
+/// Returns the members of a comma-separated list, including empty ones.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};

@@ -1,4 +1,4 @@
-//! Which header fields are there, and which go where: those of one connection, and those that a 304 keeps.
+//! Header fields: lookup, and the sets of fields that are removed or kept when a message is forwarded or stored.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -7,9 +7,9 @@ pub mod hop_by_hop;
 pub mod not_modified;
 pub mod trailers;
 
-/// Whether there is such a field.
+/// Returns `true` if a field is present.
 ///
-/// The names are compared one after the other: with as few fields as heads have, that is quicker than hashing a name.
+/// Compares the names linearly, which is faster than hashing for the few fields of a typical message.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -23,7 +23,7 @@ pub fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.keys().any(|other| other == name)
 }
 
-/// The lines of one field, in their order; found as by [`has`].
+/// Returns the lines of one field in order, found like [`has`].
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};

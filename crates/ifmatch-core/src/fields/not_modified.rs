@@ -1,15 +1,14 @@
-//! Which header fields of a 200 a 304 keeps (RFC 9110 §15.4.5).
+//! The header fields of a 304 response (RFC 9110 §15.4.5).
 
 use http::header::ETAG;
 use http::{HeaderMap, HeaderName};
 
-/// Turns the header fields of a 200 into those of the 304 in its place.
+/// Turns the header fields of a 200 into those of the corresponding 304.
 ///
-/// What describes the representation or its transfer is dropped: the client has it. `Last-Modified` stays only
-/// where there is no `ETag`. All else stays, since a 304 updates what the client has stored: `Date`, `ETag`,
-/// `Vary`, `Cache-Control`, `Expires` and `Content-Location`, which the RFC asks for; CORS fields, without
-/// which a browser withholds the response from the page; security policies, `Set-Cookie`, and fields unknown here,
-/// which say something about this response.
+/// Drops fields that describe the representation or its transfer, since the client has them. Keeps `Last-Modified` only
+/// without an `ETag`. Keeps all other fields, since a 304 updates the client's stored response: the fields required by
+/// the RFC (`Date`, `ETag`, `Vary`, `Cache-Control`, `Expires`, `Content-Location`), CORS fields, without which browsers
+/// hide the response from the page, security policies, `Set-Cookie`, and unknown fields.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -31,7 +30,7 @@ pub fn retain_304_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a 304 has this field of the 200 in whose place it is; `tagged` says whether that has an `ETag`.
+/// Returns `true` if a 304 keeps this field of the corresponding 200. `tagged` is `true` if the 200 has an `ETag`.
 ///
 /// ```
 /// use http::header::{CONTENT_TYPE, LAST_MODIFIED, VARY};

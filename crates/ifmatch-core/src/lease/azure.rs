@@ -32,7 +32,7 @@ pub const OPERATION_HEADERS: [HeaderName; 5] = [ACTION, DURATION, BREAK_PERIOD, 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// A required field is missing or empty.
+    /// A required field is missing.
     #[error("{0} is missing")]
     Missing(HeaderName),
     /// A field is repeated or has an invalid value.
@@ -86,7 +86,7 @@ where
     Ok(match required(headers, ACTION)?.to_ascii_lowercase().as_str() {
         "acquire" => {
             let duration = number(required(headers, DURATION)?).and_then(LeaseDuration::from_seconds);
-            let invalid = || HeaderError::Invalid(DURATION, "15 to 60 seconds, or -1 for a lease without an end");
+            let invalid = || HeaderError::Invalid(DURATION, "15 to 60 seconds, or -1 for an infinite lease");
             let duration = duration.ok_or_else(invalid)?;
             LeaseAction::Acquire { id: id(headers, PROPOSED_ID)?.map_or_else(new_id, Ok)?, duration }
         }
@@ -129,11 +129,14 @@ fn required_id(headers: &HeaderMap, name: HeaderName) -> Result<LeaseId, HeaderE
 }
 
 fn required(headers: &HeaderMap, name: HeaderName) -> Result<&str, HeaderError> {
-    single(headers, name.clone())?.filter(|text| !text.is_empty()).ok_or(HeaderError::Missing(name))
+    single(headers, name.clone())?.ok_or(HeaderError::Missing(name))
 }
 
 /// Returns the value of a field that must not be repeated.
-fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, HeaderError> {
+///
+/// # Errors
+/// If the field is repeated or not visible ASCII.
+pub fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, HeaderError> {
     let mut lines = headers.get_all(&name).iter();
     match (lines.next(), lines.next()) {
         (None, _) => Ok(None),

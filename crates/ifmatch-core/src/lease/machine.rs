@@ -1,4 +1,4 @@
-//! The two tables: what an operation makes of a lease, and who may use a resource under one.
+//! The lease state machine: the effect of each operation, and the check of requests against a lease.
 
 use super::{
     BreakPeriod, Lease, LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseId, LeaseState, LeaseUse, Phase,
@@ -6,15 +6,15 @@ use super::{
 use crate::date::Timestamp;
 use crate::record::Revision;
 
-/// The state of a lease, or of none.
+/// Returns the state of a lease, or of no lease.
 pub fn state(lease: Option<&Lease>, now: Timestamp) -> LeaseState {
     lease.map_or(LeaseState::Available, |lease| lease.state(now))
 }
 
-/// The lease after an operation at `now`, none if it was given back.
+/// Returns the lease after an operation at `now`, or `None` if it was released.
 ///
 /// # Errors
-/// The state does not allow it, or not with this id.
+/// If the state of the lease or the id does not permit the operation.
 pub(crate) fn apply(
     lease: Option<&Lease>,
     action: LeaseAction,
@@ -61,7 +61,7 @@ fn renew(lease: Option<&Lease>, id: LeaseId, now: Timestamp) -> Result<Lease, Le
     }
 }
 
-/// A change to the id that the lease has already is a retry of one whose answer was lost.
+/// Changing to the current id succeeds: it is a retry of a change that lost its answer.
 fn change(lease: Option<&Lease>, id: LeaseId, proposed: LeaseId, now: Timestamp) -> Result<Lease, LeaseConflict> {
     let lease = lease.ok_or(LeaseConflict::NotPresent)?;
     match lease.state(now) {
@@ -72,8 +72,8 @@ fn change(lease: Option<&Lease>, id: LeaseId, proposed: LeaseId, now: Timestamp)
     }
 }
 
-/// A lease ends after the period, or its own time, whichever is first. Without a period a fixed one ends in its own time,
-/// an infinite one at once. A second break can only bring the end nearer.
+/// A broken lease ends after the period or at its own end, whichever is first. Without a period, a fixed lease ends at its
+/// own end and an infinite one at once. A second break can only bring the end forward.
 fn broken(lease: &Lease, period: Option<BreakPeriod>, now: Timestamp) -> Lease {
     let wanted = period.map(|BreakPeriod(seconds)| LeaseDuration::Seconds(seconds).end(now).unwrap_or(now));
     let end = match (lease.end(), wanted) {
@@ -84,10 +84,10 @@ fn broken(lease: &Lease, period: Option<BreakPeriod>, now: Timestamp) -> Lease {
     Lease { phase: Phase::Breaking(end), ..*lease }
 }
 
-/// Whether a resource under a lease, or under none, may be used in this way.
+/// Checks a request against the lease of its resource.
 ///
 /// # Errors
-/// The resource is leased to somebody else, or not to this one any more.
+/// If another client holds the lease, or the named lease has ended.
 ///
 /// ```
 /// use ifmatch_core::date::Timestamp;

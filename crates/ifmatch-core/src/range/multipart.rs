@@ -1,4 +1,4 @@
-//! `multipart/byteranges` (RFC 9110 §14.6): the frame around the ranges of one representation.
+//! `multipart/byteranges` bodies (RFC 9110 §14.6).
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -7,9 +7,9 @@ use thiserror::Error;
 use crate::range::ByteRange;
 use crate::text::header_value;
 
-/// The body of a 206 with several ranges, apart from the ranges' own bytes.
+/// The framing of a 206 body with several ranges.
 ///
-/// For each part send its header and then the bytes of its range; after the last one, send the end.
+/// For each part, send its header, then the bytes of its range. After the last part, send the end.
 ///
 /// ```
 /// use http::HeaderValue;
@@ -39,13 +39,13 @@ pub struct Multipart {
 }
 
 impl Multipart {
-    /// Frames `ranges` of a representation of `total` bytes, whose own `Content-Type` is `part_type`.
+    /// Creates the framing for `ranges` of a representation of `total` bytes with the `Content-Type` `part_type`.
     ///
-    /// The boundary must not occur in the content: draw it at random, 128 bits or more in hexadecimal digits.
+    /// The boundary must not occur in the content: use at least 128 random bits in hexadecimal.
     ///
     /// # Errors
     ///
-    /// The boundary is empty, longer than 70 characters, or has other characters than letters, digits, `-` and `_`.
+    /// If the boundary is empty, longer than 70 characters, or has characters other than letters, digits, `-` and `_`.
     ///
     /// ```
     /// # use ifmatch_core::range::multipart::Multipart;
@@ -64,7 +64,7 @@ impl Multipart {
         Ok(Self { boundary: boundary.to_owned(), part_type, ranges, total })
     }
 
-    /// The value of `Content-Type`.
+    /// Returns the `Content-Type`.
     ///
     /// ```
     /// # use ifmatch_core::range::multipart::Multipart;
@@ -76,7 +76,7 @@ impl Multipart {
         header_value(format!("multipart/byteranges; boundary={}", self.boundary))
     }
 
-    /// The value of `Content-Length`: the bytes of the whole body.
+    /// Returns the `Content-Length`: the size of the whole body.
     ///
     /// ```
     /// # use ifmatch_core::range::multipart::Multipart;
@@ -89,7 +89,7 @@ impl Multipart {
         self.parts().map(part).fold(length(&self.end()), u64::saturating_add)
     }
 
-    /// The parts in order: what to send before the bytes of the range, and the range.
+    /// Returns the parts in order: the header to send before the bytes of the range, and the range.
     ///
     /// ```
     /// # use ifmatch_core::range::multipart::Multipart;
@@ -104,7 +104,7 @@ impl Multipart {
         self.ranges.iter().enumerate().map(|(at, range)| (self.part_header(at, *range), *range))
     }
 
-    /// What to send after the bytes of the last range.
+    /// Returns the bytes to send after the last range.
     ///
     /// ```
     /// # use ifmatch_core::range::multipart::Multipart;
@@ -133,16 +133,16 @@ impl Multipart {
     }
 }
 
-/// The boundary cannot be used.
+/// The boundary is invalid.
 ///
 /// ```
 /// # use ifmatch_core::range::multipart::{InvalidBoundary, Multipart};
 /// assert_eq!(Multipart::new("", None, vec![], 0).unwrap_err(), InvalidBoundary);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not a usable boundary: take 1 to 70 letters, digits, hyphens and underscores")]
+#[error("invalid boundary: use 1 to 70 letters, digits, hyphens and underscores")]
 pub struct InvalidBoundary;
 
 fn length(bytes: &Bytes) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+    bytes.len() as u64
 }

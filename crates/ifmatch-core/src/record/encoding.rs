@@ -1,53 +1,40 @@
-//! The one encoding of a record: a version byte, then postcard. Every register stores exactly these bytes.
-
-use std::fmt;
+//! The encoding of records: a version byte, then postcard. Every register stores exactly these bytes.
 
 use super::encoding_v1;
 use crate::record::Record;
 
-/// The encoding that this build writes.
+/// Encoding version written by this release.
 const VERSION: u8 = 2;
 
-/// The bytes that suffice for nearly all records, without the payload.
+/// Initial capacity, enough for nearly all records without their payload.
 const USUAL_SIZE: usize = 512;
 
-/// Why bytes are no record that this build can read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The bytes are not a record that this release can read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
 pub struct DecodeError(DecodeErrorKind);
 
-/// What is wrong with the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason for which bytes cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// A newer release wrote them, with this encoding version: run that release, or a newer one.
+    /// A newer release wrote the record, with this encoding version.
+    #[error("the record has encoding version {0}, this release reads up to {VERSION}: run a newer release")]
     Newer(u8),
-    /// They are damaged, or were never a record.
+    /// The bytes are damaged, or were never a record.
+    #[error("the record is damaged: restore it from a backup, or delete it")]
     Corrupt,
 }
 
 impl DecodeError {
-    /// What is wrong.
+    /// Returns the reason.
     pub fn kind(&self) -> DecodeErrorKind {
         self.0
     }
 }
 
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            DecodeErrorKind::Newer(version) => write!(
-                f,
-                "the record has encoding version {version}, this release reads up to {VERSION}: run a newer release"
-            ),
-            DecodeErrorKind::Corrupt => f.write_str("the record is damaged: restore it from a backup, or delete it"),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}
-
 impl Record {
-    /// The bytes to store.
+    /// Encodes the record.
     ///
     /// ```
     /// use ifmatch_core::record::Record;
@@ -57,7 +44,7 @@ impl Record {
     #[expect(
         clippy::missing_panics_doc,
         clippy::expect_used,
-        reason = "serialising plain data into a growing vector has no way to fail"
+        reason = "serialising plain data into a growing vector cannot fail"
     )]
     pub fn encode(&self) -> Vec<u8> {
         let payload = self.state.version().map_or(0, |version| version.payload.len());
@@ -66,10 +53,10 @@ impl Record {
         postcard::to_extend(self, encoded).expect("a record always serialises")
     }
 
-    /// Reads stored bytes.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// Refuses an unknown encoding version, and bytes that are not exactly one record: never guesses.
+    /// If the encoding version is unknown, or the bytes are not exactly one record.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (version, rest) = bytes.split_first().ok_or(DecodeError(DecodeErrorKind::Corrupt))?;
         if *version > VERSION {

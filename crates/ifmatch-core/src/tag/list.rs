@@ -5,27 +5,26 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::EntityTag;
 use crate::fields;
 
-/// What the field lines of `If-Match` or `If-None-Match` say.
+/// The value of `If-Match` or `If-None-Match`.
 ///
-/// Members that are no entity tags, unquoted ones for example, match nothing and are left out. `If-Match` then fails and
-/// `If-None-Match` lets the request pass.
+/// Members that are not entity tags, for example unquoted ones, match nothing and are dropped. Without other members,
+/// `If-Match` then fails and `If-None-Match` succeeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TagList {
     /// `*`: any current representation.
     Any,
-    /// These tags; possibly none.
+    /// These tags. The list may be empty.
     Tags(Vec<EntityTag>),
-    /// A `*` beside other members, or more than [`MAX_TAGS`](Self::MAX_TAGS) of them. Nobody can say what that
-    /// is to match, so each condition takes it for what loses nothing: it lets a read pass with a full
-    /// answer, but no write.
+    /// A `*` with other members, or more than [`MAX_TAGS`](Self::MAX_TAGS) members. The meaning is unclear, so each
+    /// precondition chooses the safe result: reads get a full response, and writes fail.
     Unreadable,
 }
 
 impl TagList {
-    /// The most members read. Real clients send a handful.
+    /// Maximum number of members. Real clients send a handful.
     pub const MAX_TAGS: usize = 1_000;
 
-    /// Reads all field lines of a header. `None`: there is no such header.
+    /// Reads all lines of a header field. Returns `None` if there are none.
     ///
     /// ```
     /// use http::{header, HeaderMap, HeaderValue};
@@ -50,7 +49,7 @@ impl TagList {
         Some(reader.finish())
     }
 
-    /// Whether one of `current` is in the list by the strong comparison, as `If-Match` wants it.
+    /// Returns `true` if the list contains one of `current` by strong comparison, as for `If-Match`.
     ///
     /// ```
     /// use ifmatch_core::tag::{EntityTag, TagList};
@@ -64,7 +63,7 @@ impl TagList {
         self.matches(current, EntityTag::strong_eq)
     }
 
-    /// Whether one of `current` is in the list by the weak comparison, as `If-None-Match` wants it.
+    /// Returns `true` if the list contains one of `current` by weak comparison, as for `If-None-Match`.
     ///
     /// ```
     /// use ifmatch_core::tag::{EntityTag, TagList};
@@ -96,7 +95,7 @@ struct Reader {
 
 impl Reader {
     fn read(&mut self, line: &HeaderValue) {
-        // Nearly always the line is one tag, whose memory can be shared.
+        // Nearly all lines are a single tag, which can share the memory of the line.
         if let Ok(tag) = EntityTag::from_header(line) {
             return self.add(Some(tag));
         }
@@ -125,9 +124,9 @@ impl Reader {
     }
 }
 
-/// The elements between the commas, without the white space around them. A comma in quotes separates nothing.
+/// Splits a line at commas outside quotes and trims the elements.
 ///
-/// After a stray quote the rest is taken for quoted, so that no member is found where the client meant none.
+/// After a stray quote, the rest of the line counts as quoted, so that no unintended member is found.
 fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     let separates = move |byte: &u8| {

@@ -148,7 +148,9 @@ fn renewals_leave_the_memory_to_others() {
     let mut world = World::in_state("Leased(A)");
     let request = Some(RequestId::of(&[b"write"]));
     let put = |world: &mut World| {
-        let write = Write::new(&http::Method::PUT, &Preconditions::NONE, hashed(), 1).with_lease(LeaseUse::Write(Some(id("A")))).with_request(request);
+        let write = Write::new(&http::Method::PUT, &Preconditions::NONE, hashed(), 1)
+            .with_lease(LeaseUse::Write(Some(id("A"))))
+            .with_request(request);
         world.apply(&Command::Write(write)).unwrap()
     };
     assert!(matches!(put(&mut world), Outcome::Written(_)));
@@ -166,6 +168,7 @@ fn renewals_leave_the_memory_to_others() {
 fn the_name_of_a_write_is_none_of_a_lease_operation() {
     let mut world = World::new();
     world.lease_by(acquire("A"), Some("request")).unwrap();
-    let write = Write::new(&http::Method::PUT, &Preconditions::NONE, Content::Absent, 1).with_request(Some(RequestId::of(&[b"request"])));
+    let write = Write::new(&http::Method::PUT, &Preconditions::NONE, Content::Absent, 1)
+        .with_request(Some(RequestId::of(&[b"request"])));
     assert!(world.apply(&Command::Write(write)).is_err(), "it is no answer to a write");
 }

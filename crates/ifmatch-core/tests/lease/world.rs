@@ -82,7 +82,9 @@ impl World {
 
     /// A lease operation with the client's name for the request.
     pub(crate) fn lease_by(&mut self, action: LeaseAction, request: Option<&str>) -> Result<LeaseReceipt, Refusal> {
-        let operation = LeaseOperation::new(action, &Preconditions::NONE, 1).with_authority(Authority::Register).with_request(request.map(|request| RequestId::of(&[request.as_bytes()])));
+        let operation = LeaseOperation::new(action, &Preconditions::NONE, 1)
+            .with_authority(Authority::Register)
+            .with_request(request.map(|request| RequestId::of(&[request.as_bytes()])));
         match self.apply(&Command::Lease(operation))? {
             Outcome::Leased(receipt) => Ok(receipt),
             other => panic!("{other:?}"),
@@ -111,7 +113,9 @@ impl World {
 
     /// The beginning of a write through a service.
     pub(crate) fn begin(&mut self, lease: LeaseUse) -> Result<Grant, Refusal> {
-        let begin = Begin::new(&Method::PUT, &Preconditions::NONE, 1, TTL).with_lease(lease).with_authority(Authority::Register);
+        let begin = Begin::new(&Method::PUT, &Preconditions::NONE, 1, TTL)
+            .with_lease(lease)
+            .with_authority(Authority::Register);
         match self.apply(&Command::Begin(begin))? {
             Outcome::Granted(grant) => Ok(grant),
             other => panic!("{other:?}"),

@@ -5,7 +5,6 @@ pub(crate) mod platter;
 
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Driver, DriverError, Key, Register};
 use ifmatch_runtime::nonce;
@@ -17,7 +16,12 @@ pub(crate) fn key(name: &str) -> Key {
 /// Writes a number, unconditionally.
 pub(crate) async fn set(driver: &Driver<impl Register>, name: &str, number: u64) -> Result<(), DriverError> {
     let bytes = number.to_le_bytes();
-    let write = Write::new(&http::Method::PUT, &Preconditions::NONE, Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.to_vec().into() }, nonce()?);
+    let write = Write::new(
+        &http::Method::PUT,
+        &Preconditions::NONE,
+        Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.to_vec().into() },
+        nonce()?,
+    );
     let applied = driver.apply(&key(name), &Command::Write(write)).await?;
     assert!(matches!(applied.outcome, Outcome::Written(_)));
     Ok(())

@@ -5,7 +5,6 @@ use std::time::Duration;
 use http::Method;
 use ifmatch_core::command::{Authority, Begin, Command, Outcome};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, RequestId, Revision};
 
@@ -63,7 +62,9 @@ pub(super) async fn every_part_of_a_record_is_kept<R: Register>(register: &R) {
     write.request = Some(RequestId::of(&[b"a request"]));
     let now = Timestamp::from_micros(1_700_000_000_000_000);
     let present = Record::absent().apply(&Command::Write(write), now).next.expect("a write");
-    let begin = Command::Begin(Begin::new(&Method::PUT, &none, u64::MAX, Duration::from_secs(30)).with_authority(Authority::Register));
+    let begin = Command::Begin(
+        Begin::new(&Method::PUT, &none, u64::MAX, Duration::from_secs(30)).with_authority(Authority::Register),
+    );
     let transition = present.apply(&begin, now);
     assert!(matches!(transition.outcome, Outcome::Granted(_)));
     let in_flight = transition.next.expect("a grant");

@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 use ifmatch_core::command::Content;
 use ifmatch_core::digest::ContentHash;
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Record;
 
@@ -89,7 +88,12 @@ fn content(bytes: &[u8]) -> Content {
 
 /// An unconditional PUT of some bytes.
 fn put<'a>(bytes: &[u8], preconditions: &'a Preconditions) -> ifmatch_core::command::Write<'a> {
-    ifmatch_core::command::Write::new(&http::Method::PUT, preconditions, content(bytes), ifmatch_runtime::nonce().expect("the system gives random numbers"))
+    ifmatch_core::command::Write::new(
+        &http::Method::PUT,
+        preconditions,
+        content(bytes),
+        ifmatch_runtime::nonce().expect("the system gives random numbers"),
+    )
 }
 
 /// The record of an absent resource after bytes were written to it.

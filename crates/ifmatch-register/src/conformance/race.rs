@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use ifmatch_core::command::{Authority, Begin, Command, Outcome, Refusal};
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 
 use super::{Traits, fresh_key, put};
@@ -79,7 +78,15 @@ pub(super) async fn permits_exclude_each_other<R: Register>(register: &Arc<R>, t
         let driver = Driver::new(Arc::clone(register)).with_patience(patience);
         let (key, inside) = (key.clone(), Arc::clone(&inside));
         async move {
-            let begin = Command::Begin(Begin::new(&Method::PUT, &Preconditions::NONE, ifmatch_runtime::nonce().expect("random"), Duration::from_mins(10)).with_authority(Authority::Register));
+            let begin = Command::Begin(
+                Begin::new(
+                    &Method::PUT,
+                    &Preconditions::NONE,
+                    ifmatch_runtime::nonce().expect("random"),
+                    Duration::from_mins(10),
+                )
+                .with_authority(Authority::Register),
+            );
             let outcome = driver.apply_in_turn(&key, &begin).await.expect("apply").outcome;
             let Outcome::Granted(grant) = outcome else { panic!("no permit: {outcome:?}") };
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers hold the permit");

@@ -91,7 +91,10 @@ async fn apply<R: Register, C: Clock>(
     request: &LeaseRequest,
     observed: Option<&Observed>,
 ) -> Result<Applied, DriverError> {
-    let operation = LeaseOperation::new(request.action, &context.conditions, ifmatch_runtime::nonce()?).with_observed(observed.cloned()).with_authority(context.shared.config.authority).with_request(request.id);
+    let operation = LeaseOperation::new(request.action, &context.conditions, ifmatch_runtime::nonce()?)
+        .with_observed(observed.cloned())
+        .with_authority(context.shared.config.authority)
+        .with_request(request.id);
     context.shared.driver.apply_in_turn(&context.key, &Command::Lease(operation)).await
 }
 

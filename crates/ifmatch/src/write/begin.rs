@@ -54,7 +54,15 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
     }
 
     async fn request_permit(&self, observed: Option<Observed>) -> Result<(Applied, Option<KeyLock<'_>>), DriverError> {
-        let begin = Begin::new(&self.head.method, &self.conditions, ifmatch_runtime::nonce()?, self.shared.config.write_timeout).with_lease(self.lease).with_observed(observed).with_authority(self.shared.config.authority);
+        let begin = Begin::new(
+            &self.head.method,
+            &self.conditions,
+            ifmatch_runtime::nonce()?,
+            self.shared.config.write_timeout,
+        )
+        .with_lease(self.lease)
+        .with_observed(observed)
+        .with_authority(self.shared.config.authority);
         self.shared.driver.begin(&self.key, None, begin).await
     }
 }

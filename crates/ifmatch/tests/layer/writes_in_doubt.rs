@@ -5,7 +5,6 @@ use std::time::Duration;
 use http::Method;
 use ifmatch::ConditionalLayer;
 use ifmatch_core::command::{Authority, Begin, Command, Outcome};
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Driver, Key};
 use tower::{Layer, ServiceExt, service_fn};
