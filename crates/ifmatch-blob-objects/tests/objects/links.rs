@@ -131,6 +131,8 @@ async fn an_upload_does_not_end_where_a_link_leads_by_then() {
             Ok::<_, ifmatch_blob::store::BoxError>(http_body::Frame::data(chunk))
         }
     });
+    // Moving the staged file into place through the link would move this one.
+    fs::write(place.root.path().join("outside/b#1"), "theirs").unwrap();
     let before = place.outside();
     let body = Upload::new(http_body_util::StreamBody::new(frames));
     place.subject.store.put(&blob("new", "b"), Put { body, ..put("") }).await.unwrap_err();

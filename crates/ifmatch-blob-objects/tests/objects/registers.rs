@@ -3,17 +3,20 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, HeaderChange, ListQuery, MissingContainer, Put, StoreError, StoreErrorKind};
+use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction};
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{AnyRegister, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::durable_on;
 use crate::faults::Faulty;
+use crate::{durable_on, register, subject};
 use ifmatch_blob::conformance::headers::set;
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, kind, put};
@@ -24,6 +27,8 @@ struct Failing {
     inner: Arc<MemoryRegister>,
     /// Failure of the next swap.
     next: Arc<Mutex<Option<RegisterErrorKind>>>,
+    /// `true` if an ambiguous swap breaks the connection.
+    breaks: Arc<AtomicBool>,
     /// `true` if loads fail because the connection broke.
     is_down: Arc<AtomicBool>,
     /// `true` if scans show no records.
@@ -33,7 +38,14 @@ struct Failing {
 impl Failing {
     fn new() -> Self {
         let inner = Arc::new(MemoryRegister::unbounded());
-        Self { inner, next: Arc::default(), is_down: Arc::default(), is_blind: Arc::default() }
+        let breaks = Arc::new(AtomicBool::new(true));
+        Self { inner, next: Arc::default(), breaks, is_down: Arc::default(), is_blind: Arc::default() }
+    }
+
+    /// Loses the answer to the next swap, which takes place. The register remains available.
+    fn lose_answer(&self) {
+        self.breaks.store(false, Ordering::SeqCst);
+        self.fail(RegisterErrorKind::Ambiguous);
     }
 
     /// Makes the next swap fail. An ambiguous one takes place, and the register is unavailable afterwards.
@@ -62,7 +74,7 @@ impl Register for Failing {
             None => self.inner.compare_and_swap(key, at, next).await,
             Some(RegisterErrorKind::Ambiguous) => {
                 assert_eq!(self.inner.compare_and_swap(key, at, next).await?, Swap::Done);
-                self.is_down.store(true, Ordering::SeqCst);
+                self.is_down.store(self.breaks.load(Ordering::SeqCst), Ordering::SeqCst);
                 Err(RegisterErrorKind::Ambiguous.into())
             }
             Some(kind) => Err(kind.into()),
@@ -150,6 +162,43 @@ async fn a_change_whose_answer_was_lost_is_not_called_undone() {
         register.recover();
         assert_ne!(seen(&subject).await, before, "{what}: it took place");
     }
+}
+
+#[tokio::test]
+async fn a_container_counts_as_created_if_its_record_is_found_after_a_lost_answer() {
+    let register = Failing::new();
+    let subject = durable_on(&Faulty::in_memory(false), AnyRegister::new(register.clone())).await;
+    let container = blob("new", "x").container;
+    register.lose_answer();
+    subject.store.create_container(&container, BlobHeaders::default()).await.expect("its record is there");
+    register.recover();
+    assert!(subject.store.container(&container).await.unwrap().is_some());
+}
+
+/// A store without metadata cannot tell a late blob from one of the next container.
+#[tokio::test(start_paused = true)]
+async fn without_metadata_a_deletion_waits_for_writes_with_a_permit() {
+    let store = Faulty::in_memory(false);
+    let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
+    let capability = Capability { metadata: false, ..Capability::FULL };
+    let subject = subject(ObjectBlobs::trusting(backing, register(), capability));
+    let blob = blob("c", "b");
+    subject.write(&blob, "before").await;
+    let (begun, go_on) = store.hold_write();
+    let late = subject.store.put(&blob, put("late"));
+    let deletion = async {
+        begun.await.expect("the write is on its way");
+        let mut deleted = subject.store.delete_container(&blob.container, Delete::default());
+        tokio::select! {
+            biased;
+            _ = &mut deleted => panic!("the container was deleted before the write had ended"),
+            // Time is simulated: it passes once the deletion does nothing but wait.
+            () = tokio::time::sleep(Duration::from_secs(5)) => go_on.send(()).expect("the write is held"),
+        }
+        deleted.await.expect("the write has ended");
+    };
+    let (_, ()) = futures_util::join!(late, deletion);
+    store.head(&"c/b".into()).await.expect_err("the blob outlived its container");
 }
 
 /// A write with a permit is on its way to the store when the container is deleted without noticing it.

@@ -16,7 +16,7 @@ use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOption
 use crate::faults::{Fault, Faulty};
 use crate::{durable, register, subject};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
-use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, put};
+use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, pattern, put};
 
 fn all() -> ListQuery {
     ListQuery { prefix: String::new(), after: None, limit: 100 }
@@ -67,6 +67,25 @@ async fn a_late_creation_is_no_blob_of_the_next_container() {
     let written = subject.write_if(&blob, if_absent(), "2").await.expect("it is absent");
     assert!(written.created);
     assert_eq!(subject.read(&blob).await.unwrap().1, "2");
+}
+
+/// The store completes the upload, whose answer was lost, after the container was deleted.
+#[tokio::test]
+async fn a_late_upload_in_parts_does_not_bring_a_container_back() {
+    let store = Faulty::in_memory(false);
+    let subject = durable(&store).await;
+    let (blob, location) = (blob("c", "b"), Path::from("c/b"));
+    subject.write(&blob, pattern(8 * 1024 * 1024 + 1)).await;
+    assert!(store.modes().contains(&"multipart"));
+    let uploaded = store.get(&location).await.unwrap();
+    let attributes = uploaded.attributes.clone();
+    let bytes = uploaded.bytes().await.unwrap();
+    subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
+
+    let options = PutOptions { attributes, ..PutOptions::default() };
+    store.put_opts(&location, bytes.into(), options).await.unwrap();
+    assert!(subject.read(&blob).await.is_none());
+    assert_eq!(subject.store.container(&blob.container).await.unwrap(), None);
 }
 
 #[tokio::test]
