@@ -1,4 +1,4 @@
-// Measures the Worker beside others on the same runtime: interleaved rounds, medians, ratios.
+// Compares the Worker with others on the same runtime: interleaved rounds, medians, ratios.
 //   node bench.mjs --modules DIR [--quick]
 import fs from "node:fs";
 import path from "node:path";
@@ -15,7 +15,7 @@ const here = import.meta.dirname;
 const SMALL = Buffer.alloc(1024, "x");
 const LARGE = Buffer.alloc(64 * 1024 * 1024, "x");
 
-// A Worker of JavaScript, with Hono if it imports that.
+// Returns the options of a Worker in JavaScript, with Hono if it imports that.
 function script(name) {
   const text = fs.readFileSync(path.join(here, "workers", `${name}.mjs`), "utf8");
   const contents = text.replace('from "hono"', 'from "/hono/index.js"').replace('from "hono/etag"', 'from "/hono/middleware/etag/index.js"');
@@ -93,7 +93,7 @@ try {
   report("304", await measure(each(names, (name) => read(name, 304, { "if-none-match": tags[name] })), 8, count));
   report("GET 1 KiB", await measure(each(names, (name) => read(name, 200, {})), 8, count));
 
-  // Each client replaces a blob of its own, on the condition that it is what it was.
+  // Each client replaces a blob of its own, if it is unchanged.
   const conditional = (name) => {
     const known = [];
     return async (agent, number) => {

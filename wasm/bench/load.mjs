@@ -1,4 +1,4 @@
-// Requests over connections that stay open, one after the other on each.
+// Requests over persistent connections, one at a time on each.
 import http from "node:http";
 
 /** One request; the answer is read to its end. */

@@ -1,8 +1,8 @@
-// The modules of a package, for miniflare.
+// Modules of a folder, for miniflare.
 import fs from "node:fs";
 import path from "node:path";
 
-// All of a folder, the entry first. `as` is the folder that the runtime finds them in, their own by default.
+// Returns all modules of a folder, the entry first. `as` is their folder in the runtime, by default their own.
 export function modules(folder, entry, as = folder) {
   const files = fs.readdirSync(folder, { recursive: true }).filter((file) => /\.(js|wasm)$/.test(file));
   files.sort((a, b) => (b === entry) - (a === entry));

@@ -1,13 +1,13 @@
-// How the Worker is run on this machine: what wrangler.toml says, for miniflare.
+// The settings of wrangler.toml for miniflare.
 import path from "node:path";
 import { modules } from "./modules.mjs";
 
 const HOST = "127.0.0.1";
 export const COMPATIBILITY_DATE = "2026-07-30";
 
-// The options of miniflare: blobs on `port`, tables on `tables` if it is a port (0: a free one), state in `persist` if it
-// is a folder. Both are reached without miniflare's own Worker in between, which closes a connection after every refusal.
-// `bindings` are variables; `worker` overrides what concerns the Worker that serves blobs.
+// Returns miniflare's options: blobs on `port`, tables on `tables` if it is a port (0: a free one), state in `persist` if it is a
+// folder. Direct sockets bypass miniflare's own Worker, which closes a connection after every rejected request. `bindings` are
+// variables; `worker` overrides options of the Worker that serves blobs.
 export function options({ folder, entry = "entry.js", port = 0, tables, persist, bindings = {}, worker = {} }) {
   const code = {
     modulesRoot: folder,
@@ -41,7 +41,7 @@ export function options({ folder, entry = "entry.js", port = 0, tables, persist,
   return { host: HOST, port: 0, cf: false, telemetry: { enabled: false }, workers, ...state };
 }
 
-// Where a Worker of these options is reached, once it runs.
+// Returns the URLs of a Worker with these options, once it runs.
 export async function urls(miniflare, { tables } = {}) {
   await miniflare.ready;
   const of = (name) => miniflare.unsafeGetDirectURL(name);

@@ -1,4 +1,4 @@
-// Serves the Worker until the standard input ends, or a signal comes:
+// Serves the Worker until the standard input ends or a signal arrives:
 //   node serve.mjs --modules DIR [--port PORT] [--tables PORT] [--persist DIR]
 import { parseArgs } from "node:util";
 import { Miniflare } from "miniflare";

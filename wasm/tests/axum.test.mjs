@@ -1,4 +1,4 @@
-// examples/worker_axum: the layer around an axum router in a Worker of one's own.
+// examples/worker_axum: the layer around an axum router in a Worker.
 import assert from "node:assert/strict";
 import path from "node:path";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { start } from "./support.mjs";
 const folder = path.resolve(process.env.IFMATCH_EXAMPLE ?? path.join(import.meta.dirname, "../../target/worker-axum"));
 const worker = { r2Buckets: { NOTES: "notes" }, bindings: {} };
 
-test("the second of two editors fails, and a reader is spared what it has", async (t) => {
+test("the second of two editors gets 412, and a reader with the current version gets 304", async (t) => {
   const { fetch } = await start(t, { folder, worker });
   assert.equal((await fetch("/notes/today")).status, 404);
   assert.equal((await fetch("/notes/today", { method: "PUT", body: "milk" })).status, 200);
@@ -26,7 +26,7 @@ test("the second of two editors fails, and a reader is spared what it has", asyn
   assert.equal(await (await fetch("/notes/today")).text(), "bread");
 });
 
-test("of 20 who create a note, one does", async (t) => {
+test("one of 20 concurrent creations of a note succeeds", async (t) => {
   const { fetch } = await start(t, { folder, worker });
   const create = (body) => fetch("/notes/race", { method: "PUT", body, headers: { "if-none-match": "*" } });
   const answers = await Promise.all(Array.from({ length: 20 }, (_, number) => create(`racer ${number}`)));
@@ -35,7 +35,7 @@ test("of 20 who create a note, one does", async (t) => {
   assert.equal(await (await fetch("/notes/race")).text(), won[0]);
 });
 
-test("a counter that eight clients increase is exact", async (t) => {
+test("eight concurrent clients increment a counter exactly", async (t) => {
   const { fetch } = await start(t, { folder, worker });
   await fetch("/notes/counter", { method: "PUT", body: "0" });
   const increase = async () => {

@@ -1,10 +1,10 @@
-// Requests in Azure's dialect, signed by the key of the development account.
+// Requests in Azure's dialect, signed with the development account's key.
 import { createHmac } from "node:crypto";
 
 const ACCOUNT = "devstoreaccount1";
 const KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-// The target and the options of a request for `path`, such as `/docs/a.txt?comp=lease`.
+// Returns the target and options of a request for `path`, such as `/docs/a.txt?comp=lease`.
 export function signed(method, path, headers = {}) {
   const url = new URL(path, "http://host");
   const all = { ...headers, "x-ms-date": new Date().toUTCString(), "x-ms-version": "2025-05-05" };
@@ -23,7 +23,7 @@ export function signed(method, path, headers = {}) {
   return [`/${ACCOUNT}${path}`, { method, headers: { ...all, authorization: `SharedKey ${ACCOUNT}:${signature}` } }];
 }
 
-// Asks for a lease of a blob that does not end by itself.
+// Returns a request for an infinite lease of a blob.
 export function acquire(path, id) {
   const headers = { "x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1", "x-ms-proposed-lease-id": id };
   return signed("PUT", `${path}?comp=lease`, headers);

@@ -1,4 +1,4 @@
-// How many operations of R2 and requests to Durable Objects a request costs: the table in ../README.md.
+// Operations of R2 and requests to Durable Objects per request: the table in ../README.md.
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
@@ -16,7 +16,7 @@ const requests = [
   ["DELETE", "DELETE", "/docs/there", {}],
 ];
 
-test("a request costs what the table says", async (t) => {
+test("requests cost what the table in the README says", async (t) => {
   const { fetch } = await start(t, interposed(t, COUNTING));
   const rows = [];
   await fetch("/docs/there", { method: "PUT", body: "x" });

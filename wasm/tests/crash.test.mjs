@@ -1,4 +1,4 @@
-// The runtime is killed in the middle of 100 writes, and started again on the same state.
+// Kills the runtime during 100 writes, and starts it again on the same state.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -14,7 +14,7 @@ const ROUNDS = 3;
 const WRITERS = 100;
 const LEASED = Array.from({ length: 8 }, (_, at) => `/crash/leased-${at}`);
 
-// A server of its own, so that its runtime can be killed.
+// Starts a server in a process of its own, so that its runtime can be killed.
 async function serve(persist) {
   const node = spawn(process.execPath, [SERVE, "--modules", FOLDER, "--port", "0", "--persist", persist], {
     stdio: ["pipe", "pipe", "ignore"],
@@ -32,10 +32,10 @@ async function serve(persist) {
   return { fetch: (target, init) => ask(url, target, init), end };
 }
 
-// What a writer writes: long, and of one sort, so that a mixture would be seen.
+// Content of a writer: long and uniform, so that a mixture would be noticed.
 const content = (writer, turn) => `${writer}-${turn};`.repeat(5_000);
 
-test("what was acknowledged is there and whole, and no lease has two holders", async (t) => {
+test("acknowledged writes are intact after a crash, and no lease has two holders", async (t) => {
   const persist = folder(t);
   const known = new Map();
   const holders = new Map();
@@ -73,7 +73,7 @@ test("what was acknowledged is there and whole, and no lease has two holders", a
     if (round === 0) {
       await Promise.all(LEASED.map((target) => server.fetch(target, { method: "PUT", body: "x" })));
     }
-    // Two at each blob, so that they race.
+    // Two per blob, which race.
     writers.push(contend(server, holders), contend(server, holders));
     await killed;
     await server.end("SIGKILL");
@@ -85,14 +85,14 @@ test("what was acknowledged is there and whole, and no lease has two holders", a
   await leases(server, holders);
 });
 
-// Each blob is what was acknowledged last, or what was being written.
+// Each blob is the last acknowledged version, or one that was being written.
 async function check({ fetch }, known) {
   for (const [target, expected] of known) {
     const read = await fetch(target);
     const body = read.status === 404 ? undefined : await read.text();
     const tag = read.headers.get("etag");
     const possible = [expected.body, ...expected.maybe];
-    assert.ok(possible.includes(body), `${target} is neither what was acknowledged nor what was being written`);
+    assert.ok(possible.includes(body), `${target} is neither the acknowledged version nor one that was being written`);
     if (body === expected.body && expected.tag !== undefined && expected.maybe.length === 0) {
       assert.equal(tag, expected.tag, target);
     }
@@ -100,7 +100,7 @@ async function check({ fetch }, known) {
   }
 }
 
-// Asks for the lease of every leased blob, until the server is gone; says who was told that it has it.
+// Requests the lease of every leased blob until the server is gone, and returns the confirmed holders.
 async function contend({ fetch }, holders) {
   await Promise.all(
     LEASED.map(async (target) => {
@@ -119,7 +119,7 @@ async function contend({ fetch }, holders) {
   );
 }
 
-// Whoever was told that it has a lease has it, alone.
+// Confirmed holders still have their leases, exclusively.
 async function leases({ fetch }, holders) {
   for (const target of LEASED) {
     const told = holders.get(target) ?? [];

@@ -1,10 +1,10 @@
-// R2 and the Durable Objects fail, are slow, or are cut off: what a client is told, and what is there afterwards.
+// Failures, delays and lost answers of R2 and the Durable Objects: responses to the client, and the state afterwards.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BETWEEN, interposed, start } from "./support.mjs";
 
-// Puts a hand between the Worker and its bindings. `fault` is a JavaScript expression of a function (where, name, args, call),
-// which can read `globalThis.fault`: what the test set by a request to /-/fault?what.
+// Intercepts calls to the Worker's bindings. `fault` is the source of a function (where, name, args, call), which can read
+// `globalThis.fault`. A request to /-/fault?VALUE sets it.
 const faulty = (fault) => ({
   wrap: `(env) => {
     const between = ${BETWEEN};
@@ -27,7 +27,7 @@ const faulty = (fault) => ({
 const put = (fetch, target, body, headers) => fetch(target, { method: "PUT", body, headers });
 const text = async (response) => (await response).text();
 
-test("a write that R2 refuses is 503, and changes nothing", async (t) => {
+test("a write that R2 rejects gets 503 and changes nothing", async (t) => {
   const { fetch } = await start(
     t,
     interposed(t, faulty(`async (where, name, args, call) => {
@@ -45,7 +45,7 @@ test("a write that R2 refuses is 503, and changes nothing", async (t) => {
   assert.equal((await put(fetch, "/docs/a", "after", { "if-match": tag })).status, 200);
 });
 
-test("a write whose answer is lost is found to have been done", async (t) => {
+test("a write with a lost answer is found to have succeeded", async (t) => {
   const { fetch } = await start(
     t,
     interposed(t, faulty(`async (where, name, args, call) => {
@@ -63,7 +63,7 @@ test("a write whose answer is lost is found to have been done", async (t) => {
   assert.deepEqual([await read.text(), read.headers.get("etag")], ["after", written.headers.get("etag")]);
 });
 
-test("an R2 that does not answer is 503, and others are served meanwhile", async (t) => {
+test("a request gets 503 if R2 does not answer, and others are served meanwhile", async (t) => {
   const { fetch } = await start(
     t,
     interposed(t, faulty(`(where, name, args, call) => {
@@ -82,7 +82,7 @@ test("an R2 that does not answer is 503, and others are served meanwhile", async
   assert.equal((await put(fetch, "/docs/slow", "after")).status, 200);
 });
 
-test("without its objects the Worker writes nothing", async (t) => {
+test("nothing is written without the Durable Objects", async (t) => {
   const { fetch } = await start(
     t,
     interposed(t, faulty(`async (where, name, args, call) => {
@@ -98,7 +98,7 @@ test("without its objects the Worker writes nothing", async (t) => {
   assert.equal(await text(fetch("/docs/a")), "before");
 });
 
-// Every second swap is carried out and its answer lost, as by an object that is reset.
+// Loses the answer of every second swap after carrying it out, like an object that is reset.
 const LOSING = `async (where, name, args, call) => {
   if (where !== "object" || name !== "fetch") return call(...args);
   const said = new Uint8Array(await args[0].clone().arrayBuffer());
@@ -111,7 +111,7 @@ const LOSING = `async (where, name, args, call) => {
   return answer;
 }`;
 
-test("a swap whose answer is lost is neither repeated nor denied: no increment is lost or done twice", async (t) => {
+test("a swap with a lost answer is neither repeated nor forgotten: increments are exact", async (t) => {
   const { fetch } = await start(t, interposed(t, faulty(LOSING)));
   await put(fetch, "/docs/count", "0");
   await fetch("/-/fault?on");
@@ -144,7 +144,7 @@ test("a swap whose answer is lost is neither repeated nor denied: no increment i
   assert.ok(acknowledged > 0);
 });
 
-// Others are served while one request fails; and it is served, too, once what failed works again.
+// One request fails while others are served, and succeeds once the fault is gone.
 async function failsAlone(t, settings, target, init, status) {
   const { fetch } = await start(t, interposed(t, settings));
   await put(fetch, "/docs/bad", "bad");
@@ -161,8 +161,8 @@ async function failsAlone(t, settings, target, init, status) {
   assert.equal(await text(fetch("/docs/bad")), "bad");
 }
 
-test("a panic is a 500 of its own request", async (t) => {
-  // The library that makes such a stream, for the ranges of a blob, relies on it that there is one.
+test("a panic fails only its own request, with 500", async (t) => {
+  // The `worker` crate panics if it cannot create this stream, which several ranges need.
   const first = `globalThis.FixedLengthStream = class extends FixedLengthStream {
     constructor(length) {
       if (globalThis.fault === "on") throw new Error("no stream");

@@ -1,11 +1,11 @@
-// Objects whose records say no more than R2 does delete their databases a day after the last change.
+// Expiry: objects delete records that R2 makes redundant a day after their last change.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { acquire, signed } from "./azure.mjs";
 import { interposed, start } from "./support.mjs";
 
-// Both clocks go ahead on demand, objects report their tables, and their alarms ring on demand.
+// Advances the clocks, reports the tables of objects, and rings their alarms on demand.
 const SETTINGS = {
   first: `const [date, elapsed] = [Date.now, performance.now.bind(performance)];
     globalThis.ahead = 0;
@@ -52,27 +52,27 @@ const later = (fetch, hours) => fetch(`/-/ahead?ms=${hours * HOUR}`);
 const NOTHING = { alarm: false, kept: [] };
 const KEPT = { alarm: true, kept: ["record"] };
 
-test("the record of a blob is forgotten when it is old, with the database, and the blob is as it was", async (t) => {
+test("the record of a blob expires with its database, and the blob is unchanged", async (t) => {
   const { fetch, tell, ring } = await worker(t);
   const tag = (await put(fetch, "/docs/there", "x")).headers.get("etag");
   await put(fetch, "/docs/gone", "x");
   assert.equal((await fetch("/docs/gone", { method: "DELETE" })).status, 204);
   for (const name of ["record:b/docs/there", "record:b/docs/gone"]) {
     assert.deepEqual(await tell(name), KEPT, name);
-    assert.deepEqual(await ring(name), KEPT, "it is young");
+    assert.deepEqual(await ring(name), KEPT, "it is recent");
   }
   await later(fetch, 26);
   for (const name of ["record:b/docs/there", "record:b/docs/gone"]) {
     assert.deepEqual(await ring(name), NOTHING, name);
   }
-  assert.deepEqual(await tell("names:b/docs/"), NOTHING, "nothing is left of the names either");
+  assert.deepEqual(await tell("names:b/docs/"), NOTHING, "the names are deleted as well");
   assert.equal((await fetch("/docs/there")).headers.get("etag"), tag);
   assert.equal((await put(fetch, "/docs/there", "y", { "if-match": '"other"' })).status, 412);
   assert.equal((await put(fetch, "/docs/there", "y", { "if-match": tag })).status, 200);
   assert.deepEqual(await tell("record:b/docs/there"), KEPT);
 });
 
-test("a lease without end, and a container, are not forgotten", async (t) => {
+test("the records of an infinite lease and of a container do not expire", async (t) => {
   const { fetch, ring } = await worker(t);
   await fetch(...signed("PUT", "/docs?restype=container"));
   await put(fetch, "/docs/leased", "x");
@@ -84,7 +84,7 @@ test("a lease without end, and a container, are not forgotten", async (t) => {
   }
   assert.equal((await put(fetch, "/docs/leased", "y")).status, 412);
   assert.equal((await put(fetch, "/docs/leased", "y", { "x-ms-lease-id": id })).status, 200);
-  // What changes it sets the alarm again.
+  // A change sets the alarm again.
   assert.equal((await fetch("/docs/leased", { method: "DELETE", headers: { "x-ms-lease-id": id } })).status, 204);
   await later(fetch, 26);
   assert.deepEqual(await ring("record:b/docs/leased"), NOTHING);

@@ -1,4 +1,4 @@
-// The runtime between a client and the Worker: lengths, empty bodies, header fields, streams.
+// HTTP through the runtime: lengths, empty bodies, header fields, streams.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import http from "node:http";
@@ -20,7 +20,7 @@ after(() => miniflare.dispose());
 const fetch = (target, init) => ask(url, target, init);
 const put = (target, body, headers) => fetch(target, { method: "PUT", body, headers });
 
-test("a blob is written, read, and replaced on its condition", async () => {
+test("a blob is written, read, and replaced on a condition", async () => {
   const created = await put("/docs/a.txt", "one", { "if-none-match": "*", "content-type": "text/plain" });
   assert.equal(created.status, 201);
   const tag = created.headers.get("etag");
@@ -41,13 +41,13 @@ test("a blob is written, read, and replaced on its condition", async () => {
   assert.equal((await fetch("/docs/a.txt")).status, 404);
 });
 
-test("HEAD tells the length, and sends nothing", async () => {
+test("HEAD returns the length without a body", async () => {
   await put("/docs/head.txt", "12345");
   const head = await fetch("/docs/head.txt", { method: "HEAD" });
   assert.deepEqual([head.status, head.headers.get("content-length"), await head.text()], [200, "5", ""]);
 });
 
-test("an empty blob is one", async () => {
+test("an empty blob exists", async () => {
   assert.equal((await put("/docs/empty", "")).status, 201);
   const read = await fetch("/docs/empty");
   assert.deepEqual([read.status, read.headers.get("content-length"), await read.text()], [200, "0", ""]);
@@ -64,7 +64,7 @@ test("ranges are sent with their lengths", async () => {
   assert.equal((await fetch("/docs/range", { headers: { range: "bytes=10-" } })).status, 416);
 });
 
-test("metadata is kept, and bytes that no text has and a name that no object has are refused", async () => {
+test("metadata is stored; invalid bytes and the name __proto__ are rejected", async () => {
   const note = "a b\tc; d=\"e\"";
   assert.equal((await put("/docs/meta", "x", { "x-meta-note": note, "x-meta-constructor": "y" })).status, 201);
   const { headers } = await fetch("/docs/meta");
@@ -74,7 +74,7 @@ test("metadata is kept, and bytes that no text has and a name that no object has
   assert.deepEqual([sent.status, sent.headers["content-type"]], [400, "application/problem+json"]);
 });
 
-test("a listing has what was written, in order", async () => {
+test("a listing has all blobs in order", async () => {
   for (const name of ["b", "a/2", "a/1"]) {
     await put(`/listed/${name}`, name);
   }
@@ -84,7 +84,7 @@ test("a listing has what was written, in order", async () => {
   assert.deepEqual(rest.blobs.map((blob) => blob.name), ["b"]);
 });
 
-test("of 20 who create one blob, one does", async () => {
+test("one of 20 concurrent creations of a blob succeeds", async () => {
   const answers = await Promise.all(
     Array.from({ length: 20 }, (_, at) => put("/docs/race", `${at}`, { "if-none-match": "*" })),
   );
@@ -95,7 +95,7 @@ test("of 20 who create one blob, one does", async () => {
   assert.deepEqual([await read.text(), read.headers.get("etag")], [`${winner}`, answers[winner].headers.get("etag")]);
 });
 
-test("a body without a length is taken, whole", async () => {
+test("a body without a length is stored completely", async () => {
   const chunks = ["one", "two", "three"];
   const answer = await raw("PUT", "/docs/chunked", { "transfer-encoding": "chunked" }, chunks);
   assert.equal(answer.status, 201);
@@ -103,7 +103,7 @@ test("a body without a length is taken, whole", async () => {
 });
 
 for (const framing of ["content-length: 100000", "transfer-encoding: chunked"]) {
-  test(`a client that leaves half way changes nothing (${framing})`, async () => {
+  test(`a client that disconnects halfway changes nothing (${framing})`, async () => {
     await put("/docs/half", "before");
     const body = framing.startsWith("transfer") ? "400\r\n" + "x".repeat(1024) + "\r\n" : "x".repeat(1024);
     await leave(`PUT /docs/half HTTP/1.1\r\nhost: ${url.host}\r\n${framing}\r\n\r\n${body}`);
@@ -114,7 +114,7 @@ for (const framing of ["content-length: 100000", "transfer-encoding: chunked"]) 
   });
 }
 
-test("a large blob goes through whole, both ways", async () => {
+test("a large blob is intact in both directions", async () => {
   const chunk = Buffer.alloc(1 << 20, "0123456789abcdef");
   const megabytes = 24;
   const hash = createHash("sha256");
@@ -138,7 +138,7 @@ test("a large blob goes through whole, both ways", async () => {
   assert.equal(back.digest("base64"), expected);
 });
 
-// A request by node's own client, which sends header fields as they are.
+// Sends a request with Node's client, which does not change header fields.
 function raw(method, path, headers, body = []) {
   return new Promise((resolve, reject) => {
     const request = http.request({ host: url.hostname, port: url.port, agent: false, method, path, headers }, (response) => {
@@ -156,7 +156,7 @@ function raw(method, path, headers, body = []) {
   });
 }
 
-// Sends a text, and closes the connection at once.
+// Sends a text, and closes the connection immediately.
 function leave(text) {
   return new Promise((resolve, reject) => {
     const socket = net.connect(Number(url.port), url.hostname, () => {

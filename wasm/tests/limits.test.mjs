@@ -1,4 +1,4 @@
-// The limits of the real platform, none of which the local runtime has: each is emulated between the Worker and its bindings.
+// Limits of the real platform that the local runtime lacks. Each is emulated between the Worker and its bindings.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import http from "node:http";
@@ -9,7 +9,7 @@ import { BETWEEN, COUNTING, interposed, start } from "./support.mjs";
 const put = (fetch, target, body = "x", headers = {}) => fetch(target, { method: "PUT", body, headers });
 const text = async (response) => (await response).text();
 
-// A request to /-/set?NAME=NUMBER sets `globalThis.NAME`, and answers with what it was.
+// A request to /-/set?NAME=NUMBER sets `globalThis.NAME`, and returns the previous value.
 const SET = `(request) => {
   const { pathname, searchParams } = new URL(request.url);
   if (pathname !== "/-/set") return;
@@ -22,7 +22,7 @@ const SET = `(request) => {
 }`;
 const set = async (fetch, name, value) => (await (await fetch(`/-/set?${name}=${value}`)).json())[name];
 
-// Objects whose next `lost` answers of one kind (the second byte of what they are asked) are exceptions of an overloaded object.
+// Objects that replace the next `lost` answers to one kind of request (its second byte) by exceptions of an overloaded object.
 const overloaded = (kind) => ({
   wrap: `(env) => {
     const between = ${BETWEEN};
@@ -40,7 +40,7 @@ const overloaded = (kind) => ({
 });
 const [LOAD, SWAP] = [0, 1];
 
-test("what an overloaded object did before it said so is not denied", async (t) => {
+test("a change by an object that then reports overload is not forgotten", async (t) => {
   const { fetch } = await start(t, interposed(t, overloaded(SWAP)));
   await put(fetch, "/docs/a");
   await set(fetch, "lost", 1);
@@ -56,7 +56,7 @@ test("what an overloaded object did before it said so is not denied", async (t) 
   assert.equal((await put(fetch, "/docs/b", "later")).status, 200);
 });
 
-test("an overloaded object is not asked again at once", async (t) => {
+test("an overloaded object is not asked again immediately", async (t) => {
   const { fetch } = await start(t, interposed(t, overloaded(LOAD)));
   await put(fetch, "/docs/a", "before");
   await set(fetch, "lost", 10);
@@ -66,7 +66,7 @@ test("an overloaded object is not asked again at once", async (t) => {
   assert.equal(await text(fetch("/docs/a")), "before");
 });
 
-// A bucket that refuses the next `refusals` writes because of their rate.
+// A bucket that rejects the next `refusals` writes over its rate limit.
 const RATE = {
   wrap: `(env) => {
     const between = ${BETWEEN};
@@ -89,7 +89,7 @@ const RATE = {
 };
 
 for (const [what, body] of [["a body", "x"], ["an upload in parts", Buffer.alloc((8 << 20) + 1, 1)]]) {
-  test(`a write that R2 refuses because of its rate is done a little later, or refused for certain: ${what}`, async (t) => {
+  test(`a write over R2's rate limit is retried, and finally rejected: ${what}`, async (t) => {
     const { fetch } = await start(t, interposed(t, RATE));
     await set(fetch, "refusals", 2);
     assert.equal((await put(fetch, "/docs/a", body, { "if-none-match": "*" })).status, 201);
@@ -98,7 +98,7 @@ for (const [what, body] of [["a body", "x"], ["an upload in parts", Buffer.alloc
     assert.deepEqual([refused.status, refused.headers.has("retry-after")], [503, true]);
     assert.equal((await refused.json()).type, "urn:ifmatch:problem:unavailable");
     await set(fetch, "refusals", 0);
-    // Nobody waits for a permit whose write may still come true.
+    // The rejection was definite: the next write does not wait for a permit.
     const before = Date.now();
     assert.equal((await put(fetch, "/docs/a", "y")).status, 200);
     t.diagnostic(`the next write took ${Date.now() - before} ms`);
@@ -107,7 +107,7 @@ for (const [what, body] of [["a body", "x"], ["an upload in parts", Buffer.alloc
   });
 }
 
-// A platform that fails all requests of R2 and objects after the first so many of an invocation. One request is made at a time.
+// A platform with a limit on requests to R2 and objects per invocation. The tests send one request at a time.
 const BUDGET = {
   wrap: `(env) => {
     const between = ${BETWEEN};
@@ -127,7 +127,7 @@ const BUDGET = {
 };
 const ALLOWED = 80;
 
-test("a listing of more names than there may be requests comes in pages", async (t) => {
+test("a listing with more names than the request limit comes in pages", async (t) => {
   const bindings = { IFMATCH_MAX_REQUESTS: String(ALLOWED) };
   const { fetch } = await start(t, { ...interposed(t, BUDGET), bindings });
   const names = Array.from({ length: ALLOWED }, (_, at) => String(at).padStart(3, "0"));
@@ -139,14 +139,14 @@ test("a listing of more names than there may be requests comes in pages", async 
     const page = await fetch(`/docs?limit=1000&after=${after}`);
     assert.equal(page.status, 200);
     const { blobs, next } = await page.json();
-    assert.ok(blobs.length > 0, "each page gets on");
+    assert.ok(blobs.length > 0, "each page makes progress");
     listed.push(...blobs.map((blob) => blob.name));
     after = next;
   } while (after);
   assert.deepEqual(listed, names);
 });
 
-test("a listing takes one request for each name", async (t) => {
+test("a listing takes one request per name", async (t) => {
   const { fetch } = await start(t, interposed(t, COUNTING));
   await fetch(...signed("PUT", "/docs?restype=container"));
   const names = Array.from({ length: 40 }, (_, at) => `b${at}`);
@@ -161,11 +161,11 @@ test("a listing takes one request for each name", async (t) => {
   const { blobs } = await (await fetch("/docs")).json();
   for (const blob of blobs.slice(0, 3)) {
     const { headers } = await fetch(`/docs/${blob.name}`, { method: "HEAD" });
-    assert.ok(JSON.stringify(blob).includes(JSON.stringify(headers.get("etag")).slice(1, -1)), "with the tag that a read tells");
+    assert.ok(JSON.stringify(blob).includes(JSON.stringify(headers.get("etag")).slice(1, -1)), "with the tag of a read");
   }
 });
 
-test("where the bodies of others fill the memory a write is refused, and reads are not", async (t) => {
+test("when other bodies fill the memory, writes get 503 and reads are served", async (t) => {
   const { fetch, url } = await start(t);
   await put(fetch, "/docs/there");
   const head = { method: "PUT", headers: { "content-length": String(8 << 20) }, agent: false };
@@ -188,7 +188,7 @@ test("where the bodies of others fill the memory a write is refused, and reads a
   assert.ok(taken.ok);
 });
 
-test("the hash of a body is right, whoever makes it", async (t) => {
+test("the hash of a body is right, in WebAssembly and by the runtime", async (t) => {
   const { fetch } = await start(t);
   for (const length of [1000, 300_000, 5_000_000]) {
     const body = Buffer.alloc(length, "0123456789");
@@ -203,7 +203,7 @@ test("the hash of a body is right, whoever makes it", async (t) => {
   }
 });
 
-test("a Worker that is open to all serves this machine only", async (t) => {
+test("a Worker without access control serves this machine only", async (t) => {
   const { fetch, url } = await start(t);
   const as = (host) =>
     new Promise((resolve, reject) => {
@@ -219,7 +219,7 @@ test("a Worker that is open to all serves this machine only", async (t) => {
   assert.equal((await fetch("/docs/a")).status, 404);
 });
 
-test("a container of more names than there may be requests is deleted", async (t) => {
+test("a container with more names than the request limit is deleted", async (t) => {
   const bindings = { IFMATCH_MAX_REQUESTS: String(ALLOWED) };
   const { fetch } = await start(t, { ...interposed(t, BUDGET), bindings });
   const create = () => fetch(...signed("PUT", "/docs?restype=container"));
@@ -228,7 +228,7 @@ test("a container of more names than there may be requests is deleted", async (t
   await Promise.all(names.map((name) => put(fetch, `/docs/${name}`)));
   await set(fetch, "budget", ALLOWED);
   assert.equal((await fetch(...signed("DELETE", "/docs?restype=container"))).status, 202);
-  assert.ok((await set(fetch, "budget", 100_000)) > ALLOWED / 2, "objects of R2 are deleted by the thousand");
+  assert.ok((await set(fetch, "budget", 100_000)) > ALLOWED / 2, "R2 deletes a thousand objects per request");
   for (const name of [names[0], names.at(-1)]) {
     assert.equal((await fetch(`/docs/${name}`)).status, 404);
   }

@@ -1,4 +1,4 @@
-// Large bodies pass the Worker by: what it keeps of them does not depend on their size.
+// Large bodies are streamed: the Worker's memory does not depend on their size.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import fs from "node:fs";
@@ -8,10 +8,10 @@ import { test } from "node:test";
 import { interposed, start } from "./support.mjs";
 
 const MEGABYTES = 200;
-// The runtime itself has about 150 MB; a body that was kept would be twice 200 MB.
+// The runtime itself uses about 150 MB; a buffered body would add twice 200 MB.
 const MOST = 400;
 const CHUNK = Buffer.alloc(1 << 20, "0123456789abcdef");
-// The memory of WebAssembly: 2 MB to begin with, which grow and never shrink.
+// Reports the memory of WebAssembly: 2 MB at first, which never shrinks.
 const OWN = {
   first: `WebAssembly.Instance = new Proxy(WebAssembly.Instance, {
     construct(Instance, args) {
@@ -23,14 +23,14 @@ const OWN = {
   intercept: `(request) => request.url.endsWith("/-/memory") ? Response.json(globalThis.memory.buffer.byteLength) : undefined`,
 };
 
-test("200 MB go through both ways, and little memory is used", async (t) => {
+test("200 MB are written and read with little memory", async (t) => {
   const { fetch, url } = await start(t, interposed(t, OWN));
   const hash = createHash("sha256");
   for (let at = 0; at < MEGABYTES; at += 1) {
     hash.update(CHUNK);
   }
   const expected = hash.digest("base64");
-  // What has a length passes WebAssembly by; of what has none, a part of 8 MiB is kept, and copied to be sent.
+  // A body with a length bypasses WebAssembly; of one without, a part of 8 MiB is buffered, and copied for sending.
   const ways = [
     ["/docs/told", { "content-length": String(MEGABYTES << 20) }, 4],
     ["/docs/untold", { "transfer-encoding": "chunked" }, 32],
@@ -42,10 +42,9 @@ test("200 MB go through both ways, and little memory is used", async (t) => {
     assert.ok(memory <= own << 20, `WebAssembly has ${memory} bytes after ${JSON.stringify(framing)}`);
   }
   const peak = peakOfRuntime();
-  t.diagnostic(`the runtime used ${peak} MB at the most`);
+  t.diagnostic(`the runtime's peak was ${peak} MB`);
   assert.ok(peak < MOST, `${peak} MB`);
-  // Now only what the Worker has is looked at: in the same process is what takes R2's place, and where an object has parts
-  // that now and then keeps all of it until it is read, behind any Worker.
+  // From here on, only the Worker's own memory counts: the local R2 in the same process sometimes buffers objects with parts.
   const before = await (await fetch("/-/memory")).json();
   for (const [target] of ways) {
     const back = createHash("sha256");
@@ -56,10 +55,10 @@ test("200 MB go through both ways, and little memory is used", async (t) => {
     }
     assert.equal(back.digest("base64"), expected);
   }
-  assert.equal(await (await fetch("/-/memory")).json(), before, "bytes of the runtime's own stream are not read here");
+  assert.equal(await (await fetch("/-/memory")).json(), before, "the runtime's own stream is not read in WebAssembly");
 });
 
-// The most memory that a child of this process ever had, in MB.
+// Returns the peak memory of the runtime's processes in MB.
 function peakOfRuntime() {
   const children = execFileSync("pgrep", ["-P", String(process.pid), "workerd"]).toString().trim().split("\n");
   const peaks = children.map((pid) => /VmHWM:\s+(\d+) kB/.exec(fs.readFileSync(`/proc/${pid}/status`, "utf8"))[1]);

@@ -1,11 +1,11 @@
-// The Durable Objects of the records, spoken to as the Worker does: what a register owes, and that its listing is complete.
+// The Durable Objects of the records, by the Worker's own messages: the register's contract, and complete listings.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
 import { options, urls } from "../miniflare/options.mjs";
 import { ask as http, interposed } from "./support.mjs";
 
-// Hands a message on to the object that the query names.
+// Forwards a message to the object named in the query.
 const HAND_ON = `(request, env) => {
   const { pathname, searchParams } = new URL(request.url);
   return pathname === "/-/object" ? env.RECORDS.getByName(searchParams.get("name")).fetch(request) : undefined;
@@ -23,7 +23,7 @@ before(async () => {
 });
 after(() => end());
 
-// The language of records/wire.rs: postcard, behind a byte that names it.
+// The messages of records/wire.rs: a version byte, and postcard.
 const VERSION = 2;
 const number = (value) => {
   const bytes = [];
@@ -87,7 +87,7 @@ const load = async (key) => (await ask(`record:${key}`, asks.load())).record;
 const swap = (key, expected, next) => ask(`record:${key}`, asks.swap(key, expected, next));
 const names = async (prefix, ...rest) => (await ask(`names:${prefix}`, asks.names(prefix, ...rest))).names;
 
-test("a swap takes place at the expected revision only", async () => {
+test("a swap succeeds only at the expected revision", async () => {
   const key = "b/swap/a";
   assert.equal(await load(key), undefined);
   const first = { revision: 7n, record: "first" };
@@ -102,7 +102,7 @@ test("a swap takes place at the expected revision only", async () => {
   assert.equal(await load(key), undefined);
 });
 
-test("many who increment one record lose nothing", async () => {
+test("concurrent increments of a record are exact", async () => {
   const key = "b/swap/counter";
   let conflicts = 0;
   await Promise.all(
@@ -117,7 +117,7 @@ test("many who increment one record lose nothing", async () => {
     }),
   );
   assert.equal((await load(key)).record, "64");
-  assert.ok(conflicts > 0, "nobody raced");
+  assert.ok(conflicts > 0, "there was no race");
 });
 
 test("names are listed in the order of their bytes, in pages, of one group", async () => {
@@ -136,13 +136,13 @@ test("names are listed in the order of their bytes, in pages, of one group", asy
   assert.deepEqual(some.names, ["b/listed/a%", "b/listed/a/b", "b/listed/a_c", "b/listed/aa"]);
 });
 
-test("a record that was forgotten is not listed", async () => {
+test("a deleted record is not listed", async () => {
   await swap("b/forgotten/a", 0, { revision: 1, record: "x" });
   await swap("b/forgotten/a", 1, undefined);
   assert.deepEqual(await names("b/forgotten/"), []);
 });
 
-test("whatever comes and goes at the same time, each record that is there is listed", async () => {
+test("each existing record is listed during concurrent creations and deletions", async () => {
   const keys = Array.from({ length: 6 }, (_, at) => `b/churn/${at}`);
   let revision = 1n;
   await Promise.all(
@@ -159,12 +159,12 @@ test("whatever comes and goes at the same time, each record that is there is lis
   const listed = await names("b/churn/");
   for (const key of keys) {
     if ((await load(key)) !== undefined) {
-      assert.ok(listed.includes(key), `${key} is there, and not listed`);
+      assert.ok(listed.includes(key), `${key} exists, and is not listed`);
     }
   }
 });
 
-test("a removal that comes late, or twice, takes no name away that was noted again", async () => {
+test("a late or repeated removal keeps a name that was registered again", async () => {
   const group = "names:b/late/";
   const name = "b/late/a";
   const noted = async () => (await ask(group, asks.noted(name))).noted;
@@ -172,7 +172,7 @@ test("a removal that comes late, or twice, takes no name away that was noted aga
   const first = await noted();
   await ask(group, asks.remove(name, first));
   assert.equal(await noted(), undefined);
-  // The record comes into being again. A copy of the first note was under way until now, and then one of the removal.
+  // The record is created again. A copy of the first registration arrives late, and then one of the removal.
   await ask(group, asks.note(name));
   await ask(group, asks.note(name));
   await ask(group, asks.remove(name, first));
@@ -180,7 +180,7 @@ test("a removal that comes late, or twice, takes no name away that was noted aga
   assert.deepEqual(await names("b/late/"), [name]);
 });
 
-test("what is said in another language, or cut off, is refused and changes nothing", async () => {
+test("messages of another version and truncated messages are rejected and change nothing", async () => {
   const message = asks.swap("b/other/a", 0, { revision: 1, record: "x" });
   for (const said of [[VERSION + 1, ...message], [VERSION, ...message.slice(0, -1)], [VERSION, ...message, 0], [VERSION, 99], []]) {
     const { unavailable } = await say("record:b/other/a", said);

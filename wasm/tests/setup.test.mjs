@@ -1,4 +1,4 @@
-// What a Worker says that is not set up, or not set up as it should be.
+// Responses of a Worker with missing or invalid settings.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { start } from "./support.mjs";
@@ -18,7 +18,7 @@ const wrong = {
 };
 
 for (const [name, [settings, says]] of Object.entries(wrong)) {
-  test(`${name}: everything is refused, and the health check says why`, async (t) => {
+  test(`${name}: all requests are rejected, and the health check gives the reason`, async (t) => {
     const { fetch } = await start(t, settings);
     for (const [target, init] of [
       ["/docs/a.txt", {}],
@@ -35,7 +35,7 @@ for (const [name, [settings, says]] of Object.entries(wrong)) {
   });
 }
 
-test("with a token, whoever has it gets in", async (t) => {
+test("requests with the token are admitted", async (t) => {
   const bindings = { IFMATCH_WRITE_TOKEN: "writer", IFMATCH_READ_TOKEN: "reader" };
   const { fetch } = await start(t, { bindings });
   const put = (headers) => fetch("/docs/a.txt", { method: "PUT", body: "x", headers });
@@ -48,7 +48,7 @@ test("with a token, whoever has it gets in", async (t) => {
   assert.equal((await fetch("/-/health")).status, 200);
 });
 
-test("a setting may be written without quotes", async (t) => {
+test("settings may be numbers and booleans", async (t) => {
   const bindings = { IFMATCH_REQUIRE_CONDITIONS: true, IFMATCH_MAX_BODY_SIZE: 5 };
   const { fetch } = await start(t, { bindings });
   const put = (body, headers) => fetch("/docs/a.txt", { method: "PUT", body, headers });

@@ -1,9 +1,9 @@
-// What is answered from the memory of the isolate: IFMATCH_MAX_STALENESS.
+// Responses from the isolate's memory: IFMATCH_MAX_STALENESS.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { COUNTING, interposed, start } from "./support.mjs";
 
-// Another isolate of the same Worker is a write that goes around this one: straight to the bucket.
+// A write directly to the bucket stands for another isolate.
 const AROUND = `async (request, env) => {
   if (!request.url.endsWith("/-/around")) return;
   const { key, text } = await request.json();
@@ -16,8 +16,8 @@ async function worker(t, bindings) {
   const { fetch } = await start(t, { ...interposed(t, { wrap: COUNTING.wrap, intercept }), bindings });
   return {
     fetch,
-    // The response to a request, and the number of calls to the bucket and in all. The isolate remembers for five seconds that
-    // a container is there, so that a read may also call the container's object.
+    // Returns the response, and the numbers of calls to the bucket and in total. The isolate remembers for five seconds that a
+    // container exists, so a read may also call the container's object.
     asked: async (target, init) => {
       await (await fetch("/-/count")).json();
       const response = await fetch(target, init);
@@ -32,7 +32,7 @@ async function worker(t, bindings) {
 const put = (text, headers = {}) => ({ method: "PUT", body: text, headers });
 const unless = (etag) => ({ headers: { "if-none-match": etag } });
 
-test("without a bound, every reader is told what is there", async (t) => {
+test("without a bound, every response is current", async (t) => {
   const { asked, around } = await worker(t, {});
   const { etag } = await asked("/docs/a", put("first"));
   for (let turn = 0; turn < 3; turn += 1) {
@@ -45,7 +45,7 @@ test("without a bound, every reader is told what is there", async (t) => {
   assert.deepEqual([status, text], [200, "other"]);
 });
 
-test("within the bound, a reader who has the version is told so, and nothing is asked", async (t) => {
+test("within the bound, a reader with the cached version gets 304 without a request to R2", async (t) => {
   const { asked, around } = await worker(t, { IFMATCH_MAX_STALENESS: "600" });
   const { etag } = await asked("/docs/a", put("first"));
   assert.equal((await asked("/docs/a")).bucket, 1);
@@ -56,20 +56,19 @@ test("within the bound, a reader who has the version is told so, and nothing is 
   const head = await asked("/docs/a", { method: "HEAD" });
   assert.deepEqual([head.status, head.etag, head.calls], [200, etag, 0]);
 
-  // Somebody writes elsewhere. Whoever has the old version is told that it is the current one; whoever has another, or none,
-  // gets bytes with the tag of these very bytes.
+  // After a write elsewhere, readers with the old version still get 304; others get bytes with the tag of those bytes.
   await around("docs/a", "other");
   assert.equal((await asked("/docs/a", unless(etag))).status, 304);
   const whole = await asked("/docs/a");
   assert.deepEqual([whole.status, whole.text], [200, "other"]);
   assert.notEqual(whole.etag, etag);
-  // And that was a look.
+  // That was a revalidation.
   const { status, text } = await asked("/docs/a", unless(etag));
   assert.deepEqual([status, text], [200, "other"]);
   assert.equal((await asked("/docs/a", unless(whole.etag))).calls, 0);
 });
 
-test("what was written through the isolate is seen at once, under every spelling of the name", async (t) => {
+test("a write through the isolate is visible immediately, under every spelling of the name", async (t) => {
   const { asked } = await worker(t, { IFMATCH_MAX_STALENESS: "600" });
   const first = await asked("/docs/a%20b", put("first"));
   await asked("/docs/a%20b");
@@ -82,7 +81,7 @@ test("what was written through the isolate is seen at once, under every spelling
   assert.equal((await asked("/docs/a%20b", unless(second.etag))).status, 404);
 });
 
-test("a write is decided on what is there, whatever is remembered", async (t) => {
+test("writes are decided on the current state", async (t) => {
   const { asked, around } = await worker(t, { IFMATCH_MAX_STALENESS: "600" });
   const { etag } = await asked("/docs/a", put("first"));
   await asked("/docs/a");
@@ -91,7 +90,7 @@ test("a write is decided on what is there, whatever is remembered", async (t) =>
   assert.equal((await asked("/docs/a")).text, "other");
 });
 
-test("who may not read is told nothing from memory", async (t) => {
+test("a reader without access gets nothing from memory", async (t) => {
   const { asked } = await worker(t, { IFMATCH_MAX_STALENESS: "600", IFMATCH_WRITE_TOKEN: "secret" });
   const as = (init, token = "secret") => ({ ...init, headers: { ...init.headers, authorization: `Bearer ${token}` } });
   const { etag } = await asked("/docs/a", as(put("first")));

@@ -1,5 +1,4 @@
-// What it takes until the first answer, in time of the processor, as a share of what a Worker that does nothing takes: a slow or
-// busy machine is slow for both.
+// CPU time until the first response, as a share of an empty Worker's: a slow or busy machine affects both.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
@@ -24,11 +23,11 @@ test("the Worker starts within its budget", async (t) => {
   }
   const own = median(took.worker) - median(took.nothing);
   const share = own / median(took.nothing);
-  t.diagnostic(`${own} ms more than a Worker that does nothing: ${share.toFixed(2)} of it`);
-  assert.ok(share <= BUDGET, `${share.toFixed(2)}, and wasm/budget.json allows ${BUDGET}`);
+  t.diagnostic(`${own} ms more than an empty Worker, ${share.toFixed(2)} of its time`);
+  assert.ok(share <= BUDGET, `${share.toFixed(2)} exceeds ${BUDGET} in wasm/budget.json`);
 });
 
-// Starts a runtime, asks it once, and says how much time of the processor it has used, in ms.
+// Starts a runtime, sends one request, and returns the CPU time in ms.
 async function started(folder) {
   const miniflare = new Miniflare(options({ folder }));
   try {

@@ -1,4 +1,4 @@
-// Starts the Worker under miniflare, and speaks to it.
+// Starts the Worker under miniflare, and sends requests.
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -7,7 +7,7 @@ import { options, urls } from "../miniflare/options.mjs";
 
 export const FOLDER = path.resolve(process.env.IFMATCH_WORKER ?? path.join(import.meta.dirname, "../../target/worker"));
 
-// A running Worker, ended with the test `t`. What `settings` are: see `options`.
+// Starts a Worker, and stops it after the test `t`. For `settings`, see `options`.
 export async function start(t, settings = {}) {
   const miniflare = new Miniflare(options({ folder: FOLDER, ...settings }));
   t.after(() => miniflare.dispose());
@@ -15,24 +15,23 @@ export async function start(t, settings = {}) {
   return { url, fetch: (target, init) => ask(url, target, init) };
 }
 
-// Sends the request as it is, without the coding that fetch asks for by itself, on a connection of its own. The runtime closes a
-// connection that is idle for 5 seconds. If its thread is held up for that long, it does so without a look at the request that
-// came meanwhile.
+// Sends a request without fetch's own Accept-Encoding, on a new connection. The runtime closes a connection that is idle for 5
+// seconds, and if its thread is blocked for that long, even one with a pending request.
 export function ask(url, target, init = {}) {
   const headers = { "accept-encoding": "identity", connection: "close", ...init.headers };
   return fetch(new URL(target, url), { ...init, headers });
 }
 
-// An empty folder, gone with the test.
+// Creates an empty folder, removed after the test.
 export function folder(t) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "ifmatch-worker-"));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
-// A folder of modules with one more in front of them: `wrap(env)` gives the bindings that the Worker sees,
-// `intercept(request, env)` may answer a request in its place, and `record(object, state)` gives the object that the runtime sees
-// in place of a Durable Object. All are texts of functions; `first` is run before all else.
+// Creates a folder of modules with an additional entry: `wrap(env)` returns the bindings for the Worker, `intercept(request, env)` may
+// answer a request in its place, and `record(object, state)` returns the object that the runtime uses as Durable Object. All are
+// sources of functions; `first` runs before everything else.
 export function interposed(t, settings) {
   const { wrap = "(env) => env", intercept = "() => undefined", record = "(object) => object", first = "" } = settings;
   const there = folder(t);
@@ -62,7 +61,7 @@ export function interposed(t, settings) {
   return { folder: there, entry: "interposed.js" };
 }
 
-// The text of a function that gives an object whose methods `on(name, args, call)` has a hand in.
+// Source of a function that returns an object with its methods intercepted by `on(name, args, call)`.
 export const BETWEEN = `(object, on) => new Proxy(object, {
   get(object, name) {
     const value = Reflect.get(object, name, object);
@@ -71,7 +70,7 @@ export const BETWEEN = `(object, on) => new Proxy(object, {
   },
 })`;
 
-// What `interposed` takes to count operations of R2 and requests to objects: /-/count tells those since the last time.
+// Settings of `interposed` that count operations of R2 and requests to objects: /-/count returns those since the last call.
 export const COUNTING = {
   wrap: `(env) => {
     const between = ${BETWEEN};

@@ -14,7 +14,7 @@ const INSTALLATION: Duration = Duration::from_mins(15);
 pub(crate) struct Step {
     /// Name for `--only`.
     pub name: &'static str,
-    /// What the step checks.
+    /// Description of the check.
     pub about: &'static str,
     /// Time limit. A first run on two cores compiles everything, so the limits are generous.
     pub minutes: u64,
@@ -75,7 +75,7 @@ impl Tool {
         Run::new(program, workspace.root()).args(args).output().is_ok()
     }
 
-    /// Asks on a terminal. Without one, as in CI, nobody could answer.
+    /// Asks on a terminal. Without one, as in CI, installation needs no confirmation.
     fn may_install(&self) -> bool {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return true;

@@ -1,4 +1,4 @@
-// Hono with its own middleware for tags, which hashes each body.
+// Hono with its etag middleware, which hashes each body.
 import { Hono } from "hono";
 import { etag } from "hono/etag";
 

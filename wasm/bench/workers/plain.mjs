@@ -1,4 +1,4 @@
-// What one writes by hand: a bucket over HTTP, with the condition that R2 knows.
+// A minimal Worker in JavaScript: a bucket over HTTP, with R2's conditions.
 const raw = (tag) => tag?.replaceAll('"', "");
 
 export default {

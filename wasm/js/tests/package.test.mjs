@@ -1,4 +1,4 @@
-// What a program in JavaScript relies on beyond the RFC's tables.
+// The package's behaviour beyond the RFC's tables.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
@@ -10,7 +10,7 @@ import {
 
 const bytes = (text) => new TextEncoder().encode(text);
 
-test("a Request of the platform is one", () => {
+test("the platform's Request is accepted", () => {
   const request = new Request("http://a/", { headers: { "if-none-match": 'W/"v1", "v2"' } });
   assert.deepEqual(evaluatePreconditions(request, { etag: '"v1"' }), { outcome: "not-modified", status: 304 });
   assert.deepEqual(evaluatePreconditions(request, { etag: '"v3"' }), { outcome: "proceed" });
@@ -20,13 +20,13 @@ test("a Request of the platform is one", () => {
   assert.equal(evaluatePreconditions(create, {}).condition, "if-none-match");
 });
 
-test("several codings have a tag each", () => {
+test("each content coding has a tag", () => {
   const request = { method: "PUT", headers: new Headers({ "if-match": '"v1-gzip"' }) };
   assert.equal(evaluatePreconditions(request, { etag: ['"v1"', '"v1-gzip"'] }).outcome, "proceed");
   assert.equal(evaluatePreconditions(request, { etag: ['"v2"', '"v2-gzip"'] }).status, 412);
 });
 
-test("a date is a Date or the text that was sent", () => {
+test("a date is a Date or a string", () => {
   const sent = "Thu, 01 Jan 1970 00:01:40 GMT";
   const request = { method: "PUT", headers: new Headers({ "if-unmodified-since": sent }) };
   for (const [date, outcome] of [
@@ -39,7 +39,7 @@ test("a date is a Date or the text that was sent", () => {
   }
 });
 
-test("what is no tag, date, length or method is a TypeError that says so", () => {
+test("an invalid tag, date, length or method is a TypeError", () => {
   const request = { method: "PUT", headers: new Headers() };
   for (const [call, what] of [
     [() => evaluatePreconditions(request, { etag: "v1" }), /quotes/],
@@ -70,12 +70,12 @@ test("what is no tag, date, length or method is a TypeError that says so", () =>
     [() => ContentHash.of(bytes("")).versionedTag(2n ** 64n), /bigint/],
   ]) {
     assert.throws(call, (error) => error instanceof TypeError && what.test(error.message), String(call));
-    // And the module goes on.
+    // The module still works.
     assert.equal(evaluatePreconditions({ method: "PUT", headers: new Map([["if-match", "*"]]) }, {}).outcome, "proceed");
   }
 });
 
-test("a field that no field may be means nothing, whoever sends it", () => {
+test("an invalid field has no meaning", () => {
   for (const odd of ['"a\u0001"', '"\u007f"', '"\ufffd"', '"\u4e2d"', '"\ud800"']) {
     const request = (method, name) => ({ method, headers: new Map([[name, odd]]) });
     assert.equal(evaluatePreconditions(request("PUT", "if-match"), { etag: '"a"' }).outcome, "failed", odd);
@@ -88,7 +88,7 @@ test("a field that no field may be means nothing, whoever sends it", () => {
   }
 });
 
-test("an error of the caller's own headers is passed on", () => {
+test("an error from the caller's headers is passed on", () => {
   const mine = new Error("mine");
   const headers = { get: () => { throw mine; } };
   assert.throws(() => evaluatePreconditions({ method: "GET", headers }, null), mine);
@@ -107,7 +107,7 @@ test("tags and digests are those of the bytes", () => {
   assert.equal(ContentHash.of(bytes("hello")).versionedTag(2n), found.versionedTag(2n));
 });
 
-test("bytes are those of a buffer or of any view of it, and no others", () => {
+test("bytes are a buffer or any view of it", () => {
   const all = bytes("..hello..");
   const expected = contentTag(bytes("hello"));
   assert.equal(contentTag(bytes("hello").buffer), expected);
@@ -120,7 +120,7 @@ test("bytes are those of a buffer or of any view of it, and no others", () => {
   const hasher = new ContentHasher();
   hasher.update(new DataView(all.buffer, 2, 5));
   assert.equal(hasher.finish().contentTag(), expected);
-  // Longer than what is copied at a time.
+  // Longer than one copied chunk.
   for (const length of [(64 << 10) - 1, 64 << 10, (64 << 10) + 1, (1 << 20) + 3]) {
     const long = Uint8Array.from({ length }, (_, at) => at % 251);
     assert.equal(contentTag(long), `"${createHash("sha256").update(long).digest("hex")}"`);
@@ -134,20 +134,20 @@ test("the largest lengths are exact", () => {
   assert.deepEqual(ranges, [{ start: length - 1, end: length - 1, contentRange: `bytes ${length - 1}-${length - 1}/${length}` }]);
 });
 
-test("If-Range of another version gives the whole", () => {
+test("If-Range with another version selects the whole", () => {
   const request = { method: "GET", headers: new Headers({ range: "bytes=0-0", "if-range": '"old"' }) };
   assert.deepEqual(selectRange(request, { etag: '"new"', length: 5 }), { outcome: "whole" });
   assert.equal(selectRange(request, { etag: '"old"', length: 5 }).outcome, "parts");
   assert.equal(selectRange({ ...request, method: "HEAD" }, { etag: '"old"', length: 5 }).outcome, "whole");
 });
 
-test("a date is sent once its second has come", () => {
+test("a date is sent once its second has begun", () => {
   assert.equal(lastModified(new Date(1_000)), "Thu, 01 Jan 1970 00:00:02 GMT");
   assert.equal(lastModified(new Date(1_999)), "Thu, 01 Jan 1970 00:00:02 GMT");
   assert.equal(lastModified(new Date(Date.now() + 5_000)), undefined);
 });
 
-test("a write without a condition is known", () => {
+test("a write without a condition is detected", () => {
   const request = (name, value) => ({ method: "PUT", headers: new Headers(name ? [[name, value]] : []) });
   assert.equal(hasWriteCondition(request()), false);
   assert.equal(hasWriteCondition(request("if-match", '"a"')), true);

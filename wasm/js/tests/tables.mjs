@@ -1,4 +1,4 @@
-// Reads the tables of the RFC's rules that the Rust tests read too.
+// Reads the RFC tables that the Rust tests use as well.
 import { readFileSync } from "node:fs";
 
 const folder = new URL("../../../crates/ifmatch-core/tests/data/", import.meta.url);

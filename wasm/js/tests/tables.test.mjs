@@ -1,4 +1,4 @@
-// Every row of the RFC's tables, through JavaScript.
+// All rows of the RFC tables, through JavaScript.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -40,7 +40,7 @@ test("comparison", () => {
 
 test("ranges", () => {
   for (const [lines, length, expected] of rows("ranges")) {
-    // JavaScript has no larger lengths; that they are refused is tested elsewhere.
+    // JavaScript has no larger lengths. Another test checks their rejection.
     if (!Number.isSafeInteger(Number(length))) continue;
     const selection = selectRange({ method: "GET", headers: headers(fields(lines)) }, { length: Number(length) });
     const got = {

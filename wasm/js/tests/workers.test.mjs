@@ -40,21 +40,21 @@ async function run(worker, others, check) {
 
 const ifmatch = installed("ifmatch", ".", "workerd.js");
 
-test("a Worker of plain JavaScript answers 304, 206 and 416 as it should", async () => {
+test("a Worker in plain JavaScript answers 304, 206 and 416", async () => {
   await run("plain.mjs", ifmatch, async (ask) => {
     const whole = await ask();
     const etag = whole.headers.get("etag");
     assert.equal(await whole.text(), "hello");
     assert.equal((await ask({ headers: { "if-none-match": `W/"x", W/${etag}` } })).status, 304);
     assert.equal((await ask({ headers: { "if-match": `W/${etag}` } })).status, 412);
-    // The runtime takes fields for UTF-8, which this is not.
+    // The runtime decodes fields as UTF-8, and this is not UTF-8.
     assert.equal((await ask({ headers: { "if-none-match": '"\u00e9"' } })).status, 200);
     const part = await ask({ headers: { range: "bytes=1-2", "if-range": etag } });
     assert.deepEqual([part.status, await part.text(), part.headers.get("content-range")], [206, "el", "bytes 1-2/5"]);
   });
 });
 
-test("a Worker on Hono lets the second of two editors fail", async () => {
+test("the second of two editors gets 412 from a Worker on Hono", async () => {
   await run("hono.mjs", [...ifmatch, ...installed("hono", "dist", "index.js")], async (ask) => {
     const etag = (await ask()).headers.get("etag");
     assert.equal((await ask({ method: "PUT", body: "mine" })).status, 428);

@@ -25,9 +25,9 @@ use super::edge::{request, response};
 use super::front::{self, Front};
 use super::held::Room;
 use super::loopback::is_loopback;
+use super::metadata_cache::MetadataCache;
 use super::r2::R2;
 use super::r2::hash::RuntimeHash;
-use super::recent::Recent;
 use super::settings::{Serves, Settings};
 use crate::bindings::records;
 use crate::records::{Kept, RecordObjects};
@@ -142,7 +142,7 @@ impl App {
         let blobs = ObjectBlobs::trusting(backing, register, Capability::FULL);
         let blobs: Arc<dyn BlobStore> = match settings.max_staleness {
             Duration::ZERO => Arc::new(blobs),
-            bound => Arc::new(Recent::new(blobs, bound)),
+            bound => Arc::new(MetadataCache::new(blobs, bound)),
         };
         let service = match settings.serves {
             Serves::Blobs => {

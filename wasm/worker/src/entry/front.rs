@@ -51,7 +51,7 @@ pub(crate) fn unusable(path: &str, why: &str) -> Response<BlobBody> {
     sent(problem.detail(detail).to_response())
 }
 
-/// Response to a request whose body does not fit into memory at the moment.
+/// Response to a request when other bodies fill the memory.
 pub(crate) fn busy() -> Response<BlobBody> {
     let problem = Problem::unavailable(Duration::from_secs(1));
     sent(problem.detail("other requests fill this Worker's memory at the moment, try again later").to_response())

@@ -7,8 +7,8 @@ mod front;
 mod held;
 mod log;
 mod loopback;
+mod metadata_cache;
 mod r2;
-mod recent;
 mod settings;
 
 use std::panic::AssertUnwindSafe;

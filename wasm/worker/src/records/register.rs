@@ -13,7 +13,7 @@ use super::wire::{Answer, Ask, Entry, Kept};
 /// Maximum number of concurrent requests to objects in a listing.
 const LOOKS: usize = 6;
 
-/// A [`Register`] whose records are Durable Objects. Cheap to clone.
+/// A [`Register`] of Durable Objects. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RecordObjects {
     objects: SendWrapper<ObjectNamespace>,

@@ -1,11 +1,11 @@
-//! What was lately read, in the memory of the isolate: for as long as the operator allows (`IFMATCH_MAX_STALENESS`), readers
-//! who have that version are told so, and nothing is asked.
+//! Cache of blob metadata in the isolate's memory. For the time in `IFMATCH_MAX_STALENESS`, readers with the cached version get
+//! 304 without a request to R2.
 //!
-//! Another isolate may replace the blob meanwhile, and is not heard of: its version is seen when the time is over. The time
-//! counts from before R2 was asked, so that it covers the answer's way as well. All that one answer says is of one version.
+//! Another isolate may replace the blob meanwhile: its version is visible once the time is over. The time counts from
+//! before R2 was asked, so that it includes the answer's latency. Everything in one response belongs to one version.
 //!
-//! Writes through this isolate end it at once. A read that was under way during a write may have seen what was there
-//! before, and remembers nothing.
+//! Writes through this isolate evict the blob. A read concurrent with a write may have seen the previous state, and is not
+//! cached.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,50 +24,50 @@ use ifmatch_runtime::{Clock, SystemClock};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-/// The most that is remembered, in bytes: an isolate has 128 MB.
+/// Capacity in bytes. An isolate has 128 MB.
 const CAPACITY: u64 = 4 << 20;
-/// What a blob takes, more or less.
+/// Typical size of an entry.
 const USUAL_SIZE: u64 = 512;
 
-/// A store that remembers what it said.
-pub(super) struct Recent<S, C = SystemClock> {
+/// A store with a cache of metadata.
+pub(super) struct MetadataCache<S, C = SystemClock> {
     store: S,
     clock: C,
     bound: Duration,
     memory: Cache<BlobPath, Seen, BySize>,
-    /// How many writes have ended.
+    /// Number of completed writes.
     writes: AtomicU64,
 }
 
-/// What R2 said of a blob.
+/// A cached entry.
 #[derive(Clone)]
 struct Seen {
-    /// Before it was asked.
+    /// Time before R2 was asked.
     at: Timestamp,
     info: Arc<BlobInfo>,
 }
 
-impl<S> Recent<S> {
-    /// The store, with a memory of what it said so long ago at the most.
+impl<S> MetadataCache<S> {
+    /// Wraps a store. Entries are used for at most the given time.
     pub(super) fn new(store: S, bound: Duration) -> Self {
         Self::with_clock(store, bound, SystemClock)
     }
 }
 
-impl<S, C: Clock> Recent<S, C> {
+impl<S, C: Clock> MetadataCache<S, C> {
     fn with_clock(store: S, bound: Duration, clock: C) -> Self {
         let usual = usize::try_from(CAPACITY / USUAL_SIZE).unwrap_or(usize::MAX);
         let memory = Cache::with_weighter(usual, CAPACITY, BySize);
         Self { store, clock, bound, memory, writes: AtomicU64::new(0) }
     }
 
-    /// Does what ends with a version that nobody has seen yet.
+    /// Runs a write, and evicts the blob when it ends.
     async fn writing<T>(&self, blob: &BlobPath, work: impl Future<Output = T>) -> T {
         let _end = End { writes: &self.writes, forget: || drop(self.memory.remove(blob)) };
         work.await
     }
 
-    /// Remembers what a read came to, unless a write has ended since it began, or one that began later is remembered.
+    /// Caches the result of a read, unless a write has ended since it began, or a later read is cached.
     fn remember(&self, blob: &BlobPath, began: &Began, opened: Option<&Opened>) {
         let is_overtaken = |seen: &Seen| began.at < seen.at && self.is_recent(seen.at);
         if self.writes.load(Ordering::SeqCst) != began.writes
@@ -76,7 +76,7 @@ impl<S, C: Clock> Recent<S, C> {
             return;
         }
         match opened {
-            // Whether there is a lease is asked each time.
+            // Leases are not cached.
             Some(Opened { info, .. }) => {
                 let info = Arc::new(BlobInfo { lease: None, ..info.clone() });
                 self.memory.insert(blob.clone(), Seen { at: began.at, info });
@@ -85,7 +85,7 @@ impl<S, C: Clock> Recent<S, C> {
         }
     }
 
-    /// Whether so old a memory counts. One from the future, by a clock that went back, is of unknown age.
+    /// Returns `true` if an entry is recent. After the clock went back, the age of an entry from the future is unknown.
     fn is_recent(&self, at: Timestamp) -> bool {
         let now = self.clock.now();
         at <= now && at.until(now) < self.bound
@@ -96,13 +96,13 @@ impl<S, C: Clock> Recent<S, C> {
     }
 }
 
-/// What was so when a read began.
+/// State at the beginning of a read.
 struct Began {
     at: Timestamp,
     writes: u64,
 }
 
-/// The end of a write, however it comes about.
+/// Evicts a blob at the end of a write, even if it is cancelled or panics.
 struct End<'a, F: Fn()> {
     writes: &'a AtomicU64,
     forget: F,
@@ -116,7 +116,7 @@ impl<F: Fn()> Drop for End<'_, F> {
 }
 
 #[async_trait]
-impl<S: BlobStore, C: Clock> BlobStore for Recent<S, C> {
+impl<S: BlobStore, C: Clock> BlobStore for MetadataCache<S, C> {
     async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
         let began = self.begin();
         let opened = self.store.open(blob, reading).await?;
@@ -169,7 +169,7 @@ impl<S: BlobStore, C: Clock> BlobStore for Recent<S, C> {
     }
 
     async fn delete_container(&self, container: &ContainerName, delete: Delete) -> Result<(), StoreError> {
-        // With all its blobs.
+        // Evicts all blobs.
         let _end = End { writes: &self.writes, forget: || self.memory.clear() };
         self.store.delete_container(container, delete).await
     }
@@ -179,7 +179,7 @@ impl<S: BlobStore, C: Clock> BlobStore for Recent<S, C> {
     }
 }
 
-impl<S: BlobStore, C: Clock> Peek for Recent<S, C> {
+impl<S: BlobStore, C: Clock> Peek for MetadataCache<S, C> {
     fn cached(&self, blob: &BlobPath) -> Option<Cached> {
         let Seen { at, info } = self.memory.get(blob)?;
         self.is_recent(at).then_some(Cached { info, content: None })
@@ -249,12 +249,12 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(5);
 
     /// Two isolates over one bucket: one that remembers, and one that does not.
-    fn isolates() -> (Recent<ObjectBlobs, ByHand>, ObjectBlobs, ByHand) {
+    fn isolates() -> (MetadataCache<ObjectBlobs, ByHand>, ObjectBlobs, ByHand) {
         let register = AnyRegister::new(MemoryRegister::unbounded());
         let backing = Backing::new(Arc::new(InMemory::new())).listed_in_order();
         let other = ObjectBlobs::trusting(backing, register, Capability::FULL);
         let clock = ByHand::default();
-        (Recent::with_clock(other.clone(), BOUND, clock.clone()), other, clock)
+        (MetadataCache::with_clock(other.clone(), BOUND, clock.clone()), other, clock)
     }
 
     fn blob() -> BlobPath {
