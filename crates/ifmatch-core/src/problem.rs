@@ -173,7 +173,7 @@ impl Problem {
     /// ```
     pub fn write_in_flight(wait: Duration) -> Self {
         Self::new(StatusCode::CONFLICT, "write-in-flight")
-            .detail("another write to this resource is in flight: send the request again later")
+            .detail("another write to this resource is in flight: retry later")
             .retry_after(wait)
     }
 
@@ -191,8 +191,16 @@ impl Problem {
     /// ```
     pub fn precondition_failed(failed: Precondition, current: Option<&EntityTag>) -> Self {
         let header = failed.header();
+        let detail = match failed {
+            Precondition::IfMatch => "If-Match failed: the resource has another version. Fetch it, merge, and retry",
+            Precondition::IfUnmodifiedSince => {
+                "If-Unmodified-Since failed: the resource was modified. Fetch it, merge, and retry"
+            }
+            Precondition::IfNoneMatch => "If-None-Match failed: the resource already exists in an excluded version",
+            Precondition::IfModifiedSince => "If-Modified-Since failed: the resource was not modified",
+        };
         let mut problem = Self::new(StatusCode::PRECONDITION_FAILED, "precondition-failed")
-            .detail(format!("{header} is false: fetch the current state, merge, and send the request again"))
+            .detail(detail)
             .member("condition", header.as_str());
         if let Some(tag) = current {
             let text = std::str::from_utf8(tag.as_bytes()).ok();
@@ -254,7 +262,7 @@ impl Problem {
     /// ```
     pub fn unavailable(wait: Duration) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable")
-            .detail("the service is not available at the moment: send the request again later")
+            .detail("the service is temporarily unavailable: retry later")
             .retry_after(wait)
     }
 
