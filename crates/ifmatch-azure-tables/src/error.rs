@@ -4,7 +4,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use ifmatch_azure::shared_key::AuthError;
+use ifmatch_azure::auth::AuthError;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 

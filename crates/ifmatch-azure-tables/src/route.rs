@@ -19,7 +19,7 @@ use super::reply::Style;
 use super::service::Shared;
 use super::table::{Home, TableName};
 use super::{query, read, write};
-use ifmatch_azure::shared_key;
+use ifmatch_azure::auth;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 
@@ -50,7 +50,7 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    let account = shared_key::authorise_table(&shared.accounts, head, shared.clock.wall())?;
+    let account = auth::authenticate_table(&shared.accounts, head, shared.clock.wall())?;
     let address = Address::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = Options::parse(head.uri.query().unwrap_or_default())?;

@@ -1,49 +1,36 @@
 //! The Azure dialect, spoken by the unmodified Azure SDKs, over the same blobs as the plain dialect.
 //!
-//! A request is authenticated ([`shared_key`]), matched with an operation ([`operation`]), and translated into calls of
-//! the store. A request with anything unknown is rejected before it has any effect.
+//! A request passes through these modules: [`auth`] verifies its signature, `request` parses it into a typed operation,
+//! `blobs`, `blocks` or `containers` carries the operation out on the store, and `response` builds the response.
+
+pub mod accounts;
+pub mod auth;
+mod blobs;
+mod blocks;
+mod containers;
+mod error;
+mod guid;
+mod request;
+mod response;
+mod service;
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Response};
-use ifmatch_core::fields::has;
-
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::dialect::{Context, Dialect};
+use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{StoreError, Upload};
+use ifmatch_core::fields::has;
 
-use accounts::{Account, Accounts};
+use accounts::Accounts;
 use error::AzureError;
-use operation::Operation;
-use query::Query;
-use response::Identity;
-use target::Target;
+use request::{BlobOperation, ContainerOperation, Operation};
+use response::RequestIds;
 
-pub mod accounts;
-mod blocks;
-mod conditions;
-mod container;
-mod error;
-mod fields;
-mod header_order;
-mod lease;
-mod list;
-mod md5;
-mod operation;
-mod query;
-mod read;
-mod response;
-mod retry;
-mod service;
-pub mod shared_key;
-mod string_to_sign;
-mod target;
-mod write;
-mod xml;
-
-/// The Azure dialect of a [`BlobService`](ifmatch_blob::BlobService): its requests have an `x-ms-version`, or a signature
+/// The Azure dialect of a [`BlobService`](ifmatch_blob::BlobService), for requests with `x-ms-version` or with a signature
 /// in the query.
 ///
 /// `/{container}/{blob…}` of the plain dialect is `/{account}/{container}/{blob…}` here.
@@ -70,7 +57,7 @@ pub struct AzureDialect {
 }
 
 impl AzureDialect {
-    /// Creates the dialect for requests signed with the keys of these accounts. With no accounts, it refuses every request.
+    /// Creates the dialect for requests signed with the keys of these accounts. Without accounts, every request is rejected.
     pub fn new(accounts: Accounts) -> Self {
         Self { accounts }
     }
@@ -82,108 +69,84 @@ impl Dialect for AzureDialect {
         is_signed(&head.headers) || head.uri.query().is_some_and(has_signature)
     }
 
-    fn answer(&self, shared: Arc<Context>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>> {
-        Box::pin(answer(shared, self.accounts.clone(), head, || body))
+    fn answer(&self, context: Arc<Context>, head: Parts, body: Upload) -> BoxFuture<'static, Response<BlobBody>> {
+        Box::pin(respond(context, self.accounts.clone(), head, body))
     }
 }
 
 /// Returns `true` if a request has an `x-ms-version`, so that this dialect verifies its signature.
 pub fn is_signed(headers: &HeaderMap) -> bool {
-    has(headers, &fields::VERSION)
+    has(headers, &request::headers::VERSION)
 }
 
 /// Removes blocks left uncommitted for a week, and block lists without a blob. Returns the number of entries removed.
 ///
-/// Call it about once a day. It leaves alone what is in use.
+/// Call it about once a day. It never removes anything that is in use.
 ///
 /// # Errors
-/// Fails if the store fails. Entries removed before stay removed.
+/// The store failed. Entries removed before stay removed.
 pub async fn collect_blocks(context: &Context) -> Result<u64, StoreError> {
-    blocks::collect::collect(context).await
+    blocks::garbage::collect(context).await
 }
 
 /// Responds to a request.
-async fn answer(
-    shared: Arc<Context>,
-    accounts: Accounts,
-    head: Parts,
-    upload: impl FnOnce() -> Upload,
-) -> Response<BlobBody> {
-    let identity = Identity::of(&head);
-    let method = head.method.clone();
-    let answer = match route(shared, accounts, head, upload).await {
+async fn respond(context: Arc<Context>, accounts: Accounts, head: Parts, body: Upload) -> Response<BlobBody> {
+    let response = match execute(&context, &accounts, &head, body).await {
         Ok(response) => response,
-        Err(error) => error.into_response(&method),
+        Err(error) => response::error(error, &head.method),
     };
-    identity.mark(answer)
+    RequestIds::of(&head).add_to(response)
 }
 
-/// An authenticated request.
-struct Call {
-    shared: Arc<Context>,
-    accounts: Accounts,
-    head: Parts,
-    query: Query,
-    account: Account,
-}
-
-async fn route(
-    shared: Arc<Context>,
-    accounts: Accounts,
-    head: Parts,
-    upload: impl FnOnce() -> Upload,
+/// Authenticates, parses and executes a request.
+async fn execute(
+    context: &Context,
+    accounts: &Accounts,
+    head: &Parts,
+    body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let account = shared_key::authorise_blob(&accounts, &head, shared.wall())?.clone();
-    response::check(&head)?;
-    let target = Target::parse(head.uri.path(), &account, &accounts)?;
-    let query = Query::parse(head.uri.query().unwrap_or_default())?;
-    let operation = operation::find(target.kind(), &head.method, &query, &head.headers)?;
-    let call = &Call { shared, accounts, head, query, account };
-    match (operation, &target) {
-        (Operation::AccountInformation, _) => Ok(service::account_information()),
-        (operation, Target::Service) => Box::pin(of_service(call, operation)).await,
-        (operation, Target::Container(container)) => Box::pin(of_container(call, operation, container)).await,
-        (operation, Target::Blob(blob)) => of_blob(call, operation, blob, upload).await,
+    let account = auth::authenticate_blob(accounts, head, context.wall())?;
+    match request::parse(context, head, account, accounts)? {
+        Operation::GetAccountInformation => Ok(service::account_information()),
+        Operation::GetServiceProperties => Ok(service::properties()),
+        Operation::ListContainers(list) => Box::pin(containers::list_containers(context, &list)).await,
+        Operation::Container(container, operation) => Box::pin(on_container(context, &container, operation)).await,
+        Operation::Blob(blob, operation) => on_blob(context, &blob, operation, body).await,
     }
 }
 
-async fn of_service(call: &Call, operation: Operation) -> Result<Response<BlobBody>, AzureError> {
-    match operation {
-        Operation::ListContainers => list::containers(call).await,
-        _ => Ok(service::properties()),
-    }
-}
-
-async fn of_container(
-    call: &Call,
-    operation: Operation,
-    container: &ifmatch_blob::name::ContainerName,
+async fn on_container(
+    context: &Context,
+    container: &ContainerName,
+    operation: ContainerOperation,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
-        Operation::CreateContainer => container::create(call, container).await,
-        Operation::SetContainerMetadata => container::set_metadata(call, container).await,
-        Operation::LeaseContainer => lease::of_container(call, container).await,
-        Operation::DeleteContainer => container::delete(call, container).await,
-        Operation::ListBlobs => list::blobs(call, container).await,
-        _ => container::properties(call, container).await,
+        ContainerOperation::Create(headers) => containers::create_container(context, container, headers).await,
+        ContainerOperation::GetProperties(lease) => containers::get_container(context, container, lease).await,
+        ContainerOperation::SetMetadata(write, change) => {
+            containers::set_container_metadata(context, container, write, change).await
+        }
+        ContainerOperation::Lease(lease) => containers::lease_container(context, container, lease).await,
+        ContainerOperation::Delete(write) => containers::delete_container(context, container, write).await,
+        ContainerOperation::ListBlobs(list) => containers::list_blobs(context, container, &list).await,
     }
 }
 
 /// Each future is boxed on its own, so that the caller's future is not as large as the largest of them.
-async fn of_blob(
-    call: &Call,
-    operation: Operation,
-    blob: &ifmatch_blob::name::BlobPath,
-    upload: impl FnOnce() -> Upload,
+async fn on_blob(
+    context: &Context,
+    blob: &BlobPath,
+    operation: BlobOperation<'_>,
+    body: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
     match operation {
-        Operation::PutBlob => Box::pin(write::put(call, blob, upload)).await,
-        Operation::SetMetadata | Operation::SetProperties => Box::pin(write::set_headers(call, operation, blob)).await,
-        Operation::DeleteBlob => Box::pin(write::delete(call, blob)).await,
-        Operation::LeaseBlob => Box::pin(lease::of_blob(call, blob)).await,
-        Operation::PutBlock => Box::pin(blocks::put_block(call, blob, upload)).await,
-        Operation::PutBlockList => Box::pin(blocks::put_list(call, blob, upload)).await,
-        Operation::GetBlockList => Box::pin(blocks::get_list(call, blob)).await,
-        _ => Box::pin(read::read(call, blob)).await,
+        BlobOperation::Get(get) => Box::pin(blobs::get_blob(context, blob, get)).await,
+        BlobOperation::Put(put) => Box::pin(blobs::put_blob(context, blob, put, body)).await,
+        BlobOperation::PutBlock(block) => Box::pin(blocks::put_block(context, blob, block, body)).await,
+        BlobOperation::PutBlockList(put) => Box::pin(blocks::put_block_list(context, blob, put, body)).await,
+        BlobOperation::GetBlockList(get) => Box::pin(blocks::get_block_list(context, blob, get)).await,
+        BlobOperation::Set(write, change) => Box::pin(blobs::set_blob_headers(context, blob, write, change)).await,
+        BlobOperation::Lease(lease) => Box::pin(blobs::lease_blob(context, blob, lease)).await,
+        BlobOperation::Delete(write) => Box::pin(blobs::delete_blob(context, blob, write)).await,
     }
 }

@@ -1,13 +1,12 @@
 //! Get Blob Service Properties and Get Account Information.
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
-
-use super::response;
-use super::xml::Xml;
 use ifmatch_blob::body::BlobBody;
 
+use crate::response::{self, xml::Xml};
+
 /// The properties of the blob service: logging, metrics and soft delete are off.
-pub(super) fn properties() -> Response<BlobBody> {
+pub(crate) fn properties() -> Response<BlobBody> {
     let mut xml = Xml::begin("StorageServiceProperties");
     xml.open("Logging");
     xml.text("Version", "1.0");
@@ -36,7 +35,7 @@ fn switched_off(xml: &mut Xml, name: &str) {
 }
 
 /// The SKU and kind of the account.
-pub(super) fn account_information() -> Response<BlobBody> {
+pub(crate) fn account_information() -> Response<BlobBody> {
     let mut response = response::empty(StatusCode::OK, None, None);
     let fields =
         [("x-ms-sku-name", "Standard_LRS"), ("x-ms-account-kind", "StorageV2"), ("x-ms-is-hns-enabled", "false")];

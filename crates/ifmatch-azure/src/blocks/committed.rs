@@ -14,7 +14,7 @@ use ifmatch_core::record::Revision;
 use ifmatch_core::tag::TagList;
 use serde_json::{Value, json};
 
-use super::BlockId;
+use crate::request::block_id::BlockId;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, BlobStore, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
 

@@ -3,8 +3,8 @@
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-use super::super::error::AzureError;
-use super::BlockId;
+use crate::error::AzureError;
+use crate::request::block_id::BlockId;
 
 /// Maximum number of blocks in a list.
 const MAX_BLOCKS: usize = 50_000;

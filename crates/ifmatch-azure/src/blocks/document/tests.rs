@@ -14,7 +14,7 @@ fn read(text: &str) -> Option<Vec<(From, BlockId)>> {
 }
 
 #[test]
-fn what_the_sdks_send_is_read() {
+fn parses_documents_of_the_sdks() {
     let id = |text: &str| BlockId::from_base64(text).expect("an id");
     let expected = vec![(From::Latest, id("MDAw")), (From::Committed, id("MDAx")), (From::Uncommitted, id("MDAy"))];
     let compact = "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?><BlockList><Latest>MDAw</Latest>\
@@ -28,14 +28,14 @@ fn what_the_sdks_send_is_read() {
 
 proptest! {
     #[test]
-    fn what_is_read_can_be_written_and_read_again(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..12)) {
+    fn documents_round_trip(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..12)) {
         if let Some(blocks) = read(&pieces.concat()) {
             prop_assert_eq!(read(&written(&blocks)), Some(blocks));
         }
     }
 
     #[test]
-    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = parse(&bytes);
     }
 }

@@ -4,25 +4,24 @@ use std::ops::Range;
 
 use http::{Method, Response};
 use http_body_util::BodyExt;
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BlobInfo, Opened, Put, Reading, StoreErrorKind, Upload};
 use ifmatch_core::lease;
 use ifmatch_core::precondition::{Precondition, Preconditions, Verdict};
 use ifmatch_core::tag::TagList;
 
-use super::super::error::AzureError;
-use super::super::write::{self, Head};
-use super::super::{Call, fields, md5};
+use super::body::{self, Moved, Segment};
 use super::committed::CommittedList;
 use super::document::{self, From};
-use super::reader::{self, Moved, Segment};
-use super::shelf::{self, StagedBlocks};
-use super::{BlockId, Shelf};
-use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
-use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, Opened, Put, Reading, StoreErrorKind, Upload};
+use super::staging::{self, BlobPaths, StagedBlocks};
+use crate::blobs::write;
+use crate::error::AzureError;
+use crate::request::block_id::BlockId;
+use crate::request::{PutBlockList, Write};
 
-/// Maximum size of the document, in bytes: enough for 50,000 blocks with the longest ids.
-const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
 /// Maximum number of attempts if the blocks, or the blob, change meanwhile.
 const TRIES: usize = 5;
 
@@ -33,32 +32,27 @@ const TRIES: usize = 5;
 /// - The blob is replaced while its blocks are read: they belong to the previous version, so the write carries
 ///   `If-Match` of that version; start over.
 /// - A block is staged again after the write: it is kept, since it is another version.
-pub(crate) async fn put_list(
-    call: &Call,
+pub(crate) async fn put_block_list(
+    context: &Context,
     blob: &BlobPath,
-    upload: impl FnOnce() -> Upload,
+    put: PutBlockList,
+    upload: Upload,
 ) -> Result<Response<BlobBody>, AzureError> {
-    let fields = &call.head.headers;
-    let head = Head::of_whole(call)?;
-    let headers = BlobHeaders { metadata: fields::metadata(fields)?, ..fields::kept(fields, false)? };
-    let wanted = document::parse(&document(call, upload).await?)?;
-    write::look(call, blob, &head.conditions, head.lease).await?;
+    let PutBlockList { write, headers, md5, length } = put;
+    let wanted = document::parse(&read(upload, md5, length).await?)?;
+    write::check(context, blob, &write.conditions, write.lease).await?;
     for _ in 0..TRIES {
-        if let Some(response) = attempt(call, blob, &head, &headers, &wanted).await? {
+        if let Some(response) = attempt(context, blob, &write, &headers, &wanted).await? {
             return Ok(response);
         }
     }
     Err(AzureError::busy())
 }
 
-async fn document(call: &Call, upload: impl FnOnce() -> Upload) -> Result<Vec<u8>, AzureError> {
-    let md5 = md5::given(&call.head.headers, &md5::CONTENT_MD5)?;
-    let length = fields::length(&call.head.headers)?;
-    if length > MAX_DOCUMENT {
-        return Err(AzureError::too_large(MAX_DOCUMENT));
-    }
+/// Reads the document, which must have this MD5 and length.
+async fn read(mut body: Upload, md5: Option<ContentMd5>, length: u64) -> Result<Vec<u8>, AzureError> {
     let incomplete = |why: String| AzureError::bad_request("IncompleteBody", why);
-    let (mut body, mut bytes) = (upload(), Vec::new());
+    let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| incomplete(error.to_string()))?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
@@ -69,48 +63,48 @@ async fn document(call: &Call, upload: impl FnOnce() -> Upload) -> Result<Vec<u8
     if bytes.len() as u64 != length {
         return Err(incomplete("the body is shorter or longer than Content-Length".to_owned()));
     }
-    if md5.is_some_and(|md5| md5 != ContentMd5::of(&bytes)) { Err(md5::mismatch()) } else { Ok(bytes) }
+    if md5.is_some_and(|md5| md5 != ContentMd5::of(&bytes)) { Err(AzureError::md5_mismatch()) } else { Ok(bytes) }
 }
 
 /// Makes one attempt. Returns `None` if something changed meanwhile.
 async fn attempt(
-    call: &Call,
+    context: &Context,
     blob: &BlobPath,
-    head: &Head,
+    write: &Write,
     headers: &BlobHeaders,
     wanted: &[(From, BlockId)],
 ) -> Result<Option<Response<BlobBody>>, AzureError> {
-    let store = &*call.shared.store;
-    let shelf = Shelf::of(call, blob).await?;
-    let staged = shelf.staged(store).await?;
+    let store = &*context.store;
+    let paths = BlobPaths::of(context, blob).await?;
+    let staged = paths.staged(store).await?;
     let is_staged = |(from, id): &(From, BlockId)| *from != From::Committed && staged.contains_key(id);
-    let current = if wanted.iter().all(is_staged) { None } else { Current::find(call, blob, &shelf, head).await? };
+    let current = if wanted.iter().all(is_staged) { None } else { Current::find(context, blob, &paths, write).await? };
     let (segments, blocks) = resolve(wanted, &staged, current.as_ref())?;
     let length = blocks.iter().try_fold(0_u64, |sum, (_, length)| sum.checked_add(*length));
-    let limit = call.shared.max_body;
+    let limit = context.max_body;
     let length = length.filter(|length| *length <= limit).ok_or_else(|| AzureError::too_large(limit))?;
     let tied = current.as_ref().map(|current| current.preconditions.clone());
     let moved = Moved::default();
-    let body =
-        reader::body(&call.shared, shelf.owner(), segments, current.map(|current| current.opened.source), &moved);
-    let put = Put { headers: headers.clone(), length: Some(length), ..head.put(body, limit) };
+    let upload =
+        body::of(&context.store, paths.owner(), segments, current.map(|current| current.opened.source), &moved);
+    let put = Put { headers: headers.clone(), length: Some(length), ..write::put(write, upload, limit) };
     // Retry only if the tag was added here; one in the request is the client's own condition.
-    let is_tied = tied.as_ref().is_some_and(|tied| tied.if_match != head.conditions.preconditions.if_match);
+    let is_tied = tied.as_ref().is_some_and(|tied| tied.if_match != write.conditions.preconditions.if_match);
     let put = Put { preconditions: tied.unwrap_or(put.preconditions), ..put };
-    let list = shelf.list()?;
+    let list = paths.list()?;
     match store.put(blob, put).await {
         Ok(written) => {
-            head.confirm(call, blob, &written).await?;
+            write::confirm(context, blob, write, &written).await?;
             if let Err(error) = CommittedList::of(blob, &written, blocks).save(store, &list).await {
                 tracing::warn!(%error, "could not store a block list: later lists cannot reuse its committed blocks");
             }
-            shelf::discard(store, staged).await;
+            staging::discard(store, staged).await;
             Ok(Some(write::stored(&written)))
         }
         Err(error) => match error.kind() {
             StoreErrorKind::PreconditionFailed { precondition: Precondition::IfMatch, .. } if is_tied => Ok(None),
             _ if moved.happened() => Ok(None),
-            _ => Err(head.refused(error)),
+            _ => Err(write::rejected(write, error)),
         },
     }
 }
@@ -125,16 +119,21 @@ struct Current {
 
 impl Current {
     /// Finds the blob and its list of committed blocks, if it has one.
-    async fn find(call: &Call, blob: &BlobPath, shelf: &Shelf, head: &Head) -> Result<Option<Self>, AzureError> {
-        let store = &*call.shared.store;
+    async fn find(
+        context: &Context,
+        blob: &BlobPath,
+        paths: &BlobPaths,
+        write: &Write,
+    ) -> Result<Option<Self>, AzureError> {
+        let store = &*context.store;
         let Some(opened) = store.open(blob, Reading::RANGES).await.map_err(AzureError::of_blob)? else {
             return Ok(None);
         };
         let info = &opened.info;
-        lease::check(info.lease.as_ref(), head.lease, call.shared.now())
+        lease::check(info.lease.as_ref(), write.lease, context.now())
             .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
-        let preconditions = tied(head, info)?;
-        let list = CommittedList::load(store, &shelf.list()?).await.map_err(AzureError::of_blob)?;
+        let preconditions = bind(write, info)?;
+        let list = CommittedList::load(store, &paths.list()?).await.map_err(AzureError::of_blob)?;
         let Some(list) = list.filter(|list| list.belongs_to(info)) else { return Ok(None) };
         Ok(Some(Self { opened, list, preconditions }))
     }
@@ -144,13 +143,13 @@ impl Current {
 ///
 /// If the request may be a retry, a false condition may have been true when it was first sent. The store is then asked
 /// nevertheless, for its earlier response. It writes nothing, since the condition is still among the preconditions.
-fn tied(head: &Head, info: &BlobInfo) -> Result<Preconditions, AzureError> {
-    let conditions = &head.conditions.preconditions;
+fn bind(write: &Write, info: &BlobInfo) -> Result<Preconditions, AzureError> {
+    let conditions = &write.conditions.preconditions;
     let if_match = Some(TagList::Tags(info.tag.iter().cloned().collect()));
     match conditions.evaluate(&Method::PUT, Some(&info.validators())) {
-        Verdict::Failed(precondition) if head.request.is_none() => {
+        Verdict::Failed(precondition) if write.request.is_none() => {
             let current = info.tag.clone();
-            Err(head.refused(StoreErrorKind::PreconditionFailed { precondition, current }.into()))
+            Err(write::rejected(write, StoreErrorKind::PreconditionFailed { precondition, current }.into()))
         }
         Verdict::Failed(Precondition::IfMatch) => Ok(conditions.clone()),
         Verdict::Failed(_) => Ok(Preconditions { if_match, ..conditions.clone() }),

@@ -33,8 +33,11 @@ impl Vector {
 
     fn check_at(&self, head: &Parts, now: Timestamp) -> Result<(), AuthError> {
         let accounts = Accounts::development();
-        let account =
-            if self.is_table { authorise_table(&accounts, head, now) } else { authorise_blob(&accounts, head, now) };
+        let account = if self.is_table {
+            authenticate_table(&accounts, head, now)
+        } else {
+            authenticate_blob(&accounts, head, now)
+        };
         account.map(|account| assert_eq!(account.name(), crate::accounts::DEVELOPMENT_ACCOUNT))
     }
 
@@ -64,7 +67,7 @@ fn vectors() -> Vec<Vector> {
 }
 
 #[test]
-fn what_the_sdks_sign_is_accepted() {
+fn accepts_the_signatures_of_the_sdks() {
     let vectors = vectors();
     assert!(vectors.len() > 30);
     for vector in vectors {
@@ -73,7 +76,7 @@ fn what_the_sdks_sign_is_accepted() {
 }
 
 #[test]
-fn another_value_of_anything_signed_is_refused() {
+fn rejects_changes_to_signed_parts() {
     for vector in vectors() {
         let name = &vector.name;
         let mut changed = vector.head.clone();
@@ -94,7 +97,7 @@ fn another_value_of_anything_signed_is_refused() {
 }
 
 #[test]
-fn each_end_of_the_quarter_of_an_hour_is_in_it() {
+fn the_time_limit_is_inclusive() {
     for vector in vectors() {
         let (date, head) = (vector.date(), &vector.head);
         let earlier = |duration: Duration| {
@@ -110,8 +113,8 @@ fn each_end_of_the_quarter_of_an_hour_is_in_it() {
 
 /// .NET's order, as found in the tables of the SDKs' sources.
 #[test]
-fn names_are_in_the_order_of_the_service() {
-    use super::super::header_order::compare;
+fn sorts_headers_like_the_service() {
+    use super::header_order::compare;
     let sorted = [
         "x-ms-meta-a",
         "x-ms-meta-a_b",
@@ -147,15 +150,15 @@ fn signed(target: &str, covered: &str) -> Parts {
     request(target, &format!("SharedKey {account}:{signature}"), date)
 }
 
-fn authorised(head: &Parts) -> Result<(), AuthError> {
+fn authenticated(head: &Parts) -> Result<(), AuthError> {
     let date = HttpDate::parse(b"Sat, 21 Nov 2026 00:00:00 GMT").expect("a date").unix().cast_unsigned();
-    authorise_blob(&Accounts::development(), head, Timestamp::from_micros(date * 1_000_000)).map(|_| ())
+    authenticate_blob(&Accounts::development(), head, Timestamp::from_micros(date * 1_000_000)).map(|_| ())
 }
 
 #[test]
 fn a_signature_over_a_query_covers_no_other_query() {
     const QUERY: &str = "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub";
-    assert_eq!(authorised(&signed(QUERY, QUERY)), Ok(()));
+    assert_eq!(authenticated(&signed(QUERY, QUERY)), Ok(()));
     for altered in [
         "/devstoreaccount1/c?comp=list&delimiter=a:b%0Aprefix:pub",
         "/devstoreaccount1/c?comp=list%0adelimiter:a:b%0aprefix:pub",
@@ -164,12 +167,12 @@ fn a_signature_over_a_query_covers_no_other_query() {
         "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub%0D",
         "/devstoreaccount1/c?comp=list&delimiter=a:b&prefix=pub%7F",
     ] {
-        assert_eq!(authorised(&signed(altered, QUERY)), Err(AuthError::Mismatch), "{altered}");
+        assert_eq!(authenticated(&signed(altered, QUERY)), Err(AuthError::Mismatch), "{altered}");
     }
 }
 
 #[test]
-fn refusals_do_not_tell_whether_there_is_an_account() {
+fn rejections_do_not_reveal_accounts() {
     let dates = [None, Some("Thu, 01 Jan 2015 00:00:00 GMT"), Some("Sat, 21 Nov 2026 00:00:00 GMT")];
     for (scheme, signature) in [
         ("SharedKey", "!!!!"),
@@ -181,7 +184,7 @@ fn refusals_do_not_tell_whether_there_is_an_account() {
         for date in dates {
             let refused = |account: &str| {
                 let authorization = format!("{scheme} {account}:{signature}");
-                authorised(&request(&format!("/{account}/c"), &authorization, date)).expect_err("a refusal")
+                authenticated(&request(&format!("/{account}/c"), &authorization, date)).expect_err("a refusal")
             };
             assert_eq!(refused("devstoreaccount1"), refused("unknown"), "{scheme} {signature} {date:?}");
         }
@@ -189,7 +192,7 @@ fn refusals_do_not_tell_whether_there_is_an_account() {
 }
 
 #[test]
-fn the_key_that_stands_in_for_none_signs_nothing() {
+fn the_decoy_key_signs_nothing() {
     let decoy = Hmac::<Sha256>::new_from_slice(b"decoy").expect("a key");
     let signature = decoy.clone().chain_update("text").finalize().into_bytes();
     assert!(!is_signed(&[], "text", &signature));

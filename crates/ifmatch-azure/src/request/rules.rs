@@ -1,4 +1,4 @@
-//! The operation that a request names.
+//! The operations, and the query parameters and headers that each accepts.
 //!
 //! A table lists the query parameters and `x-ms-*` headers that each operation knows. A request with any other is
 //! rejected, so that an unsupported option never turns into a plain read or write.
@@ -6,32 +6,31 @@
 use http::header::{ALLOW, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use super::error::AzureError;
-use super::fields::METADATA;
+use super::headers::{self, METADATA};
 use super::query::Query;
 use super::target::Kind;
-use super::write;
+use crate::error::AzureError;
 
-/// An operation of the Blob service's REST API.
+/// The name of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum Name {
     ListContainers,
-    ServiceProperties,
-    AccountInformation,
+    GetServiceProperties,
+    GetAccountInformation,
     CreateContainer,
-    ContainerProperties,
+    GetContainerProperties,
     SetContainerMetadata,
     LeaseContainer,
     DeleteContainer,
     ListBlobs,
     GetBlob,
-    BlobProperties,
+    GetBlobProperties,
     PutBlob,
     PutBlock,
     PutBlockList,
     GetBlockList,
-    SetMetadata,
-    SetProperties,
+    SetBlobMetadata,
+    SetBlobProperties,
     LeaseBlob,
     DeleteBlob,
 }
@@ -48,7 +47,7 @@ enum Conditions {
 type Request = (&'static str, &'static str, &'static str);
 
 struct Rule {
-    operation: Operation,
+    name: Name,
     kind: Kind,
     request: Request,
     parameters: &'static [&'static str],
@@ -102,42 +101,42 @@ const LISTING_BLOBS: &[&str] = &["prefix", "delimiter", "marker", "maxresults", 
 #[rustfmt::skip]
 const RULES: [Rule; 23] = {
     use Conditions::{All, Dates, None};
-    use Operation as O;
+    use Name as N;
     const fn rule(
-        operation: Operation, kind: Kind, request: Request,
+        name: Name, kind: Kind, request: Request,
         parameters: &'static [&'static str], fields: &'static [&'static str], conditions: Conditions,
     ) -> Rule {
-        Rule { operation, kind, request, parameters, fields, conditions }
+        Rule { name, kind, request, parameters, fields, conditions }
     }
     [
-        rule(O::ListContainers, Kind::Service, ("GET", "", "list"), LISTING, &[], None),
-        rule(O::ServiceProperties, Kind::Service, ("GET", "service", "properties"), &[], &[], None),
-        rule(O::AccountInformation, Kind::Service, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(O::AccountInformation, Kind::Container, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(O::AccountInformation, Kind::Blob, ("GET HEAD", "account", "properties"), &[], &[], None),
-        rule(O::CreateContainer, Kind::Container, ("PUT", "container", ""), &[], META, None),
-        rule(O::ContainerProperties, Kind::Container, ("GET HEAD", "container", ""), &[], LEASE, None),
-        rule(O::ContainerProperties, Kind::Container, ("GET HEAD", "container", "metadata"), &[], LEASE, None),
-        rule(O::SetContainerMetadata, Kind::Container, ("PUT", "container", "metadata"), &[], LEASE_META, Dates),
-        rule(O::LeaseContainer, Kind::Container, ("PUT", "container", "lease"), &[], LEASING, Dates),
-        rule(O::DeleteContainer, Kind::Container, ("DELETE", "container", ""), &[], LEASE, Dates),
-        rule(O::ListBlobs, Kind::Container, ("GET", "container", "list"), LISTING_BLOBS, &[], None),
-        rule(O::GetBlob, Kind::Blob, ("GET", "", ""), &[], GET, All),
-        rule(O::BlobProperties, Kind::Blob, ("HEAD", "", ""), &[], LEASE, All),
-        rule(O::BlobProperties, Kind::Blob, ("GET HEAD", "", "metadata"), &[], LEASE, All),
-        rule(O::PutBlob, Kind::Blob, ("PUT", "", ""), &[], PUT, All),
-        rule(O::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], LEASE_META, None),
-        rule(O::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], PUT_LIST, All),
-        rule(O::GetBlockList, Kind::Blob, ("GET", "", "blocklist"), &["blocklisttype"], LEASE, None),
-        rule(O::SetMetadata, Kind::Blob, ("PUT", "", "metadata"), &[], LEASE_META, All),
-        rule(O::SetProperties, Kind::Blob, ("PUT", "", "properties"), &[], PROPERTIES, All),
-        rule(O::LeaseBlob, Kind::Blob, ("PUT", "", "lease"), &[], LEASING, All),
-        rule(O::DeleteBlob, Kind::Blob, ("DELETE", "", ""), &[], DELETE, All),
+        rule(N::ListContainers, Kind::Service, ("GET", "", "list"), LISTING, &[], None),
+        rule(N::GetServiceProperties, Kind::Service, ("GET", "service", "properties"), &[], &[], None),
+        rule(N::GetAccountInformation, Kind::Service, ("GET HEAD", "account", "properties"), &[], &[], None),
+        rule(N::GetAccountInformation, Kind::Container, ("GET HEAD", "account", "properties"), &[], &[], None),
+        rule(N::GetAccountInformation, Kind::Blob, ("GET HEAD", "account", "properties"), &[], &[], None),
+        rule(N::CreateContainer, Kind::Container, ("PUT", "container", ""), &[], META, None),
+        rule(N::GetContainerProperties, Kind::Container, ("GET HEAD", "container", ""), &[], LEASE, None),
+        rule(N::GetContainerProperties, Kind::Container, ("GET HEAD", "container", "metadata"), &[], LEASE, None),
+        rule(N::SetContainerMetadata, Kind::Container, ("PUT", "container", "metadata"), &[], LEASE_META, Dates),
+        rule(N::LeaseContainer, Kind::Container, ("PUT", "container", "lease"), &[], LEASING, Dates),
+        rule(N::DeleteContainer, Kind::Container, ("DELETE", "container", ""), &[], LEASE, Dates),
+        rule(N::ListBlobs, Kind::Container, ("GET", "container", "list"), LISTING_BLOBS, &[], None),
+        rule(N::GetBlob, Kind::Blob, ("GET", "", ""), &[], GET, All),
+        rule(N::GetBlobProperties, Kind::Blob, ("HEAD", "", ""), &[], LEASE, All),
+        rule(N::GetBlobProperties, Kind::Blob, ("GET HEAD", "", "metadata"), &[], LEASE, All),
+        rule(N::PutBlob, Kind::Blob, ("PUT", "", ""), &[], PUT, All),
+        rule(N::PutBlock, Kind::Blob, ("PUT", "", "block"), &["blockid"], LEASE_META, None),
+        rule(N::PutBlockList, Kind::Blob, ("PUT", "", "blocklist"), &[], PUT_LIST, All),
+        rule(N::GetBlockList, Kind::Blob, ("GET", "", "blocklist"), &["blocklisttype"], LEASE, None),
+        rule(N::SetBlobMetadata, Kind::Blob, ("PUT", "", "metadata"), &[], LEASE_META, All),
+        rule(N::SetBlobProperties, Kind::Blob, ("PUT", "", "properties"), &[], PROPERTIES, All),
+        rule(N::LeaseBlob, Kind::Blob, ("PUT", "", "lease"), &[], LEASING, All),
+        rule(N::DeleteBlob, Kind::Blob, ("DELETE", "", ""), &[], DELETE, All),
     ]
 };
 
 /// Returns the operation that a request names, after checking its parameters and headers.
-pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderMap) -> Result<Operation, AzureError> {
+pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderMap) -> Result<Name, AzureError> {
     let part = |name| query.get(name).unwrap_or_default();
     let parts = (part("restype"), part("comp"));
     let same = |rule: &&Rule| rule.kind == kind && (rule.request.1, rule.request.2) == parts;
@@ -148,14 +147,14 @@ pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderM
     }
     let mut of_method = candidates.iter().filter(|rule| rule.request.0.split(' ').any(|name| name == method.as_str()));
     let rule = of_method.next().ok_or_else(|| wrong_method(&candidates))?;
-    if rule.operation == Operation::PutBlob {
+    if rule.name == Name::PutBlob {
         // Checked first: other blob types have headers of their own.
-        write::check_type(headers)?;
+        headers::check_blob_type(headers)?;
     }
     rule.check_parameters(query)?;
     rule.check_fields(headers)?;
     rule.check_conditions(headers)?;
-    Ok(rule.operation)
+    Ok(rule.name)
 }
 
 fn wrong_method(candidates: &[&Rule]) -> AzureError {
@@ -184,7 +183,7 @@ impl Rule {
             COMMON.contains(&name) || self.fields.iter().any(listed)
         };
         match own.into_iter().find(|name| !known(name)) {
-            Some(name) => Err(AzureError::unsupported_field(name)),
+            Some(name) => Err(AzureError::unsupported_header(name)),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! The query parameters of a request.
 
-use super::error::AzureError;
+use crate::error::AzureError;
 use ifmatch_blob::name;
 
 /// Query parameters: names in lower case, each at most once, values decoded.

@@ -9,10 +9,9 @@ use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use super::shelf::{Owner, Staged};
+use super::staging::{Owner, Staged};
 use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::dialect::Context;
-use ifmatch_blob::store::{BoxError, Reading, Source, Upload};
+use ifmatch_blob::store::{BlobStore, BoxError, Reading, Source, Upload};
 
 /// The location of a block's bytes.
 pub(super) enum Segment {
@@ -35,20 +34,20 @@ impl Moved {
 /// Builds the body from these segments. It ends with an error unless the container is still the one for which the
 /// blocks were staged: the store has looked up the container before reading the body, so it cannot write to another
 /// one.
-pub(super) fn body(
-    shared: &Arc<Context>,
+pub(super) fn of(
+    store: &Arc<dyn BlobStore>,
     owner: Owner,
     segments: Vec<Segment>,
     current: Option<Box<dyn Source>>,
     moved: &Moved,
 ) -> Upload {
     let segments = segments.into_iter();
-    let reader = Reader { shared: Arc::clone(shared), owner, segments, current, body: None, moved: moved.clone() };
+    let reader = Reader { store: Arc::clone(store), owner, segments, current, body: None, moved: moved.clone() };
     Upload::new(StreamBody::new(stream::try_unfold(reader, Reader::next)))
 }
 
 struct Reader {
-    shared: Arc<Context>,
+    store: Arc<dyn BlobStore>,
     owner: Owner,
     segments: std::vec::IntoIter<Segment>,
     current: Option<Box<dyn Source>>,
@@ -67,7 +66,7 @@ impl Reader {
             }
             match self.segments.next() {
                 Some(segment) => self.body = Some(self.open(segment).await?),
-                None if self.owner.is_there(&*self.shared.store).await? => return Ok(None),
+                None if self.owner.is_there(&*self.store).await? => return Ok(None),
                 None => return Err(self.moved("the container was replaced or removed")),
             }
         }
@@ -78,7 +77,7 @@ impl Reader {
             (Segment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),
             (Segment::Current(_), None) => Err("the current blob was not opened".into()),
             (Segment::Staged(block), _) => {
-                let opened = self.shared.store.open(&block.path, Reading::WHOLE.without_lease()).await?;
+                let opened = self.store.open(&block.path, Reading::WHOLE.without_lease()).await?;
                 if let Some(mut opened) = opened.filter(|opened| opened.info.tag == block.tag) {
                     return Ok(opened.source.read(None).await?);
                 }

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use ifmatch_core::date::HttpDate;
 
 use super::committed::CommittedList;
-use super::shelf::{committed_lists, remove, staged_blocks};
+use super::staging::{committed_lists, remove, staged_blocks};
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobEntry, BlobStore, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind, Upload};

@@ -18,7 +18,7 @@ use super::header_order;
 use ifmatch_blob::name;
 
 /// The date of the request; overrides `Date`.
-pub(super) const X_MS_DATE: HeaderName = HeaderName::from_static("x-ms-date");
+pub(crate) const X_MS_DATE: HeaderName = HeaderName::from_static("x-ms-date");
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// Prefix of Azure's own headers.
 const PREFIX: &str = "x-ms-";

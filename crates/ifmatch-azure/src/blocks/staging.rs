@@ -10,9 +10,10 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 
-use super::super::error::AzureError;
-use super::super::{Call, container};
-use super::BlockId;
+use crate::containers;
+use crate::error::AzureError;
+use crate::request::block_id::BlockId;
+use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobStore, ContainerInfo, Delete, ListQuery, StoreError};
 
@@ -22,7 +23,7 @@ const STEP: usize = 1000;
 const PARALLEL: usize = 16;
 
 /// The container of all staged blocks.
-pub(crate) fn staged_blocks() -> Result<ContainerName, InvalidName> {
+pub(super) fn staged_blocks() -> Result<ContainerName, InvalidName> {
     ContainerName::internal("blocks")
 }
 
@@ -35,7 +36,7 @@ pub(super) fn committed_lists() -> Result<ContainerName, InvalidName> {
 ///
 /// They contain the creation time of the blob's container, so that a container created again under the same name has no
 /// blocks.
-pub(crate) struct Shelf {
+pub(crate) struct BlobPaths {
     owner: Owner,
     folder: String,
     blocks: ContainerName,
@@ -67,10 +68,10 @@ pub(crate) struct Staged {
 /// The staged blocks of a blob.
 pub(crate) type StagedBlocks = BTreeMap<BlockId, Staged>;
 
-impl Shelf {
+impl BlobPaths {
     /// Looks up the blob's container and returns the paths.
-    pub(crate) async fn of(call: &Call, blob: &BlobPath) -> Result<Self, AzureError> {
-        Self::within(&container::find(call, &blob.container).await?, blob)
+    pub(crate) async fn of(context: &Context, blob: &BlobPath) -> Result<Self, AzureError> {
+        Self::within(&containers::find(context, &blob.container).await?, blob)
     }
 
     /// Returns the paths of a blob in this container.
@@ -134,6 +135,16 @@ impl Shelf {
         });
         Ok((staged.collect(), page.next))
     }
+}
+
+/// Returns all blocks staged for a blob in an existing container.
+pub(crate) async fn all(context: &Context, blob: &BlobPath) -> Result<StagedBlocks, AzureError> {
+    let container = containers::find(context, &blob.container).await?;
+    let blocks = staged_blocks()?;
+    if context.store.peek().is_some_and(|store| store.is_empty(&blocks)) {
+        return Ok(StagedBlocks::new());
+    }
+    BlobPaths::within(&container, blob)?.staged(&*context.store).await
 }
 
 /// Removes staged blocks, unless they were staged again meanwhile. Blocks that cannot be removed now are garbage

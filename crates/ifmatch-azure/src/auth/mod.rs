@@ -6,6 +6,9 @@
 //! copy of a signed request is accepted for 15 minutes, also if it was changed in parts that the signature does not
 //! cover; TLS prevents both.
 
+mod header_order;
+pub(crate) mod string_to_sign;
+
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -19,7 +22,6 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use sha2::Sha256;
 use thiserror::Error;
 
-use super::string_to_sign;
 use crate::accounts::{Account, Accounts};
 
 /// Maximum distance between a request's date and now.
@@ -32,8 +34,8 @@ const SHARED_KEY_LITE: &str = "SharedKeyLite";
 ///
 /// # Errors
 /// The signature is missing, wrong or too old, or the path names another account.
-pub fn authorise_blob<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
-    authorise(accounts, head, now, |claim| match claim.scheme {
+pub fn authenticate_blob<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
+    authenticate(accounts, head, now, |claim| match claim.scheme {
         Scheme::Full => string_to_sign::blob(head, claim.account),
         Scheme::Lite => string_to_sign::blob_lite(head, claim.account),
     })
@@ -43,8 +45,8 @@ pub fn authorise_blob<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) 
 ///
 /// # Errors
 /// The signature is missing, wrong or too old, or the path names another account.
-pub fn authorise_table<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
-    authorise(accounts, head, now, |claim| match claim.scheme {
+pub fn authenticate_table<'a>(accounts: &'a Accounts, head: &Parts, now: Timestamp) -> Result<&'a Account, AuthError> {
+    authenticate(accounts, head, now, |claim| match claim.scheme {
         Scheme::Full => string_to_sign::table(head, claim.account),
         Scheme::Lite => string_to_sign::table_lite(head, claim.account),
     })
@@ -104,7 +106,7 @@ struct Claim<'a> {
     signature: &'a str,
 }
 
-fn authorise<'a>(
+fn authenticate<'a>(
     accounts: &'a Accounts,
     head: &Parts,
     now: Timestamp,

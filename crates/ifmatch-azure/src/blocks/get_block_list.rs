@@ -2,40 +2,39 @@
 
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderName, Response};
-use ifmatch_core::lease::{self, LeaseUse, azure};
-
-use super::super::error::AzureError;
-use super::super::xml::Xml;
-use super::super::{Call, response};
-use super::committed::CommittedList;
-use super::{BlockId, Shelf};
 use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Reading, StoreErrorKind};
+use ifmatch_core::lease;
 
-const TYPE: &str = "blocklisttype";
+use super::committed::CommittedList;
+use super::staging::BlobPaths;
+use crate::error::AzureError;
+use crate::request::GetBlockList;
+use crate::request::block_id::BlockId;
+use crate::response::{self, xml::Xml};
+
 const CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-blob-content-length");
 
-pub(crate) async fn get_list(call: &Call, blob: &BlobPath) -> Result<Response<BlobBody>, AzureError> {
-    let (committed, uncommitted) = match call.query.get(TYPE).unwrap_or("committed").to_ascii_lowercase().as_str() {
-        "committed" => (true, false),
-        "uncommitted" => (false, true),
-        "all" => (true, true),
-        _ => return Err(AzureError::invalid_parameter(TYPE, "must be committed, uncommitted or all")),
-    };
-    let id = azure::id(&call.head.headers, azure::ID)?;
-    let store = &*call.shared.store;
-    let shelf = Shelf::of(call, blob).await?;
-    let staged = shelf.staged(store).await?;
+pub(crate) async fn get_block_list(
+    context: &Context,
+    blob: &BlobPath,
+    get: GetBlockList,
+) -> Result<Response<BlobBody>, AzureError> {
+    let GetBlockList { committed, uncommitted, lease } = get;
+    let store = &*context.store;
+    let paths = BlobPaths::of(context, blob).await?;
+    let staged = paths.staged(store).await?;
     let opened = store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
     let info = opened.map(|opened| opened.info);
-    lease::check(info.as_ref().and_then(|info| info.lease.as_ref()), LeaseUse::Read(id), call.shared.now())
+    lease::check(info.as_ref().and_then(|info| info.lease.as_ref()), lease, context.now())
         .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
     let list = match &info {
         None if staged.is_empty() => return Err(AzureError::blob_not_found()),
         None => None,
         Some(info) => {
-            let list = CommittedList::load(store, &shelf.list()?).await.map_err(AzureError::of_blob)?;
+            let list = CommittedList::load(store, &paths.list()?).await.map_err(AzureError::of_blob)?;
             list.filter(|list| list.belongs_to(info))
         }
     };

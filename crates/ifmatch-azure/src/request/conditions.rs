@@ -5,12 +5,12 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::lease::{self, Lease, LeaseUse};
+use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::{Preconditions, Verdict};
 use ifmatch_core::tag::TagList;
 
-use super::error::AzureError;
-use super::fields;
-use ifmatch_blob::dialect::Context;
+use super::headers::one;
+use crate::error::AzureError;
 use ifmatch_blob::store::BlobInfo;
 
 /// Parses the conditions of a read, which allows any combination.
@@ -26,7 +26,7 @@ pub(super) fn of_read(headers: &HeaderMap) -> Result<Preconditions, AzureError> 
 /// Evaluates the conditions of a read: `If-Match && If-Unmodified-Since && (If-None-Match || If-Modified-Since)`.
 ///
 /// Core evaluates each header on its own: in Azure's rules no header overrides another, unlike in RFC 9110.
-pub(super) fn evaluate_read(conditions: &Preconditions, info: &BlobInfo) -> Result<Verdict, AzureError> {
+pub(crate) fn evaluate_read(conditions: &Preconditions, info: &BlobInfo) -> Result<Verdict, AzureError> {
     if conditions.if_none_match == Some(TagList::Any) {
         let message = "If-None-Match: * is never true for a blob that exists";
         return Err(AzureError::bad_request("UnsatisfiableCondition", message));
@@ -52,9 +52,9 @@ pub(super) fn evaluate_read(conditions: &Preconditions, info: &BlobInfo) -> Resu
 
 /// The conditions of a write.
 #[derive(Clone, Debug)]
-pub(super) struct WriteConditions {
+pub(crate) struct WriteConditions {
     /// Evaluated by the store, in the same step as the write.
-    pub(super) preconditions: Preconditions,
+    pub(crate) preconditions: Preconditions,
     /// `If-Modified-Since`, which HTTP does not define for writes. Modification dates never go back, so a blob modified
     /// after the date stays so, and checking before the write is as good as checking in the same step.
     modified_since: Option<HttpDate>,
@@ -86,13 +86,13 @@ impl WriteConditions {
     }
 
     /// Returns `true` if a condition must be checked before the store is asked to write.
-    pub(super) fn need_look(&self) -> bool {
+    pub(crate) fn need_check(&self) -> bool {
         self.modified_since.is_some()
     }
 
     /// Rejects a write of a resource not modified since the date. A lease that forbids the write takes precedence: the
     /// store then reports it.
-    pub(super) fn look(
+    pub(crate) fn check(
         &self,
         last_modified: Option<HttpDate>,
         held: Option<&Lease>,
@@ -104,8 +104,8 @@ impl WriteConditions {
     }
 
     /// Rejects an unconditional write where the operator requires a condition.
-    pub(super) fn check_policy(&self, shared: &Context, method: &Method) -> Result<(), AzureError> {
-        if !shared.required.refuses(method, &self.preconditions) {
+    pub(super) fn check_policy(&self, required: &RequirePreconditions, method: &Method) -> Result<(), AzureError> {
+        if !required.refuses(method, &self.preconditions) {
             return Ok(());
         }
         let message =
@@ -130,7 +130,7 @@ fn tags(headers: &HeaderMap, name: HeaderName, many: Many) -> Result<Option<TagL
             (false, Many::Refused) => Err(multiple()),
         };
     };
-    let invalid = || AzureError::invalid_field(name.as_str(), "must be an entity tag or *");
+    let invalid = || AzureError::invalid_header(name.as_str(), "must be an entity tag or *");
     let text = line.to_str().map_err(|_| invalid())?.trim();
     if text == "*" {
         return Ok(Some(TagList::Any));
@@ -150,8 +150,8 @@ fn tags(headers: &HeaderMap, name: HeaderName, many: Many) -> Result<Option<TagL
 
 /// Parses a date. A malformed one is an error: ignoring it would drop a condition.
 fn date(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HttpDate>, AzureError> {
-    let Some(text) = fields::one(headers, name)? else { return Ok(None) };
-    let invalid = || AzureError::invalid_field(name.as_str(), "must be a date such as Sun, 06 Nov 1994 08:49:37 GMT");
+    let Some(text) = one(headers, name)? else { return Ok(None) };
+    let invalid = || AzureError::invalid_header(name.as_str(), "must be a date such as Sun, 06 Nov 1994 08:49:37 GMT");
     HttpDate::parse(text.as_bytes()).map(Some).ok_or_else(invalid)
 }
 

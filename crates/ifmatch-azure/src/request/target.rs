@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::error::AzureError;
 use crate::accounts::{Account, Accounts};
+use crate::error::AzureError;
 use ifmatch_blob::name::{self, BlobName, BlobPath, ContainerName, NameErrorKind};
 
 /// Separates the account from the container in the plain dialect. Azure's container names never contain it.

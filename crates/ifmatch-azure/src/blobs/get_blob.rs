@@ -1,0 +1,116 @@
+//! Get Blob, Get Blob Properties and Get Blob Metadata.
+
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt;
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::headers::ContentMd5;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{BlobInfo, Opened, Reading, StoreErrorKind};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease;
+use ifmatch_core::precondition::Verdict;
+use ifmatch_core::range::{self, ByteRange, Limits, Representation, Selection};
+
+use crate::containers;
+use crate::error::AzureError;
+use crate::request::headers::{BLOB_CONTENT_MD5, BLOB_TYPE, CONTENT_MD5, RANGE_MD5};
+use crate::request::{Get, Part, conditions};
+use crate::response::{self, headers};
+
+/// Maximum length of a range with an MD5, in bytes.
+const MAX_MD5_RANGE: u64 = 4 * 1024 * 1024;
+const CREATION_TIME: HeaderName = HeaderName::from_static("x-ms-creation-time");
+const SERVER_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-server-encrypted");
+
+pub(crate) async fn get_blob(
+    context: &Context,
+    blob: &BlobPath,
+    get: Get<'_>,
+) -> Result<Response<BlobBody>, AzureError> {
+    let reading = match get.part {
+        Part::Head | Part::Metadata => Reading::HEAD,
+        Part::Whole => Reading::WHOLE,
+        Part::Range { .. } => Reading::RANGES,
+    };
+    let Some(opened) = context.store.open(blob, reading).await.map_err(AzureError::of_blob)? else {
+        containers::find(context, &blob.container).await?;
+        return Err(AzureError::blob_not_found());
+    };
+    let (info, now) = (&opened.info, context.now());
+    lease::check(info.lease.as_ref(), get.lease, now)
+        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))?;
+    match conditions::evaluate_read(&get.conditions, info)? {
+        Verdict::Proceed => represent(&get.part, opened, now).await,
+        Verdict::NotModified => Ok(response::not_modified(info)),
+        Verdict::Failed(_) => Err(match &info.tag {
+            Some(tag) => AzureError::condition_not_met().with(ETAG, tag.to_header()),
+            None => AzureError::condition_not_met(),
+        }),
+    }
+}
+
+/// Builds the response with the requested part.
+async fn represent(part: &Part<'_>, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, AzureError> {
+    let mut response = Response::new(BlobBody::empty());
+    let info = &opened.info;
+    describe(response.headers_mut(), info, now);
+    let range = match part {
+        Part::Range { range, headers, with_md5 } => select(range, headers, info, now)?.map(|range| (range, *with_md5)),
+        _ => None,
+    };
+    let md5 = info.headers.content_md5.map(ContentMd5::to_header);
+    let Some((range, with_md5)) = range else {
+        let length = if matches!(part, Part::Metadata) { 0 } else { info.length };
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+        response.headers_mut().extend(md5.map(|md5| (CONTENT_MD5, md5)));
+        if matches!(part, Part::Whole | Part::Range { .. }) {
+            *response.body_mut() = opened.source.read(None).await.map_err(AzureError::of_blob)?;
+        }
+        return Ok(response);
+    };
+    if with_md5 && range.len() > MAX_MD5_RANGE {
+        return Err(AzureError::invalid_header(RANGE_MD5.as_str(), "the range must have at most 4 MiB"));
+    }
+    *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    response.headers_mut().insert(CONTENT_LENGTH, range.len().into());
+    response.headers_mut().extend(md5.map(|md5| (BLOB_CONTENT_MD5, md5)));
+    response.headers_mut().insert(CONTENT_RANGE, range.content_range(info.length));
+    *response.body_mut() =
+        opened.source.read(Some(range.start()..range.end() + 1)).await.map_err(AzureError::of_blob)?;
+    if with_md5 { add_md5(response).await } else { Ok(response) }
+}
+
+/// Returns the selected range, or `None` for the whole blob, which is also sent for several ranges.
+fn select(range: &str, headers: &HeaderMap, info: &BlobInfo, now: Timestamp) -> Result<Option<ByteRange>, AzureError> {
+    let sent = Representation { tag: info.tag.as_ref(), last_modified: Some(info.last_modified), len: info.length };
+    if range::if_range(headers, &sent, now) == Some(false) {
+        return Ok(None);
+    }
+    match Selection::parse(range.as_bytes(), info.length, Limits { max_ranges: 1 }) {
+        Selection::Whole => Ok(None),
+        Selection::Parts(parts) => Ok(parts.first().copied()),
+        Selection::Unsatisfiable => Err(AzureError::invalid_range(info.length)),
+    }
+}
+
+/// Adds the MD5 of the body, which is short enough to be buffered.
+async fn add_md5(response: Response<BlobBody>) -> Result<Response<BlobBody>, AzureError> {
+    let (mut head, body) = response.into_parts();
+    let bytes = body.collect().await.map_err(AzureError::of_blob)?.to_bytes();
+    head.headers.insert(CONTENT_MD5, ContentMd5::of(&bytes).to_header());
+    Ok(Response::from_parts(head, bytes.into()))
+}
+
+/// Adds the headers that describe a blob.
+fn describe(target: &mut HeaderMap, info: &BlobInfo, now: Timestamp) {
+    headers::add_stored(target, &info.headers);
+    target.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
+    target.insert(LAST_MODIFIED, info.last_modified.to_header());
+    target.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    target.insert(BLOB_TYPE, HeaderValue::from_static("BlockBlob"));
+    target.insert(SERVER_ENCRYPTED, HeaderValue::from_static("false"));
+    target.extend(info.created.map(|created| (CREATION_TIME, headers::creation_date(created).to_header())));
+    headers::add_lease(target, info.lease.as_ref(), now);
+}

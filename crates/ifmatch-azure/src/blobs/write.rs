@@ -1,0 +1,95 @@
+//! Steps that writes of blobs share.
+
+use http::{Response, StatusCode};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{MissingContainer, Put, Reading, StoreError, StoreErrorKind, Upload, Written};
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Precondition;
+
+use crate::containers;
+use crate::error::AzureError;
+use crate::request::Write;
+use crate::request::conditions::WriteConditions;
+use crate::response;
+
+/// Checks the conditions that the store does not evaluate.
+pub(crate) async fn check(
+    context: &Context,
+    blob: &BlobPath,
+    conditions: &WriteConditions,
+    lease: LeaseUse,
+) -> Result<(), AzureError> {
+    if !conditions.need_check() {
+        return Ok(());
+    }
+    match context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)? {
+        Some(opened) => {
+            let info = &opened.info;
+            conditions.check(Some(info.last_modified), info.lease.as_ref(), lease, context.now())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Builds a write to an existing container.
+pub(crate) fn put(write: &Write, body: Upload, limit: u64) -> Put {
+    Put {
+        preconditions: write.conditions.preconditions.clone(),
+        lease: write.lease,
+        container: MissingContainer::Refuse,
+        request: write.request.clone(),
+        limit,
+        ..Put::new(body)
+    }
+}
+
+/// Translates the error of a rejected write. Creating a blob that exists is a conflict.
+pub(crate) fn rejected(write: &Write, error: StoreError) -> AzureError {
+    match error.kind() {
+        StoreErrorKind::PreconditionFailed { precondition: Precondition::IfNoneMatch, .. } if write.creates() => {
+            AzureError::new(StatusCode::CONFLICT, "BlobAlreadyExists", "the blob already exists")
+        }
+        _ => AzureError::of_blob(error),
+    }
+}
+
+/// Rejects the replay of a creation that has since been undone. The same request may come from a program that uses one
+/// id for all its requests, which would take a blob that another client created by now for its own.
+pub(crate) async fn confirm(
+    context: &Context,
+    blob: &BlobPath,
+    write: &Write,
+    written: &Written,
+) -> Result<(), AzureError> {
+    let is_earlier = written.generation.is_some_and(|generation| generation.timestamp() < write.begun);
+    if !write.creates() || !is_earlier {
+        return Ok(());
+    }
+    let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
+    if opened.is_some_and(|opened| opened.info.generation == written.generation) {
+        return Ok(());
+    }
+    let message = "the blob that an earlier request with this x-ms-client-request-id created was changed or deleted \
+                   since: give each request its own id";
+    Err(AzureError::new(StatusCode::CONFLICT, "BlobAlreadyExists", message))
+}
+
+/// Translates an error of the store. If it is "not found", tells a missing container from a missing blob.
+pub(crate) async fn explain(context: &Context, blob: &BlobPath, error: StoreError) -> AzureError {
+    match error.kind() {
+        StoreErrorKind::NotFound => match containers::find(context, &blob.container).await {
+            Ok(_) => AzureError::blob_not_found(),
+            Err(missing) => missing,
+        },
+        _ => AzureError::of_blob(error),
+    }
+}
+
+/// The response to a write of a whole blob.
+pub(crate) fn stored(written: &Written) -> Response<BlobBody> {
+    let mut response = response::empty(StatusCode::CREATED, written.tag.as_ref(), Some(written.last_modified));
+    response::set_not_encrypted(&mut response);
+    response
+}

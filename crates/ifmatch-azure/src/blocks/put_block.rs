@@ -1,0 +1,49 @@
+//! Put Block.
+
+use http::{Response, StatusCode};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::BlobPath;
+use ifmatch_blob::store::{Md5Use, Put, Reading, StoreErrorKind, Upload};
+use ifmatch_core::lease::{self, LeaseUse};
+
+use super::staging::BlobPaths;
+use crate::error::AzureError;
+use crate::request::PutBlock;
+use crate::request::headers::CONTENT_MD5;
+use crate::response;
+
+pub(crate) async fn put_block(
+    context: &Context,
+    blob: &BlobPath,
+    block: PutBlock,
+    upload: Upload,
+) -> Result<Response<BlobBody>, AzureError> {
+    let PutBlock { id, lease, md5: content_md5, length, limit } = block;
+    let paths = BlobPaths::of(context, blob).await?;
+    check_lease(context, blob, lease).await?;
+    let store = &*context.store;
+    if paths.any(store).await?.is_some_and(|other| other.0.len() != id.0.len()) {
+        let message = "all block ids of a blob must have the same length";
+        return Err(AzureError::bad_request("InvalidBlobOrBlock", message));
+    }
+    // Blocks never report an MD5, so it is computed only to verify the request's.
+    let md5 = if content_md5.is_some() { Md5Use::Computed } else { Md5Use::AsGiven };
+    let headers = BlobHeaders { content_md5, ..BlobHeaders::default() };
+    let put = Put { headers, md5, length: Some(length), limit, ..Put::new(upload) };
+    store.put(&paths.block(&id)?, put).await.map_err(AzureError::of_blob)?;
+    let mut response = response::empty(StatusCode::CREATED, None, None);
+    response.headers_mut().extend(content_md5.map(|md5| (CONTENT_MD5, md5.to_header())));
+    response::set_not_encrypted(&mut response);
+    Ok(response)
+}
+
+/// Checks the lease of the blob, which may not exist yet. Put Block List checks it again, in the same step as the
+/// write.
+async fn check_lease(context: &Context, blob: &BlobPath, r#use: LeaseUse) -> Result<(), AzureError> {
+    let opened = context.store.open(blob, Reading::HEAD).await.map_err(AzureError::of_blob)?;
+    let held = opened.and_then(|opened| opened.info.lease);
+    lease::check(held.as_ref(), r#use, context.now())
+        .map_err(|failure| AzureError::of_blob(StoreErrorKind::LeaseFailed(failure)))
+}

@@ -1,0 +1,196 @@
+//! Parsing of headers.
+
+use std::collections::BTreeMap;
+
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, RANGE,
+};
+use http::{HeaderMap, HeaderName, StatusCode};
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_core::lease::LeaseId;
+
+use crate::error::AzureError;
+
+pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
+pub(crate) const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
+/// The MD5 of the body or, in a response without a range, of the whole blob.
+pub(crate) const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
+/// The MD5 of the whole blob.
+pub(crate) const BLOB_CONTENT_MD5: HeaderName = HeaderName::from_static("x-ms-blob-content-md5");
+pub(crate) const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
+pub(crate) const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
+const BLOB_CONTENT_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-content-type");
+const BLOB_CONTENT_ENCODING: HeaderName = HeaderName::from_static("x-ms-blob-content-encoding");
+const BLOB_CONTENT_LANGUAGE: HeaderName = HeaderName::from_static("x-ms-blob-content-language");
+const BLOB_CONTENT_DISPOSITION: HeaderName = HeaderName::from_static("x-ms-blob-content-disposition");
+const BLOB_CACHE_CONTROL: HeaderName = HeaderName::from_static("x-ms-blob-cache-control");
+const DELETE_SNAPSHOTS: HeaderName = HeaderName::from_static("x-ms-delete-snapshots");
+/// Overrides `Range`, which some clients cannot set.
+const X_MS_RANGE: HeaderName = HeaderName::from_static("x-ms-range");
+pub(crate) const RANGE_MD5: HeaderName = HeaderName::from_static("x-ms-range-get-content-md5");
+/// Maximum length of a client request id, in bytes.
+pub(crate) const MAX_CLIENT_REQUEST_ID: usize = 1024;
+/// Prefix of metadata headers.
+pub(crate) const METADATA: &str = "x-ms-meta-";
+/// Maximum size of the metadata, in bytes of names and values.
+const MAX_METADATA: usize = 8 * 1024;
+/// Maximum size of the other headers stored with a blob, in bytes.
+const MAX_STORED: usize = 8 * 1024;
+
+/// Returns a header that must not be repeated.
+pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, AzureError> {
+    let mut lines = headers.get_all(name).iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => Ok(None),
+        (Some(line), None) => {
+            let text = line.to_str().map_err(|_| AzureError::invalid_header(name.as_str(), "must be visible ASCII"))?;
+            Ok(Some(text.trim()))
+        }
+        (Some(_), Some(_)) => Err(AzureError::invalid_header(name.as_str(), "must not be repeated")),
+    }
+}
+
+/// Returns a header that is required.
+pub(super) fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, AzureError> {
+    one(headers, name)?.filter(|text| !text.is_empty()).ok_or_else(|| AzureError::missing_header(name.as_str()))
+}
+
+/// Parses a lease id.
+pub(super) fn lease_id(headers: &HeaderMap, name: &HeaderName) -> Result<Option<LeaseId>, AzureError> {
+    let id = one(headers, name)?.map(str::parse::<LeaseId>).transpose();
+    id.map_err(|error| AzureError::invalid_header(name.as_str(), &error.to_string()))
+}
+
+/// Returns the length of the body.
+pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
+    let missing = || {
+        let message = "the request needs a Content-Length";
+        AzureError::new(StatusCode::LENGTH_REQUIRED, "MissingContentLengthHeader", message)
+    };
+    let text = one(headers, &CONTENT_LENGTH)?.ok_or_else(missing)?;
+    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let length = digits.and_then(|digits| digits.parse().ok());
+    length.ok_or_else(|| AzureError::invalid_header(CONTENT_LENGTH.as_str(), "must be a number of bytes"))
+}
+
+/// Parses the headers to store with a blob, except the metadata. If the body is the blob, the standard headers that
+/// describe the body apply to it.
+pub(super) fn stored(headers: &HeaderMap, body_is_blob: bool) -> Result<BlobHeaders, AzureError> {
+    let field = |own: HeaderName, standard: HeaderName| -> Result<Option<FieldText>, AzureError> {
+        let standard = if body_is_blob { one(headers, &standard)? } else { None };
+        let text = one(headers, &own)?.or(standard).filter(|text| !text.is_empty());
+        text.map(|text| field_text(own.as_str(), text)).transpose()
+    };
+    let stored = BlobHeaders {
+        content_type: field(BLOB_CONTENT_TYPE, CONTENT_TYPE)?,
+        content_encoding: field(BLOB_CONTENT_ENCODING, CONTENT_ENCODING)?,
+        content_language: field(BLOB_CONTENT_LANGUAGE, CONTENT_LANGUAGE)?,
+        content_disposition: field(BLOB_CONTENT_DISPOSITION, CONTENT_DISPOSITION)?,
+        cache_control: field(BLOB_CACHE_CONTROL, CACHE_CONTROL)?,
+        content_md5: match md5(headers, &BLOB_CONTENT_MD5)? {
+            None if body_is_blob => md5(headers, &CONTENT_MD5)?,
+            own => own,
+        },
+        metadata: BTreeMap::new(),
+    };
+    let BlobHeaders { content_type, content_encoding, content_language, content_disposition, cache_control, .. } =
+        &stored;
+    let all = [content_type, content_encoding, content_language, content_disposition, cache_control];
+    if all.into_iter().flatten().map(|text| text.as_str().len()).sum::<usize>() > MAX_STORED {
+        let rule = format!("the headers stored with a blob have at most {MAX_STORED} bytes together");
+        return Err(AzureError::invalid_header("x-ms-blob-…", &rule));
+    }
+    Ok(stored)
+}
+
+/// Parses the metadata.
+pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<Box<str>, FieldText>, AzureError> {
+    let mut metadata = BTreeMap::new();
+    let mut size = 0;
+    for name in headers.keys() {
+        let Some(own) = name.as_str().strip_prefix(METADATA) else { continue };
+        if !is_metadata_name(own) {
+            let message =
+                format!("{name}: a metadata name consists of a-z, 0-9 and _, and does not start with a digit");
+            return Err(AzureError::bad_request("InvalidMetadata", message));
+        }
+        let value = one(headers, name)?.unwrap_or_default();
+        size += own.len() + value.len();
+        metadata.insert(own.into(), field_text(name.as_str(), value)?);
+    }
+    if size > MAX_METADATA {
+        let message = format!("the metadata has at most {MAX_METADATA} bytes");
+        return Err(AzureError::bad_request("MetadataTooLarge", message));
+    }
+    Ok(metadata)
+}
+
+fn is_metadata_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    name.bytes().all(inner) && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+}
+
+fn field_text(name: &str, text: &str) -> Result<FieldText, AzureError> {
+    FieldText::new(text).map_err(|error| AzureError::invalid_header(name, &error.to_string()))
+}
+
+/// Rejects a request with a malformed version, or with a client request id that is too long.
+pub(super) fn check_common(headers: &HeaderMap) -> Result<(), AzureError> {
+    let version = one(headers, &VERSION)?;
+    if !version.is_some_and(is_version) {
+        return Err(AzureError::invalid_header(VERSION.as_str(), "must be a date such as 2026-02-06"));
+    }
+    match one(headers, &CLIENT_REQUEST_ID)? {
+        Some(id) if id.len() > MAX_CLIENT_REQUEST_ID => {
+            Err(AzureError::invalid_header(CLIENT_REQUEST_ID.as_str(), "must have at most 1,024 characters"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Accepts any date, so that newer SDKs work.
+fn is_version(text: &str) -> bool {
+    let digit = |byte: u8| byte.is_ascii_digit();
+    text.len() == 10
+        && text.bytes().enumerate().all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { digit(byte) })
+}
+
+/// Rejects unsupported blob types.
+pub(super) fn check_blob_type(headers: &HeaderMap) -> Result<(), AzureError> {
+    match one(headers, &BLOB_TYPE)? {
+        None | Some("" | "BlockBlob") => Ok(()),
+        Some(_) => Err(AzureError::invalid_header(BLOB_TYPE.as_str(), "only BlockBlob is supported")),
+    }
+}
+
+/// Rejects a request without a blob type.
+pub(super) fn require_blob_type(headers: &HeaderMap) -> Result<(), AzureError> {
+    required(headers, &BLOB_TYPE).map(drop)
+}
+
+/// Rejects values of `x-ms-delete-snapshots` that would keep the blob.
+pub(super) fn check_snapshots(headers: &HeaderMap) -> Result<(), AzureError> {
+    match one(headers, &DELETE_SNAPSHOTS)? {
+        None | Some("include") => Ok(()),
+        Some(_) => {
+            let rule = "must be 'include': the service has no snapshots";
+            Err(AzureError::invalid_header(DELETE_SNAPSHOTS.as_str(), rule))
+        }
+    }
+}
+
+/// Returns the requested range.
+pub(super) fn range(headers: &HeaderMap) -> Result<Option<&str>, AzureError> {
+    Ok(one(headers, &X_MS_RANGE)?.or(one(headers, &RANGE)?))
+}
+
+/// Returns `true` if the request asks for the MD5 of its range.
+pub(super) fn with_range_md5(headers: &HeaderMap) -> Result<bool, AzureError> {
+    Ok(one(headers, &RANGE_MD5)?.is_some_and(|text| text.eq_ignore_ascii_case("true")))
+}
+
+/// Parses an MD5.
+pub(super) fn md5(headers: &HeaderMap, name: &HeaderName) -> Result<Option<ContentMd5>, AzureError> {
+    let md5 = one(headers, name)?.filter(|text| !text.is_empty()).map(str::parse).transpose();
+    md5.map_err(|error| AzureError::bad_request("InvalidMd5", format!("{name}: {error}")))
+}

@@ -1,0 +1,125 @@
+//! The parameters of List Containers and List Blobs.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE;
+use http::header::HOST;
+use http::request::Parts;
+use ifmatch_blob::name::ContainerName;
+
+use super::query::Query;
+use super::target;
+use crate::accounts::{Account, Accounts};
+use crate::error::AzureError;
+
+/// Maximum and default number of items in a page.
+const MAX_RESULTS: usize = 5000;
+/// Values of `include` for a listing of blobs. All except metadata leave the listing unchanged: the service keeps no
+/// copies, snapshots, versions, tags, policies or deleted blobs, and does not list blobs with only staged blocks.
+const OF_BLOBS: [&str; 11] = [
+    "metadata",
+    "copy",
+    "deleted",
+    "deletedwithversions",
+    "immutabilitypolicy",
+    "legalhold",
+    "permissions",
+    "snapshots",
+    "tags",
+    "uncommittedblobs",
+    "versions",
+];
+/// Values of `include` for a listing of containers. There are no deleted or system containers.
+const OF_CONTAINERS: [&str; 3] = ["metadata", "deleted", "system"];
+
+/// The parameters of a listing.
+pub(crate) struct List {
+    pub(crate) prefix: String,
+    pub(crate) delimiter: Option<String>,
+    pub(crate) marker: Option<String>,
+    pub(crate) limit: usize,
+    pub(crate) with_metadata: bool,
+    /// `maxresults` as sent.
+    pub(crate) max_results: Option<String>,
+    /// The URL by which the client addressed the account.
+    pub(crate) endpoint: String,
+    /// The prefix of the account's containers in the store.
+    pub(crate) account_prefix: String,
+}
+
+impl List {
+    pub(super) fn of_containers(
+        head: &Parts,
+        query: &Query,
+        account: &Account,
+        accounts: &Accounts,
+    ) -> Result<Self, AzureError> {
+        Self::parse(head, query, account, accounts, &OF_CONTAINERS)
+    }
+
+    pub(super) fn of_blobs(
+        head: &Parts,
+        query: &Query,
+        account: &Account,
+        accounts: &Accounts,
+    ) -> Result<Self, AzureError> {
+        Self::parse(head, query, account, accounts, &OF_BLOBS)
+    }
+
+    /// Parses a listing with these values allowed for `include`.
+    fn parse(
+        head: &Parts,
+        query: &Query,
+        account: &Account,
+        accounts: &Accounts,
+        includes: &[&str],
+    ) -> Result<Self, AzureError> {
+        let text = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+        let marker = text("marker").map(|marker| {
+            let name = URL_SAFE.decode(marker).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            name.ok_or_else(|| AzureError::invalid_parameter("marker", "must be the NextMarker of the previous page"))
+        });
+        let include: Vec<&str> = query.get("include").unwrap_or_default().split(',').map(str::trim).collect();
+        if let Some(unknown) = include.iter().find(|name| !name.is_empty() && !includes.contains(name)) {
+            let rule = format!("{unknown} is unknown; known values are {}", includes.join(", "));
+            return Err(AzureError::invalid_parameter("include", &rule));
+        }
+        Ok(Self {
+            prefix: text("prefix").unwrap_or_default(),
+            delimiter: text("delimiter"),
+            marker: marker.transpose()?,
+            limit: limit(query.get("maxresults"))?,
+            with_metadata: include.contains(&"metadata"),
+            max_results: text("maxresults"),
+            endpoint: endpoint(head, account),
+            account_prefix: target::prefix(account, accounts),
+        })
+    }
+
+    /// Returns the folder of a name, which stands for all names in it.
+    pub(crate) fn folder<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let delimiter = self.delimiter.as_deref()?;
+        let at = name.get(self.prefix.len()..)?.find(delimiter)?;
+        name.get(..self.prefix.len() + at + delimiter.len())
+    }
+
+    /// Returns the name by which the account knows a container.
+    pub(crate) fn container_name<'a>(&self, container: &'a ContainerName) -> Option<&'a str> {
+        container.as_str().strip_prefix(&self.account_prefix).filter(|name| target::is_container_name(name))
+    }
+}
+
+fn limit(text: Option<&str>) -> Result<usize, AzureError> {
+    match text.map(str::parse::<usize>) {
+        None => Ok(MAX_RESULTS),
+        Some(Ok(limit @ 1..)) => Ok(limit.min(MAX_RESULTS)),
+        Some(Ok(0)) => Err(AzureError::bad_request("OutOfRangeQueryParameterValue", "maxresults must be at least 1")),
+        Some(Err(_)) => Err(AzureError::invalid_parameter("maxresults", "must be a number")),
+    }
+}
+
+/// Returns the URL by which the client addressed the account.
+fn endpoint(head: &Parts, account: &Account) -> String {
+    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.or(head.uri.authority().map(http::uri::Authority::as_str)).unwrap_or_default();
+    format!("{}://{host}/{}/", head.uri.scheme_str().unwrap_or("http"), account.name())
+}

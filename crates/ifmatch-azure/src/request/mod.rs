@@ -1,0 +1,355 @@
+//! Requests, parsed once into typed operations.
+//!
+//! [`parse`] checks the whole head of a request. A request with any unknown parameter or `x-ms-*` header is rejected
+//! before it has any effect.
+
+pub(crate) mod block_id;
+pub(crate) mod conditions;
+pub(crate) mod headers;
+mod lease;
+mod list;
+mod query;
+mod retry;
+mod rules;
+pub(crate) mod target;
+
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use ifmatch_blob::dialect::Context;
+use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lease::{LeaseId, LeaseUse};
+use ifmatch_core::policy::RequirePreconditions;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::tag::TagList;
+
+use crate::accounts::{Account, Accounts};
+use crate::error::AzureError;
+use block_id::BlockId;
+use conditions::WriteConditions;
+use query::Query;
+use rules::Name;
+use target::Target;
+
+pub(crate) use list::List;
+
+/// Maximum length of a block, in bytes: 4,000 MiB.
+const MAX_BLOCK: u64 = 4000 * 1024 * 1024;
+/// Maximum size of a block list, in bytes: enough for 50,000 blocks with the longest ids.
+const MAX_DOCUMENT: u64 = 8 * 1024 * 1024;
+
+/// An operation of the Blob service's REST API, with its parameters.
+pub(crate) enum Operation<'a> {
+    GetAccountInformation,
+    GetServiceProperties,
+    ListContainers(List),
+    Container(ContainerName, ContainerOperation),
+    Blob(BlobPath, BlobOperation<'a>),
+}
+
+/// An operation on a container.
+pub(crate) enum ContainerOperation {
+    Create(BlobHeaders),
+    GetProperties(LeaseUse),
+    SetMetadata(ContainerWrite, HeaderChange),
+    Lease(Lease),
+    Delete(ContainerWrite),
+    ListBlobs(List),
+}
+
+/// An operation on a blob.
+pub(crate) enum BlobOperation<'a> {
+    Get(Get<'a>),
+    Put(PutBlob),
+    PutBlock(PutBlock),
+    PutBlockList(PutBlockList),
+    GetBlockList(GetBlockList),
+    Set(Write, HeaderChange),
+    Lease(Lease),
+    Delete(Write),
+}
+
+/// Get Blob, Get Blob Properties and Get Blob Metadata.
+pub(crate) struct Get<'a> {
+    pub(crate) conditions: Preconditions,
+    pub(crate) lease: LeaseUse,
+    pub(crate) part: Part<'a>,
+}
+
+/// The part of a blob that a read returns.
+pub(crate) enum Part<'a> {
+    /// The properties and the length.
+    Head,
+    /// The properties without the length.
+    Metadata,
+    /// The content.
+    Whole,
+    /// A range of the content.
+    Range {
+        range: &'a str,
+        /// Contains `If-Range`.
+        headers: &'a HeaderMap,
+        with_md5: bool,
+    },
+}
+
+/// The headers that all writes of a blob share.
+pub(crate) struct Write {
+    pub(crate) conditions: WriteConditions,
+    pub(crate) lease: LeaseUse,
+    /// The identity of the request, if it may be a retry.
+    pub(crate) request: Option<RequestKey>,
+    /// The time at which the request arrived.
+    pub(crate) begun: Timestamp,
+}
+
+impl Write {
+    /// Returns `true` if the write must create the blob.
+    pub(crate) fn creates(&self) -> bool {
+        self.conditions.preconditions.if_none_match == Some(TagList::Any)
+    }
+}
+
+/// The headers that all writes of a container share.
+pub(crate) struct ContainerWrite {
+    pub(crate) conditions: WriteConditions,
+    pub(crate) lease: LeaseUse,
+    pub(crate) request: Option<RequestKey>,
+}
+
+/// Put Blob.
+pub(crate) struct PutBlob {
+    pub(crate) write: Write,
+    pub(crate) headers: BlobHeaders,
+    pub(crate) length: u64,
+}
+
+/// Put Block.
+pub(crate) struct PutBlock {
+    pub(crate) id: BlockId,
+    pub(crate) lease: LeaseUse,
+    pub(crate) md5: Option<ContentMd5>,
+    pub(crate) length: u64,
+    pub(crate) limit: u64,
+}
+
+/// Put Block List.
+pub(crate) struct PutBlockList {
+    pub(crate) write: Write,
+    pub(crate) headers: BlobHeaders,
+    /// The MD5 and length of the document.
+    pub(crate) md5: Option<ContentMd5>,
+    pub(crate) length: u64,
+}
+
+/// Get Block List.
+pub(crate) struct GetBlockList {
+    pub(crate) committed: bool,
+    pub(crate) uncommitted: bool,
+    pub(crate) lease: LeaseUse,
+}
+
+/// Lease Blob and Lease Container.
+pub(crate) struct Lease {
+    pub(crate) conditions: WriteConditions,
+    pub(crate) request: LeaseRequest,
+}
+
+/// Parses the head of an authenticated request.
+pub(crate) fn parse<'a>(
+    context: &Context,
+    head: &'a Parts,
+    account: &Account,
+    accounts: &Accounts,
+) -> Result<Operation<'a>, AzureError> {
+    headers::check_common(&head.headers)?;
+    let target = Target::parse(head.uri.path(), account, accounts)?;
+    let query = Query::parse(head.uri.query().unwrap_or_default())?;
+    let name = rules::find(target.kind(), &head.method, &query, &head.headers)?;
+    let Context { required, max_body, .. } = context;
+    let parser = Parser { head, query, required, max_body: *max_body, now: context.now() };
+    Ok(match target {
+        _ if name == Name::GetAccountInformation => Operation::GetAccountInformation,
+        Target::Service if name == Name::ListContainers => {
+            Operation::ListContainers(List::of_containers(head, &parser.query, account, accounts)?)
+        }
+        Target::Service => Operation::GetServiceProperties,
+        Target::Container(container) if name == Name::ListBlobs => {
+            let list = List::of_blobs(head, &parser.query, account, accounts)?;
+            Operation::Container(container, ContainerOperation::ListBlobs(list))
+        }
+        Target::Container(container) => Operation::Container(container, parser.container(name)?),
+        Target::Blob(blob) => Operation::Blob(blob, parser.blob(name)?),
+    })
+}
+
+/// Parses the headers and parameters of a known operation.
+struct Parser<'a, 'c> {
+    head: &'a Parts,
+    query: Query,
+    required: &'c RequirePreconditions,
+    max_body: u64,
+    now: Timestamp,
+}
+
+impl<'a> Parser<'a, '_> {
+    fn container(&self, name: Name) -> Result<ContainerOperation, AzureError> {
+        let fields = self.fields();
+        Ok(match name {
+            Name::CreateContainer => {
+                let metadata = headers::metadata(fields)?;
+                ContainerOperation::Create(BlobHeaders { metadata, ..BlobHeaders::default() })
+            }
+            Name::SetContainerMetadata => {
+                let conditions = conditions::of_write(fields)?;
+                let lease = LeaseUse::Read(self.lease_id()?);
+                let change = HeaderChange::Metadata(headers::metadata(fields)?);
+                ContainerOperation::SetMetadata(ContainerWrite { conditions, lease, request: None }, change)
+            }
+            Name::LeaseContainer => ContainerOperation::Lease(self.lease()?),
+            Name::DeleteContainer => {
+                let conditions = conditions::of_write(fields)?;
+                let lease = LeaseUse::Write(self.lease_id()?);
+                let request = if conditions.hold_once() { retry::key(self.head) } else { None };
+                ContainerOperation::Delete(ContainerWrite { conditions, lease, request })
+            }
+            _ => ContainerOperation::GetProperties(LeaseUse::Read(self.lease_id()?)),
+        })
+    }
+
+    fn blob(&self, name: Name) -> Result<BlobOperation<'a>, AzureError> {
+        let fields = self.fields();
+        Ok(match name {
+            Name::PutBlob => BlobOperation::Put(self.put_blob()?),
+            Name::PutBlock => BlobOperation::PutBlock(self.put_block()?),
+            Name::PutBlockList => BlobOperation::PutBlockList(self.put_block_list()?),
+            Name::GetBlockList => BlobOperation::GetBlockList(self.get_block_list()?),
+            Name::SetBlobMetadata => {
+                let write = self.write()?;
+                BlobOperation::Set(write, HeaderChange::Metadata(headers::metadata(fields)?))
+            }
+            Name::SetBlobProperties => {
+                let write = self.write()?;
+                BlobOperation::Set(write, HeaderChange::Fields(headers::stored(fields, false)?.into()))
+            }
+            Name::LeaseBlob => BlobOperation::Lease(self.lease()?),
+            Name::DeleteBlob => {
+                let write = self.write()?;
+                headers::check_snapshots(fields)?;
+                BlobOperation::Delete(write)
+            }
+            _ => BlobOperation::Get(self.get()?),
+        })
+    }
+
+    fn get(&self) -> Result<Get<'a>, AzureError> {
+        let fields = self.fields();
+        let conditions = conditions::of_read(fields)?;
+        let lease = LeaseUse::Read(self.lease_id()?);
+        let range = headers::range(fields)?;
+        let part = match range {
+            _ if self.head.method == Method::HEAD => Part::Head,
+            _ if self.query.get("comp").is_some() => Part::Metadata,
+            None => Part::Whole,
+            Some(range) => Part::Range { range, headers: fields, with_md5: headers::with_range_md5(fields)? },
+        };
+        Ok(Get { conditions, lease, part })
+    }
+
+    fn put_blob(&self) -> Result<PutBlob, AzureError> {
+        let fields = self.fields();
+        headers::require_blob_type(fields)?;
+        let write = self.write_whole()?;
+        let length = headers::length(fields)?;
+        if length > self.max_body {
+            return Err(AzureError::too_large(self.max_body));
+        }
+        let metadata = headers::metadata(fields)?;
+        Ok(PutBlob { write, headers: BlobHeaders { metadata, ..headers::stored(fields, true)? }, length })
+    }
+
+    fn put_block(&self) -> Result<PutBlock, AzureError> {
+        let id = self.block_id()?;
+        let lease = LeaseUse::Write(self.lease_id()?);
+        let md5 = headers::md5(self.fields(), &headers::CONTENT_MD5)?;
+        let (length, limit) = (headers::length(self.fields())?, self.max_body.min(MAX_BLOCK));
+        if length == 0 {
+            return Err(AzureError::invalid_header("content-length", "a block has at least one byte"));
+        }
+        if length > limit {
+            return Err(AzureError::too_large(limit));
+        }
+        Ok(PutBlock { id, lease, md5, length, limit })
+    }
+
+    fn put_block_list(&self) -> Result<PutBlockList, AzureError> {
+        let fields = self.fields();
+        let write = self.write_whole()?;
+        let metadata = headers::metadata(fields)?;
+        let headers = BlobHeaders { metadata, ..headers::stored(fields, false)? };
+        let md5 = headers::md5(fields, &headers::CONTENT_MD5)?;
+        let length = headers::length(fields)?;
+        if length > MAX_DOCUMENT {
+            return Err(AzureError::too_large(MAX_DOCUMENT));
+        }
+        Ok(PutBlockList { write, headers, md5, length })
+    }
+
+    fn get_block_list(&self) -> Result<GetBlockList, AzureError> {
+        const TYPE: &str = "blocklisttype";
+        let (committed, uncommitted) = match self.query.get(TYPE).unwrap_or("committed").to_ascii_lowercase().as_str() {
+            "committed" => (true, false),
+            "uncommitted" => (false, true),
+            "all" => (true, true),
+            _ => return Err(AzureError::invalid_parameter(TYPE, "must be committed, uncommitted or all")),
+        };
+        Ok(GetBlockList { committed, uncommitted, lease: LeaseUse::Read(self.lease_id()?) })
+    }
+
+    fn lease(&self) -> Result<Lease, AzureError> {
+        let action = lease::action(self.fields())?;
+        let conditions = conditions::of_write(self.fields())?;
+        let preconditions = conditions.preconditions.clone();
+        Ok(Lease { conditions, request: LeaseRequest { action, preconditions, request: retry::key(self.head) } })
+    }
+
+    /// Parses the headers that all writes of a blob share.
+    fn write(&self) -> Result<Write, AzureError> {
+        let conditions = conditions::of_write(self.fields())?;
+        let lease = LeaseUse::Write(self.lease_id()?);
+        conditions.check_policy(self.required, &self.head.method)?;
+        let request = if conditions.hold_once() { retry::key(self.head) } else { None };
+        Ok(Write { conditions, lease, request, begun: self.now })
+    }
+
+    /// Like [`Self::write`], for a write of a whole blob.
+    ///
+    /// With a lease id, the lease alone decides: only an existing blob has a lease, so `If-None-Match: *` and a lease id
+    /// could never both hold. SDKs send both, and the real service lets the holder write.
+    fn write_whole(&self) -> Result<Write, AzureError> {
+        let mut write = self.write()?;
+        if write.creates() && matches!(write.lease, LeaseUse::Write(Some(_))) {
+            write.conditions.preconditions.if_none_match = None;
+            write.request = None;
+        }
+        Ok(write)
+    }
+
+    fn block_id(&self) -> Result<BlockId, AzureError> {
+        const NAME: &str = "blockid";
+        let missing = || AzureError::bad_request("MissingRequiredQueryParameter", "blockid is required");
+        let text = self.query.get(NAME).filter(|text| !text.is_empty()).ok_or_else(missing)?;
+        let rule = format!("must be the base64 of 1 to {} bytes", BlockId::MAX_BYTES);
+        BlockId::from_base64(text).ok_or_else(|| AzureError::invalid_parameter(NAME, &rule))
+    }
+
+    fn lease_id(&self) -> Result<Option<LeaseId>, AzureError> {
+        headers::lease_id(self.fields(), &headers::LEASE_ID)
+    }
+
+    fn fields(&self) -> &'a HeaderMap {
+        &self.head.headers
+    }
+}

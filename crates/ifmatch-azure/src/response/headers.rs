@@ -1,0 +1,68 @@
+//! Headers that describe blobs, containers and leases.
+
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::lease::{self, Lease, LeaseDuration, LeaseState};
+
+use crate::request::headers::METADATA;
+
+/// The content type of a blob that was written without one.
+pub(crate) const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
+
+/// Adds the headers stored with a blob to a response.
+pub(crate) fn add_stored(response: &mut HeaderMap, stored: &BlobHeaders) {
+    let named = [
+        (CONTENT_TYPE, &stored.content_type),
+        (CONTENT_ENCODING, &stored.content_encoding),
+        (CONTENT_LANGUAGE, &stored.content_language),
+        (CONTENT_DISPOSITION, &stored.content_disposition),
+        (CACHE_CONTROL, &stored.cache_control),
+    ];
+    response.extend(named.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?.to_header()))));
+    response.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(DEFAULT_CONTENT_TYPE));
+    response.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    add_metadata(response, stored);
+}
+
+/// Adds the metadata to a response.
+pub(crate) fn add_metadata(response: &mut HeaderMap, stored: &BlobHeaders) {
+    for (name, value) in &stored.metadata {
+        if let Ok(name) = HeaderName::try_from(format!("{METADATA}{name}")) {
+            response.insert(name, value.to_header());
+        }
+    }
+}
+
+/// Adds the state of a lease to a response.
+pub(crate) fn add_lease(response: &mut HeaderMap, held: Option<&Lease>, now: Timestamp) {
+    let (state, status, duration) = lease_properties(held, now);
+    let fields =
+        [("x-ms-lease-state", Some(state)), ("x-ms-lease-status", Some(status)), ("x-ms-lease-duration", duration)];
+    response.extend(
+        fields
+            .into_iter()
+            .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_static(value?)))),
+    );
+}
+
+/// Returns the state, the status and, while the lease is held, the kind of its duration.
+pub(crate) fn lease_properties(
+    held: Option<&Lease>,
+    now: Timestamp,
+) -> (&'static str, &'static str, Option<&'static str>) {
+    let state = lease::state(held, now);
+    let duration = held.filter(|_| state == LeaseState::Leased).map(|held| match held.duration() {
+        LeaseDuration::Infinite => "infinite",
+        LeaseDuration::Seconds(_) => "fixed",
+    });
+    (state.name(), if state.is_locked() { "locked" } else { "unlocked" }, duration)
+}
+
+/// Returns the second in which a blob was created.
+pub(crate) fn creation_date(created: Timestamp) -> HttpDate {
+    HttpDate::from_unix((created.micros() / 1_000_000).cast_signed())
+}

@@ -1,0 +1,123 @@
+//! Responses.
+
+pub(crate) mod headers;
+pub(crate) mod xml;
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, WWW_AUTHENTICATE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::store::{BlobInfo, Leased};
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::HttpDate;
+use ifmatch_core::lease::LeaseAction;
+
+use crate::error::AzureError;
+use crate::guid;
+use crate::request::headers::{CLIENT_REQUEST_ID, LEASE_ID, MAX_CLIENT_REQUEST_ID, VERSION};
+use xml::Xml;
+
+const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
+const LEASE_TIME: HeaderName = HeaderName::from_static("x-ms-lease-time");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
+const REQUEST_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-request-server-encrypted");
+/// Enough for the headers of nearly all responses without a body.
+const USUAL_HEADERS: usize = 12;
+
+/// The headers of a request that its response repeats.
+pub(crate) struct RequestIds {
+    version: Option<HeaderValue>,
+    client_request_id: Option<HeaderValue>,
+}
+
+impl RequestIds {
+    /// Takes the headers from a request.
+    pub(crate) fn of(head: &Parts) -> Self {
+        let field = |name| head.headers.get(name).filter(|value| value.len() <= MAX_CLIENT_REQUEST_ID).cloned();
+        Self { version: field(VERSION), client_request_id: field(CLIENT_REQUEST_ID) }
+    }
+
+    /// Adds the headers, and a request id of the server's own, to a response.
+    pub(crate) fn add_to(self, mut response: Response<BlobBody>) -> Response<BlobBody> {
+        let id = guid::random().and_then(|id| HeaderValue::try_from(id.to_string()).ok());
+        let own = [(VERSION, self.version), (CLIENT_REQUEST_ID, self.client_request_id), (REQUEST_ID, id)];
+        response.headers_mut().extend(own.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        response
+    }
+}
+
+/// An empty response with the tag and date of the resource.
+pub(crate) fn empty(status: StatusCode, tag: Option<&EntityTag>, date: Option<HttpDate>) -> Response<BlobBody> {
+    let mut response = Response::new(BlobBody::empty());
+    *response.status_mut() = status;
+    *response.headers_mut() = HeaderMap::with_capacity(USUAL_HEADERS);
+    let headers = response.headers_mut();
+    headers.extend(tag.map(|tag| (ETAG, tag.to_header())));
+    headers.extend(date.map(|date| (LAST_MODIFIED, date.to_header())));
+    headers.insert(CONTENT_LENGTH, 0.into());
+    response
+}
+
+/// States that the service does not encrypt what it stores.
+pub(crate) fn set_not_encrypted(response: &mut Response<BlobBody>) {
+    response.headers_mut().insert(REQUEST_ENCRYPTED, HeaderValue::from_static("false"));
+}
+
+/// A response with an XML document.
+pub(crate) fn document(text: String) -> Response<BlobBody> {
+    let mut response = Response::new(BlobBody::empty());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(xml::MEDIA_TYPE));
+    headers.insert(CONTENT_LENGTH, text.len().into());
+    *response.body_mut() = text.into();
+    response
+}
+
+/// The response to a conditional read of an unchanged blob.
+pub(crate) fn not_modified(info: &BlobInfo) -> Response<BlobBody> {
+    let mut response = empty(StatusCode::NOT_MODIFIED, info.tag.as_ref(), Some(info.last_modified));
+    let headers = response.headers_mut();
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(ERROR_CODE, HeaderValue::from_static("ConditionNotMet"));
+    response
+}
+
+/// The response to a lease operation.
+pub(crate) fn leased(action: LeaseAction, leased: &Leased) -> Response<BlobBody> {
+    let status = match action {
+        LeaseAction::Acquire { .. } => StatusCode::CREATED,
+        LeaseAction::Break(_) => StatusCode::ACCEPTED,
+        _ => StatusCode::OK,
+    };
+    let mut response = empty(status, leased.tag.as_ref(), Some(leased.last_modified));
+    let headers = response.headers_mut();
+    if matches!(action, LeaseAction::Break(_)) {
+        headers.insert(LEASE_TIME, leased.receipt.seconds_left().unwrap_or_default().into());
+    } else if let Some(lease) = leased.receipt.lease {
+        let id = HeaderValue::try_from(lease.id().to_string()).ok();
+        headers.extend(id.map(|id| (LEASE_ID, id)));
+    }
+    response
+}
+
+/// An error response. The response to HEAD has neither a body nor a content type.
+pub(crate) fn error(error: AzureError, method: &Method) -> Response<BlobBody> {
+    let mut xml = Xml::begin("Error");
+    xml.text("Code", error.code);
+    xml.text("Message", &error.message);
+    let text = xml.end("Error");
+    let mut response = Response::new(BlobBody::empty());
+    *response.status_mut() = error.status;
+    let headers = response.headers_mut();
+    headers.insert(ERROR_CODE, HeaderValue::from_static(error.code));
+    headers.extend(error.headers);
+    if error.status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("SharedKey"));
+    }
+    if *method != Method::HEAD {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(xml::MEDIA_TYPE));
+        headers.insert(CONTENT_LENGTH, text.len().into());
+        *response.body_mut() = text.into();
+    }
+    response
+}
