@@ -13,7 +13,7 @@ const X_MS_ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 
 /// An error response.
 #[derive(Debug)]
-pub(super) struct TableError {
+pub(crate) struct TableError {
     reason: Reason,
     detail: Option<String>,
 }
@@ -28,7 +28,7 @@ macro_rules! codes {
     ($($code:ident $status:ident $message:literal,)*) => {
         /// Azure's error code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Code {
+        pub(crate) enum Code {
             $($code,)*
         }
 
@@ -78,24 +78,24 @@ codes! {
 }
 
 impl TableError {
-    pub(super) fn new(code: Code) -> Self {
+    pub(crate) fn new(code: Code) -> Self {
         Self { reason: Reason::Refused(code), detail: None }
     }
 
     /// Creates an `InvalidInput` error with details.
-    pub(super) fn invalid(detail: impl Into<String>) -> Self {
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(Code::InvalidInput).detail(detail)
     }
 
     /// Adds details to the message.
-    pub(super) fn detail(mut self, detail: impl Into<String>) -> Self {
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
     /// Returns the code. Panics for authentication errors.
     #[cfg(test)]
-    pub(super) fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> Code {
         match self.reason {
             Reason::Refused(code) => code,
             Reason::NotAuthorised(error) => panic!("{error}"),
@@ -103,7 +103,7 @@ impl TableError {
     }
 
     /// Returns the response.
-    pub(super) fn to_response(&self) -> Response<BlobBody> {
+    pub(crate) fn to_response(&self) -> Response<BlobBody> {
         let (code, status, message) = match self.reason {
             Reason::Refused(code) => code.parts(),
             Reason::NotAuthorised(error) => {

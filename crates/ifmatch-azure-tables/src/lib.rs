@@ -7,23 +7,11 @@
 
 pub use service::TableService;
 
-mod address;
-mod collect;
-mod datetime;
-mod edm;
-mod entities;
 mod entity;
 mod error;
-mod etag;
-mod filter;
-mod format;
-mod key;
-mod options;
-mod page;
-mod query;
-mod read;
-mod reply;
+mod operations;
+mod request;
+mod response;
 mod route;
 mod service;
-mod table;
-mod write;
+mod storage;

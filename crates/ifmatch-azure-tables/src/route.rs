@@ -7,18 +7,20 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body::Body;
 use ifmatch_runtime::Clock;
 
-use super::address::Address;
-use super::entities::{Change, Entities};
-use super::entity::Entity;
-use super::error::{Code, TableError};
-use super::etag::Guard;
-use super::format::Metadata;
-use super::key::EntityKey;
-use super::options::Options;
-use super::reply::Style;
-use super::service::Shared;
-use super::table::{Home, TableName};
-use super::{query, read, write};
+use crate::entity::etag::IfMatch;
+use crate::entity::key::EntityKey;
+use crate::entity::properties::Entity;
+use crate::error::{Code, TableError};
+use crate::operations::query;
+use crate::operations::read;
+use crate::operations::write;
+use crate::request::metadata_level::MetadataLevel;
+use crate::request::options::Options;
+use crate::request::resource::Resource;
+use crate::response::ResponseFormat;
+use crate::service::Shared;
+use crate::storage::entities::{Change, Entities};
+use crate::storage::tables::{AccountContainers, TableName};
 use ifmatch_azure::auth;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
@@ -30,7 +32,7 @@ const X_HTTP_METHOD: HeaderName = HeaderName::from_static("x-http-method");
 const VERSION: HeaderValue = HeaderValue::from_static("2019-02-02");
 
 /// Responds to a request.
-pub(super) async fn answer<B>(shared: &Shared, head: Parts, body: B) -> Response<BlobBody>
+pub(crate) async fn answer<B>(shared: &Shared, head: Parts, body: B) -> Response<BlobBody>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
@@ -51,20 +53,21 @@ where
     B::Error: Into<BoxError>,
 {
     let account = auth::authenticate_table(&shared.accounts, head, shared.clock.wall())?;
-    let address = Address::parse(head.uri.path())?;
+    let address = Resource::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = Options::parse(head.uri.query().unwrap_or_default())?;
-    if options.other || matches!(address, Address::Service | Address::Batch) {
+    if options.other || matches!(address, Resource::Service | Resource::Batch) {
         return Err(TableError::new(Code::NotImplemented));
     }
-    let metadata = Metadata::wanted(options.format.as_deref(), &head.headers)?;
-    let style = Style::new(head, account.name(), metadata);
-    let home = Home::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-    let request = Request { shared, headers: &head.headers, options, style, home };
+    let metadata = MetadataLevel::requested(options.format.as_deref(), &head.headers)?;
+    let format = ResponseFormat::new(head, account.name(), metadata);
+    let containers =
+        AccountContainers::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+    let request = Request { shared, headers: &head.headers, options, format, containers };
     match address {
-        Address::Entity(table, key) => request.entity(&table, &key, method, body).await,
-        Address::Entities(table) => request.entities(&table, method, body).await,
-        Address::Table(table) => request.table(&table, method).await,
+        Resource::Entity(table, key) => request.entity(&table, &key, method, body).await,
+        Resource::Entities(table) => request.entities(&table, method, body).await,
+        Resource::Table(table) => request.table(&table, method).await,
         _ => request.tables(method, body).await,
     }
 }
@@ -74,8 +77,8 @@ struct Request<'a> {
     shared: &'a Shared,
     headers: &'a HeaderMap,
     options: Options,
-    style: Style,
-    home: Home,
+    format: ResponseFormat,
+    containers: AccountContainers,
 }
 
 impl Request<'_> {
@@ -86,11 +89,11 @@ impl Request<'_> {
     {
         let store = &*self.shared.store;
         match verb {
-            Verb::Get => query::tables(store, &self.home, &self.options, &self.style).await,
+            Verb::Get => query::tables(store, &self.containers, &self.options, &self.format).await,
             Verb::Post => {
                 write::no_conditions(self.headers)?;
                 let body = write::object(self.headers, body).await?;
-                write::create_table(store, &self.home, self.headers, &body, &self.style).await
+                write::create_table(store, &self.containers, self.headers, &body, &self.format).await
             }
             _ => Err(TableError::new(Code::UnsupportedHttpVerb)),
         }
@@ -99,10 +102,10 @@ impl Request<'_> {
     async fn table(&self, name: &TableName, verb: Verb) -> Result<Response<BlobBody>, TableError> {
         let store = &*self.shared.store;
         match verb {
-            Verb::Get => read::table(store, &self.home, name, &self.style).await,
+            Verb::Get => read::table(store, &self.containers, name, &self.format).await,
             Verb::Delete => {
                 write::no_conditions(self.headers)?;
-                write::delete_table(store, &self.home, name).await
+                write::delete_table(store, &self.containers, name).await
             }
             _ => Err(TableError::new(Code::UnsupportedHttpVerb)),
         }
@@ -122,13 +125,13 @@ impl Request<'_> {
         } else {
             None
         };
-        let table = self.home.find(&*self.shared.store, table).await?;
+        let table = self.containers.find(&*self.shared.store, table).await?;
         let table = table.ok_or_else(|| TableError::new(Code::TableNotFound))?;
         let Shared { store, clock, .. } = self.shared;
-        let entities = Entities { store: &**store, clock, home: &self.home, table: &table };
+        let entities = Entities { store: &**store, clock, containers: &self.containers, table: &table };
         match body {
-            Some(body) => write::insert(&entities, self.headers, &body, &self.style).await,
-            None => query::entities(&entities, &self.options, &self.style).await,
+            Some(body) => write::insert(&entities, self.headers, &body, &self.format).await,
+            None => query::entities(&entities, &self.options, &self.format).await,
         }
     }
 
@@ -144,23 +147,23 @@ impl Request<'_> {
         B::Error: Into<BoxError>,
     {
         let (guard, entity) = match verb {
-            Verb::Get => (Guard::None, Entity::default()),
+            Verb::Get => (IfMatch::None, Entity::default()),
             Verb::Put | Verb::Merge => {
                 let guard = write::guard(self.headers)?;
                 (guard, Entity::parse(&write::object(self.headers, body).await?)?)
             }
             Verb::Delete => match write::guard(self.headers)? {
-                Guard::None => return Err(TableError::new(Code::MissingRequiredHeader).detail("If-Match")),
+                IfMatch::None => return Err(TableError::new(Code::MissingRequiredHeader).detail("If-Match")),
                 guard => (guard, Entity::default()),
             },
             Verb::Post => return Err(TableError::new(Code::UnsupportedHttpVerb)),
         };
-        let table = self.home.find(&*self.shared.store, table).await?;
+        let table = self.containers.find(&*self.shared.store, table).await?;
         let table = table.ok_or_else(|| TableError::new(Code::TableNotFound))?;
         let Shared { store, clock, .. } = self.shared;
-        let entities = Entities { store: &**store, clock, home: &self.home, table: &table };
+        let entities = Entities { store: &**store, clock, containers: &self.containers, table: &table };
         let change = match verb {
-            Verb::Get | Verb::Post => return read::entity(&entities, key, &self.options, &self.style).await,
+            Verb::Get | Verb::Post => return read::entity(&entities, key, &self.options, &self.format).await,
             Verb::Put => Change::Replace(&entity),
             Verb::Merge => Change::Merge(&entity),
             Verb::Delete => Change::Delete,

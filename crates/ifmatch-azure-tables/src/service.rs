@@ -13,8 +13,9 @@ use http_body::Body;
 use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
-use super::table::Home;
-use super::{collect, route};
+use crate::route;
+use crate::storage::garbage;
+use crate::storage::tables::AccountContainers;
 use ifmatch_azure::accounts::Accounts;
 use ifmatch_blob::AnyClock;
 use ifmatch_blob::body::BlobBody;
@@ -66,10 +67,10 @@ pub struct TableService {
 
 /// State shared by all requests.
 #[derive(Clone)]
-pub(super) struct Shared {
-    pub(super) store: Arc<dyn BlobStore>,
-    pub(super) clock: AnyClock,
-    pub(super) accounts: Accounts,
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn BlobStore>,
+    pub(crate) clock: AnyClock,
+    pub(crate) accounts: Accounts,
 }
 
 impl TableService {
@@ -108,8 +109,9 @@ impl TableService {
     pub async fn collect(&self) -> Result<usize, StoreError> {
         let mut collected = 0;
         for account in self.shared.accounts.iter() {
-            let home = Home::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-            collected += collect::collect(&*self.shared.store, &home).await?;
+            let containers =
+                AccountContainers::of(account).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+            collected += garbage::collect(&*self.shared.store, &containers).await?;
         }
         Ok(collected)
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use http::header::{CONTENT_RANGE, ETAG, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
+use ifmatch_core::lease::azure::HeaderError;
 use ifmatch_core::range;
 
 use crate::auth::AuthError;
@@ -131,6 +132,12 @@ impl AzureError {
             tracing::error!(%error, "the store failed");
         }
         answer
+    }
+}
+
+impl From<HeaderError> for AzureError {
+    fn from(error: HeaderError) -> Self {
+        Self::bad_request(error.code(), error.to_string())
     }
 }
 

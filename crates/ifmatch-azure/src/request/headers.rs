@@ -7,18 +7,16 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, StatusCode};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
-use ifmatch_core::lease::LeaseId;
+use ifmatch_core::lease::azure::CLIENT_REQUEST_ID;
 
 use crate::error::AzureError;
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
-pub(crate) const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
 /// The MD5 of the body or, in a response without a range, of the whole blob.
 pub(crate) const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// The MD5 of the whole blob.
 pub(crate) const BLOB_CONTENT_MD5: HeaderName = HeaderName::from_static("x-ms-blob-content-md5");
 pub(crate) const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
-pub(crate) const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
 const BLOB_CONTENT_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-content-type");
 const BLOB_CONTENT_ENCODING: HeaderName = HeaderName::from_static("x-ms-blob-content-encoding");
 const BLOB_CONTENT_LANGUAGE: HeaderName = HeaderName::from_static("x-ms-blob-content-language");
@@ -53,12 +51,6 @@ pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Optio
 /// Returns a header that is required.
 pub(super) fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, AzureError> {
     one(headers, name)?.filter(|text| !text.is_empty()).ok_or_else(|| AzureError::missing_header(name.as_str()))
-}
-
-/// Parses a lease id.
-pub(super) fn lease_id(headers: &HeaderMap, name: &HeaderName) -> Result<Option<LeaseId>, AzureError> {
-    let id = one(headers, name)?.map(str::parse::<LeaseId>).transpose();
-    id.map_err(|error| AzureError::invalid_header(name.as_str(), &error.to_string()))
 }
 
 /// Returns the length of the body.

@@ -6,7 +6,6 @@
 pub(crate) mod block_id;
 pub(crate) mod conditions;
 pub(crate) mod headers;
-mod lease;
 mod list;
 mod query;
 mod retry;
@@ -20,13 +19,14 @@ use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::{LeaseId, LeaseUse};
+use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
 
 use crate::accounts::{Account, Accounts};
 use crate::error::AzureError;
+use crate::guid;
 use block_id::BlockId;
 use conditions::WriteConditions;
 use query::Query;
@@ -309,7 +309,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn lease(&self) -> Result<Lease, AzureError> {
-        let action = lease::action(self.fields())?;
+        let action = azure::action(self.fields(), || guid::random().ok_or_else(AzureError::busy))?;
         let conditions = conditions::of_write(self.fields())?;
         let preconditions = conditions.preconditions.clone();
         Ok(Lease { conditions, request: LeaseRequest { action, preconditions, request: retry::key(self.head) } })
@@ -346,7 +346,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn lease_id(&self) -> Result<Option<LeaseId>, AzureError> {
-        headers::lease_id(self.fields(), &headers::LEASE_ID)
+        Ok(azure::id(self.fields(), azure::ID)?)
     }
 
     fn fields(&self) -> &'a HeaderMap {

@@ -1,10 +1,9 @@
 //! Recognises retries by `x-ms-client-request-id`, which SDKs keep when they send a request again.
 
-use http::header::{
-    CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-    IF_UNMODIFIED_SINCE,
-};
+use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE};
 use http::request::Parts;
+use ifmatch_core::lease::azure;
+use ifmatch_core::precondition::Preconditions;
 
 use super::headers;
 use crate::auth::string_to_sign::X_MS_DATE;
@@ -16,12 +15,11 @@ use ifmatch_blob::store::RequestKey;
 /// repeated, also by a program that uses one id for all its requests; replaying an earlier response would then be
 /// wrong.
 pub(super) fn key(head: &Parts) -> Option<RequestKey> {
-    let id = headers::one(&head.headers, &headers::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;
+    let id = headers::one(&head.headers, &azure::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;
     let decides = |name: &str| {
         let standard = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION];
-        let conditions = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
-        let varies = [X_MS_DATE, headers::CLIENT_REQUEST_ID];
-        let listed = standard.iter().chain(&conditions).any(|other| other == name);
+        let varies = [X_MS_DATE, azure::CLIENT_REQUEST_ID];
+        let listed = standard.iter().chain(&Preconditions::HEADERS).any(|other| other == name);
         listed || (name.starts_with("x-ms-") && !varies.iter().any(|other| other == name))
     };
     let mut fields: Vec<(&str, &[u8])> =

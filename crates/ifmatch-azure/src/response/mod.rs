@@ -11,14 +11,13 @@ use ifmatch_blob::store::{BlobInfo, Leased};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::lease::LeaseAction;
+use ifmatch_core::lease::azure::{self, CLIENT_REQUEST_ID};
 
 use crate::error::AzureError;
 use crate::guid;
-use crate::request::headers::{CLIENT_REQUEST_ID, LEASE_ID, MAX_CLIENT_REQUEST_ID, VERSION};
+use crate::request::headers::{MAX_CLIENT_REQUEST_ID, VERSION};
 use xml::Xml;
 
-const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
-const LEASE_TIME: HeaderName = HeaderName::from_static("x-ms-lease-time");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 const REQUEST_ENCRYPTED: HeaderName = HeaderName::from_static("x-ms-request-server-encrypted");
 /// Enough for the headers of nearly all responses without a body.
@@ -78,7 +77,7 @@ pub(crate) fn not_modified(info: &BlobInfo) -> Response<BlobBody> {
     let mut response = empty(StatusCode::NOT_MODIFIED, info.tag.as_ref(), Some(info.last_modified));
     let headers = response.headers_mut();
     headers.remove(CONTENT_LENGTH);
-    headers.insert(ERROR_CODE, HeaderValue::from_static("ConditionNotMet"));
+    headers.insert(azure::ERROR_CODE, HeaderValue::from_static("ConditionNotMet"));
     response
 }
 
@@ -92,10 +91,10 @@ pub(crate) fn leased(action: LeaseAction, leased: &Leased) -> Response<BlobBody>
     let mut response = empty(status, leased.tag.as_ref(), Some(leased.last_modified));
     let headers = response.headers_mut();
     if matches!(action, LeaseAction::Break(_)) {
-        headers.insert(LEASE_TIME, leased.receipt.seconds_left().unwrap_or_default().into());
+        headers.insert(azure::TIME, leased.receipt.seconds_left().unwrap_or_default().into());
     } else if let Some(lease) = leased.receipt.lease {
         let id = HeaderValue::try_from(lease.id().to_string()).ok();
-        headers.extend(id.map(|id| (LEASE_ID, id)));
+        headers.extend(id.map(|id| (azure::ID, id)));
     }
     response
 }
@@ -109,7 +108,7 @@ pub(crate) fn error(error: AzureError, method: &Method) -> Response<BlobBody> {
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = error.status;
     let headers = response.headers_mut();
-    headers.insert(ERROR_CODE, HeaderValue::from_static(error.code));
+    headers.insert(azure::ERROR_CODE, HeaderValue::from_static(error.code));
     headers.extend(error.headers);
     if error.status == StatusCode::UNAUTHORIZED {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("SharedKey"));

@@ -3,17 +3,17 @@
 use http::{HeaderName, HeaderValue, Response};
 use serde_json::Value as Json;
 
-use super::datetime::DateTime;
-use super::edm::Value;
-use super::entities::{Entities, Stored};
-use super::entity::{PARTITION_KEY, ROW_KEY, TIMESTAMP};
-use super::error::{Code, TableError};
-use super::filter::{Filter, Property, Row, Scalar};
-use super::key::{self, EntityKey};
-use super::options::{Options, Token};
-use super::page::{Effort, Part, Rows, page};
-use super::reply::Style;
-use super::table::{Home, Table, TableName};
+use crate::entity::datetime::DateTime;
+use crate::entity::edm::Value;
+use crate::entity::key::{self, EntityKey};
+use crate::entity::properties::{PARTITION_KEY, ROW_KEY, TIMESTAMP};
+use crate::error::{Code, TableError};
+use crate::request::filter::{Filter, Property, Row, Scalar};
+use crate::request::options::{Options, Token};
+use crate::response::ResponseFormat;
+use crate::storage::entities::{Entities, Stored};
+use crate::storage::page::{PageBudget, PageQuery, Rows, page};
+use crate::storage::tables::{AccountContainers, Table, TableName};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::{BlobName, BlobPath};
 use ifmatch_blob::store::BlobStore;
@@ -24,28 +24,28 @@ const NEXT_ROW: HeaderName = HeaderName::from_static("x-ms-continuation-nextrowk
 const NEXT_TABLE: HeaderName = HeaderName::from_static("x-ms-continuation-nexttablename");
 
 /// Returns the entities that match a filter, ordered by key.
-pub(super) async fn entities(
+pub(crate) async fn entities(
     entities: &Entities<'_>,
     options: &Options,
-    style: &Style,
+    format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
     let table = entities.table;
     let (partition, row) = options.filter.as_ref().map(Filter::keys).unwrap_or_default();
-    let part = Part {
-        container: &entities.home.entities,
+    let part = PageQuery {
+        container: &entities.containers.entities,
         prefix: key::prefix(&table.identity, partition, row),
         after: after(options, table)?,
         limit: options.top,
-        effort: Effort::default(),
+        budget: PageBudget::default(),
     };
     let page = page(entities.store, part, &MatchingEntities { entities, filter: options.filter.as_ref() }).await?;
-    if entities.home.find(entities.store, &table.name).await?.as_ref() != Some(table) {
+    if entities.containers.find(entities.store, &table.name).await?.as_ref() != Some(table) {
         // The table was deleted meanwhile, so the page may be incomplete.
         return Err(TableError::new(Code::TableNotFound));
     }
     let select = options.select.as_deref();
-    let json = |(key, stored): &(EntityKey, Stored)| Json::Object(style.entity(&table.name, key, stored, select));
-    let mut response = style.listing(table.name.as_str(), page.rows.iter().map(json).collect());
+    let json = |(key, stored): &(EntityKey, Stored)| Json::Object(format.entity(&table.name, key, stored, select));
+    let mut response = format.listing(table.name.as_str(), page.rows.iter().map(json).collect());
     if let Some(key) = page.next.as_ref().and_then(|name| EntityKey::parse(name.as_str())) {
         let next = [(NEXT_PARTITION, key.partition), (NEXT_ROW, key.row)];
         response.headers_mut().extend(next.into_iter().filter_map(|(name, key)| Some((name, token(&key)?))));
@@ -54,18 +54,23 @@ pub(super) async fn entities(
 }
 
 /// Returns the tables that match a filter, ordered by name.
-pub(super) async fn tables(
+pub(crate) async fn tables(
     store: &dyn BlobStore,
-    home: &Home,
+    containers: &AccountContainers,
     options: &Options,
-    style: &Style,
+    format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
     let after = options.next_table.as_ref().map(|token| token.0.clone());
-    let part =
-        Part { container: &home.tables, prefix: String::new(), after, limit: options.top, effort: Effort::default() };
-    let page = page(store, part, &MatchingTables { store, home, filter: options.filter.as_ref() }).await?;
-    let rows = page.rows.iter().map(|name| Json::Object(style.table(name))).collect();
-    let mut response = style.listing("Tables", rows);
+    let part = PageQuery {
+        container: &containers.tables,
+        prefix: String::new(),
+        after,
+        limit: options.top,
+        budget: PageBudget::default(),
+    };
+    let page = page(store, part, &MatchingTables { store, containers, filter: options.filter.as_ref() }).await?;
+    let rows = page.rows.iter().map(|name| Json::Object(format.table(name))).collect();
+    let mut response = format.listing("Tables", rows);
     let next = page.next.as_ref().and_then(|name| token(name.as_str()));
     response.headers_mut().extend(next.map(|next| (NEXT_TABLE, next)));
     Ok(response)
@@ -136,7 +141,7 @@ impl Row for Seen<'_> {
 /// The tables that match a filter.
 struct MatchingTables<'a> {
     store: &'a dyn BlobStore,
-    home: &'a Home,
+    containers: &'a AccountContainers,
     filter: Option<&'a Filter>,
 }
 
@@ -144,8 +149,8 @@ impl Rows for MatchingTables<'_> {
     type Row = TableName;
 
     async fn row(&self, name: &BlobName) -> Result<Option<TableName>, TableError> {
-        let blob = BlobPath { container: self.home.tables.clone(), name: name.clone() };
-        let table = self.home.read(self.store, &blob).await?.map(|table| table.name);
+        let blob = BlobPath { container: self.containers.tables.clone(), name: name.clone() };
+        let table = self.containers.read(self.store, &blob).await?.map(|table| table.name);
         Ok(table.filter(|name| self.filter.is_none_or(|filter| filter.holds(name) == Some(true))))
     }
 

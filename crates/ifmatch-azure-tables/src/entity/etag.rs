@@ -3,11 +3,11 @@
 use ifmatch_core::EntityTag;
 use ifmatch_core::record::Revision;
 
-use super::datetime::DateTime;
-use super::error::{Code, TableError};
+use crate::entity::datetime::DateTime;
+use crate::error::{Code, TableError};
 
 /// Returns the tag of a version. It is unique, since a generation is a time in microseconds that is never used twice.
-pub(super) fn of(generation: Revision) -> String {
+pub(crate) fn of(generation: Revision) -> String {
     let moment = DateTime::of(generation.timestamp());
     let text = moment.map_or(generation.get().to_string(), |moment| format!("{moment:#}"));
     format!("W/\"datetime'{}'\"", text.replace(':', "%3A"))
@@ -15,7 +15,7 @@ pub(super) fn of(generation: Revision) -> String {
 
 /// The condition in `If-Match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Guard {
+pub(crate) enum IfMatch {
     /// No condition.
     None,
     /// The entity exists.
@@ -24,12 +24,12 @@ pub(super) enum Guard {
     Tag(Box<str>),
 }
 
-impl Guard {
+impl IfMatch {
     /// Parses the value of `If-Match`.
     ///
     /// # Errors
     /// The value is not a tag.
-    pub(super) fn parse(value: &[u8]) -> Result<Self, TableError> {
+    pub(crate) fn parse(value: &[u8]) -> Result<Self, TableError> {
         if value == b"*" {
             return Ok(Self::Exists);
         }
@@ -42,7 +42,7 @@ impl Guard {
     ///
     /// # Errors
     /// The entity does not exist, or has another tag.
-    pub(super) fn check(&self, current: Option<Revision>) -> Result<(), TableError> {
+    pub(crate) fn check(&self, current: Option<Revision>) -> Result<(), TableError> {
         match (self, current) {
             (Self::None, _) | (Self::Exists, Some(_)) => Ok(()),
             (Self::Tag(tag), Some(current)) if **tag == *of(current) => Ok(()),
@@ -67,7 +67,7 @@ mod tests {
     fn tags_are_compared_as_text() {
         let current = Some(Revision::new(1_600_000_000_500_000));
         let same = "W/\"datetime'2020-09-13T12%3A26%3A40.5000000Z'\"";
-        assert!(Guard::parse(same.as_bytes()).is_ok_and(|guard| guard.check(current).is_ok()));
+        assert!(IfMatch::parse(same.as_bytes()).is_ok_and(|guard| guard.check(current).is_ok()));
         let others = [
             &same[2..],
             "W/\"datetime'2020-09-13T12:26:40.5000000Z'\"",
@@ -75,7 +75,7 @@ mod tests {
             "W/\"datetime'2020-09-13T12%3A26%3A40.5Z'\"",
         ];
         for other in others {
-            let refused = Guard::parse(other.as_bytes()).expect("a tag").check(current);
+            let refused = IfMatch::parse(other.as_bytes()).expect("a tag").check(current);
             assert_eq!(refused.unwrap_err().code(), Code::UpdateConditionNotSatisfied, "{other}");
         }
     }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn rejects_malformed_tags() {
         for text in ["", "abc", "W/", "\"a", "W/\"a\", W/\"b\"", "**"] {
-            assert_eq!(Guard::parse(text.as_bytes()).unwrap_err().code(), Code::InvalidInput, "{text}");
+            assert_eq!(IfMatch::parse(text.as_bytes()).unwrap_err().code(), Code::InvalidInput, "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::error::TableError;
 /// Maximum nesting depth.
 const MAX_DEPTH: usize = 50;
 
-pub(super) fn filter(text: &str) -> Result<Filter, TableError> {
+pub(crate) fn filter(text: &str) -> Result<Filter, TableError> {
     let mut parser = Parser { text, rest: text, depth: 0 };
     let filter = parser.any()?;
     if parser.rest.trim_start().is_empty() { Ok(filter) } else { Err(parser.unexpected()) }

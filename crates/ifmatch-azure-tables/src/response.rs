@@ -9,13 +9,13 @@ use ifmatch_core::record::Revision;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value as Json};
 
-use super::datetime::DateTime;
-use super::entities::Stored;
-use super::entity::{PARTITION_KEY, ROW_KEY, TIMESTAMP, TYPE};
-use super::etag;
-use super::format::Metadata;
-use super::key::EntityKey;
-use super::table::TableName;
+use crate::entity::datetime::DateTime;
+use crate::entity::etag;
+use crate::entity::key::EntityKey;
+use crate::entity::properties::{PARTITION_KEY, ROW_KEY, TIMESTAMP, TYPE};
+use crate::request::metadata_level::MetadataLevel;
+use crate::storage::entities::Stored;
+use crate::storage::tables::TableName;
 use ifmatch_blob::body::BlobBody;
 
 /// Characters that are not percent-encoded in the URL of an entity.
@@ -26,15 +26,15 @@ const DATA_SERVICE_VERSION: (HeaderName, HeaderValue) =
 
 /// The format of the responses to a request.
 #[derive(Clone, Debug)]
-pub(super) struct Style {
-    pub(super) metadata: Metadata,
+pub(crate) struct ResponseFormat {
+    pub(crate) metadata: MetadataLevel,
     /// The URL of the account, without a trailing slash.
     base: String,
     account: String,
 }
 
-impl Style {
-    pub(super) fn new(head: &Parts, account: &str, metadata: Metadata) -> Self {
+impl ResponseFormat {
+    pub(crate) fn new(head: &Parts, account: &str, metadata: MetadataLevel) -> Self {
         let scheme = head.uri.scheme_str().unwrap_or("http");
         let authority = head.uri.authority().map(http::uri::Authority::as_str);
         let host = authority.or_else(|| head.headers.get(HOST).and_then(|host| host.to_str().ok()));
@@ -43,7 +43,7 @@ impl Style {
     }
 
     /// Returns the JSON of an entity, with all properties or the selected ones.
-    pub(super) fn entity(
+    pub(crate) fn entity(
         &self,
         table: &TableName,
         key: &EntityKey,
@@ -52,10 +52,10 @@ impl Style {
     ) -> Map<String, Json> {
         let selected = |name: &str| select.is_none_or(|select| select.iter().any(|selected| selected == name));
         let mut json = Map::new();
-        if self.metadata >= Metadata::Minimal {
+        if self.metadata >= MetadataLevel::Minimal {
             json.insert("odata.etag".to_owned(), etag::of(stored.generation).into());
         }
-        if self.metadata == Metadata::Full {
+        if self.metadata == MetadataLevel::Full {
             let address = address(table, key);
             json.insert("odata.type".to_owned(), format!("{}.{table}", self.account).into());
             json.insert("odata.id".to_owned(), format!("{}/{address}", self.base).into());
@@ -67,14 +67,14 @@ impl Style {
             }
         }
         if let Some(moment) = DateTime::of(stored.generation.timestamp()).filter(|_| selected(TIMESTAMP)) {
-            if self.metadata == Metadata::Full {
+            if self.metadata == MetadataLevel::Full {
                 json.insert(format!("{TIMESTAMP}{TYPE}"), "Edm.DateTime".into());
             }
             json.insert(TIMESTAMP.to_owned(), format!("{moment:#}").into());
         }
         for (name, value) in stored.entity.properties().filter(|(name, _)| selected(name)) {
             let (value, declared) = value.to_json();
-            let declared = declared.filter(|_| self.metadata >= Metadata::Minimal);
+            let declared = declared.filter(|_| self.metadata >= MetadataLevel::Minimal);
             json.extend(declared.map(|declared| (format!("{name}{TYPE}"), declared.into())));
             json.insert(name.to_owned(), value);
         }
@@ -82,9 +82,9 @@ impl Style {
     }
 
     /// Returns the JSON of a table.
-    pub(super) fn table(&self, table: &TableName) -> Map<String, Json> {
+    pub(crate) fn table(&self, table: &TableName) -> Map<String, Json> {
         let mut json = Map::new();
-        if self.metadata == Metadata::Full {
+        if self.metadata == MetadataLevel::Full {
             let address = format!("Tables('{table}')");
             json.insert("odata.type".to_owned(), format!("{}.Tables", self.account).into());
             json.insert("odata.id".to_owned(), format!("{}/{address}", self.base).into());
@@ -95,17 +95,17 @@ impl Style {
     }
 
     /// A response with one element of a set: a table, or an entity of a table.
-    pub(super) fn element(&self, set: &str, json: Map<String, Json>) -> Response<BlobBody> {
+    pub(crate) fn element(&self, set: &str, json: Map<String, Json>) -> Response<BlobBody> {
         self.json(&format!("{set}/@Element"), json)
     }
 
     /// A response with a listing.
-    pub(super) fn listing(&self, set: &str, rows: Vec<Json>) -> Response<BlobBody> {
+    pub(crate) fn listing(&self, set: &str, rows: Vec<Json>) -> Response<BlobBody> {
         self.json(set, Map::from_iter([("value".to_owned(), rows.into())]))
     }
 
     fn json(&self, set: &str, mut json: Map<String, Json>) -> Response<BlobBody> {
-        if self.metadata >= Metadata::Minimal {
+        if self.metadata >= MetadataLevel::Minimal {
             json.insert("odata.metadata".to_owned(), format!("{}/$metadata#{set}", self.base).into());
         }
         let mut response = Response::new(BlobBody::from(Json::Object(json).to_string()));
@@ -115,21 +115,21 @@ impl Style {
     }
 
     /// Adds the URL of a new entity.
-    pub(super) fn locate(&self, headers: &mut HeaderMap, table: &TableName, key: &EntityKey) {
+    pub(crate) fn locate(&self, headers: &mut HeaderMap, table: &TableName, key: &EntityKey) {
         let address = HeaderValue::from_str(&format!("{}/{}", self.base, address(table, key)));
         headers.extend(address.ok().map(|address| (LOCATION, address)));
     }
 }
 
 /// An empty response.
-pub(super) fn empty() -> Response<BlobBody> {
+pub(crate) fn empty() -> Response<BlobBody> {
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
 /// Adds the tag of an entity.
-pub(super) fn tag(headers: &mut HeaderMap, generation: Revision) {
+pub(crate) fn tag(headers: &mut HeaderMap, generation: Revision) {
     headers.extend(HeaderValue::from_str(&etag::of(generation)).ok().map(|tag| (ETAG, tag)));
 }
 

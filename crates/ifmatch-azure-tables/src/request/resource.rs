@@ -1,13 +1,13 @@
 //! The resource that a path names.
 
-use super::error::{Code, TableError};
-use super::key::EntityKey;
-use super::table::TableName;
+use crate::entity::key::EntityKey;
+use crate::error::{Code, TableError};
+use crate::storage::tables::TableName;
 use ifmatch_blob::name;
 
 /// The resource that a path names, below the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
+pub(crate) enum Resource {
     /// The account: `/{account}`.
     Service,
     /// All tables: `Tables`.
@@ -22,12 +22,12 @@ pub(super) enum Address {
     Batch,
 }
 
-impl Address {
+impl Resource {
     /// Parses a raw path that begins with the account's name.
     ///
     /// # Errors
     /// The path names no resource.
-    pub(super) fn parse(path: &str) -> Result<Self, TableError> {
+    pub(crate) fn parse(path: &str) -> Result<Self, TableError> {
         let unknown = || TableError::new(Code::InvalidUri);
         let inner = path.strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(_, inner)| inner);
         if inner.contains('/') {
@@ -61,7 +61,7 @@ impl Address {
 }
 
 /// Splits off a leading text in quotes, within which a quote is doubled.
-pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
+pub(crate) fn quoted(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('\'')?;
     let mut value = String::new();
     loop {
@@ -102,17 +102,17 @@ mod tests {
 
     #[test]
     fn paths_name_tables_and_entities() {
-        let entity = |partition, row| Address::Entity(table("tab"), EntityKey::new(partition, row).expect("valid"));
+        let entity = |partition, row| Resource::Entity(table("tab"), EntityKey::new(partition, row).expect("valid"));
         let rows = [
-            ("/a", Address::Service),
-            ("/a/", Address::Service),
-            ("/a/Tables", Address::Tables),
-            ("/a/Tables()", Address::Tables),
-            ("/a/Tables('tab')", Address::Table(table("tab"))),
-            ("/a/Tables(%27tab%27)", Address::Table(table("tab"))),
-            ("/a/tab", Address::Entities(table("tab"))),
-            ("/a/tab()", Address::Entities(table("tab"))),
-            ("/a/$batch", Address::Batch),
+            ("/a", Resource::Service),
+            ("/a/", Resource::Service),
+            ("/a/Tables", Resource::Tables),
+            ("/a/Tables()", Resource::Tables),
+            ("/a/Tables('tab')", Resource::Table(table("tab"))),
+            ("/a/Tables(%27tab%27)", Resource::Table(table("tab"))),
+            ("/a/tab", Resource::Entities(table("tab"))),
+            ("/a/tab()", Resource::Entities(table("tab"))),
+            ("/a/$batch", Resource::Batch),
             ("/a/tab(PartitionKey='p',RowKey='r')", entity("p", "r")),
             ("/a/tab(RowKey='r',PartitionKey='p')", entity("p", "r")),
             ("/a/tab(PartitionKey='',RowKey='')", entity("", "")),
@@ -121,7 +121,7 @@ mod tests {
             ("/a/tab(PartitionKey='%25',RowKey='%C3%A9')", entity("%", "é")),
         ];
         for (path, address) in rows {
-            assert_eq!(Address::parse(path).expect("an address"), address, "{path}");
+            assert_eq!(Resource::parse(path).expect("an address"), address, "{path}");
         }
     }
 
@@ -145,7 +145,7 @@ mod tests {
             ("/a/Tables('tables')", Code::InvalidResourceName),
         ];
         for (path, code) in rows {
-            assert_eq!(Address::parse(path).unwrap_err().code(), code, "{path}");
+            assert_eq!(Resource::parse(path).unwrap_err().code(), code, "{path}");
         }
     }
 }

@@ -3,11 +3,11 @@
 use http::HeaderMap;
 use http::header::ACCEPT;
 
-use super::error::{Code, TableError};
+use crate::error::{Code, TableError};
 
 /// The metadata level of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Metadata {
+pub(crate) enum MetadataLevel {
     /// Values only.
     None,
     /// Adds tags, and types that JSON does not imply.
@@ -16,12 +16,12 @@ pub(super) enum Metadata {
     Full,
 }
 
-impl Metadata {
-    /// Returns the level that a request asks for by `$format`, or else by `Accept`; [`Metadata::Minimal`] by default.
+impl MetadataLevel {
+    /// Returns the level that a request asks for by `$format`, or else by `Accept`; [`MetadataLevel::Minimal`] by default.
     ///
     /// # Errors
     /// The request does not accept JSON.
-    pub(super) fn wanted(parameter: Option<&str>, headers: &HeaderMap) -> Result<Self, TableError> {
+    pub(crate) fn requested(parameter: Option<&str>, headers: &HeaderMap) -> Result<Self, TableError> {
         let mut accept = String::new();
         for line in headers.get_all(ACCEPT) {
             accept.push_str(line.to_str().unwrap_or_default());
@@ -50,7 +50,7 @@ impl Metadata {
     }
 
     /// Returns the content type of the response.
-    pub(super) fn content_type(self) -> &'static str {
+    pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::None => "application/json;odata=nometadata;streaming=true;charset=utf-8",
             Self::Minimal => "application/json;odata=minimalmetadata;streaming=true;charset=utf-8",
@@ -66,18 +66,18 @@ mod tests {
     #[test]
     fn format_overrides_accept() {
         let rows = [
-            (None, &[][..], Some(Metadata::Minimal)),
-            (None, &["application/json"], Some(Metadata::Minimal)),
-            (None, &["*/*"], Some(Metadata::Minimal)),
-            (None, &["application/json;odata=nometadata"], Some(Metadata::None)),
-            (None, &["application/atom+xml", "application/json; odata=FullMetadata; q=0.5"], Some(Metadata::Full)),
-            (Some("application/json;odata=fullmetadata"), &["application/atom+xml"], Some(Metadata::Full)),
+            (None, &[][..], Some(MetadataLevel::Minimal)),
+            (None, &["application/json"], Some(MetadataLevel::Minimal)),
+            (None, &["*/*"], Some(MetadataLevel::Minimal)),
+            (None, &["application/json;odata=nometadata"], Some(MetadataLevel::None)),
+            (None, &["application/atom+xml", "application/json; odata=FullMetadata; q=0.5"], Some(MetadataLevel::Full)),
+            (Some("application/json;odata=fullmetadata"), &["application/atom+xml"], Some(MetadataLevel::Full)),
             (None, &["application/atom+xml"], None),
             (Some("atom"), &["application/json"], None),
         ];
         for (parameter, accept, wanted) in rows {
             let headers = accept.iter().map(|line| (ACCEPT, line.parse().expect("a value"))).collect();
-            assert_eq!(Metadata::wanted(parameter, &headers).ok(), wanted, "{parameter:?} {accept:?}");
+            assert_eq!(MetadataLevel::requested(parameter, &headers).ok(), wanted, "{parameter:?} {accept:?}");
         }
     }
 }

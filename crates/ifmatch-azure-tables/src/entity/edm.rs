@@ -5,12 +5,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Number, Value as Json};
 use uuid::Uuid;
 
-use super::datetime::DateTime;
-use super::error::{Code, TableError};
+use crate::entity::datetime::DateTime;
+use crate::error::{Code, TableError};
 
 /// The value of a property.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     String(Box<str>),
     Int32(i32),
     Int64(i64),
@@ -33,7 +33,7 @@ impl Value {
     ///
     /// # Errors
     /// The value does not have that type, the type is unknown, or the value is too large.
-    pub(super) fn parse(json: &Json, declared: Option<&str>) -> Result<Option<Self>, TableError> {
+    pub(crate) fn parse(json: &Json, declared: Option<&str>) -> Result<Option<Self>, TableError> {
         let value = match (declared, json) {
             (_, Json::Null) => return Ok(None),
             (None, Json::Bool(value)) => Some(Self::Boolean(*value)),
@@ -71,7 +71,7 @@ impl Value {
     }
 
     /// Returns the JSON, and the type if the JSON does not imply it.
-    pub(super) fn to_json(&self) -> (Json, Option<&'static str>) {
+    pub(crate) fn to_json(&self) -> (Json, Option<&'static str>) {
         match self {
             Self::String(text) => (Json::from(&**text), None),
             Self::Int32(number) => (Json::from(*number), None),
@@ -88,7 +88,7 @@ impl Value {
     }
 
     /// Returns the size as Azure counts it, in bytes.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             Self::String(text) => utf16_bytes(text) + LENGTH,
             Self::Binary(bytes) => bytes.len() + LENGTH,
@@ -101,7 +101,7 @@ impl Value {
 }
 
 /// Returns the length of text as Azure counts it.
-pub(super) fn utf16_bytes(text: &str) -> usize {
+pub(crate) fn utf16_bytes(text: &str) -> usize {
     text.encode_utf16().count() * 2
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 use ifmatch_runtime::nonce;
 use serde_json::{Value as Json, json};
 
-use super::entities;
-use super::error::{Code, TableError};
+use crate::error::{Code, TableError};
+use crate::storage::entities;
 use ifmatch_azure::accounts::Account;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
@@ -14,14 +14,14 @@ use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind
 /// The name of a table: 3 to 63 ASCII letters and digits, beginning with a letter. Names keep their case, but are
 /// compared without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TableName(Box<str>);
+pub(crate) struct TableName(Box<str>);
 
 impl TableName {
     /// Creates a name.
     ///
     /// # Errors
     /// The name is too short or too long, contains other characters, or is `tables`.
-    pub(super) fn new(text: &str) -> Result<Self, TableError> {
+    pub(crate) fn new(text: &str) -> Result<Self, TableError> {
         if !text.bytes().all(|byte| byte.is_ascii_alphanumeric())
             || text.starts_with(|char: char| char.is_ascii_digit())
         {
@@ -36,7 +36,7 @@ impl TableName {
         Ok(Self(text.into()))
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -49,26 +49,26 @@ impl fmt::Display for TableName {
 
 /// An existing table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Table {
+pub(crate) struct Table {
     /// The name, in the case used on creation.
-    pub(super) name: TableName,
+    pub(crate) name: TableName,
     /// Drawn at random, so never used by another table.
-    pub(super) identity: Box<str>,
+    pub(crate) identity: Box<str>,
 }
 
 /// The internal containers of an account's tables and their entities.
 #[derive(Clone, Debug)]
-pub(super) struct Home {
-    pub(super) tables: ContainerName,
-    pub(super) entities: ContainerName,
+pub(crate) struct AccountContainers {
+    pub(crate) tables: ContainerName,
+    pub(crate) entities: ContainerName,
 }
 
-impl Home {
+impl AccountContainers {
     /// Returns the containers of an account, which no request can name.
     ///
     /// # Errors
     /// The account's name is too long, which cannot happen for valid accounts.
-    pub(super) fn of(account: &Account) -> Result<Self, InvalidName> {
+    pub(crate) fn of(account: &Account) -> Result<Self, InvalidName> {
         let container = |what| ContainerName::internal(&format!("{what}.{}", account.name()));
         Ok(Self { tables: container("tables")?, entities: container("entities")? })
     }
@@ -80,18 +80,18 @@ impl Home {
     }
 
     /// Finds a table by name.
-    pub(super) async fn find(&self, store: &dyn BlobStore, name: &TableName) -> Result<Option<Table>, StoreError> {
+    pub(crate) async fn find(&self, store: &dyn BlobStore, name: &TableName) -> Result<Option<Table>, StoreError> {
         self.read(store, &self.blob(name)?).await
     }
 
     /// Reads the table stored in a blob.
-    pub(super) async fn read(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<Option<Table>, StoreError> {
+    pub(crate) async fn read(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<Option<Table>, StoreError> {
         let Some(opened) = store.open(blob, Reading::WHOLE.without_lease()).await? else { return Ok(None) };
         Table::decode(&entities::bytes(opened).await?).map(Some)
     }
 
     /// Creates a table. Of several concurrent creations one succeeds.
-    pub(super) async fn create(&self, store: &dyn BlobStore, name: &TableName) -> Result<Table, TableError> {
+    pub(crate) async fn create(&self, store: &dyn BlobStore, name: &TableName) -> Result<Table, TableError> {
         let identity = format!("{:016x}{:016x}", random()?, random()?);
         let table = Table { name: name.clone(), identity: identity.into() };
         let put = entities::put(table.encode(), entities::absent());
@@ -103,7 +103,7 @@ impl Home {
     }
 
     /// Deletes a table, which makes its entities unreachable.
-    pub(super) async fn delete(&self, store: &dyn BlobStore, name: &TableName) -> Result<(), TableError> {
+    pub(crate) async fn delete(&self, store: &dyn BlobStore, name: &TableName) -> Result<(), TableError> {
         match store.delete(&self.blob(name)?, Delete::default()).await {
             Ok(()) => Ok(()),
             Err(error) if *error.kind() == StoreErrorKind::NotFound => Err(TableError::new(Code::ResourceNotFound)),

@@ -1,6 +1,6 @@
 //! The keys of entities, and the names of their blobs.
 
-use super::error::{Code, TableError};
+use crate::error::{Code, TableError};
 use ifmatch_blob::name::BlobName;
 
 /// The key of an entity within its table. Always valid.
@@ -8,9 +8,9 @@ use ifmatch_blob::name::BlobName;
 /// A blob's name contains both keys, separated by a space. A space sorts before every other character allowed in names,
 /// and spaces in keys are escaped. Names therefore sort by partition key, then by row key, each by their UTF-8 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct EntityKey {
-    pub(super) partition: Box<str>,
-    pub(super) row: Box<str>,
+pub(crate) struct EntityKey {
+    pub(crate) partition: Box<str>,
+    pub(crate) row: Box<str>,
 }
 
 /// Maximum length of a key, in UTF-16 units: 1 KiB as Azure counts.
@@ -27,7 +27,7 @@ impl EntityKey {
     ///
     /// # Errors
     /// A key has more than 512 characters, or contains `/`, `\`, `#`, `?` or a control character.
-    pub(super) fn new(partition: &str, row: &str) -> Result<Self, TableError> {
+    pub(crate) fn new(partition: &str, row: &str) -> Result<Self, TableError> {
         check(partition)?;
         check(row)?;
         Ok(Self { partition: partition.into(), row: row.into() })
@@ -37,13 +37,13 @@ impl EntityKey {
     ///
     /// # Errors
     /// The keys are too long together.
-    pub(super) fn name_in(&self, table: &str) -> Result<BlobName, TableError> {
+    pub(crate) fn name_in(&self, table: &str) -> Result<BlobName, TableError> {
         let name = prefix(table, Some(&self.partition), Some(&self.row));
         BlobName::new(&name).map_err(|_| TableError::new(Code::KeyValueTooLarge))
     }
 
     /// Parses a blob's name.
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let (_, keys) = name.split_once('/')?;
         let (partition, row) = keys.split_once(CUT)?;
         Some(Self { partition: unescape(partition)?.into(), row: unescape(row)?.into() })
@@ -51,7 +51,7 @@ impl EntityKey {
 }
 
 /// Returns the common prefix of the names of all entities of a table, of a partition, or of row keys with a prefix.
-pub(super) fn prefix(table: &str, partition: Option<&str>, row: Option<&str>) -> String {
+pub(crate) fn prefix(table: &str, partition: Option<&str>, row: Option<&str>) -> String {
     let mut name = format!("{table}/");
     if let Some(partition) = partition {
         escape(partition, &mut name);

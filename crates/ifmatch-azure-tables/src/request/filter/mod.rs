@@ -4,17 +4,17 @@ use std::cmp::Ordering;
 
 use uuid::Uuid;
 
-use super::datetime::DateTime;
-use super::edm::Value;
-use super::entity::{PARTITION_KEY, ROW_KEY, TIMESTAMP};
-use super::error::TableError;
+use crate::entity::datetime::DateTime;
+use crate::entity::edm::Value;
+use crate::entity::properties::{PARTITION_KEY, ROW_KEY, TIMESTAMP};
+use crate::error::TableError;
 
 mod parse;
 mod token;
 
 /// A filter expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Filter {
+pub(crate) enum Filter {
     /// All of these hold.
     All(Vec<Filter>),
     /// At least one of these holds.
@@ -29,14 +29,14 @@ pub(super) enum Filter {
 
 /// An operand of a comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Operand {
+pub(crate) enum Operand {
     Property(Box<str>),
     Literal(Value),
 }
 
 /// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(crate) enum Comparison {
     Equal,
     NotEqual,
     Less,
@@ -46,14 +46,14 @@ pub(super) enum Comparison {
 }
 
 /// The subject of a filter.
-pub(super) trait Row {
+pub(crate) trait Row {
     /// Returns a property.
     fn property(&self, name: &str) -> Property<'_>;
 }
 
 /// The value of a property, as far as it was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Property<'a> {
+pub(crate) enum Property<'a> {
     /// The property was not read yet.
     Unknown,
     /// The property does not exist.
@@ -64,7 +64,7 @@ pub(super) enum Property<'a> {
 
 /// A value in a comparison. Numbers of different types are comparable.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Scalar<'a> {
+pub(crate) enum Scalar<'a> {
     Text(&'a str),
     Whole(i64),
     Real(f64),
@@ -79,14 +79,14 @@ impl Filter {
     ///
     /// # Errors
     /// The text is not a filter; the message gives the position.
-    pub(super) fn parse(text: &str) -> Result<Self, TableError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, TableError> {
         parse::filter(text)
     }
 
     /// Returns `true` if the filter holds, or `None` if that depends on properties that were not read yet.
     ///
     /// A comparison with a missing property, or one of another type, does not hold.
-    pub(super) fn holds(&self, row: &impl Row) -> Option<bool> {
+    pub(crate) fn holds(&self, row: &impl Row) -> Option<bool> {
         match self {
             Self::All(filters) => all(filters.iter().map(|filter| filter.holds(row))),
             Self::Any(filters) => all(filters.iter().map(|filter| filter.holds(row).map(|holds| !holds))).map(|no| !no),
@@ -104,7 +104,7 @@ impl Filter {
     }
 
     /// Returns the partition key and row key that every match must have, if the filter determines them.
-    pub(super) fn keys(&self) -> (Option<&str>, Option<&str>) {
+    pub(crate) fn keys(&self) -> (Option<&str>, Option<&str>) {
         (self.required(PARTITION_KEY), self.required(ROW_KEY))
     }
 

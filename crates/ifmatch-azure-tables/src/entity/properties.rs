@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::edm::{self, Value};
-use super::error::{Code, TableError};
-use super::key::EntityKey;
+use crate::entity::edm::{self, Value};
+use crate::entity::key::EntityKey;
+use crate::error::{Code, TableError};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// The properties of an entity, except keys and timestamp.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Entity {
+pub(crate) struct Entity {
     properties: BTreeMap<Box<str>, Value>,
 }
 
@@ -24,11 +24,11 @@ const MAX_NAME: usize = 255;
 /// Maximum size of an entity as Azure counts it, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
 /// Suffix of type annotations.
-pub(super) const TYPE: &str = "@odata.type";
+pub(crate) const TYPE: &str = "@odata.type";
 /// The built-in properties.
-pub(super) const PARTITION_KEY: &str = "PartitionKey";
-pub(super) const ROW_KEY: &str = "RowKey";
-pub(super) const TIMESTAMP: &str = "Timestamp";
+pub(crate) const PARTITION_KEY: &str = "PartitionKey";
+pub(crate) const ROW_KEY: &str = "RowKey";
+pub(crate) const TIMESTAMP: &str = "Timestamp";
 /// Built-in properties with their types.
 const BUILT_IN: [(&str, &str); 3] =
     [(PARTITION_KEY, "Edm.String"), (ROW_KEY, "Edm.String"), (TIMESTAMP, "Edm.DateTime")];
@@ -38,7 +38,7 @@ impl Entity {
     ///
     /// # Errors
     /// A property is not valid.
-    pub(super) fn parse(body: &Map<String, Json>) -> Result<Self, TableError> {
+    pub(crate) fn parse(body: &Map<String, Json>) -> Result<Self, TableError> {
         for (name, r#type) in BUILT_IN {
             check_type(body, name, r#type)?;
         }
@@ -59,7 +59,7 @@ impl Entity {
 
     /// Returns this entity with the properties of another one on top.
     #[must_use]
-    pub(super) fn merged(mut self, other: &Self) -> Self {
+    pub(crate) fn merged(mut self, other: &Self) -> Self {
         self.properties.extend(other.properties.iter().map(|(name, value)| (name.clone(), value.clone())));
         self
     }
@@ -68,7 +68,7 @@ impl Entity {
     ///
     /// # Errors
     /// There are too many properties, or too many bytes.
-    pub(super) fn check(&self, key: &EntityKey) -> Result<(), TableError> {
+    pub(crate) fn check(&self, key: &EntityKey) -> Result<(), TableError> {
         if self.properties.len() > MAX_PROPERTIES {
             return Err(TableError::new(Code::TooManyProperties));
         }
@@ -76,22 +76,22 @@ impl Entity {
     }
 
     /// Returns the size as Azure counts it, in bytes.
-    pub(super) fn bytes(&self, key: &EntityKey) -> usize {
+    pub(crate) fn bytes(&self, key: &EntityKey) -> usize {
         let keys = 4 + edm::utf16_bytes(&key.partition) + edm::utf16_bytes(&key.row);
         let each = self.properties.iter().map(|(name, value)| 8 + edm::utf16_bytes(name) + value.size());
         keys + each.sum::<usize>()
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         self.properties.get(name)
     }
 
-    pub(super) fn properties(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub(crate) fn properties(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.properties.iter().map(|(name, value)| (&**name, value))
     }
 
     /// Encodes the entity for the store.
-    pub(super) fn encode(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         let mut stored = Map::new();
         for (name, value) in self.properties() {
             let (json, declared) = value.to_json();
@@ -105,7 +105,7 @@ impl Entity {
     ///
     /// # Errors
     /// The bytes are damaged, or were written by a newer release.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
         let damaged =
             || StoreError::new(StoreErrorKind::Unreadable, "the entity is damaged, or was written by a newer release");
         let stored: Json = serde_json::from_slice(bytes).map_err(|_| damaged())?;
@@ -122,7 +122,7 @@ impl Entity {
 ///
 /// # Errors
 /// A key is missing or not valid.
-pub(super) fn key_in(body: &Map<String, Json>) -> Result<EntityKey, TableError> {
+pub(crate) fn key_in(body: &Map<String, Json>) -> Result<EntityKey, TableError> {
     let key = |name: &str| match body.get(name) {
         Some(Json::String(key)) => Ok(key.as_str()),
         Some(Json::Null) | None => Err(TableError::new(Code::PropertiesNeedValue)),

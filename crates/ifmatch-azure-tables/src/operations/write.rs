@@ -10,13 +10,13 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use ifmatch_core::precondition::Preconditions;
 use serde_json::{Map, Value as Json};
 
-use super::entities::{Change, Entities, Stored};
-use super::entity::{Entity, key_in};
-use super::error::{Code, TableError};
-use super::etag::Guard;
-use super::key::EntityKey;
-use super::reply::{self, Style};
-use super::table::{Home, TableName};
+use crate::entity::etag::IfMatch;
+use crate::entity::key::EntityKey;
+use crate::entity::properties::{Entity, key_in};
+use crate::error::{Code, TableError};
+use crate::response::{self, ResponseFormat};
+use crate::storage::entities::{Change, Entities, Stored};
+use crate::storage::tables::{AccountContainers, TableName};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobStore, BoxError};
 
@@ -25,57 +25,57 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 /// Maximum size of a request's body: an entity of 1 MiB with every character escaped.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
-pub(super) async fn create_table(
+pub(crate) async fn create_table(
     store: &dyn BlobStore,
-    home: &Home,
+    containers: &AccountContainers,
     headers: &HeaderMap,
     body: &Map<String, Json>,
-    style: &Style,
+    format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
     let name = body.get("TableName").ok_or_else(|| TableError::new(Code::PropertiesNeedValue))?;
     let name = name.as_str().ok_or_else(|| TableError::invalid("the name of a table must be a string"))?;
-    let table = home.create(store, &TableName::new(name)?).await?;
-    Ok(created(headers, || style.element("Tables", style.table(&table.name))))
+    let table = containers.create(store, &TableName::new(name)?).await?;
+    Ok(created(headers, || format.element("Tables", format.table(&table.name))))
 }
 
-pub(super) async fn delete_table(
+pub(crate) async fn delete_table(
     store: &dyn BlobStore,
-    home: &Home,
+    containers: &AccountContainers,
     name: &TableName,
 ) -> Result<Response<BlobBody>, TableError> {
-    home.delete(store, name).await?;
-    Ok(reply::empty())
+    containers.delete(store, name).await?;
+    Ok(response::empty())
 }
 
-pub(super) async fn insert(
+pub(crate) async fn insert(
     entities: &Entities<'_>,
     headers: &HeaderMap,
     body: &Map<String, Json>,
-    style: &Style,
+    format: &ResponseFormat,
 ) -> Result<Response<BlobBody>, TableError> {
     let key = key_in(body)?;
     let entity = Entity::parse(body)?;
     let generation = entities.insert(&key, &entity).await?;
     let name = &entities.table.name;
     let mut response = created(headers, || {
-        style.element(name.as_str(), style.entity(name, &key, &Stored { entity, generation }, None))
+        format.element(name.as_str(), format.entity(name, &key, &Stored { entity, generation }, None))
     });
-    reply::tag(response.headers_mut(), generation);
-    style.locate(response.headers_mut(), name, &key);
+    response::tag(response.headers_mut(), generation);
+    format.locate(response.headers_mut(), name, &key);
     Ok(response)
 }
 
 /// Replaces, merges or deletes an entity.
-pub(super) async fn change(
+pub(crate) async fn change(
     entities: &Entities<'_>,
     key: &EntityKey,
-    guard: &Guard,
+    guard: &IfMatch,
     change: Change<'_>,
 ) -> Result<Response<BlobBody>, TableError> {
     let generation = entities.change(key, guard, change).await?;
-    let mut response = reply::empty();
+    let mut response = response::empty();
     if let Some(generation) = generation {
-        reply::tag(response.headers_mut(), generation);
+        response::tag(response.headers_mut(), generation);
     }
     Ok(response)
 }
@@ -85,12 +85,12 @@ pub(super) async fn change(
 /// # Errors
 /// `If-Match` is malformed or repeated, or there are conditions that the operation does not support. Ignoring those
 /// would turn a guarded write into an unconditional one.
-pub(super) fn guard(headers: &HeaderMap) -> Result<Guard, TableError> {
+pub(crate) fn guard(headers: &HeaderMap) -> Result<IfMatch, TableError> {
     unconditional(headers, |name| *name != IF_MATCH)?;
     let mut lines = headers.get_all(IF_MATCH).iter();
     match (lines.next(), lines.next()) {
-        (None, _) => Ok(Guard::None),
-        (Some(line), None) => Guard::parse(line.as_bytes()),
+        (None, _) => Ok(IfMatch::None),
+        (Some(line), None) => IfMatch::parse(line.as_bytes()),
         (Some(_), Some(_)) => Err(TableError::invalid("If-Match must not be repeated")),
     }
 }
@@ -99,7 +99,7 @@ pub(super) fn guard(headers: &HeaderMap) -> Result<Guard, TableError> {
 ///
 /// # Errors
 /// There is a condition.
-pub(super) fn no_conditions(headers: &HeaderMap) -> Result<(), TableError> {
+pub(crate) fn no_conditions(headers: &HeaderMap) -> Result<(), TableError> {
     unconditional(headers, |_| true)
 }
 
@@ -115,7 +115,7 @@ fn unconditional(headers: &HeaderMap, is_rejected: impl Fn(&HeaderName) -> bool)
 ///
 /// # Errors
 /// The body is not a JSON object, is too long, or ends early.
-pub(super) async fn object<B>(headers: &HeaderMap, body: B) -> Result<Map<String, Json>, TableError>
+pub(crate) async fn object<B>(headers: &HeaderMap, body: B) -> Result<Map<String, Json>, TableError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
@@ -148,7 +148,7 @@ fn created(headers: &HeaderMap, content: impl FnOnce() -> Response<BlobBody>) ->
         lines.flat_map(|line| line.split(',')).any(|one| one.trim().eq_ignore_ascii_case(preference))
     };
     if prefers("return-no-content") {
-        let mut response = reply::empty();
+        let mut response = response::empty();
         response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static("return-no-content"));
         return response;
     }

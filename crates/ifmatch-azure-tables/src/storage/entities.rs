@@ -10,28 +10,28 @@ use ifmatch_core::record::Revision;
 use ifmatch_core::tag::TagList;
 use ifmatch_runtime::Clock;
 
-use super::entity::Entity;
-use super::error::{Code, TableError};
-use super::etag::Guard;
-use super::key::EntityKey;
-use super::table::{Home, Table};
+use crate::entity::etag::IfMatch;
+use crate::entity::key::EntityKey;
+use crate::entity::properties::Entity;
+use crate::error::{Code, TableError};
+use crate::storage::tables::{AccountContainers, Table};
 use ifmatch_blob::AnyClock;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, Delete, Opened, Put, Reading, StoreError, StoreErrorKind, Upload};
 
 /// The entities of a table.
-pub(super) struct Entities<'a> {
-    pub(super) store: &'a dyn BlobStore,
-    pub(super) clock: &'a AnyClock,
-    pub(super) home: &'a Home,
-    pub(super) table: &'a Table,
+pub(crate) struct Entities<'a> {
+    pub(crate) store: &'a dyn BlobStore,
+    pub(crate) clock: &'a AnyClock,
+    pub(crate) containers: &'a AccountContainers,
+    pub(crate) table: &'a Table,
 }
 
 /// A version of an entity.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
-    pub(super) entity: Entity,
-    pub(super) generation: Revision,
+pub(crate) struct Stored {
+    pub(crate) entity: Entity,
+    pub(crate) generation: Revision,
 }
 
 /// The current version before a write.
@@ -44,7 +44,7 @@ struct Before {
 
 /// A change to an entity.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change<'a> {
+pub(crate) enum Change<'a> {
     Replace(&'a Entity),
     Merge(&'a Entity),
     Delete,
@@ -57,13 +57,13 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 
 impl Entities<'_> {
     /// Returns the entity with this key.
-    pub(super) async fn get(&self, key: &EntityKey) -> Result<Option<Stored>, TableError> {
+    pub(crate) async fn get(&self, key: &EntityKey) -> Result<Option<Stored>, TableError> {
         let before = self.load(&self.blob(key)?, Reading::WHOLE).await?;
         Ok(before.map(|before| before.stored))
     }
 
     /// Inserts an entity and returns its generation. Of several concurrent inserts one succeeds.
-    pub(super) async fn insert(&self, key: &EntityKey, entity: &Entity) -> Result<Revision, TableError> {
+    pub(crate) async fn insert(&self, key: &EntityKey, entity: &Entity) -> Result<Revision, TableError> {
         entity.check(key)?;
         let put = put(entity.encode(), absent());
         match self.store.put(&self.blob(key)?, put).await {
@@ -77,14 +77,14 @@ impl Entities<'_> {
     ///
     /// A change that depends on the current version is bound to it: if another writer is faster, the store rejects the
     /// write, and the change is applied to the new version.
-    pub(super) async fn change(
+    pub(crate) async fn change(
         &self,
         key: &EntityKey,
-        guard: &Guard,
+        guard: &IfMatch,
         change: Change<'_>,
     ) -> Result<Option<Revision>, TableError> {
         let blob = self.blob(key)?;
-        let depends = matches!(change, Change::Merge(_)) || matches!(guard, Guard::Tag(_));
+        let depends = matches!(change, Change::Merge(_)) || matches!(guard, IfMatch::Tag(_));
         for attempt in 0..ATTEMPTS {
             self.pause(attempt).await?;
             let reading = if matches!(change, Change::Merge(_)) { Reading::WHOLE } else { Reading::HEAD };
@@ -92,7 +92,7 @@ impl Entities<'_> {
             let preconditions = match (&before, guard) {
                 (Some(before), _) => exactly(&before.tag),
                 (None, _) if depends => absent(),
-                (None, Guard::Exists) => present(),
+                (None, IfMatch::Exists) => present(),
                 (None, _) => Preconditions::default(),
             };
             if depends {
@@ -144,7 +144,7 @@ impl Entities<'_> {
     }
 
     fn blob(&self, key: &EntityKey) -> Result<BlobPath, TableError> {
-        Ok(BlobPath { container: self.home.entities.clone(), name: key.name_in(&self.table.identity)? })
+        Ok(BlobPath { container: self.containers.entities.clone(), name: key.name_in(&self.table.identity)? })
     }
 
     /// Waits before another attempt, for a random part of an increasing pause.
@@ -179,24 +179,24 @@ impl Written {
 }
 
 /// Builds a write of these bytes.
-pub(super) fn put(content: String, preconditions: Preconditions) -> Put {
+pub(crate) fn put(content: String, preconditions: Preconditions) -> Put {
     let length = u64::try_from(content.len()).ok();
     let body = Upload::new(Full::new(Bytes::from(content)));
     Put { preconditions, length, ..Put::new(body) }
 }
 
 /// Returns `true` if the preconditions of a write are false.
-pub(super) fn is_refused(error: &StoreError) -> bool {
+pub(crate) fn is_refused(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. })
 }
 
 /// Reads a whole blob.
-pub(super) async fn bytes(mut opened: Opened) -> Result<Bytes, StoreError> {
+pub(crate) async fn bytes(mut opened: Opened) -> Result<Bytes, StoreError> {
     Ok(opened.source.read(None).await?.collect().await?.to_bytes())
 }
 
 /// Requires that there is no blob.
-pub(super) fn absent() -> Preconditions {
+pub(crate) fn absent() -> Preconditions {
     Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::table::Home;
+use crate::storage::tables::AccountContainers;
 use ifmatch_blob::name::{BlobName, BlobPath};
 use ifmatch_blob::store::BlobEntry;
 use ifmatch_blob::store::{BlobStore, Delete, ListQuery, Page, StoreError, StoreErrorKind};
@@ -14,24 +14,26 @@ const STEP: usize = 1000;
 ///
 /// Safe beside concurrent requests: the identities of entities are listed before the tables. A table with an entity in
 /// the first listing existed before it, so the second listing contains the table unless it was deleted.
-pub(super) async fn collect(store: &dyn BlobStore, home: &Home) -> Result<usize, StoreError> {
-    let identities = identities(store, home).await?;
+pub(crate) async fn collect(store: &dyn BlobStore, containers: &AccountContainers) -> Result<usize, StoreError> {
+    let identities = identities(store, containers).await?;
     if identities.is_empty() {
         return Ok(0);
     }
-    let living = living(store, home).await?;
+    let living = living(store, containers).await?;
     let mut collected = 0;
     for identity in identities.iter().filter(|identity| !living.contains(identity.as_str())) {
-        collected += remove(store, home, identity).await?;
+        collected += remove(store, containers, identity).await?;
     }
     Ok(collected)
 }
 
 /// Returns the identities of all tables that have entities, including deleted tables.
-async fn identities(store: &dyn BlobStore, home: &Home) -> Result<Vec<String>, StoreError> {
+async fn identities(store: &dyn BlobStore, containers: &AccountContainers) -> Result<Vec<String>, StoreError> {
     let mut identities = Vec::new();
     let mut query = ListQuery { prefix: String::new(), after: None, limit: 1 };
-    while let Some(first) = store.list(&home.entities, &query).await?.and_then(|page| page.items.into_iter().next()) {
+    while let Some(first) =
+        store.list(&containers.entities, &query).await?.and_then(|page| page.items.into_iter().next())
+    {
         let identity = first.name.as_str().split('/').next().unwrap_or_default().to_owned();
         // `0` is the character after `/`, so this skips all names with this identity.
         query.after = Some(format!("{identity}0"));
@@ -41,13 +43,13 @@ async fn identities(store: &dyn BlobStore, home: &Home) -> Result<Vec<String>, S
 }
 
 /// Returns the identities of all existing tables.
-async fn living(store: &dyn BlobStore, home: &Home) -> Result<HashSet<Box<str>>, StoreError> {
+async fn living(store: &dyn BlobStore, containers: &AccountContainers) -> Result<HashSet<Box<str>>, StoreError> {
     let mut living = HashSet::new();
     let mut query = ListQuery { prefix: String::new(), after: None, limit: STEP };
-    while let Some(Page { items, next }) = store.list(&home.tables, &query).await? {
+    while let Some(Page { items, next }) = store.list(&containers.tables, &query).await? {
         for BlobEntry { name, .. } in items {
-            let blob = BlobPath { container: home.tables.clone(), name };
-            living.extend(home.read(store, &blob).await?.map(|table| table.identity));
+            let blob = BlobPath { container: containers.tables.clone(), name };
+            living.extend(containers.read(store, &blob).await?.map(|table| table.identity));
         }
         match next {
             Some(next) => query.after = Some(next),
@@ -57,12 +59,12 @@ async fn living(store: &dyn BlobStore, home: &Home) -> Result<HashSet<Box<str>>,
     Ok(living)
 }
 
-async fn remove(store: &dyn BlobStore, home: &Home, identity: &str) -> Result<usize, StoreError> {
+async fn remove(store: &dyn BlobStore, containers: &AccountContainers, identity: &str) -> Result<usize, StoreError> {
     let mut removed = 0;
     let mut query = ListQuery { prefix: format!("{identity}/"), after: None, limit: STEP };
-    while let Some(Page { items, next }) = store.list(&home.entities, &query).await? {
+    while let Some(Page { items, next }) = store.list(&containers.entities, &query).await? {
         for BlobEntry { name, .. } in items {
-            removed += usize::from(remove_one(store, home, name).await?);
+            removed += usize::from(remove_one(store, containers, name).await?);
         }
         match next {
             Some(next) => query.after = Some(next),
@@ -72,8 +74,8 @@ async fn remove(store: &dyn BlobStore, home: &Home, identity: &str) -> Result<us
     Ok(removed)
 }
 
-async fn remove_one(store: &dyn BlobStore, home: &Home, name: BlobName) -> Result<bool, StoreError> {
-    let blob = BlobPath { container: home.entities.clone(), name };
+async fn remove_one(store: &dyn BlobStore, containers: &AccountContainers, name: BlobName) -> Result<bool, StoreError> {
+    let blob = BlobPath { container: containers.entities.clone(), name };
     match store.delete(&blob, Delete::default()).await {
         Ok(()) => Ok(true),
         Err(error) if *error.kind() == StoreErrorKind::NotFound => Ok(false),

@@ -5,13 +5,13 @@ use std::str::FromStr;
 use uuid::Uuid;
 
 use super::Comparison;
-use crate::address::quoted;
-use crate::datetime::DateTime;
-use crate::edm::Value;
+use crate::entity::datetime::DateTime;
+use crate::entity::edm::Value;
+use crate::request::resource::quoted;
 
 /// A token of a filter.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token {
+pub(crate) enum Token {
     Open,
     Close,
     And,
@@ -23,7 +23,7 @@ pub(super) enum Token {
 }
 
 /// Reads the next token, skipping whitespace, and returns the rest. Returns `None` if there is no valid token.
-pub(super) fn next(text: &str) -> Option<(Token, &str)> {
+pub(crate) fn next(text: &str) -> Option<(Token, &str)> {
     let text = text.trim_start();
     if text.starts_with('\'') {
         let (value, rest) = quoted(text)?;

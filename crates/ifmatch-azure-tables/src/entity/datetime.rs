@@ -9,13 +9,13 @@ use time::format_description::well_known::Rfc3339;
 /// A time between the years 1 and 9999, in ticks of 100 nanoseconds since 1970. Formatted in UTC with as many
 /// fractional digits as needed, or with all seven in the alternate form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct DateTime(i64);
+pub(crate) struct DateTime(i64);
 
 const NANOS_IN_TICK: i128 = 100;
 
 impl DateTime {
     /// Parses ISO 8601 with a date and a time, in UTC unless an offset is given. Drops digits beyond the seventh.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (_, time) = text.split_once(['T', 't'])?;
         let has_offset = time.ends_with(['Z', 'z']) || time.contains(['+', '-']);
         let zone = if has_offset { "" } else { "Z" };
@@ -24,7 +24,7 @@ impl DateTime {
     }
 
     /// Converts a timestamp. Returns `None` after year 9999.
-    pub(super) fn of(timestamp: Timestamp) -> Option<Self> {
+    pub(crate) fn of(timestamp: Timestamp) -> Option<Self> {
         Self::from_nanos(i128::from(timestamp.micros()) * 1000)
     }
 

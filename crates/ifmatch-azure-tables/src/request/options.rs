@@ -3,24 +3,24 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::error::{Code, TableError};
-use super::filter::Filter;
+use crate::error::{Code, TableError};
+use crate::request::filter::Filter;
 use ifmatch_blob::name;
 
 /// The query parameters of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Options {
-    pub(super) format: Option<String>,
-    pub(super) filter: Option<Filter>,
+pub(crate) struct Options {
+    pub(crate) format: Option<String>,
+    pub(crate) filter: Option<Filter>,
     /// The properties to return, or `None` for all.
-    pub(super) select: Option<Vec<String>>,
+    pub(crate) select: Option<Vec<String>>,
     /// Maximum number of rows.
-    pub(super) top: usize,
-    pub(super) next_partition: Option<Token>,
-    pub(super) next_row: Option<Token>,
-    pub(super) next_table: Option<Token>,
+    pub(crate) top: usize,
+    pub(crate) next_partition: Option<Token>,
+    pub(crate) next_row: Option<Token>,
+    pub(crate) next_table: Option<Token>,
     /// `comp` or `restype` is present: the request is about permissions or statistics.
-    pub(super) other: bool,
+    pub(crate) other: bool,
 }
 
 /// Maximum and default number of rows in a page.
@@ -31,7 +31,7 @@ impl Options {
     ///
     /// # Errors
     /// A parameter is malformed.
-    pub(super) fn parse(query: &str) -> Result<Self, TableError> {
+    pub(crate) fn parse(query: &str) -> Result<Self, TableError> {
         let mut options = Self {
             format: None,
             filter: None,
@@ -69,13 +69,13 @@ impl Options {
 
 /// A continuation token: the last key of a page, in an opaque form that is never empty, and ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Token(pub(super) String);
+pub(crate) struct Token(pub(crate) String);
 
 /// Prefix of all tokens.
 const TOKEN: &str = "1!";
 
 impl Token {
-    pub(super) fn encode(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         format!("{TOKEN}{}", URL_SAFE_NO_PAD.encode(&self.0))
     }
 

@@ -2,12 +2,12 @@
 
 use std::future::Future;
 
-use super::error::TableError;
+use crate::error::TableError;
 use ifmatch_blob::name::{BlobName, ContainerName};
 use ifmatch_blob::store::{BlobStore, ListQuery};
 
 /// Builds rows from blobs.
-pub(super) trait Rows: Sync {
+pub(crate) trait Rows: Sync {
     /// A row.
     type Row: Send;
 
@@ -20,27 +20,27 @@ pub(super) trait Rows: Sync {
 
 /// The part of a listing that makes up a page.
 #[derive(Clone, Debug)]
-pub(super) struct Part<'a> {
-    pub(super) container: &'a ContainerName,
+pub(crate) struct PageQuery<'a> {
+    pub(crate) container: &'a ContainerName,
     /// The prefix of the names.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
     /// The name to continue after.
-    pub(super) after: Option<String>,
+    pub(crate) after: Option<String>,
     /// Maximum number of rows.
-    pub(super) limit: usize,
-    pub(super) effort: Effort,
+    pub(crate) limit: usize,
+    pub(crate) budget: PageBudget,
 }
 
 /// Limits of one page, so that a filter without matches ends in time, and large rows do not fill the memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Effort {
+pub(crate) struct PageBudget {
     /// Maximum number of blobs examined.
     examined: usize,
     /// Maximum size of the rows, in bytes. The first row may exceed it.
     bytes: usize,
 }
 
-impl Default for Effort {
+impl Default for PageBudget {
     fn default() -> Self {
         Self { examined: 10_000, bytes: 4 * 1024 * 1024 }
     }
@@ -48,31 +48,35 @@ impl Default for Effort {
 
 /// A page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Page<T> {
-    pub(super) rows: Vec<T>,
+pub(crate) struct Page<T> {
+    pub(crate) rows: Vec<T>,
     /// The name to continue after, or `None` at the end.
-    pub(super) next: Option<BlobName>,
+    pub(crate) next: Option<BlobName>,
 }
 
 /// Minimum and maximum number of names per request to the store.
 const STEP: (usize, usize) = (100, 1000);
 
 /// Reads a page of the rows in a container.
-pub(super) async fn page<R: Rows>(store: &dyn BlobStore, part: Part<'_>, rows: &R) -> Result<Page<R::Row>, TableError> {
-    let Part { container, prefix, after, limit, effort } = part;
+pub(crate) async fn page<R: Rows>(
+    store: &dyn BlobStore,
+    part: PageQuery<'_>,
+    rows: &R,
+) -> Result<Page<R::Row>, TableError> {
+    let PageQuery { container, prefix, after, limit, budget } = part;
     let mut query = ListQuery { prefix, after, limit: (limit + 1).clamp(STEP.0, STEP.1) };
     let mut page = Page { rows: Vec::new(), next: None };
     let (mut examined, mut bytes) = (0, 0);
     let mut last = None;
     while let Some(names) = store.list(container, &query).await? {
         for entry in names.items {
-            if examined == effort.examined {
+            if examined == budget.examined {
                 return Ok(Page { next: last, ..page });
             }
             examined += 1;
             if let Some(row) = rows.row(&entry.name).await? {
                 bytes += R::bytes(&row);
-                let full = page.rows.len() == limit || bytes > effort.bytes;
+                let full = page.rows.len() == limit || bytes > budget.bytes;
                 if full && !page.rows.is_empty() {
                     return Ok(Page { next: last, ..page });
                 }
@@ -91,7 +95,7 @@ pub(super) async fn page<R: Rows>(store: &dyn BlobStore, part: Part<'_>, rows: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entities;
+    use crate::storage::entities;
     use ifmatch_blob::name::BlobPath;
     use ifmatch_blob_embedded::EmbeddedStore;
 
@@ -121,19 +125,19 @@ mod tests {
                 BlobPath { container: container.clone(), name: BlobName::new(&number.to_string()).expect("valid") };
             store.put(&blob, entities::put(String::new(), entities::absent())).await.expect("stored");
         }
-        let effort = |examined, bytes| Effort { examined, bytes };
-        let rows: [(usize, Effort, &[&[usize]]); 6] = [
-            (9, effort(100, 100), &[&[0, 2, 4, 6, 8]]),
-            (2, effort(100, 100), &[&[0, 2], &[4, 6], &[8]]),
-            (9, effort(3, 100), &[&[0, 2], &[4], &[6, 8]]),
-            (9, effort(1, 100), &[&[0], &[], &[2], &[], &[4], &[], &[6], &[], &[8]]),
-            (9, effort(100, 6), &[&[0, 2, 4], &[6], &[8]]),
-            (9, effort(100, 1), &[&[0], &[2], &[4], &[6], &[8]]),
+        let budget = |examined, bytes| PageBudget { examined, bytes };
+        let rows: [(usize, PageBudget, &[&[usize]]); 6] = [
+            (9, budget(100, 100), &[&[0, 2, 4, 6, 8]]),
+            (2, budget(100, 100), &[&[0, 2], &[4, 6], &[8]]),
+            (9, budget(3, 100), &[&[0, 2], &[4], &[6, 8]]),
+            (9, budget(1, 100), &[&[0], &[], &[2], &[], &[4], &[], &[6], &[], &[8]]),
+            (9, budget(100, 6), &[&[0, 2, 4], &[6], &[8]]),
+            (9, budget(100, 1), &[&[0], &[2], &[4], &[6], &[8]]),
         ];
-        for (limit, effort, expected) in rows {
+        for (limit, budget, expected) in rows {
             let (mut pages, mut after) = (Vec::new(), None);
             loop {
-                let part = Part { container: &container, prefix: String::new(), after, limit, effort };
+                let part = PageQuery { container: &container, prefix: String::new(), after, limit, budget };
                 let Page { rows, next } = page(&store, part, &Even).await.expect("a page");
                 pages.push(rows);
                 match next {
@@ -141,7 +145,7 @@ mod tests {
                     None => break,
                 }
             }
-            assert_eq!(pages, expected, "{limit} {effort:?}");
+            assert_eq!(pages, expected, "{limit} {budget:?}");
         }
     }
 }

@@ -1,0 +1,5 @@
+//! The operations of the table service.
+
+pub(crate) mod query;
+pub(crate) mod read;
+pub(crate) mod write;

@@ -1,0 +1,6 @@
+//! Requests: the resource, query parameters and filters.
+
+pub(crate) mod filter;
+pub(crate) mod metadata_level;
+pub(crate) mod options;
+pub(crate) mod resource;

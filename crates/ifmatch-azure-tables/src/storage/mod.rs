@@ -1,0 +1,6 @@
+//! Tables and entities in the blob store.
+
+pub(crate) mod entities;
+pub(crate) mod garbage;
+pub(crate) mod page;
+pub(crate) mod tables;
