@@ -20,13 +20,13 @@ pub const DEVELOPMENT_KEY: &str =
 /// own names. Cheap to clone. Empty by default, so that every request of the Azure dialect is rejected.
 ///
 /// ```
-/// use crate::accounts::{Account, Accounts};
+/// use ifmatch_azure::accounts::{Account, Accounts};
 ///
 /// let accounts = Accounts::new([Account::new("photos", "c2VjcmV0")?, Account::new("reports", "c2VjcmV0")?])?;
 /// let photos = accounts.get("photos").unwrap();
 /// assert!(accounts.is_default(photos));
 /// assert!(accounts.get("unknown").is_none());
-/// # Ok::<(), crate::accounts::InvalidAccount>(())
+/// # Ok::<(), ifmatch_azure::accounts::InvalidAccount>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Accounts(Arc<[Account]>);
@@ -45,7 +45,7 @@ impl Accounts {
     /// The development account alone. Its key is public: use it on loopback only.
     ///
     /// ```
-    /// use crate::accounts::{Accounts, DEVELOPMENT_ACCOUNT};
+    /// use ifmatch_azure::accounts::{Accounts, DEVELOPMENT_ACCOUNT};
     /// assert!(Accounts::development().get(DEVELOPMENT_ACCOUNT).is_some());
     /// ```
     pub fn development() -> Self {
@@ -78,14 +78,14 @@ impl Accounts {
 /// An account has one or two keys, so that one can be replaced while the other is in use. Cheap to clone.
 ///
 /// ```
-/// use crate::accounts::Account;
+/// use ifmatch_azure::accounts::Account;
 ///
 /// let account = Account::new("photos", "c2VjcmV0")?.and_key("YW5vdGhlcg==")?;
 /// assert_eq!(account.name(), "photos");
 /// assert!(Account::new("Photos", "c2VjcmV0").is_err());
 /// assert!(Account::new("photos", "no base64!").is_err());
 /// assert_eq!("photos:c2VjcmV0".parse::<Account>()?.name(), "photos");
-/// # Ok::<(), crate::accounts::InvalidAccount>(())
+/// # Ok::<(), ifmatch_azure::accounts::InvalidAccount>(())
 /// ```
 #[derive(Clone)]
 pub struct Account {
