@@ -72,6 +72,18 @@ impl ContainerName {
     }
 }
 
+/// Returns `true` for `/-` and paths below it, which belong to the server's own endpoints.
+///
+/// ```
+/// use ifmatch_blob::name::is_server_path;
+///
+/// assert!(is_server_path("/-") && is_server_path("/-/health"));
+/// assert!(!is_server_path("/-x/y") && !is_server_path("/a/-/b"));
+/// ```
+pub fn is_server_path(path: &str) -> bool {
+    path.strip_prefix("/-").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// What the names of the crate's own containers begin with.
 const INTERNAL: &str = "-";
 

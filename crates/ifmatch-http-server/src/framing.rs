@@ -34,7 +34,7 @@ fn coding(headers: &HeaderMap) -> Option<Problem> {
     let unknown = codings.iter().any(|coding| !is_chunked(coding));
     unknown.then(|| {
         Problem::new(StatusCode::NOT_IMPLEMENTED, "unknown-transfer-coding").detail(
-            "no transfer coding but chunked is understood here: send the content as it is, or with Content-Encoding",
+            "the only supported transfer coding is chunked: send the content without others, or with Content-Encoding",
         )
     })
 }
@@ -53,7 +53,7 @@ fn length(headers: &mut HeaderMap) -> Option<Problem> {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
             None
         }
-        None => Some(Problem::bad_request("Content-Length is not one number: send it once, in decimal digits")),
+        None => Some(Problem::bad_request("Content-Length must be a single number in decimal digits")),
     }
 }
 

@@ -26,9 +26,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Option<Problem> {
         (Some(host), Some(authority)) => !are_same(host, authority, request.uri().scheme()),
     };
     is_wrong.then(|| {
-        Problem::bad_request(
-            "a request is for one host, with a name or an address and perhaps a port, and nothing else",
-        )
+        Problem::bad_request("a request must have exactly one host: a name or an address, and an optional port")
     })
 }
 

@@ -41,7 +41,7 @@ struct Content {
     /// Number of bytes still allowed, if there is a limit.
     allowed: Option<u64>,
     progress: Arc<BodyProgress>,
-    /// `true` if the rest is read after a drop. A client that expects `100 Continue` sends it only when asked.
+    /// `true` if the rest is read after a drop. A client that expects `100 Continue` sends it only after `100 Continue`.
     drains: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{BlobName, BlobPath, ContainerName, NameErrorKind as Kind};
+use super::{BlobName, BlobPath, ContainerName, NameErrorKind as Kind, is_server_path};
 
 fn kind_of(path: &str) -> Kind {
     BlobPath::parse(path).expect_err(path).kind()
@@ -80,5 +80,14 @@ proptest! {
     #[test]
     fn no_path_makes_the_parser_panic(path in "(/|%|[0-9a-fA-F]|\\PC){0,60}") {
         let _ = BlobPath::parse(&path);
+    }
+}
+
+#[test]
+fn only_the_segment_of_a_single_hyphen_belongs_to_the_server() {
+    for (path, expected) in
+        [("/-", true), ("/-/", true), ("/-/x/y", true), ("/", false), ("/-x/y", false), ("/a/-/b", false), ("*", false)]
+    {
+        assert_eq!(is_server_path(path), expected, "{path}");
     }
 }

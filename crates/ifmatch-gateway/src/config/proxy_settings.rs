@@ -61,7 +61,7 @@ pub struct ProxySettings {
     #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_QUEUE", help_heading = "Upstreams")]
     pub upstream_queue: Option<u32>,
 
-    /// Path for periodic health checks. A server that does not answer with 2xx in time gets no requests while another
+    /// Path for periodic health checks. A server that does not respond with 2xx in time gets no requests while another
     /// one is healthy.
     #[arg(long, value_name = "PATH", env = "IFMATCH_HEALTH_PATH", help_heading = "Upstreams")]
     pub health_path: Option<String>,

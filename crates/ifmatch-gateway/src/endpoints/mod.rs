@@ -15,11 +15,6 @@ mod health;
 mod metrics;
 mod response;
 
-/// Returns `true` if a path belongs to the gateway, rather than to a container.
-pub(crate) fn is_own(path: &str) -> bool {
-    path.strip_prefix("/-").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 /// Responds to a request to `/-/…`.
 pub(crate) async fn respond(state: &AppState, request: Request<RequestBody>) -> Response<Bytes> {
     route(state, request).await.unwrap_or_else(|problem| problem.to_response())
@@ -64,24 +59,4 @@ fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
 
 fn check_access<B>(state: &AppState, request: &Request<B>) -> Result<(), Problem> {
     state.access.check(request.method(), request.headers()).map_err(Denied::to_problem)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_own;
-
-    #[test]
-    fn the_gateway_owns_only_the_reserved_segment() {
-        for (path, own) in [
-            ("/-", true),
-            ("/-/", true),
-            ("/-/x/y", true),
-            ("/", false),
-            ("/-x/y", false),
-            ("/a/-/b", false),
-            ("*", false),
-        ] {
-            assert_eq!(is_own(path), own, "{path}");
-        }
-    }
 }

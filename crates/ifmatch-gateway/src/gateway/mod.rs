@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body;
+use ifmatch_blob::name::is_server_path;
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler, framing};
@@ -88,7 +89,7 @@ where
             Pending::Rejected(rejected)
         } else if let Some(rejected) = self.check_host(&request) {
             Pending::Rejected(rejected)
-        } else if endpoints::is_own(request.uri().path()) {
+        } else if is_server_path(request.uri().path()) {
             let state = Arc::clone(&self.state);
             Pending::Endpoint(Box::pin(async move { endpoints::respond(&state, request).await }))
         } else if let Err(denied) = self.check_access(&request) {

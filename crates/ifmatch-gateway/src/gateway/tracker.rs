@@ -86,7 +86,7 @@ impl RequestTracker {
         self.slot.is_some()
     }
 
-    /// Returns `true` for a HEAD request, whose response has no body.
+    /// Returns `true` for a HEAD request. Its response has no body.
     pub(crate) fn is_head(&self) -> bool {
         self.method == method_index(&Method::HEAD)
     }

@@ -45,14 +45,11 @@ struct Backfill {
 impl LeaseMetrics {
     /// Registers the metrics with the current recorder.
     pub(crate) fn new() -> Self {
-        describe_gauge!(
-            HELD,
-            "Leases that lock a blob or a container now; in front of an object store, of those used since the start."
-        );
+        describe_gauge!(HELD, "Active leases. For an object store, only those used since the start.");
         describe_counter!(
             OPERATIONS,
-            "What became of leases: acquired, renewed, changed, released, broken, expired; refused: an operation, a \
-             write or a read that a lease did not allow."
+            "Lease operations by outcome: acquired, renewed, changed, released, broken, expired, or refused because \
+             of a lease."
         );
         let operation = |outcome: &'static str| counter!(OPERATIONS, "outcome" => outcome);
         Self {

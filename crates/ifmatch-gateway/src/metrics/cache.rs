@@ -17,16 +17,16 @@ const STORED_BYTES: &str = "ifmatch_cache_stored_bytes";
 pub(crate) fn describe() {
     describe_counter!(
         REQUESTS,
-        "Requests answered from the store (hit), by the upstream (miss), or passed on (passed)."
+        "Requests served from the cache (hit) or by the upstream (miss), or not cacheable (passed)."
     );
-    describe_counter!(STALE, "Requests answered by a stale response.");
-    describe_counter!(COALESCED, "Requests answered by the response to another one that they waited for.");
-    describe_counter!(REVALIDATED, "Stored responses that an upstream confirmed by 304.");
+    describe_counter!(STALE, "Requests served with a stale response.");
+    describe_counter!(COALESCED, "Requests that shared the upstream response of a concurrent request.");
+    describe_counter!(REVALIDATED, "Stored responses revalidated by a 304 of the upstream.");
     describe_counter!(STORED, "Responses stored.");
-    describe_counter!(INVALIDATED, "URIs whose stored responses were invalidated by writes, or purged.");
-    describe_counter!(EVICTIONS, "URIs whose responses went because the cache was full.");
-    describe_counter!(ANSWERED_BYTES, "Bytes of bodies answered from the cache.");
-    describe_gauge!(STORED_BYTES, "Bytes that stored responses take now.");
+    describe_counter!(INVALIDATED, "URIs invalidated by writes, or purged.");
+    describe_counter!(EVICTIONS, "URIs evicted because the cache was full.");
+    describe_counter!(ANSWERED_BYTES, "Bytes of bodies served from the cache.");
+    describe_gauge!(STORED_BYTES, "Current size of stored responses, in bytes.");
 }
 
 /// Copies the current counters of the cache.

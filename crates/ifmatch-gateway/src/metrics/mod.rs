@@ -214,27 +214,27 @@ fn class_index(status: Option<StatusCode>) -> usize {
 fn describe() {
     describe_counter!(
         REQUESTS,
-        "Requests that are over, by method and class of their status; aborted: the client left first."
+        "Requests by method and status class; aborted: the client disconnected before the response."
     );
-    describe_histogram!(DURATION, "Seconds from a request's head to the end of its answer.");
-    describe_gauge!(IN_FLIGHT, "Requests being worked on.");
+    describe_histogram!(DURATION, "Seconds from the head of a request to the end of its response.");
+    describe_gauge!(IN_FLIGHT, "Requests in progress.");
     describe_counter!(BODY_BYTES, "Bytes of request bodies (in) and response bodies (out).");
     describe_counter!(
         CONDITIONS,
-        "Conditions of requests: met, not_modified (304), failed (412); required (428): a condition was missing."
+        "Conditions by outcome: met, not_modified (304), failed (412), or required (428) if a condition is missing."
     );
-    describe_counter!(
-        STORE_ERRORS,
-        "Answers that tell of trouble in the store: unavailable (503), full (507), unreadable (500)."
-    );
+    describe_counter!(STORE_ERRORS, "Error responses of the store: unavailable (503), full (507), unreadable (500).");
     describe_gauge!(CONNECTIONS, "Open connections.");
     describe_counter!(CONNECTIONS_TOTAL, "Connections accepted.");
-    describe_counter!(TIMEOUTS, "What a client was too slow for: to send a head or a body, or to take an answer.");
+    describe_counter!(
+        TIMEOUTS,
+        "Clients that were too slow: to send a head, to send a body, or to read a response (answer)."
+    );
     describe_counter!(
         TURNED_AWAY,
-        "Requests refused with 503, connections refused because their client has reached its limit, and idle connections closed to make room."
+        "Requests refused with 503, connections refused because their client has reached its limit, and idle connections closed for new ones."
     );
-    describe_gauge!(BUILD_INFO, "1, with the version as a label.");
+    describe_gauge!(BUILD_INFO, "Always 1, with the version as a label.");
 }
 
 #[cfg(test)]

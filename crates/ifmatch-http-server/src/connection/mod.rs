@@ -36,11 +36,14 @@ use crate::limits::Limits;
 use crate::observer::{Event, Observer};
 use crate::request_body::{Received, RequestBody};
 use crate::slots::{ConnectionSlot, ConnectionSlots, Registration, RequestSlots};
-use activity::{Activity, Client, Counted, InFlight};
+use activity::{Activity, Client, InFlight};
+use counted_stream::CountedStream;
 use protocol::Protocol;
 use watchdog::{CloseReason, Watchdog};
 
 pub(crate) mod activity;
+
+mod counted_stream;
 mod protocol;
 mod watchdog;
 
@@ -126,7 +129,7 @@ impl<H: RequestHandler> ConnectionHandler<H> {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = &state.activity;
-        let stream = Counted::new(stream, Arc::clone(activity), slot);
+        let stream = CountedStream::new(stream, Arc::clone(activity), slot);
         let sends_interim = self.handler.sends_interim();
         let limits = &self.shared.limits;
         let respond =

@@ -1,10 +1,10 @@
 //! Slots for connections and requests, and the clients that hold them.
 
 pub(crate) use connections::{ConnectionSlot, ConnectionSlots, Registration};
-pub(crate) use peer::Peer;
 pub use requests::RequestSlot;
 pub(crate) use requests::RequestSlots;
 
+pub(crate) mod peer;
+pub(crate) mod requests;
+
 mod connections;
-mod peer;
-mod requests;

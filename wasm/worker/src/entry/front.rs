@@ -7,6 +7,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use ifmatch_azure::is_signed;
 use ifmatch_blob::access::Access;
 use ifmatch_blob::body::BlobBody;
+use ifmatch_blob::name::is_server_path;
 use ifmatch_core::problem::Problem;
 
 use super::settings::Serves;
@@ -28,7 +29,7 @@ impl Front {
 
     /// Returns the response to a request that does not reach the service, or `None` for one that does.
     pub(crate) fn answer<B>(&self, request: &Request<B>) -> Option<Response<BlobBody>> {
-        if is_own(request.uri().path()) {
+        if is_server_path(request.uri().path()) {
             return Some(own(request.method(), request.uri().path()));
         }
         // The service checks signatures. Every request to tables must be signed.
@@ -60,11 +61,6 @@ pub(crate) fn busy() -> Response<BlobBody> {
 /// Response to a request that is not valid in HTTP.
 pub(crate) fn malformed(error: &worker::Error) -> Response<BlobBody> {
     sent(Problem::bad_request(format!("the request cannot be read: {error}")).to_response())
-}
-
-/// Returns `true` if a path is one of the Worker's own endpoints.
-fn is_own(path: &str) -> bool {
-    path.strip_prefix("/-").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn own(method: &Method, path: &str) -> Response<BlobBody> {

@@ -1,0 +1,126 @@
+//! A server over real sockets, with a handler written for each test.
+#![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use ifmatch_http_server::{Event, Limits, RequestBody, RequestContext, RequestHandler, Server, SlotLimit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Sends a hint, and echoes the body of a request.
+struct Echo;
+
+impl RequestHandler for Echo {
+    type Body = Full<Bytes>;
+
+    async fn handle(self: Arc<Self>, request: Request<RequestBody>, context: RequestContext) -> Response<Full<Bytes>> {
+        let Some(_slot) = context.take_slot() else {
+            return status(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        if request.uri().path() == "/hint" {
+            context.interim().unwrap().send(StatusCode::EARLY_HINTS, HeaderMap::new());
+        }
+        match request.into_body().collect().await {
+            Ok(body) => Response::new(Full::new(body.to_bytes())),
+            Err(_) => status(StatusCode::REQUEST_TIMEOUT),
+        }
+    }
+
+    fn sends_interim(&self) -> bool {
+        true
+    }
+}
+
+fn status(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}
+
+/// Starts a server on a free port. Returns it with its address and its events.
+async fn start(limits: Limits) -> (Server, SocketAddr, Arc<Mutex<Vec<Event>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&events);
+    let mut server = Server::new(limits, Arc::new(move |event| seen.lock().unwrap().push(event)));
+    server.serve(vec![listener], Arc::new(Echo));
+    (server, address, events)
+}
+
+/// Sends a request on a new connection, and reads until the server closes it.
+async fn exchange(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response
+}
+
+fn post(path: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+}
+
+#[tokio::test]
+async fn a_handler_responds_after_its_interim_responses() {
+    let (_server, address, events) = start(Limits::default()).await;
+    let response = exchange(address, &post("/hint")).await;
+    assert!(response.starts_with("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(response.ends_with("\r\n\r\nhello"), "{response}");
+    assert_eq!(events.lock().unwrap()[0], Event::ConnectionOpened);
+}
+
+#[tokio::test]
+async fn requests_beyond_the_limit_get_no_slot() {
+    let requests = SlotLimit { total: 1, per_client: None };
+    let (_server, address, events) = start(Limits { requests, ..Limits::default() }).await;
+    let mut first = TcpStream::connect(address).await.unwrap();
+    first.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").await.unwrap();
+    let mut interim = [0; 25];
+    // The server asks for the body, so the request has its slot.
+    first.read_exact(&mut interim).await.unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    assert!(exchange(address, &post("/")).await.starts_with("HTTP/1.1 503 "));
+    assert!(events.lock().unwrap().contains(&Event::RequestRefused));
+}
+
+#[tokio::test]
+async fn a_stalled_body_fails() {
+    let limits = Limits { body_timeout: Duration::from_millis(50), ..Limits::default() };
+    let (_server, address, _) = start(limits).await;
+    let partial = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhell";
+    assert!(exchange(address, partial).await.starts_with("HTTP/1.1 408 "));
+}
+
+#[tokio::test]
+async fn a_partial_head_times_out() {
+    let limits = Limits { head_timeout: Duration::from_millis(50), ..Limits::default() };
+    let (_server, address, events) = start(limits).await;
+    assert_eq!(exchange(address, "GET / HTTP/1.1\r\n").await, "");
+    assert!(events.lock().unwrap().contains(&Event::SlowHead));
+}
+
+#[tokio::test]
+async fn a_shutdown_completes_requests_in_progress() {
+    let (mut server, address, _) = start(Limits::default()).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").await.unwrap();
+    stream.read_exact(&mut [0; 25]).await.unwrap();
+    let stopped = tokio::spawn(async move {
+        server.shut_down(Duration::from_hours(1)).await;
+        server.connections()
+    });
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    stream.write_all(b"hello").await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("hello"), "{response}");
+    assert_eq!(stopped.await.unwrap(), 0);
+}
