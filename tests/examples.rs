@@ -9,7 +9,7 @@ use http::Request;
 use support::{Answer, Client, build, full};
 
 /// Timeout for the start or the end of an example.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An example that runs until it is dropped.
 struct Example(Child);
@@ -36,7 +36,7 @@ async fn serve(name: &str) -> (Example, Client) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, up).await.expect("the example listens");
+    tokio::time::timeout(TIMEOUT, up).await.expect("the example listens");
     (example, client)
 }
 
@@ -48,7 +48,7 @@ fn free_address() -> SocketAddr {
 async fn finish(name: &str) -> String {
     let child = program(name).stdout(Stdio::piped()).spawn().expect("the example starts");
     let done = tokio::task::spawn_blocking(move || child.wait_with_output());
-    let output = tokio::time::timeout(PATIENCE, done).await.expect("the example ends").expect("a thread");
+    let output = tokio::time::timeout(TIMEOUT, done).await.expect("the example ends").expect("a thread");
     let output = output.expect("its output");
     assert!(output.status.success(), "{name}: {}", output.status);
     String::from_utf8(output.stdout).expect("text")

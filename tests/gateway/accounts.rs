@@ -118,7 +118,7 @@ async fn accounts_allow_only_signed_requests_from_other_machines() {
 fn public_and_short_credentials_are_allowed_on_loopback_only() {
     const LONG: &str = "0123456789abcdef";
     let known = format!("first:{DEVELOPMENT_KEY}");
-    for (flags, says) in [
+    for (flags, expected) in [
         (&["--listen", "0.0.0.0:0"][..], "credentials"),
         (&["--listen", "0.0.0.0:0", "--accounts", DEVELOPMENT_ACCOUNT], "is public"),
         (&["--listen", "0.0.0.0:0", "--accounts", &known], "is public"),
@@ -138,7 +138,7 @@ fn public_and_short_credentials_are_allowed_on_loopback_only() {
     ] {
         let end = run(MEMORY.iter().chain(flags));
         assert_eq!(end.status.code(), Some(2), "{flags:?}: {end:#?}");
-        assert!(end.stderr.contains(says) && !end.stderr.contains("no-base64"), "{flags:?}: {end:#?}");
+        assert!(end.stderr.contains(expected) && !end.stderr.contains("no-base64"), "{flags:?}: {end:#?}");
     }
 }
 

@@ -40,7 +40,7 @@ async fn status(client: &mut SendRequest<Bytes>, path: &str) -> StatusCode {
 }
 
 /// Waits until the connection accepts no more requests, and returns the reason.
-async fn goodbye(mut client: SendRequest<Bytes>) -> h2::Error {
+async fn closed(mut client: SendRequest<Bytes>) -> h2::Error {
     loop {
         match client.ready().await {
             Ok(ready) => client = ready,
@@ -197,7 +197,7 @@ async fn an_idle_connection_is_closed_with_goaway() {
     let gateway = memory(&["--keep-alive", "300ms"]);
     let mut client = connect(&gateway).await;
     assert_eq!(status(&mut client, "/c/a").await, StatusCode::NOT_FOUND);
-    assert!(goodbye(client).await.is_go_away());
+    assert!(closed(client).await.is_go_away());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,7 +209,7 @@ async fn a_shutdown_completes_writes_in_flight() {
     // The PUT and the request for the metrics.
     wait_for(&gateway, "ifmatch_requests_in_flight 2");
     gateway.terminate();
-    let refused = goodbye(client).await;
+    let refused = closed(client).await;
     assert!(refused.is_go_away() && refused.reason() == Some(Reason::NO_ERROR), "{refused:?}");
     send.send_data("done".into(), true).unwrap();
     assert_eq!(response.await.unwrap().status(), StatusCode::CREATED);

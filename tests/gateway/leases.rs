@@ -13,7 +13,7 @@ const A: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 const B: &str = "11111111-9abd-4d9d-80c7-02af85c822a8";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-struct World {
+struct Setup {
     gateway: Gateway,
     client: Client,
     azure: Azure,
@@ -21,7 +21,7 @@ struct World {
 }
 
 /// A gateway with the container `docs` and the blobs `a`, `b` and `plain` in it.
-async fn world(flags: &[&str]) -> World {
+async fn setup(flags: &[&str]) -> Setup {
     let folder = tempfile::tempdir().unwrap();
     let gateway = serve(folder.path(), flags);
     let client = Client::new(gateway.address());
@@ -30,10 +30,10 @@ async fn world(flags: &[&str]) -> World {
     for name in ["a", "b", "plain"] {
         azure.put(&format!("/docs/{name}"), &[], "one").await.expect(201);
     }
-    World { gateway, client, azure, folder }
+    Setup { gateway, client, azure, folder }
 }
 
-impl World {
+impl Setup {
     async fn acquire(&self, path: &str, id: &str, seconds: &str) -> Answer {
         let headers = [("x-ms-lease-duration", seconds), ("x-ms-proposed-lease-id", id)];
         self.azure.lease(path, "acquire", &headers).await
@@ -56,19 +56,19 @@ fn command(url: &str, args: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn said(output: &Output) -> &str {
+fn stdout(output: &Output) -> &str {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
 #[tokio::test]
 async fn the_listing_omits_lease_ids() {
-    let world = world(&[]).await;
-    world.acquire("/docs/a", A, "-1").await.expect(201);
-    world.acquire("/docs/b", B, "60").await.expect(201);
-    world.acquire("/docs?restype=container", A, "60").await.expect(201);
-    assert_eq!(world.paths("").await, ["docs", "docs/a", "docs/b"]);
-    let listing = world.client.get("/-/leases", &[]).await.expect(200);
+    let setup = setup(&[]).await;
+    setup.acquire("/docs/a", A, "-1").await.expect(201);
+    setup.acquire("/docs/b", B, "60").await.expect(201);
+    setup.acquire("/docs?restype=container", A, "60").await.expect(201);
+    assert_eq!(setup.paths("").await, ["docs", "docs/a", "docs/b"]);
+    let listing = setup.client.get("/-/leases", &[]).await.expect(200);
     assert!(!listing.text().contains(A) && !listing.text().contains(B), "{}", listing.text());
     let (listing, no_end, fixed) = (listing.json(), json!(null), 1..=60);
     let [_, a, b] = &listing["leases"].as_array().unwrap()[..] else { panic!("{listing}") };
@@ -76,87 +76,87 @@ async fn the_listing_omits_lease_ids() {
     assert_eq!((&b["state"], &b["infinite"], &b["duration"]), (&json!("leased"), &json!(false), &json!(60)));
     assert!(fixed.contains(&b["remaining"].as_u64().unwrap()), "{b}");
     assert!(b["token"].as_u64() > a["token"].as_u64(), "{listing}");
-    assert_eq!(world.client.get("/-/leases/docs/a", &[]).await.expect(200).json(), *a);
-    let none = world.client.get("/-/leases/docs/plain", &[]).await.expect(200).json();
+    assert_eq!(setup.client.get("/-/leases/docs/a", &[]).await.expect(200).json(), *a);
+    let none = setup.client.get("/-/leases/docs/plain", &[]).await.expect(200).json();
     assert_eq!((&none["state"], &none["token"]), (&json!("available"), &json!(null)));
 }
 
 #[tokio::test]
 async fn listings_have_pages_and_prefixes() {
-    let world = world(&[]).await;
-    world.azure.create_container("docs-2").await.expect(201);
+    let setup = setup(&[]).await;
+    setup.azure.create_container("docs-2").await.expect(201);
     for path in ["/docs/x y/ü", "/docs-2/a"] {
         let path = path.replace(' ', "%20").replace('ü', "%C3%BC");
-        world.azure.put(&path, &[], "one").await.expect(201);
-        world.acquire(&path, A, "-1").await.expect(201);
+        setup.azure.put(&path, &[], "one").await.expect(201);
+        setup.acquire(&path, A, "-1").await.expect(201);
     }
-    world.acquire("/docs/b", A, "-1").await.expect(201);
-    world.acquire("/docs?restype=container", A, "-1").await.expect(201);
+    setup.acquire("/docs/b", A, "-1").await.expect(201);
+    setup.acquire("/docs?restype=container", A, "-1").await.expect(201);
     let all = ["docs", "docs/b", "docs/x y/ü", "docs-2/a"];
-    assert_eq!(world.paths("").await, all);
-    assert_eq!(world.paths("?prefix=docs%2F").await, all[1..3]);
-    assert_eq!(world.paths("?prefix=docs/x%20").await, all[2..3]);
-    assert_eq!(world.paths("?prefix=docs-").await, all[3..]);
-    assert_eq!(world.paths("?prefix=d").await, all);
-    assert!(world.paths("?prefix=e").await.is_empty());
+    assert_eq!(setup.paths("").await, all);
+    assert_eq!(setup.paths("?prefix=docs%2F").await, all[1..3]);
+    assert_eq!(setup.paths("?prefix=docs/x%20").await, all[2..3]);
+    assert_eq!(setup.paths("?prefix=docs-").await, all[3..]);
+    assert_eq!(setup.paths("?prefix=d").await, all);
+    assert!(setup.paths("?prefix=e").await.is_empty());
     let (mut found, mut after) = (Vec::new(), String::new());
     for _ in 0..all.len() {
-        let page = world.client.get(&format!("/-/leases?limit=1{after}"), &[]).await.expect(200).json();
+        let page = setup.client.get(&format!("/-/leases?limit=1{after}"), &[]).await.expect(200).json();
         found.push(page["leases"][0]["path"].as_str().unwrap().to_owned());
         let next = page["next"].as_str().unwrap();
         after = format!("&after={}", next.replace(' ', "%20").replace('ü', "%C3%BC"));
     }
     assert_eq!(found, all);
-    let end = world.client.get(&format!("/-/leases?limit=1{after}"), &[]).await.expect(200).json();
+    let end = setup.client.get(&format!("/-/leases?limit=1{after}"), &[]).await.expect(200).json();
     assert_eq!(end, json!({ "leases": [], "next": null }));
 }
 
 #[tokio::test]
 async fn an_operator_breaks_a_lease_without_its_id() {
-    let world = world(&[]).await;
-    let (client, azure) = (&world.client, &world.azure);
-    world.acquire("/docs/a", A, "-1").await.expect(201);
+    let setup = setup(&[]).await;
+    let (client, azure) = (&setup.client, &setup.azure);
+    setup.acquire("/docs/a", A, "-1").await.expect(201);
     azure.put("/docs/a", &[], "two").await.expect(412);
-    let order = json!({ "action": "break", "period": 0 }).to_string();
-    let broken = client.request(Method::POST, "/-/leases/docs/a", &[JSON], order.clone()).await.expect(200).json();
+    let command = json!({ "action": "break", "period": 0 }).to_string();
+    let broken = client.request(Method::POST, "/-/leases/docs/a", &[JSON], command.clone()).await.expect(200).json();
     assert_eq!((&broken["state"], &broken["remaining"]), (&json!("broken"), &json!(null)));
     let late = azure.put("/docs/a", &[("x-ms-lease-id", A)], "two").await.expect(412);
     assert_eq!(late.header("x-ms-error-code"), "LeaseLost");
     azure.put("/docs/a", &[], "two").await.expect(201);
-    let answer = client.request(Method::POST, "/-/leases/docs/a", &[JSON], order.clone()).await.expect(409).json();
+    let answer = client.request(Method::POST, "/-/leases/docs/a", &[JSON], command.clone()).await.expect(409).json();
     assert_eq!(answer["code"], "LeaseNotPresentWithLeaseOperation");
 
-    world.acquire("/docs?restype=container", A, "-1").await.expect(201);
+    setup.acquire("/docs?restype=container", A, "-1").await.expect(201);
     azure.blob(Method::DELETE, "/docs?restype=container", &[], "").await.expect(412);
-    client.request(Method::POST, "/-/leases/docs", &[JSON], order).await.expect(200);
+    client.request(Method::POST, "/-/leases/docs", &[JSON], command).await.expect(200);
     azure.blob(Method::DELETE, "/docs?restype=container", &[], "").await.expect(202);
 }
 
 #[tokio::test]
 async fn a_breaking_lease_locks_until_its_period_ends() {
-    let world = world(&[]).await;
-    world.acquire("/docs/a", A, "-1").await.expect(201);
-    let order = json!({ "action": "break", "period": 60 }).to_string();
-    let broken = world.client.request(Method::POST, "/-/leases/docs/a", &[JSON], order).await.expect(200).json();
+    let setup = setup(&[]).await;
+    setup.acquire("/docs/a", A, "-1").await.expect(201);
+    let command = json!({ "action": "break", "period": 60 }).to_string();
+    let broken = setup.client.request(Method::POST, "/-/leases/docs/a", &[JSON], command).await.expect(200).json();
     assert_eq!((&broken["state"], &broken["remaining"]), (&json!("breaking"), &json!(60)));
-    world.azure.put("/docs/a", &[], "two").await.expect(412);
-    world.azure.put("/docs/a", &[("x-ms-lease-id", A)], "two").await.expect(201);
+    setup.azure.put("/docs/a", &[], "two").await.expect(412);
+    setup.azure.put("/docs/a", &[("x-ms-lease-id", A)], "two").await.expect(201);
 }
 
 #[tokio::test]
 async fn invalid_commands_change_nothing() {
-    let world = world(&[]).await;
-    world.acquire("/docs/a", A, "-1").await.expect(201);
+    let setup = setup(&[]).await;
+    setup.acquire("/docs/a", A, "-1").await.expect(201);
     let post = |path: &'static str, headers: &'static [(&str, &str)], body: String| {
-        let client = world.client.clone();
+        let client = setup.client.clone();
         async move { client.request(Method::POST, path, headers, body).await.status.as_u16() }
     };
-    let order = r#"{"action":"break"}"#;
+    let command = r#"{"action":"break"}"#;
     // Requests that web pages can send to other sites without a CORS preflight.
     for media_type in
         [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/x-www-form-urlencoded")]]
     {
-        assert_eq!(post("/-/leases/docs/a", media_type, order.into()).await, 415, "{media_type:?}");
+        assert_eq!(post("/-/leases/docs/a", media_type, command.into()).await, 415, "{media_type:?}");
     }
     for body in [
         "",
@@ -166,7 +166,7 @@ async fn invalid_commands_change_nothing() {
         r#"{"action":"break","period":61}"#,
         r#"{"action":"break","period":-1}"#,
         r#"{"action":"break","perod":1}"#,
-        &format!("{order}{}", " ".repeat(2_000)),
+        &format!("{command}{}", " ".repeat(2_000)),
     ] {
         assert_eq!(post("/-/leases/docs/a", &[JSON], body.to_owned()).await, 400, "{body}");
     }
@@ -181,111 +181,111 @@ async fn invalid_commands_change_nothing() {
         ("/-/leases//a", 400),
         ("/-/leasesdocs/a", 404),
     ] {
-        assert_eq!(post(path, &[JSON], order.to_owned()).await, status, "{path}");
+        assert_eq!(post(path, &[JSON], command.to_owned()).await, status, "{path}");
     }
     for path in ["/-/leases?limit=0", "/-/leases?limit=x", "/-/leases?prefx=a", "/-/leases?after=-"] {
-        world.client.get(path, &[]).await.expect(400);
+        setup.client.get(path, &[]).await.expect(400);
     }
-    world.client.delete("/-/leases/docs/a", &[]).await.expect(405);
-    assert_eq!(world.client.get("/-/leases/docs/a", &[]).await.expect(200).json()["state"], "leased");
+    setup.client.delete("/-/leases/docs/a", &[]).await.expect(405);
+    assert_eq!(setup.client.get("/-/leases/docs/a", &[]).await.expect(200).json()["state"], "leased");
 }
 
 #[tokio::test]
 async fn reading_needs_a_token_and_breaking_a_write_token() {
     let flags = ["--read-token", "r", "--write-token", "w", "--accounts", "devstoreaccount1"];
-    let world = world(&flags).await;
-    world.acquire("/docs/a", A, "-1").await.expect(201);
+    let setup = setup(&flags).await;
+    setup.acquire("/docs/a", A, "-1").await.expect(201);
     let (read, write) = (("authorization", "Bearer r"), ("authorization", "Bearer w"));
-    let order = r#"{"action":"break","period":0}"#;
+    let command = r#"{"action":"break","period":0}"#;
     for path in ["/-/leases", "/-/leases/docs/a", "/-/leases/docs/none"] {
-        world.client.get(path, &[]).await.expect(401);
+        setup.client.get(path, &[]).await.expect(401);
     }
-    world.client.get("/-/leases", &[read]).await.expect(200);
-    world.client.request(Method::POST, "/-/leases/docs/a", &[JSON], order).await.expect(401);
-    world.client.request(Method::POST, "/-/leases/docs/a", &[JSON, read], order).await.expect(403);
-    world.azure.put("/docs/a", &[], "two").await.expect(412);
-    world.client.request(Method::POST, "/-/leases/docs/a", &[JSON, write], order).await.expect(200);
-    let refused = world.command(&["list", "--token", "no"]);
+    setup.client.get("/-/leases", &[read]).await.expect(200);
+    setup.client.request(Method::POST, "/-/leases/docs/a", &[JSON], command).await.expect(401);
+    setup.client.request(Method::POST, "/-/leases/docs/a", &[JSON, read], command).await.expect(403);
+    setup.azure.put("/docs/a", &[], "two").await.expect(412);
+    setup.client.request(Method::POST, "/-/leases/docs/a", &[JSON, write], command).await.expect(200);
+    let refused = setup.command(&["list", "--token", "no"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("401"), "{refused:?}");
-    assert!(said(&world.command(&["list", "--token", "r"])).contains("docs/a"));
+    assert!(stdout(&setup.command(&["list", "--token", "r"])).contains("docs/a"));
 }
 
 #[tokio::test]
 async fn the_command_lists_shows_and_breaks() {
-    let mut world = world(&[]).await;
-    assert_eq!(said(&world.command(&["list"])), "no leases\n");
-    world.acquire("/docs/a", A, "-1").await.expect(201);
-    world.acquire("/docs/b", B, "60").await.expect(201);
-    let list = world.command(&["list"]);
-    let lines: Vec<&str> = said(&list).lines().collect();
+    let mut setup = setup(&[]).await;
+    assert_eq!(stdout(&setup.command(&["list"])), "no leases\n");
+    setup.acquire("/docs/a", A, "-1").await.expect(201);
+    setup.acquire("/docs/b", B, "60").await.expect(201);
+    let list = setup.command(&["list"]);
+    let lines: Vec<&str> = stdout(&list).lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert!(lines[0].starts_with("STATE") && lines[1].contains("no end") && lines[1].ends_with("docs/a"), "{lines:?}");
-    assert!(said(&world.command(&["list", "docs/b"])).lines().count() == 2);
-    let json = world.command(&["list", "--json"]);
-    let leases: Vec<Value> = said(&json).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(stdout(&setup.command(&["list", "docs/b"])).lines().count() == 2);
+    let json = setup.command(&["list", "--json"]);
+    let leases: Vec<Value> = stdout(&json).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(leases.iter().map(|lease| &lease["path"]).collect::<Vec<_>>(), ["docs/a", "docs/b"]);
-    assert!(said(&world.command(&["show", "docs/a"])).contains("leased"));
-    assert!(said(&world.command(&["break", "/docs/a", "--period", "0"])).contains("broken"));
-    world.azure.put("/docs/a", &[], "two").await.expect(201);
-    for (args, code, says) in [
+    assert!(stdout(&setup.command(&["show", "docs/a"])).contains("leased"));
+    assert!(stdout(&setup.command(&["break", "/docs/a", "--period", "0"])).contains("broken"));
+    setup.azure.put("/docs/a", &[], "two").await.expect(201);
+    for (args, code, expected) in [
         (&["show", "docs/none"][..], 1, "404"),
         (&["break", "docs/a"], 1, "409"),
         (&["show", "docs//a"], 2, "CONTAINER/BLOB"),
         (&["break", "docs/b", "--period", "61"], 1, "0 to 60"),
         (&["break"], 2, "<PATH>"),
     ] {
-        let output = world.command(args);
+        let output = setup.command(args);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
-        assert!(stderr.contains(says), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected), "{args:?}: {stderr}");
     }
-    let url = world.gateway.url("");
-    world.gateway.stop();
+    let url = setup.gateway.url("");
+    setup.gateway.stop();
     let gone = command(&url, &["list"]);
     assert_eq!(gone.status.code(), Some(1), "{gone:?}");
     assert!(String::from_utf8_lossy(&gone.stderr).contains("refused"), "{gone:?}");
     assert_eq!(command("nonsense", &["list"]).status.code(), Some(2));
     let help = Gateway::command().args(["lease", "break", "--help"]).output().unwrap();
-    assert!(said(&help).contains("ifmatch lease break docs/leader.lock"), "{help:?}");
+    assert!(stdout(&help).contains("ifmatch lease break docs/leader.lock"), "{help:?}");
 }
 
 /// Expired leases are counted as time passes, the others by operations.
 #[tokio::test]
 async fn the_metrics_count_lease_operations() {
-    let world = world(&[]).await;
-    world.acquire("/docs/a", A, "-1").await.expect(201);
-    world.acquire("/docs/a", B, "-1").await.expect(409);
-    world.acquire("/docs/b", B, "15").await.expect(201);
-    world.azure.put("/docs/a", &[], "x").await.expect(412);
-    world.azure.put("/docs/a", &[("x-ms-lease-id", B)], "x").await.expect(412);
-    world.azure.lease("/docs/a", "renew", &[("x-ms-lease-id", A)]).await.expect(200);
+    let setup = setup(&[]).await;
+    setup.acquire("/docs/a", A, "-1").await.expect(201);
+    setup.acquire("/docs/a", B, "-1").await.expect(409);
+    setup.acquire("/docs/b", B, "15").await.expect(201);
+    setup.azure.put("/docs/a", &[], "x").await.expect(412);
+    setup.azure.put("/docs/a", &[("x-ms-lease-id", B)], "x").await.expect(412);
+    setup.azure.lease("/docs/a", "renew", &[("x-ms-lease-id", A)]).await.expect(200);
     let outcome = |name: &str, count: u32| format!("ifmatch_lease_operations_total{{outcome=\"{name}\"}} {count}");
-    wait_for(&world.gateway, "ifmatch_leases_held 2");
+    wait_for(&setup.gateway, "ifmatch_leases_held 2");
     for (name, count) in [("acquired", 2), ("renewed", 1), ("refused", 3), ("broken", 0), ("expired", 0)] {
-        wait_for(&world.gateway, &outcome(name, count));
+        wait_for(&setup.gateway, &outcome(name, count));
     }
-    world.azure.lease("/docs/a", "break", &[("x-ms-lease-break-period", "0")]).await.expect(202);
-    wait_for(&world.gateway, &outcome("broken", 1));
-    wait_for(&world.gateway, &outcome("expired", 1));
-    wait_for(&world.gateway, "ifmatch_leases_held 0");
-    world.acquire("/docs/b", A, "-1").await.expect(201);
-    world.acquire("/docs/plain", A, "-1").await.expect(201);
-    world.azure.blob(Method::DELETE, "/docs/plain", &[("x-ms-lease-id", A)], "").await.expect(202);
-    wait_for(&world.gateway, "ifmatch_leases_held 1");
-    world.azure.lease("/docs/b", "release", &[("x-ms-lease-id", A)]).await.expect(200);
-    wait_for(&world.gateway, &outcome("released", 1));
-    wait_for(&world.gateway, "ifmatch_leases_held 0");
-    wait_for(&world.gateway, &outcome("expired", 1));
+    setup.azure.lease("/docs/a", "break", &[("x-ms-lease-break-period", "0")]).await.expect(202);
+    wait_for(&setup.gateway, &outcome("broken", 1));
+    wait_for(&setup.gateway, &outcome("expired", 1));
+    wait_for(&setup.gateway, "ifmatch_leases_held 0");
+    setup.acquire("/docs/b", A, "-1").await.expect(201);
+    setup.acquire("/docs/plain", A, "-1").await.expect(201);
+    setup.azure.blob(Method::DELETE, "/docs/plain", &[("x-ms-lease-id", A)], "").await.expect(202);
+    wait_for(&setup.gateway, "ifmatch_leases_held 1");
+    setup.azure.lease("/docs/b", "release", &[("x-ms-lease-id", A)]).await.expect(200);
+    wait_for(&setup.gateway, &outcome("released", 1));
+    wait_for(&setup.gateway, "ifmatch_leases_held 0");
+    wait_for(&setup.gateway, &outcome("expired", 1));
 }
 
 #[tokio::test]
 async fn leases_survive_a_restart_and_are_counted_again() {
-    let mut world = world(&[]).await;
-    world.acquire("/docs/a", A, "-1").await.expect(201);
-    world.acquire("/docs?restype=container", A, "-1").await.expect(201);
-    world.gateway.kill();
-    let gateway = serve(world.folder.path(), &[]);
+    let mut setup = setup(&[]).await;
+    setup.acquire("/docs/a", A, "-1").await.expect(201);
+    setup.acquire("/docs?restype=container", A, "-1").await.expect(201);
+    setup.gateway.kill();
+    let gateway = serve(setup.folder.path(), &[]);
     wait_for(&gateway, "ifmatch_leases_held 2");
     let azure = Azure::development(Client::new(gateway.address()));
     azure.put("/docs/a", &[], "two").await.expect(412);
@@ -312,7 +312,7 @@ async fn leases_of_an_object_store_need_a_folder_to_survive_a_restart() {
     azure.put("/docs/a", &[], "two").await.expect(412);
     azure.put("/docs/a", &[("x-ms-lease-id", A)], "two").await.expect(201);
     let list = command(&gateway.url(""), &["list"]);
-    assert!(said(&list).contains("docs/a"), "{list:?}");
+    assert!(stdout(&list).contains("docs/a"), "{list:?}");
     gateway.stop();
 
     let others = tempfile::tempdir().unwrap();

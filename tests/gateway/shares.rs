@@ -112,8 +112,8 @@ fn an_evicted_http2_connection_gets_goaway() {
     assert!(idle.is_answered());
     ask(&gateway, OTHER, 200);
     let frames = frames(&idle.rest());
-    let (_, goodbye) = frames.iter().find(|(kind, _)| *kind == GOAWAY).expect("a goodbye");
-    assert_eq!(goodbye[..8], [0, 0, 0, 1, 0, 0, 0, 0], "after stream 1, without an error");
+    let (_, go_away) = frames.iter().find(|(kind, _)| *kind == GOAWAY).expect("GOAWAY");
+    assert_eq!(go_away[..8], [0, 0, 0, 1, 0, 0, 0, 0], "after stream 1, without an error");
 }
 
 #[test]

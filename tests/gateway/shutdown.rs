@@ -72,7 +72,7 @@ fn a_second_signal_does_not_wait() {
 fn health_reports_the_shutdown_before_the_port_closes() {
     let mut gateway = Gateway::start(["serve", "--store", "memory://", "--shutdown-delay", "1h"]);
     gateway.terminate();
-    let health = eventually("health says 503", || {
+    let health = eventually("health expected 503", || {
         Some(exchange(gateway.address(), get("/-/health"))).filter(|health| health.status != 200)
     });
     assert_eq!(health.expect(503).json(), serde_json::json!({ "status": "stopping" }));

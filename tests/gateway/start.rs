@@ -10,9 +10,9 @@ use crate::{get, serve};
 
 /// Checks the exit code, and that stderr contains these texts and no internals.
 #[track_caller]
-fn refused(end: &Finished, code: i32, says: &[&str]) {
+fn refused(end: &Finished, code: i32, expected: &[&str]) {
     assert_eq!(end.status.code(), Some(code), "{end:#?}");
-    for text in says {
+    for text in expected {
         assert!(end.stderr.contains(text), "{text:?} is missing in {end:#?}");
     }
     for text in ["panicked", "RUST_BACKTRACE", "Err(", "Os {"] {
@@ -145,7 +145,7 @@ fn a_port_alone_means_localhost() {
 fn errors_in_the_file_show_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ifmatch.toml");
-    for (text, says) in [
+    for (text, expected) in [
         ("listen = '127.0.0.1:0'\nmax-bodysize = 1\n", vec!["line 2", "max-bodysize"]),
         ("threads = 'many'", vec!["line 1", "threads"]),
         ("\n\nhead-timeout = '5 parsecs'", vec!["line 3", "5 parsecs", "30s"]),
@@ -155,7 +155,7 @@ fn errors_in_the_file_show_the_line() {
     ] {
         fs::write(&file, text).unwrap();
         let end = run(["serve", "--config", file.to_str().unwrap()]);
-        refused(&end, 2, &says);
+        refused(&end, 2, &expected);
     }
     refused(&run(["serve", "--config", "/nonexistent.toml"]), 2, &["/nonexistent.toml"]);
 }

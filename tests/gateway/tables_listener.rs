@@ -62,15 +62,15 @@ async fn a_port_in_use_is_named_and_tables_can_be_disabled() {
     let address = taken.local_addr().unwrap().to_string();
     let end = run(["serve", "--store", "memory://", "--listen", "127.0.0.1:0", "--listen-tables", &address]);
     assert_eq!(end.status.code(), Some(1), "{end:#?}");
-    let says = format!("{address} is already in use");
-    assert!(end.stderr.contains(&says) && end.stderr.contains("--listen-tables off"), "{end:#?}");
+    let expected = format!("{address} is already in use");
+    assert!(end.stderr.contains(&expected) && end.stderr.contains("--listen-tables off"), "{end:#?}");
     let gateway = Gateway::start(["serve", "--store", "memory://", "--listen-tables", "off"]);
     Client::new(gateway.address()).get("/", &[]).await.expect(200);
     refused("example.com:10002", "IP:PORT");
 }
 
-fn refused(value: &str, says: &str) {
+fn refused(value: &str, expected: &str) {
     let end = run(["serve", "--store", "memory://", "--listen-tables", value]);
     assert_eq!(end.status.code(), Some(2), "{end:#?}");
-    assert!(end.stderr.contains(says), "{end:#?}");
+    assert!(end.stderr.contains(expected), "{end:#?}");
 }

@@ -105,7 +105,7 @@ fn plain_http_is_rejected() {
 #[test]
 fn unusable_certificates_are_named() {
     let files = Files::new();
-    for (cert, key, says) in [
+    for (cert, key, expected) in [
         ("missing.pem", "key.pem", "missing.pem"),
         ("cert.pem", "missing.pem", "missing.pem"),
         ("text.pem", "key.pem", "contains no certificate"),
@@ -115,7 +115,7 @@ fn unusable_certificates_are_named() {
     ] {
         let end = run(files.flags(cert, key));
         assert_eq!(end.status.code(), Some(2), "{cert} {key}: {end:#?}");
-        assert!(end.stderr.contains(says), "{cert} {key}: {end:#?}");
+        assert!(end.stderr.contains(expected), "{cert} {key}: {end:#?}");
         assert!(!end.stderr.contains("panicked"), "{cert} {key}: {end:#?}");
     }
     let end = run(["serve", "--store", "memory://", "--tls-key", "key.pem"]);

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::Answer;
 
 /// Timeout for a response, and for its content, far beyond the expected time.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Request body of the client.
 pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -51,8 +51,8 @@ impl Client {
     ) -> impl Future<Output = Result<Answer, Box<dyn std::error::Error + Send + Sync>>> + Send + 'static {
         let response = self.stream(request);
         async move {
-            let (head, body) = timeout(PATIENCE, response).await??.into_parts();
-            let body = timeout(PATIENCE, body.collect()).await??;
+            let (head, body) = timeout(TIMEOUT, response).await??.into_parts();
+            let body = timeout(TIMEOUT, body.collect()).await??;
             let trailers = body.trailers().cloned().unwrap_or_default();
             Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes(), trailers })
         }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Timeout for output or the end of a process, far beyond the expected time.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 /// Interval at which the end of a process is polled.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -53,7 +53,7 @@ impl Process {
     /// Returns the rest of the next line on standard output that starts with `prefix`.
     pub(crate) fn line_after(&mut self, prefix: &str) -> String {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => {
                     if let Some(rest) = line.strip_prefix(prefix) {
                         return rest.trim().to_owned();
@@ -90,7 +90,7 @@ impl Process {
 
     /// Waits until it has ended.
     pub(crate) fn finished(&mut self) -> Finished {
-        let rounds = PATIENCE.as_millis() / POLL.as_millis();
+        let rounds = TIMEOUT.as_millis() / POLL.as_millis();
         for _ in 0..rounds {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                 return Finished { status, stdout: self.stdout.whole(), stderr: self.stderr.whole() };

@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 use crate::Answer;
 
 /// Timeout of the server, far beyond the expected time.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Maximum number of headers in a response.
 const MAX_HEADERS: usize = 128;
 
@@ -50,8 +50,8 @@ impl Connection {
     }
 
     fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a positive timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a positive timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a positive timeout");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a positive timeout");
         Self { stream, buffer: Vec::new() }
     }
 

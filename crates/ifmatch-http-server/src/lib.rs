@@ -33,3 +33,7 @@ mod slots;
 
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

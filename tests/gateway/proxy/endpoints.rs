@@ -30,22 +30,22 @@ fn the_log_contains_the_cache_status() {
     eventually("a hit", || is_hit(&get(&gateway, "/a", "").expect(200)).then_some(()));
     let log = gateway.stop().stderr;
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let said: Vec<String> = lines.filter_map(|line| Some(line["cache_status"].as_str()?.to_owned())).collect();
-    assert!(said.first().is_some_and(|first| first.starts_with("ifmatch; fwd=uri-miss")), "{log}");
-    assert!(said.last().is_some_and(|last| last.starts_with("ifmatch; hit; ttl=")), "{log}");
+    let statuses: Vec<String> = lines.filter_map(|line| Some(line["cache_status"].as_str()?.to_owned())).collect();
+    assert!(statuses.first().is_some_and(|first| first.starts_with("ifmatch; fwd=uri-miss")), "{log}");
+    assert!(statuses.last().is_some_and(|last| last.starts_with("ifmatch; hit; ttl=")), "{log}");
 }
 
 #[test]
 fn the_log_trusts_client_information_only_by_a_flag() {
     let origin = origin();
-    for (flags, said) in [(&["--access-log"][..], false), (&["--access-log", "--trust-forwarded"], true)] {
+    for (flags, expected) in [(&["--access-log"][..], false), (&["--access-log", "--trust-forwarded"], true)] {
         let mut gateway = before(&origin, flags);
         get(&gateway, "/a", "x-forwarded-for: 192.0.2.7\r\nx-forwarded-for: 198.51.100.\u{9b}1\r\n").expect(200);
         let log = gateway.stop().stderr;
         let line = log.lines().find(|line| line.contains("path=/a")).expect("a line for the request");
         assert!(line.contains("client=127.0.0.1:"), "{line}");
-        assert_eq!(line.contains(r#"forwarded_for="192.0.2.7,198.51.100.%C2%9B1""#), said, "{line}");
-        assert_eq!(line.contains("192.0.2.7"), said, "{line}");
+        assert_eq!(line.contains(r#"forwarded_for="192.0.2.7,198.51.100.%C2%9B1""#), expected, "{line}");
+        assert_eq!(line.contains("192.0.2.7"), expected, "{line}");
     }
 }
 

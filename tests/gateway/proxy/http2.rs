@@ -52,8 +52,8 @@ async fn content_length_is_normalized() {
         let fields: Vec<_> = lengths.iter().map(|length| ("content-length", *length)).collect();
         assert_eq!(ask(&mut client, uri, &fields, "hello").await, Some(StatusCode::OK), "{lengths:?}");
         let asked = origin.asked().pop().unwrap();
-        let said: Vec<_> = asked.head.lines().filter(|line| line.starts_with("content-length:")).collect();
-        assert_eq!((said, &asked.content[..]), (vec!["content-length: 5"], &b"hello"[..]), "{lengths:?}");
+        let lengths_sent: Vec<_> = asked.head.lines().filter(|line| line.starts_with("content-length:")).collect();
+        assert_eq!((lengths_sent, &asked.content[..]), (vec!["content-length: 5"], &b"hello"[..]), "{lengths:?}");
     }
     let before = origin.asked().len();
     for (lengths, content) in

@@ -98,7 +98,7 @@ fn max_forwards_0_is_not_forwarded() {
 
 #[test]
 fn storage_flags_are_rejected_and_an_upstream_is_required() {
-    for (args, says) in [
+    for (args, expected) in [
         (&["--data", "d", "--upstream", "http://a"][..], "--data belongs to `ifmatch serve`"),
         (&["--store", "memory://", "--upstream", "http://a"], "--store belongs to `ifmatch serve`"),
         (&[], "--upstream http://127.0.0.1:8000"),
@@ -106,7 +106,7 @@ fn storage_flags_are_rejected_and_an_upstream_is_required() {
     ] {
         let end = run(["proxy"].iter().chain(args));
         assert_eq!(end.status.code(), Some(2), "{end:#?}");
-        assert!(end.stderr.contains(says), "{says:?} is missing in {end:#?}");
+        assert!(end.stderr.contains(expected), "{expected:?} is missing in {end:#?}");
     }
     let help = run(["proxy", "--help"]).stdout;
     assert!(help.contains("ifmatch proxy --upstream http://127.0.0.1:8000") && !help.contains("--data"), "{help}");

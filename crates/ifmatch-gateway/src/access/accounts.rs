@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_account_and_show_no_key() {
-        for (texts, says) in [
+        for (texts, expected) in [
             (&["one"][..], "no key"),
             (&["One:c2VjcmV0"], "a-z"),
             (&["one:hunter2!"], "base64"),
@@ -192,7 +192,7 @@ mod tests {
             (&["one:c2VjcmV0", "one:c2VjcmV0"], "one name"),
         ] {
             let error = resolve(&set(texts), LOOPBACK).unwrap_err().to_string();
-            assert!(error.contains(says) && !error.contains("hunter2"), "{error}");
+            assert!(error.contains(expected) && !error.contains("hunter2"), "{error}");
         }
         assert!(!format!("{:?}", set(&["one:c2VjcmV0"])).contains("c2VjcmV0"));
     }

@@ -17,18 +17,18 @@ pub(crate) struct Conditions(u8);
 impl Conditions {
     /// Returns the conditions of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let places = headers.keys().filter_map(|name| HEADERS.iter().position(|header| header == name));
-        Self(places.fold(0, |set, place| set | 1 << place))
+        let indices = headers.keys().filter_map(|name| HEADERS.iter().position(|header| header == name));
+        Self(indices.fold(0, |set, index| set | 1 << index))
     }
 
     /// Returns all indices.
     pub(crate) fn all(self) -> impl Iterator<Item = usize> {
-        (0..COUNT).filter(move |place| self.has(*place))
+        (0..COUNT).filter(move |index| self.has(*index))
     }
 
     /// Returns the index of the condition that caused a 304.
     pub(crate) fn not_modified(self) -> Option<usize> {
-        (2..4).find(|place| self.has(*place))
+        (2..4).find(|index| self.has(*index))
     }
 
     /// Returns the index of the condition that caused a 412. Of several conditions this is the first, which nearly
@@ -37,8 +37,8 @@ impl Conditions {
         self.all().next()
     }
 
-    fn has(self, place: usize) -> bool {
-        self.0 >> place & 1 == 1
+    fn has(self, index: usize) -> bool {
+        self.0 >> index & 1 == 1
     }
 }
 

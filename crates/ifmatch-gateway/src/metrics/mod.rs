@@ -185,8 +185,8 @@ impl Metrics {
     }
 }
 
-fn count(counters: &[Counter], places: impl IntoIterator<Item = usize>) {
-    places.into_iter().for_each(|place| counters[place].increment(1));
+fn count(counters: &[Counter], indices: impl IntoIterator<Item = usize>) {
+    indices.into_iter().for_each(|index| counters[index].increment(1));
 }
 
 /// Returns the index of a method. Unknown methods share one, so that clients cannot create metrics.

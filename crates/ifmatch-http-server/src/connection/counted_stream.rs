@@ -13,7 +13,7 @@ use crate::slots::ConnectionSlot;
 
 pin_project! {
     /// A stream that counts its traffic, and holds the slot of its connection.
-    pub(crate) struct CountedStreamStream<T> {
+    pub(crate) struct CountedStream<T> {
         #[pin]
         stream: T,
         activity: Arc<Activity>,
