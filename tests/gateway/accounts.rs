@@ -134,7 +134,7 @@ fn public_and_short_credentials_are_allowed_on_loopback_only() {
         (&["--listen-tables", "0.0.0.0:0", "--accounts", "first:AA=="], "fewer than 16 bytes and can be guessed"),
         (&["--accounts", "first"], "no key"),
         (&["--accounts", "first:no-base64!"], "base64"),
-        (&["--accounts", "first:c2VjcmV0,first:c2VjcmV0"], "one name"),
+        (&["--accounts", "first:c2VjcmV0,first:c2VjcmV0"], "same name"),
     ] {
         let end = run(MEMORY.iter().chain(flags));
         assert_eq!(end.status.code(), Some(2), "{flags:?}: {end:#?}");

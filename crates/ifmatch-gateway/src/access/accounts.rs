@@ -189,7 +189,7 @@ mod tests {
             (&["one:hunter2!"], "base64"),
             (&["one:c2VjcmV0:hunter2!"], "base64"),
             (&["one:c2VjcmV0:c2VjcmV0:hunter2"], "base64"),
-            (&["one:c2VjcmV0", "one:c2VjcmV0"], "one name"),
+            (&["one:c2VjcmV0", "one:c2VjcmV0"], "same name"),
         ] {
             let error = resolve(&set(texts), LOOPBACK).unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains("hunter2"), "{error}");
