@@ -1,5 +1,4 @@
-//! The clock of a process: the time of day since the start of a case, and what the test adds to it. What the process waits for
-//! takes the time that it takes.
+//! The wall clock of a process, which a test can advance. Timers run in real time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,20 +11,20 @@ use tempfile::TempDir;
 
 use crate::case::START;
 
-/// A case that takes longer than this cannot tell one second from the next.
+/// Maximum duration of a case. Longer ones cannot be judged by whole seconds.
 const MOST: Duration = Duration::from_millis(900);
 
-/// A clock.
+/// A clock for one process.
 pub(crate) struct Clock {
     began: Timestamp,
-    /// From the system's clock to this one, in seconds.
+    /// Offset from the system's clock in seconds.
     offset: f64,
     advanced: u64,
     folder: TempDir,
 }
 
 impl Clock {
-    /// A clock that begins at the [`START`].
+    /// Creates a clock that starts at [`START`].
     pub(crate) fn new() -> Self {
         let began = SystemClock.now();
         let start = Duration::from_secs(START.unsigned_abs());
@@ -35,7 +34,7 @@ impl Clock {
         clock
     }
 
-    /// Lets a process that is to be started live by this clock.
+    /// Makes a new process use this clock.
     pub(crate) fn rules(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", library())
@@ -50,17 +49,17 @@ impl Clock {
         }
     }
 
-    /// Whole seconds since the beginning of 1970.
+    /// Returns whole seconds since the Unix epoch.
     pub(crate) fn unix(&self) -> i64 {
         START + self.advanced.cast_signed()
     }
 
-    /// Whether less than a second has passed but for what was added.
+    /// Returns `true` if less than a second of real time has passed.
     pub(crate) fn is_exact(&self) -> bool {
         self.began.until(SystemClock.now()) < MOST
     }
 
-    /// At once, so that nobody reads half of it.
+    /// Writes the offset atomically.
     #[expect(clippy::cast_precision_loss, reason = "far fewer seconds than fifteen digits")]
     fn set(&self) {
         let new = self.folder.path().join("new");
@@ -73,7 +72,7 @@ impl Clock {
     }
 }
 
-/// Where libfaketime is: `IFMATCH_FAKETIME`, or where Linux distributions put it.
+/// Returns the path of libfaketime: `IFMATCH_FAKETIME`, or the path in Linux distributions.
 fn library() -> PathBuf {
     if let Some(path) = std::env::var_os("IFMATCH_FAKETIME") {
         return path.into();

@@ -1,4 +1,4 @@
-//! The cases of ifmatch-cache before `ifmatch proxy`: real sockets on both sides, and a clock that the test sets.
+//! The cases of ifmatch-cache with `ifmatch proxy`, real sockets and a manual clock.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
 #[path = "../../crates/ifmatch-cache/tests/cache/case.rs"]
@@ -19,23 +19,23 @@ use case::{Asking, Case, Got, Last};
 use clock::Clock;
 use origin::{Framing, Origin};
 
-/// How many proxies run at a time.
+/// Number of concurrent proxies.
 const THREADS: usize = 4;
 
-/// How often a case is tried on a slow machine.
+/// Number of attempts per case on a slow machine.
 const TRIES: usize = 20;
 
 #[test]
-fn every_case_holds_by_lengths() {
+fn every_case_holds_with_content_length() {
     run_all(Framing::Length);
 }
 
 #[test]
-fn every_case_holds_by_chunks() {
+fn every_case_holds_with_chunks() {
     run_all(Framing::Chunks);
 }
 
-/// Runs all cases before an origin that frames its content like this.
+/// Runs all cases with this framing at the origin.
 fn run_all(framing: Framing) {
     let cases = case::all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/ifmatch-cache/tests/data/cases"));
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -53,7 +53,7 @@ fn run_all(framing: Framing) {
     case::report(cases.len(), &failures.into_inner().unwrap());
 }
 
-/// Runs a case until it was quick enough to be judged by whole seconds.
+/// Repeats a case until it is fast enough to be judged by whole seconds.
 fn run_exactly(case: &Case, framing: Framing) -> Result<(), String> {
     for _ in 0..TRIES {
         let mut clock = Clock::new();
@@ -65,7 +65,7 @@ fn run_exactly(case: &Case, framing: Framing) -> Result<(), String> {
     Err("this machine is too slow: it takes a second".to_owned())
 }
 
-/// Runs a case before a proxy of its own.
+/// Runs a case with its own proxy.
 fn run(case: &Case, framing: Framing, clock: &mut Clock) -> Result<(), String> {
     let origin = Origin::start(framing);
     let mut command = Gateway::command();

@@ -1,4 +1,4 @@
-//! An origin that answers the next request as a case says, and any further one by 599.
+//! An origin that gives the scripted response to the next request, and 599 to others.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -13,7 +13,7 @@ use crate::case::Telling;
 
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// How the end of content is told, where a case does not say it.
+/// Default framing of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Length,
@@ -47,17 +47,17 @@ impl Origin {
         Self { address, state }
     }
 
-    /// Where it is, for `--upstream`.
+    /// Returns the URL for `--upstream`.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Tells it what to do with the next request.
+    /// Scripts the next response.
     pub(crate) fn will(&self, telling: Option<Telling>) {
         self.state.lock().unwrap().telling = telling;
     }
 
-    /// Waits until what it was told is done: a proxy may ask after it has answered. What comes of it may take a moment more.
+    /// Waits until the script has run, since a proxy may ask the origin after it has responded.
     pub(crate) fn settle(&self) {
         let waits = || matches!(self.state.lock().unwrap().telling, Some(Telling::Answers { .. }));
         for _ in 0..50 {
@@ -69,18 +69,18 @@ impl Origin {
         thread::sleep(2 * MOMENT);
     }
 
-    /// How many requests came.
+    /// Returns the number of requests.
     pub(crate) fn count(&self) -> usize {
         self.state.lock().unwrap().seen.len()
     }
 
-    /// The last one's header fields.
+    /// Returns the header fields of the last request.
     pub(crate) fn last(&self) -> Option<HeaderMap> {
         self.state.lock().unwrap().seen.last().cloned()
     }
 }
 
-/// Answers the requests of a connection, until it ends or is to be broken off.
+/// Serves a connection until it ends, or until the script closes it.
 fn converse(mut stream: TcpStream, framing: Framing, state: &Mutex<State>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     while let Some((method, headers)) = read(&mut reader) {
@@ -88,7 +88,7 @@ fn converse(mut stream: TcpStream, framing: Framing, state: &Mutex<State>) {
             let mut state = state.lock().unwrap();
             state.seen.push(headers);
             match state.telling {
-                // A request that broke off may be tried again.
+                // The proxy may retry an aborted request.
                 Some(Telling::Fails) => Some(Telling::Fails),
                 _ => state.telling.take(),
             }
@@ -98,7 +98,7 @@ fn converse(mut stream: TcpStream, framing: Framing, state: &Mutex<State>) {
             Some(Telling::Answers { status, fields, body }) => written(framing, &method, status, &fields, &body),
             None => written(framing, &method, 599, &[], "unexpected request"),
         };
-        // A proxy that has gone away is the test's matter.
+        // The test notices if the proxy is gone.
         drop(stream.write_all(response.as_bytes()));
         if ends {
             return;
@@ -106,7 +106,7 @@ fn converse(mut stream: TcpStream, framing: Framing, state: &Mutex<State>) {
     }
 }
 
-/// The method and the header fields of the next request, whose content is read.
+/// Reads the next request, and returns its method and header fields.
 fn read(reader: &mut BufReader<TcpStream>) -> Option<(String, HeaderMap)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -126,7 +126,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<(String, HeaderMap)> {
     Some((method, headers))
 }
 
-/// A whole response, and whether the connection ends after it.
+/// Formats a response. Returns `true` if the connection ends after it.
 fn written(framing: Framing, method: &str, status: u16, fields: &[(String, String)], body: &str) -> (String, bool) {
     let mut text = format!("HTTP/1.1 {status} Status\r\n");
     for (name, value) in fields {
@@ -134,7 +134,7 @@ fn written(framing: Framing, method: &str, status: u16, fields: &[(String, Strin
     }
     let named = |wanted: &str| fields.iter().any(|(name, _)| name == wanted);
     let bodiless = method == "HEAD" || [204, 304].contains(&status);
-    // A part that is not as long as it says is broken off if that is seen at its end only, and no answer then.
+    // A chunked part of the wrong length would be truncated, so that the client gets no response.
     let framing = if named("content-range") { Framing::Length } else { framing };
     match framing {
         _ if bodiless => text.push_str("\r\n"),

@@ -1,4 +1,4 @@
-//! The customised cache.
+//! The builder of a layer.
 
 use std::any::Any;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::layer::CacheLayer;
 use crate::policy::freshness::Heuristic;
 use crate::state::CacheState;
 
-/// Makes a [`CacheLayer`] to measure. Begin with [`CacheLayer::builder`].
+/// Configures a [`CacheLayer`]. Created by [`CacheLayer::builder`].
 ///
 /// ```
 /// use ifmatch_cache::CacheLayer;
@@ -27,13 +27,13 @@ pub struct Builder<C = SystemClock> {
 }
 
 impl<C: Clock> Builder<C> {
-    /// Takes the time from this clock instead of the system's.
+    /// Uses this clock instead of the system's.
     pub fn clock<N: Clock>(self, clock: N) -> Builder<N> {
         Builder { clock, config: self.config, entry_limit: self.entry_limit }
     }
 
-    /// Sets how many bytes stored responses may take, 256 MiB by default. Bodies on their way may take five sixteenths
-    /// as much besides.
+    /// Sets the maximum size of all stored responses, in bytes. Defaults to 256 MiB. Bodies that are still arriving may
+    /// take another five sixteenths of it.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -45,8 +45,8 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Sets the length of the longest body that is stored in memory: by default a sixteenth of the [capacity](Self::capacity), at the
-    /// most a quarter of it. Longer ones go to the [disk](Self::disk), or are passed on.
+    /// Sets the maximum length of a body in memory. Defaults to a sixteenth of the [capacity](Self::capacity), and cannot
+    /// exceed a quarter of it. Longer bodies go to [disk](Self::disk), or are not stored.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -58,15 +58,14 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Keeps bodies that are too long for the memory in a folder: those up to a quarter of what the folder may have. Without
-    /// one they are passed on.
+    /// Stores bodies that are too long for the memory in a folder, up to a quarter of its capacity each.
     #[must_use]
     pub fn disk(mut self, disk: Disk) -> Self {
         self.config.disk = Some(disk.0);
         self
     }
 
-    /// Sets how a lifetime is guessed for responses that state none (RFC 9111 §4.2.2), or that it is not.
+    /// Sets the heuristic for the lifetime of responses that state none (RFC 9111 §4.2.2). `None` disables it.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -78,9 +77,9 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Takes all requests for this scheme's, `http` or `https`. By default the URI says it, or else it is `http`.
+    /// Sets the scheme of all requests, `http` or `https`. Defaults to that of the URI, or else `http`.
     ///
-    /// Set it wherever clients use several versions of HTTP: requests by HTTP/1.1 do not say the scheme, those by HTTP/2 do.
+    /// Set it if clients use several versions of HTTP: HTTP/2 requests include the scheme, HTTP/1.1 requests do not.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -151,8 +150,8 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Keeps these header fields of responses out of the store: those that are about one request, such as its id. Whoever
-    /// causes a request to the inner service still gets them.
+    /// Excludes these response fields from storage, such as request ids. The client whose request reaches the inner service
+    /// still gets them.
     ///
     /// ```
     /// # use http::HeaderName;
@@ -165,8 +164,8 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Asks the inner service before each answer whether what is stored is still current, whatever its lifetime: for inner
-    /// services whose resources change behind the cache, or have several names. What is stored saves sending the content.
+    /// Revalidates stored responses before each use, regardless of their lifetime. For inner services whose resources change
+    /// behind the cache's back, or have several names. The cache still saves transfers of unchanged content.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -178,8 +177,7 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Passes on requests with such header fields: they are not answered from the store, nor are their responses stored,
-    /// nor do they make anything invalid.
+    /// Forwards requests with such header fields without caching: no lookup, no storing, no invalidation.
     ///
     /// ```
     /// # use ifmatch_cache::CacheLayer;
@@ -191,8 +189,8 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Sets how long after its lifetime a response may be used while the inner service fails with an error instead of a
-    /// response, unless the response forbids it (RFC 9111 §4.2.4). An hour by default; zero switches it off.
+    /// Sets how long after its lifetime a response may be used while the inner service returns errors instead of responses,
+    /// unless the response forbids it (RFC 9111 §4.2.4). Defaults to one hour; zero disables it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -205,8 +203,9 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Sets how long a request waits for the response to another one before it asks the origin itself, 10 seconds by
-    /// default. So long, too, a reader that cannot ask for the rest may hold up others of a body that is too long to be stored.
+    /// Sets how long a request waits for another request's response before it goes to the origin itself. Defaults to 10
+    /// seconds. Also bounds how long a slow reader can hold up other readers of a body that is too long to be stored, if it
+    /// cannot request the rest.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -219,7 +218,7 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// The layer.
+    /// Builds the layer.
     pub fn build(mut self) -> CacheLayer<C> {
         let capacity = self.config.capacity;
         self.config.entry_limit = self.entry_limit.unwrap_or(capacity / 16).min(capacity / 4);

@@ -1,4 +1,4 @@
-//! What can be set.
+//! The configuration of a cache.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The length of the longest body that is stored.
+    /// Returns the maximum length of a stored body.
     pub(crate) fn longest(&self) -> u64 {
         self.entry_limit.max(self.disk.as_ref().map_or(0, |disk| disk.longest()))
     }

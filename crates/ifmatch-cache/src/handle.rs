@@ -1,4 +1,4 @@
-//! The operator's side of the cache: purging and counters.
+//! Purging and counters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 use crate::request::key::Key;
 use crate::state::CacheState;
 
-/// What to remove from the cache.
+/// A set of stored responses to remove.
 ///
 /// ```
 /// use ifmatch_cache::{CacheLayer, Purge};
@@ -20,22 +20,23 @@ use crate::state::CacheState;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purge {
-    /// All responses stored for a URL, whatever they vary by, and however its path is spelled: with unneeded
-    /// percent-encoding, say, or dot segments.
+    /// All variants stored for a URL and its equivalent spellings, such as those with redundant percent-encoding or dot
+    /// segments.
     Url(String),
-    /// All responses stored for URLs that begin so, however they are spelled: `http://example.org/docs/`. The host is in
-    /// lower case, without the scheme's default port. The empty prefix is everything.
+    /// All responses for URLs with this prefix, such as `http://example.org/docs/`, and equivalent spellings. The host must
+    /// be in lower case, without the scheme's default port. The empty prefix matches everything.
     Prefix(String),
-    /// All responses of an origin in a group (RFC 9875).
+    /// All responses of an origin in a cache group (RFC 9875).
     Group {
-        /// Scheme and host.
+        /// Scheme and host, such as `http://example.org`.
         origin: String,
         /// The group's name.
         name: String,
     },
 }
 
-/// Reads counters and purges what is stored. Cheap to clone; made by [`CacheLayer::handle`](crate::CacheLayer::handle).
+/// Reads counters and purges stored responses. Cheap to clone. Returned by
+/// [`CacheLayer::handle`](crate::CacheLayer::handle).
 pub struct CacheHandle<C = SystemClock>(pub(crate) Arc<CacheState<C>>);
 
 impl<C: Clock> CacheHandle<C> {
@@ -58,7 +59,7 @@ impl<C: Clock> CacheHandle<C> {
         purged
     }
 
-    /// The counters now.
+    /// Returns the current counters.
     pub fn metrics(&self) -> Metrics {
         let counters = &self.0.counters;
         Metrics {

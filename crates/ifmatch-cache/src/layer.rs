@@ -13,7 +13,7 @@ use crate::state::CacheState;
 
 /// Puts a shared cache in front of a service. All clones share one store.
 ///
-/// Put it around the service that answers **all** methods of a resource: a write makes stored responses invalid.
+/// Put it around the service that handles **all** methods of a resource, since writes invalidate stored responses.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -28,7 +28,7 @@ pub struct CacheLayer<C = SystemClock> {
 }
 
 impl CacheLayer {
-    /// The layer with all defaults.
+    /// Creates a layer with default settings.
     ///
     /// ```
     /// let layer = ifmatch_cache::CacheLayer::new();
@@ -37,7 +37,7 @@ impl CacheLayer {
         Self::builder().build()
     }
 
-    /// A layer to measure.
+    /// Returns a builder for a customised layer.
     ///
     /// ```
     /// let layer = ifmatch_cache::CacheLayer::builder().capacity(1 << 30).build();
@@ -48,7 +48,7 @@ impl CacheLayer {
 }
 
 impl<C: Clock> CacheLayer<C> {
-    /// For counters and purging.
+    /// Returns a handle for counters and purging.
     ///
     /// ```
     /// let handle = ifmatch_cache::CacheLayer::new().handle();

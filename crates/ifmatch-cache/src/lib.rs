@@ -2,18 +2,18 @@
 //!
 #![doc = include_str!("../README.md")]
 //!
-//! # What happens to a request
+//! # Handling of requests
 //!
-//! **GET and HEAD** are answered from the store while what is there is fresh; by the client's own conditions with 304, by its
-//! ranges with 206 or 416. Otherwise the inner service is asked: with the stored response's validators if it has some. A 304
-//! updates what is stored. A response that may be stored is kept while it is passed on.
+//! **GET and HEAD** requests are answered from the store while the stored response is fresh. The client's conditions are
+//! answered with 304, its ranges with 206 or 416. Otherwise the request goes to the inner service, with the validators of
+//! the stored response. A 304 updates the stored response; a new response is stored while it is passed on.
 //!
-//! | The client gets | When |
+//! | The client gets | If |
 //! |---|---|
-//! | 304 | it sent a condition, and has what is stored. Never without a condition |
-//! | 504 | it sent `only-if-cached`, and nothing stored will do |
+//! | 304 | its conditions show that it has the stored response. Never without a condition |
+//! | 504 | it sent `only-if-cached`, and no stored response matches |
 //! | 502 | the inner service answers 304 to a request without a condition, or panics |
-//! | a stale response | it said `max-stale`; the response said `stale-while-revalidate` or `stale-if-error`; or the inner service failed with an error, [within bounds](Builder::stale_if_unreachable). Never against `must-revalidate`, `proxy-revalidate`, `no-cache` |
+//! | a stale response | it sent `max-stale`; the response allows `stale-while-revalidate` or `stale-if-error`; or the inner service failed, [within bounds](Builder::stale_if_unreachable). Never against `must-revalidate`, `proxy-revalidate` or `no-cache` |
 //!
 //! **Concurrent requests for the same response** collapse into one request to the inner service. It runs in a task of
 //! its own, so it continues when the first client leaves. The other clients get the body as it arrives, even if the
@@ -32,37 +32,36 @@
 //! request that began earlier is not stored, and not given to later requests.
 //!
 //! **When in doubt, the cache does not store.** Malformed parts of `Cache-Control` only ever restrict. A response that
-//! sets a cookie must be `public`. If the request has a [credential](policy::credential), no lifetime is guessed, and a
-//! response without a lifetime is not stored.
+//! sets a cookie must be `public`. If the request has a [credential](policy::credential), the cache does not guess a
+//! lifetime, and does not store a response without one.
 //!
-//! **Passed on, and never stored:** requests with `If-Match`, `If-Unmodified-Since`, `Upgrade` or content; with no
-//! host, two, or another one than in the URI.
+//! **Forwarded without caching:** requests with `If-Match`, `If-Unmodified-Since`, `Upgrade` or content, and requests with
+//! no host, several hosts, or a host that differs from the one in the URI.
 //!
-//! # What selects a response
+//! # Cache keys
 //!
-//! The URI, as the request spells it, and what `Vary` names, in a normal form. An invalidation or a purge removes all
-//! spellings of a path together: `/a`, `/%61` and `/x/../a`.
+//! The key of a response is the request's URI, as the client wrote it, plus the normalized request fields that `Vary`
+//! names. An invalidation or a purge covers all equivalent paths: `/a`, `/%61` and `/x/../a`.
 //!
-//! Further `X-Forwarded-Host` and other fields that many services obey without saying so, and that name another host, path,
-//! scheme or method than the request's own: who sends them gets responses of its own, and poisons nobody else's. `Forwarded`
-//! is among them, but for the addresses in it. Fields that only name the client, as `X-Forwarded-For` does, select
-//! nothing: a service that answers by them must say so in `Vary`.
+//! Unkeyed inputs are part of the key, too: `X-Forwarded-Host` and other fields that many services use without naming them
+//! in `Vary`, and that override the host, path, scheme or method. A client that sends them gets separate responses, so it
+//! cannot poison the cache. `Forwarded` counts except for its addresses. Fields that only identify the client, such as
+//! `X-Forwarded-For`, do not count: a service that varies by them must say so in `Vary`.
 //!
-//! # What the inner service sees, and owes
+//! # Requirements on the inner service
 //!
-//! The request as the client sent it, with the host in lower case and without the default port, and the cache's own
-//! requests. The cache must decide what is shared: an inner service that changes request fields on the way to the
-//! origin [declares them](Builder::overwritten). Fields that concern one connection are not stored and select nothing;
-//! removing them is the [proxy's responsibility](ifmatch_core::fields::hop_by_hop). An error of the inner service
-//! counts as an unreachable origin: convert it to a 502 outside of the cache, not inside. A body that ends early must
-//! end with an error, or have a `Content-Length`.
+//! The inner service receives the client's request, with the host in lower case and without the default port, and requests
+//! of the cache itself. If it changes request fields before they reach the origin, [declare them](Builder::overwritten).
+//! The cache neither stores nor uses hop-by-hop fields, but leaves it to the [proxy](ifmatch_core::fields::hop_by_hop) to
+//! remove them. An error of the inner service counts as an unreachable origin, so convert errors to 502 outside of the
+//! cache. A truncated body must end with an error, or have a `Content-Length`.
 //!
 //! # Memory
 //!
-//! The [capacity](Builder::capacity) bounds what is stored, header fields included. Bodies on their way may take five
-//! sixteenths as much besides; those that find no room are passed on without being kept; or kept in files, where there is a
-//! [folder](Builder::disk) for them. A client that reads slowly holds up no other: it reads from the file, or asks the inner
-//! service for the rest by `Range` and `If-Range`, if the response has a strong entity tag.
+//! The [capacity](Builder::capacity) bounds stored responses, including header fields. Bodies that are still arriving may
+//! take another five sixteenths of it. Further bodies go to [disk](Builder::disk) if a folder is configured, and otherwise
+//! pass through without being stored. A slow client does not hold up others: it reads from the file, or requests the rest
+//! from the inner service with `Range` and `If-Range` if the response has a strong entity tag.
 //!
 //! # A customised cache
 //!
@@ -73,10 +72,10 @@
 //! let layer = CacheLayer::builder()
 //!     .capacity(2 << 30)
 //!     .entry_limit(64 << 20)
-//!     .scheme("https") // whatever the requests say
+//!     .scheme("https") // regardless of the request's own
 //!     .stale_if_unreachable(Duration::from_mins(10))
 //!     .build();
-//! let handle = layer.handle(); // counters, and purging
+//! let handle = layer.handle(); // for counters and purging
 //! # let _ = handle;
 //! ```
 

@@ -1,8 +1,8 @@
-//! What the cache counts.
+//! The counters of a cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The cache's counters at one moment. They count from the start of the process; `stored_bytes` is a level.
+/// The cache's counters since the start of the process, and its current size.
 ///
 /// ```
 /// let layer = ifmatch_cache::CacheLayer::new();
@@ -10,27 +10,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// Requests answered without asking the origin, stale answers included.
+    /// Requests answered without the origin, including with stale responses.
     pub hits: u64,
-    /// Requests that asked the origin, or waited for another one that did, with nothing to validate.
+    /// Requests without a stored response, which went to the origin or waited for a request that did.
     pub misses: u64,
-    /// Requests answered by a stale response.
+    /// Requests answered with a stale response.
     pub stale: u64,
-    /// Stored responses that the origin confirmed by 304.
+    /// Stored responses confirmed by the origin with 304.
     pub revalidated: u64,
-    /// Requests answered by the response to another one that they waited for.
+    /// Requests answered with the response to a concurrent request.
     pub coalesced: u64,
-    /// Requests that were passed on because the cache does not handle their kind.
+    /// Requests forwarded without caching.
     pub passed: u64,
     /// Responses stored.
     pub stored: u64,
-    /// URIs whose stored responses were invalidated by writes, or purged.
+    /// URIs with stored responses that were invalidated by writes or purged.
     pub invalidated: u64,
-    /// Bytes of bodies answered from the cache.
+    /// Body bytes sent from the cache.
     pub bytes: u64,
-    /// URIs whose responses went because the cache was full.
+    /// URIs evicted because the cache was full.
     pub evictions: u64,
-    /// Bytes that stored responses take now.
+    /// Current size of the stored responses in bytes.
     pub stored_bytes: u64,
 }
 

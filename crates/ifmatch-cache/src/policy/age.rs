@@ -1,4 +1,4 @@
-//! How old a response is (RFC 9111 §4.2.3, §5.1).
+//! The age of a response (RFC 9111 §4.2.3, §5.1).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 
 use super::fields::{self, seconds, split};
 
-/// Reads `Age`: of several values the first one (§5.1). None: it is absent, or no number of seconds, and to be ignored.
+/// Parses the first value of `Age` (§5.1). Returns `None` if it is absent or malformed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,10 +25,10 @@ pub fn age_field(headers: &HeaderMap) -> Option<Duration> {
     seconds(split(headers.get(AGE)?.as_bytes()).next()?)
 }
 
-/// How old the response was when it came (`corrected_initial_age`, §4.2.3), given when its request was sent and when its
-/// head came.
+/// Returns the age of a response on arrival (`corrected_initial_age`, §4.2.3), given the times when its request was sent
+/// and when its head arrived.
 ///
-/// It is what `Age` says plus the time that the exchange took, or what `Date` suggests, whichever is more.
+/// This is the larger of the age by `Date`, and `Age` plus the duration of the exchange.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,18 +42,18 @@ pub fn age_field(headers: &HeaderMap) -> Option<Duration> {
 /// assert_eq!(initial_age(&headers, asked, came), Duration::from_secs(12));
 /// ```
 pub fn initial_age(headers: &HeaderMap, requested: Timestamp, received: Timestamp) -> Duration {
-    let told = age_field(headers).unwrap_or_default().saturating_add(requested.until(received));
-    told.max(apparent(headers, received))
+    let stated = age_field(headers).unwrap_or_default().saturating_add(requested.until(received));
+    stated.max(apparent(headers, received))
 }
 
-/// The difference between the clocks' whole seconds.
+/// Returns the age by `Date`, in whole seconds.
 fn apparent(headers: &HeaderMap, received: Timestamp) -> Duration {
     let date = fields::date(headers, DATE).map(HttpDate::unix);
     let age = date.map_or(0, |date| unix(received).saturating_sub(date));
     Duration::from_secs(u64::try_from(age).unwrap_or_default())
 }
 
-/// Whole seconds since the beginning of 1970.
+/// Returns whole seconds since the Unix epoch.
 pub(crate) fn unix(moment: Timestamp) -> i64 {
     (moment.micros() / 1_000_000).cast_signed()
 }

@@ -21,17 +21,17 @@ use super::fields::{is_quoted, is_token, is_token_byte, members, seconds, split,
 ///
 /// let mut headers = HeaderMap::new();
 /// headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, Max-Age=\"60\""));
-/// let told = ResponseDirectives::from_headers(&headers);
-/// assert!(told.has(Flag::Public));
-/// assert_eq!(told.max_age, Some(Duration::from_secs(60)));
+/// let parsed = ResponseDirectives::from_headers(&headers);
+/// assert!(parsed.has(Flag::Public));
+/// assert_eq!(parsed.max_age, Some(Duration::from_secs(60)));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseDirectives {
     /// `max-age` (§5.2.2.1).
     pub max_age: Option<Duration>,
-    /// `s-maxage` (§5.2.2.10): for shared caches, in the place of `max-age`.
+    /// `s-maxage` (§5.2.2.10): replaces `max-age` for shared caches.
     pub s_maxage: Option<Duration>,
-    /// `stale-while-revalidate` (RFC 5861 §3): how long after its lifetime it may be used while it is validated.
+    /// `stale-while-revalidate` (RFC 5861 §3): how long after its lifetime it may be used while it is revalidated.
     pub stale_while_revalidate: Option<Duration>,
     /// `stale-if-error` (RFC 5861 §4): how long after its lifetime it may be used if the origin fails.
     pub stale_if_error: Option<Duration>,
@@ -64,7 +64,7 @@ pub enum Flag {
     Immutable = 32,
 }
 
-/// What a directive applies to: `no-cache` and `private` can be limited to header fields.
+/// The scope of `no-cache` or `private`, which can be limited to header fields.
 ///
 /// ```
 /// use ifmatch_cache::policy::cache_control::Scope;
@@ -75,19 +75,19 @@ pub enum Scope {
     /// The directive is absent.
     #[default]
     Nothing,
-    /// To these header fields, which must then not be stored.
+    /// These header fields, which must then not be stored.
     Fields(Vec<HeaderName>),
-    /// To the whole response.
+    /// The whole response.
     Response,
 }
 
 impl Scope {
-    /// Whether it is the whole response.
+    /// Returns `true` for the whole response.
     pub fn is_response(&self) -> bool {
         *self == Self::Response
     }
 
-    /// The header fields, if it is limited to some.
+    /// Returns the header fields that the directive is limited to.
     ///
     /// ```
     /// # use ifmatch_cache::policy::cache_control::Scope;
@@ -100,7 +100,7 @@ impl Scope {
         }
     }
 
-    /// A directive and its value. What is no list of names in quotes applies to the whole response.
+    /// Parses a directive's value. Anything but a quoted list of names applies to the whole response.
     pub(crate) fn of(value: Option<&[u8]>) -> Self {
         let names = |list: &[u8]| split(list).map(|name| HeaderName::from_bytes(name).ok()).collect::<Option<Vec<_>>>();
         match value.and_then(names) {
@@ -119,16 +119,16 @@ impl Scope {
 }
 
 impl ResponseDirectives {
-    /// Reads all lines of `Cache-Control`.
+    /// Parses all lines of `Cache-Control`.
     pub fn from_headers(headers: &HeaderMap) -> Self {
-        let mut told = Self::default();
+        let mut parsed = Self::default();
         for (name, value) in directives(headers) {
-            told.hear(&name, value);
+            parsed.apply(&name, value);
         }
-        told
+        parsed
     }
 
-    /// Whether a directive without a value is present.
+    /// Returns `true` if a directive without a value is present.
     pub fn has(&self, flag: Flag) -> bool {
         self.flags & flag as u8 != 0
     }
@@ -144,8 +144,8 @@ impl ResponseDirectives {
         self.flags & SHARING != 0
     }
 
-    /// Whether a stale response must not be used without asking the origin: `must-revalidate`, `proxy-revalidate`, and
-    /// `s-maxage`, which includes the latter (§5.2.2.10).
+    /// Returns `true` if a stale response must not be used without validation: with `must-revalidate`, `proxy-revalidate`, or
+    /// `s-maxage`, which implies the latter (§5.2.2.10).
     ///
     /// ```
     /// # use ifmatch_cache::policy::cache_control::ResponseDirectives;
@@ -155,14 +155,14 @@ impl ResponseDirectives {
         self.has(Flag::MustRevalidate) || self.has(Flag::ProxyRevalidate) || self.s_maxage.is_some()
     }
 
-    /// The header fields that a shared cache must not keep: those that `no-cache` or `private` name. A field that must
-    /// not be used without validation is not stored at all.
+    /// Returns the header fields that `no-cache` or `private` names. They are not stored, not even those that could be used
+    /// after validation.
     pub fn unstored_fields(&self) -> impl Iterator<Item = &HeaderName> {
         self.no_cache.fields().iter().chain(self.private.fields())
     }
 
     /// Adds a directive with its value, which may still be quoted. A flag that grants a permission has no value.
-    fn hear(&mut self, name: &[u8], value: Option<&[u8]>) {
+    fn apply(&mut self, name: &[u8], value: Option<&[u8]>) {
         match name {
             b"max-age" => shorten(&mut self.max_age, delta(value)),
             b"s-maxage" => {
@@ -234,7 +234,7 @@ impl Flag {
     }
 }
 
-/// What a request's directives say (§5.2.1). `Pragma: no-cache` counts where there is no `Cache-Control`.
+/// Directives of a request (§5.2.1). `Pragma: no-cache` counts if there is no `Cache-Control`.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -248,36 +248,36 @@ impl Flag {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestDirectives {
-    /// `no-cache`: validate, or ask the origin.
+    /// `no-cache`: validate before use.
     pub no_cache: bool,
-    /// `no-store`: keep nothing of the exchange; and ask the origin, as who says this expects.
+    /// `no-store`: store nothing. The request also goes to the origin, as clients expect.
     pub no_store: bool,
-    /// `only-if-cached`: do not ask the origin; 504 instead.
+    /// `only-if-cached`: respond with 504 instead of asking the origin.
     pub only_if_cached: bool,
-    /// `max-age`: no older response. A number of seconds that is none counts as zero.
+    /// `max-age`: maximum age of the response. An invalid number of seconds counts as zero.
     pub max_age: Option<Duration>,
-    /// `min-fresh`: fresh for at least so long.
+    /// `min-fresh`: minimum remaining lifetime.
     pub min_fresh: Option<Duration>,
-    /// `max-stale`: a stale response will do, this long after its lifetime; without a number however long.
+    /// `max-stale`: a response may be used this long after its lifetime. Unlimited without a number.
     pub max_stale: Option<Duration>,
     /// `stale-if-error` (RFC 5861 §4).
     pub stale_if_error: Option<Duration>,
 }
 
 impl RequestDirectives {
-    /// Reads all lines of `Cache-Control`, or else `Pragma`.
+    /// Parses all lines of `Cache-Control`, or else `Pragma`.
     pub fn from_headers(headers: &HeaderMap) -> Self {
         if has(headers, &CACHE_CONTROL) {
-            let mut told = Self::default();
+            let mut parsed = Self::default();
             for (name, value) in directives(headers) {
-                told.hear(&name, value);
+                parsed.apply(&name, value);
             }
-            return told;
+            return parsed;
         }
         Self { no_cache: pragma_is_no_cache(headers), ..Self::default() }
     }
 
-    fn hear(&mut self, name: &[u8], value: Option<&[u8]>) {
+    fn apply(&mut self, name: &[u8], value: Option<&[u8]>) {
         match name {
             b"no-cache" => self.no_cache = true,
             b"no-store" => self.no_store = true,
@@ -339,6 +339,6 @@ fn delta(value: Option<&[u8]>) -> Duration {
     value.and_then(number).unwrap_or_default()
 }
 
-fn shorten(known: &mut Option<Duration>, told: Duration) {
-    *known = Some(known.map_or(told, |before| before.min(told)));
+fn shorten(known: &mut Option<Duration>, new: Duration) {
+    *known = Some(known.map_or(new, |before| before.min(new)));
 }

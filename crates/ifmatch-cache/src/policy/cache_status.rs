@@ -1,4 +1,4 @@
-//! `Cache-Status` (RFC 9211): what the cache did with a request.
+//! `Cache-Status` (RFC 9211).
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 /// The field's name.
 pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// What the cache did. Written as a member of the list in `Cache-Status`.
+/// The handling of a request, as a member of `Cache-Status`.
 ///
 /// ```
 /// use http::StatusCode;
@@ -21,48 +21,48 @@ pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheStatus {
-    /// Why the request went to the origin. None: it did not.
+    /// Reason for forwarding the request, if it was.
     pub forward: Option<Forward>,
-    /// The origin's status, where it is not that of the answer.
+    /// The origin's status, if it differs from that of the response.
     pub origin: Option<StatusCode>,
-    /// The response of the origin is being stored: there is room for it, as far as its length is known.
+    /// `true` if the origin's response is being stored, as far as is known at its start.
     pub stored: bool,
-    /// The request waited for another one, and got its response.
+    /// `true` if the request got the response to a concurrent one.
     pub collapsed: bool,
-    /// How long the response stays fresh, in seconds; negative once it is stale.
+    /// Remaining lifetime in seconds; negative once the response is stale.
     pub ttl: Option<i64>,
-    /// What else there is to say.
+    /// Further information.
     pub detail: Option<&'static str>,
 }
 
-/// Most members are not longer, in bytes.
-const USUAL: usize = 48;
+/// Usual maximum length of a member, in bytes.
+const USUAL_LEN: usize = 48;
 
-/// Why a request went to the origin (RFC 9211 §2.2).
+/// The reason for forwarding a request (RFC 9211 §2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
     /// The cache does not handle such requests.
     Bypass,
-    /// The method wants it.
+    /// The method requires it.
     Method,
     /// Nothing is stored for the URI.
     UriMiss,
-    /// None of the stored responses is selected by the request's header fields.
+    /// No stored variant matches the request's header fields.
     VaryMiss,
-    /// The request's directives want it.
+    /// The request's directives require it.
     Request,
     /// The stored response is stale.
     Stale,
-    /// The stored response is but a part.
+    /// The stored response is incomplete.
     Partial,
 }
 
 impl CacheStatus {
-    /// Answered from the cache.
+    /// A response from the cache.
     pub const HIT: Self =
         Self { forward: None, origin: None, stored: false, collapsed: false, ttl: None, detail: None };
 
-    /// Passed on.
+    /// A forwarded request.
     pub const fn forwarded(why: Forward) -> Self {
         Self { forward: Some(why), ..Self::HIT }
     }
@@ -86,7 +86,7 @@ impl CacheStatus {
     /// assert_eq!(headers[CACHE_STATUS], "ifmatch; hit");
     /// ```
     pub fn append_to(&self, headers: &mut HeaderMap) {
-        let mut text = String::with_capacity(USUAL);
+        let mut text = String::with_capacity(USUAL_LEN);
         if self.write_to(&mut text).is_err() {
             return;
         }
@@ -95,7 +95,7 @@ impl CacheStatus {
         }
     }
 
-    /// Every answer has this: it is written without the machinery of formats.
+    /// Writes the member without `format!`, since every response has one.
     fn write_to(&self, text: &mut impl Write) -> fmt::Result {
         text.write_str("ifmatch")?;
         match self.forward {

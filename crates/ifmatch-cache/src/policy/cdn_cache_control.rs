@@ -1,5 +1,4 @@
-//! `CDN-Cache-Control` (RFC 9213 §3): directives for shared caches of this kind, in the place of `Cache-Control` and
-//! `Expires`.
+//! `CDN-Cache-Control` (RFC 9213 §3), which replaces `Cache-Control` and `Expires` for shared caches of this kind.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use super::cache_control::{Flag, ResponseDirectives, Scope};
 /// The field's name.
 pub const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 
-/// The directives that count for this cache, and whether they were addressed to it.
+/// The directives that apply to this cache, and their source.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -26,14 +25,14 @@ pub const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-con
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Governing {
-    /// What is said.
+    /// The directives.
     pub directives: ResponseDirectives,
-    /// Said by `CDN-Cache-Control`: then `Cache-Control` and `Expires` do not count.
+    /// `true` if they come from `CDN-Cache-Control`, so that `Cache-Control` and `Expires` do not apply.
     pub targeted: bool,
 }
 
 impl Governing {
-    /// Reads the header fields of a response.
+    /// Parses the header fields of a response.
     pub fn of(headers: &HeaderMap) -> Self {
         if let Some(directives) = directives(headers) {
             return Self { directives, targeted: true };
@@ -45,8 +44,8 @@ impl Governing {
     }
 }
 
-/// Reads `CDN-Cache-Control`. None: it is absent, empty, no dictionary (RFC 9651 §3.2), or one of its known directives
-/// has a value of the wrong type; then the field is to be ignored as a whole (RFC 9213 §2.1).
+/// Parses `CDN-Cache-Control`. Returns `None` if the field must be ignored (RFC 9213 §2.1): it is absent, empty, not a
+/// dictionary (RFC 9651 §3.2), or a known directive has a value of the wrong type.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -65,30 +64,30 @@ pub fn directives(headers: &HeaderMap) -> Option<ResponseDirectives> {
     if dictionary.is_empty() {
         return None;
     }
-    let mut told = ResponseDirectives::default();
+    let mut parsed = ResponseDirectives::default();
     for (name, member) in &dictionary {
-        hear(&mut told, name.as_str(), member)?;
+        apply(&mut parsed, name.as_str(), member)?;
     }
-    Some(told)
+    Some(parsed)
 }
 
-/// Adds a directive. None: its value has the wrong type. Parameters say nothing.
-fn hear(told: &mut ResponseDirectives, name: &str, member: &ListEntry) -> Option<()> {
+/// Adds a directive. Returns `None` if its value has the wrong type. Parameters are ignored.
+fn apply(parsed: &mut ResponseDirectives, name: &str, member: &ListEntry) -> Option<()> {
     match name {
-        "max-age" => told.max_age = Some(seconds(member)?),
+        "max-age" => parsed.max_age = Some(seconds(member)?),
         "s-maxage" => {
-            told.s_maxage = Some(seconds(member)?);
-            told.allow_sharing();
+            parsed.s_maxage = Some(seconds(member)?);
+            parsed.allow_sharing();
         }
-        "stale-while-revalidate" => told.stale_while_revalidate = Some(seconds(member)?),
-        "stale-if-error" => told.stale_if_error = Some(seconds(member)?),
-        "no-cache" => told.no_cache = scope(member)?,
-        "private" => told.private = scope(member)?,
+        "stale-while-revalidate" => parsed.stale_while_revalidate = Some(seconds(member)?),
+        "stale-if-error" => parsed.stale_if_error = Some(seconds(member)?),
+        "no-cache" => parsed.no_cache = scope(member)?,
+        "private" => parsed.private = scope(member)?,
         _ => {
             if let Some(flag) = Flag::named(name.as_bytes())
                 && truth(member)?
             {
-                told.set(flag);
+                parsed.set(flag);
             }
         }
     }
@@ -102,7 +101,7 @@ fn bare(member: &ListEntry) -> Option<&BareItem> {
     }
 }
 
-/// An integer that is not negative.
+/// Returns a non-negative integer.
 fn seconds(member: &ListEntry) -> Option<Duration> {
     match bare(member)? {
         BareItem::Integer(seconds) => Some(Duration::from_secs(u64::try_from(i64::from(*seconds)).ok()?)),

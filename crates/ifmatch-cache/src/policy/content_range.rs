@@ -4,7 +4,7 @@ use http::HeaderMap;
 use http::header::CONTENT_RANGE;
 use ifmatch_core::range::ByteRange;
 
-/// Which bytes of how many.
+/// A byte range and the total length.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -17,14 +17,14 @@ use ifmatch_core::range::ByteRange;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The bytes that are there.
+    /// The range.
     pub bytes: ByteRange,
-    /// How many there are in all.
+    /// Length of the complete representation.
     pub total: u64,
 }
 
 impl ContentRange {
-    /// Reads the field. None: it is absent, repeated, malformed, in another unit, or does not say how many there are.
+    /// Parses the field. Returns `None` if it is absent, repeated, malformed, in another unit, or without a total.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut lines = headers.get_all(CONTENT_RANGE).iter();
         let (Some(line), None) = (lines.next(), lines.next()) else { return None };

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_tell_clients_apart_are_credentials() {
+    fn fields_that_identify_clients_are_credentials() {
         for name in [
             "authorization",
             "proxy-authorization",
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_every_browser_are_none() {
+    fn common_browser_fields_are_no_credentials() {
         for name in [
             "accept",
             "accept-encoding",

@@ -1,22 +1,22 @@
-//! Reading header fields that are lists, and numbers of seconds in them.
+//! Parsing of lists, seconds and dates in header fields.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::date::HttpDate;
 
-/// The largest number of seconds that is told apart from larger ones (RFC 9111 §1.2.2): 68 years.
-const MOST_SECONDS: u64 = 1 << 31;
+/// Maximum number of seconds (RFC 9111 §1.2.2): 68 years.
+const MAX_SECONDS: u64 = 1 << 31;
 
-/// The members of the list that these lines are, without the white space around them. Empty members are left out.
+/// Returns the trimmed members of a list in these lines, without empty ones.
 ///
-/// A comma in quotes separates nothing. A line whose quotes are not closed is split at every comma: nobody can say what
-/// was meant, and a `no-store` in it must not be missed.
+/// Quoted commas are not separators. A line with an unclosed quote is split at every comma, so that a `no-store` in it is not
+/// missed.
 pub(crate) fn members<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> impl Iterator<Item = &'a [u8]> {
     lines.into_iter().flat_map(|line| split(line.as_bytes()))
 }
 
-/// The members of one line.
+/// Returns the members of one line, without empty ones.
 pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     split_all(line).filter(|member| !member.is_empty())
 }
@@ -32,7 +32,7 @@ pub(crate) fn split_all(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(separates).map(<[u8]>::trim_ascii)
 }
 
-/// Where a byte stands with regard to quoted strings (RFC 9110 §5.6.4).
+/// Parser state for quoted strings (RFC 9110 §5.6.4).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Quotes {
     Outside,
@@ -74,7 +74,7 @@ pub(crate) fn is_quoted(value: &[u8]) -> bool {
     opened && *last == b'"' && before.iter().fold(Some(Quotes::Outside), inside) == Some(Quotes::Inside)
 }
 
-/// The content of a quoted string, if it is one and has no escapes.
+/// Returns the content of a quoted string without escapes.
 pub(crate) fn unquote(value: &[u8]) -> Option<&[u8]> {
     let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     (!inner.contains(&b'\\')).then_some(inner)
@@ -86,17 +86,17 @@ pub(crate) fn percent_encode(byte: u8, text: &mut String) {
     text.extend(['%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
-/// Reads `delta-seconds` (RFC 9111 §1.2.2): digits and nothing else.
+/// Parses `delta-seconds` (RFC 9111 §1.2.2), which allows only digits.
 pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(*byte - b'0'));
-    let add = |sum: u64, digit: Option<u64>| Some((sum * 10 + digit?).min(MOST_SECONDS));
+    let add = |sum: u64, digit: Option<u64>| Some((sum * 10 + digit?).min(MAX_SECONDS));
     let sum = digits.iter().map(digit).try_fold(0, add)?;
     (!digits.is_empty()).then_some(Duration::from_secs(sum))
 }
 
-/// Reads a date in any case of its letters, as a cache should (RFC 9111 §4.2), and of any weekday: the grammar does not tie
-/// it to the date (RFC 9110 §5.6.7), and to ignore a `Date` for it would make a response younger than it is. None: it is
-/// absent, malformed or repeated.
+/// Parses a date in any letter case, as a cache should (RFC 9111 §4.2), and with any weekday: the grammar does not tie the
+/// weekday to the date (RFC 9110 §5.6.7), and ignoring a `Date` would make the response seem younger. Returns `None` if the
+/// field is absent, malformed or repeated.
 pub(crate) fn date(headers: &HeaderMap, name: HeaderName) -> Option<HttpDate> {
     let mut lines = headers.get_all(name).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else { return None };
@@ -105,7 +105,7 @@ pub(crate) fn date(headers: &HeaderMap, name: HeaderName) -> Option<HttpDate> {
 
 const WEEKDAYS: [&[u8]; 7] = [b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday", b"Sunday"];
 
-/// Reads a date with whatever weekday makes it one, if it has a weekday: in full, or the first three letters of it.
+/// Parses a date with a wrong weekday, written in full or as three letters.
 fn on_any_weekday(date: &[u8]) -> Option<HttpDate> {
     let (weekday, rest) = date.split_at(date.iter().position(|byte| !byte.is_ascii_alphabetic())?);
     let written = |day: &'static [u8]| if weekday.len() == 3 { &day[..3] } else { day };
@@ -114,7 +114,7 @@ fn on_any_weekday(date: &[u8]) -> Option<HttpDate> {
     days.iter().filter(|_| known).find_map(|day| HttpDate::parse(&[day, rest].concat()))
 }
 
-/// Words begin with a capital, and `GMT` has nothing else.
+/// Capitalises words, and `GMT`.
 fn in_usual_case(date: &[u8]) -> Vec<u8> {
     let mut usual = date.to_ascii_lowercase();
     for word in usual.split_mut(|byte| !byte.is_ascii_alphabetic()) {
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn commas_in_quotes_separate_nothing() {
+    fn quoted_commas_are_no_separators() {
         assert_eq!(texts(r#"a, b="c,d" ,, e"#), ["a", r#"b="c,d""#, "e"]);
         assert_eq!(texts(r#"a="\",", b"#), [r#"a="\",""#, "b"]);
         assert_eq!(texts(r#"a="b, no-store"#), [r#"a="b"#, "no-store"]);
     }
 
     #[test]
-    fn a_weekday_does_not_unmake_a_date() {
+    fn a_wrong_weekday_does_not_invalidate_a_date() {
         let read = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(http::header::DATE, value.parse().unwrap());
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn seconds_are_digits() {
         assert_eq!(seconds(b"0061"), Some(Duration::from_secs(61)));
-        assert_eq!(seconds(b"99999999999999999999999999"), Some(Duration::from_secs(MOST_SECONDS)));
+        assert_eq!(seconds(b"99999999999999999999999999"), Some(Duration::from_secs(MAX_SECONDS)));
         for wrong in ["", "-1", "1.0", "1s", " 1", "+1"] {
             assert_eq!(seconds(wrong.as_bytes()), None, "{wrong}");
         }

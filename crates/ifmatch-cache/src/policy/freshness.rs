@@ -1,4 +1,4 @@
-//! How long a response may be used without asking the origin (RFC 9111 §4.2.1, §4.2.2).
+//! The freshness lifetime of a response (RFC 9111 §4.2.1, §4.2.2).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::credential::has_credential;
 use super::fields;
 use super::storable::is_heuristic_status;
 
-/// How to guess a lifetime where the origin says none: a share of the time since the last modification.
+/// The heuristic for a lifetime that the origin does not state: a fraction of the time since the last modification.
 ///
 /// ```
 /// use ifmatch_cache::policy::freshness::Heuristic;
@@ -21,9 +21,9 @@ use super::storable::is_heuristic_status;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heuristic {
-    /// The share, in percent.
+    /// The fraction, in percent.
     pub percent: u32,
-    /// The longest lifetime guessed.
+    /// Maximum lifetime.
     pub cap: Duration,
 }
 
@@ -34,12 +34,12 @@ impl Default for Heuristic {
     }
 }
 
-/// Returns the lifetime of a response that came at `received` in answer to a request with these header fields.
+/// Returns the lifetime of a response received at `received` for a request with these header fields.
 ///
-/// In this order: `s-maxage`, `max-age`, `Expires` minus `Date`, a guess. An invalid or repeated `Expires` means that
-/// the response is stale. A lifetime is guessed only for statuses that the RFCs allow, or for a `public` response. It
-/// is never guessed if the request has a [credential](super::credential) or the response sets a cookie, since such a
-/// response may be private, nor with `Pragma: no-cache`.
+/// Sources in this order: `s-maxage`, `max-age`, `Expires` minus `Date`, the heuristic. A response with an invalid or
+/// repeated `Expires` is stale. The heuristic applies only to statuses that the RFCs allow, or to a `public` response. It
+/// never applies if the request has a [credential](super::credential) or the response sets a cookie, since such a response
+/// may be private, nor with `Pragma: no-cache`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -62,14 +62,14 @@ pub fn lifetime(
     received: Timestamp,
     heuristic: Option<Heuristic>,
 ) -> Duration {
-    let told = explicit(response, governing, received);
+    let stated = explicit(response, governing, received);
     let shared = || !has_credential(request) && !response.contains_key(SET_COOKIE) && !pragma_is_no_cache(response);
     let guessed = |heuristic| guess(response, received, heuristic);
     let allowed = || shared() && (is_heuristic_status(status) || governing.directives.has(Flag::Public));
-    told.or_else(|| heuristic.filter(|_| allowed()).map(guessed)).unwrap_or_default()
+    stated.or_else(|| heuristic.filter(|_| allowed()).map(guessed)).unwrap_or_default()
 }
 
-/// The lifetime that the origin states, if it states one.
+/// Returns the lifetime stated by the origin, if any.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -97,7 +97,7 @@ fn guess(response: &HeaderMap, received: Timestamp, heuristic: Heuristic) -> Dur
     (unchanged.saturating_mul(heuristic.percent) / 100).min(heuristic.cap)
 }
 
-/// `Date`, or else when the response came.
+/// Returns `Date`, or else the time of arrival.
 fn date(response: &HeaderMap, received: Timestamp) -> i64 {
     fields::date(response, DATE).map_or_else(|| unix(received), HttpDate::unix)
 }

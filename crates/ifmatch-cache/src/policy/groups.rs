@@ -5,16 +5,16 @@ use sfv::{BareItem, List, ListEntry, Parser};
 
 /// `Cache-Groups`: the groups of a response.
 pub const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
-/// `Cache-Group-Invalidation`: what a response to an unsafe request invalidates.
+/// `Cache-Group-Invalidation`: the groups that an unsafe request invalidates.
 pub const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
 
-/// The most groups read of one response; §2 asks for 32.
+/// Maximum number of groups per response. §2 requires 32.
 pub const MAX_GROUPS: usize = 64;
-/// The longest name read, in bytes; §2 asks for 32. Longer ones are left out.
+/// Maximum length of a name in bytes. §2 requires 32. Longer names are ignored.
 pub const MAX_NAME: usize = 256;
 
-/// Reads a list of group names. A field that is no list of strings (RFC 9651 §3.1, §3.3.3) names none. Parameters say
-/// nothing.
+/// Parses a list of group names. Returns none if the field is not a list of strings (RFC 9651 §3.1, §3.3.3). Parameters
+/// are ignored.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};

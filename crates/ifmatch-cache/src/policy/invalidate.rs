@@ -1,4 +1,4 @@
-//! What a write makes invalid (RFC 9111 §4.4).
+//! Invalidation by unsafe requests (RFC 9111 §4.4).
 
 use http::header::{CONTENT_LOCATION, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -6,7 +6,7 @@ use url::{Position, Url};
 
 use super::fields::percent_encode;
 
-/// Whether a method may change something on the origin. Methods unknown here may.
+/// Returns `true` if a method may change state on the origin. Unknown methods count as unsafe.
 ///
 /// ```
 /// use http::Method;
@@ -20,7 +20,7 @@ pub fn is_unsafe(method: &Method) -> bool {
     !method.is_safe() && !registered.contains(&method.as_str())
 }
 
-/// Whether the response to an unsafe request makes stored responses invalid: it is no error.
+/// Returns `true` if a response with this status to an unsafe request invalidates stored responses: it is not an error.
 ///
 /// ```
 /// use http::StatusCode;
@@ -31,9 +31,9 @@ pub fn invalidates(status: StatusCode) -> bool {
     status.is_success() || status.is_redirection()
 }
 
-/// The other URIs that a response makes invalid: those in `Location` and `Content-Location`, if they are of the same
-/// origin as the target. Each is the path and query, as the URL standard writes them. A URI without a path has `/`;
-/// fragments are left out. Bytes beyond ASCII stand for themselves.
+/// Returns the other URIs that a response invalidates: those in `Location` and `Content-Location` with the same origin as
+/// the target. Returns their path and query as normalized by the URL standard, without the fragment. An empty path becomes
+/// `/`. Non-ASCII bytes are percent-encoded.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -50,7 +50,7 @@ pub fn also_changed(target: &str, response: &HeaderMap) -> Vec<String> {
     lines.filter_map(|line| same_origin(target, line)).map(|url| url[Position::BeforePath..].to_owned()).collect()
 }
 
-/// The URI that a reference means where it is found, if it has the same origin.
+/// Resolves a reference against the target. Returns `None` if the origins differ.
 pub(crate) fn same_origin(target: &str, reference: &HeaderValue) -> Option<Url> {
     let base = Url::parse(target).ok()?;
     let mut url = base.join(as_ascii(reference.as_bytes()).trim()).ok()?;
@@ -58,7 +58,7 @@ pub(crate) fn same_origin(target: &str, reference: &HeaderValue) -> Option<Url> 
     (url.origin() == base.origin()).then_some(url)
 }
 
-/// A text in which bytes beyond ASCII are percent-encoded.
+/// Percent-encodes non-ASCII bytes.
 fn as_ascii(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {

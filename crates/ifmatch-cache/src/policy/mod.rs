@@ -1,4 +1,4 @@
-//! What a shared cache may do: every decision as a function of header fields and times, without I/O and without a clock.
+//! The rules for shared caches, as pure functions of header fields and times.
 
 pub mod age;
 pub mod cache_control;

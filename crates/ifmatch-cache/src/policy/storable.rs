@@ -1,4 +1,4 @@
-//! Whether a response may be stored (RFC 9111 §3).
+//! Rules for storing responses (RFC 9111 §3).
 
 use http::header::{AUTHORIZATION, EXPIRES, RANGE, SET_COOKIE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
@@ -36,7 +36,7 @@ pub struct Exchange<'a> {
     pub status: StatusCode,
     /// The response's header fields.
     pub response: &'a HeaderMap,
-    /// What the response says about caching.
+    /// The response's caching directives.
     pub governing: &'a Governing,
     /// Rules set by the operator.
     pub rules: Rules,
@@ -63,26 +63,26 @@ impl Default for Rules {
     }
 }
 
-/// Why a response must not be stored.
+/// The reason why a response must not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The method is not GET.
     Method,
-    /// The status is not final, is 304, is about the range that was asked for, or must be understood and is not.
+    /// The status is interim, 304, 416 for a range request, or unknown despite `must-understand`.
     Status,
     /// `no-store` in the request or the response.
     NoStore,
     /// `private`.
     Private,
-    /// The request has `Authorization`, and the response does not say that it may be shared (§3.5).
+    /// The request has `Authorization`, and the response does not permit sharing (§3.5).
     Authorization,
     /// The request has another [credential](super::credential), and the response does not permit sharing.
     Credential,
     /// The response sets a cookie and is not `public`.
     Cookie,
-    /// `Vary` has `*`, is malformed, or names a field that the cache does not see: no request could ever match.
+    /// `Vary` contains `*`, is malformed, or names an [overwritten](Rules::overwritten) field, so that no request could match.
     Vary,
-    /// Nothing allows it: neither the status nor a directive nor `Expires`.
+    /// Neither the status nor a directive nor `Expires` allows it.
     NotAllowed,
 }
 
@@ -101,9 +101,9 @@ impl Refusal {
 }
 
 impl Exchange<'_> {
-    /// Why the response must not be stored. None: it may be.
+    /// Returns the reason why the response must not be stored. Returns `None` if it may be.
     pub fn refusal(&self) -> Option<Refusal> {
-        let told = &self.governing.directives;
+        let directives = &self.governing.directives;
         let understood = is_understood(self.status);
         if *self.method != Method::GET {
             return Some(Refusal::Method);
@@ -111,23 +111,23 @@ impl Exchange<'_> {
         if self.status.is_informational() || self.status == StatusCode::NOT_MODIFIED {
             return Some(Refusal::Status);
         }
-        // No range is part of what the response would be found by.
+        // The range is not part of the cache key.
         if self.status == StatusCode::RANGE_NOT_SATISFIABLE && self.request.contains_key(RANGE) {
             return Some(Refusal::Status);
         }
-        // §5.2.2.3: who understands the status ignores the no-store beside must-understand.
-        let must_understand = told.has(Flag::MustUnderstand);
+        // §5.2.2.3: a cache that knows the status ignores no-store next to must-understand.
+        let must_understand = directives.has(Flag::MustUnderstand);
         if must_understand && !understood {
             return Some(Refusal::Status);
         }
-        let forbidden = told.has(Flag::NoStore) && !must_understand;
+        let forbidden = directives.has(Flag::NoStore) && !must_understand;
         if forbidden || RequestDirectives::from_headers(self.request).no_store {
             return Some(Refusal::NoStore);
         }
-        if told.private.is_response() {
+        if directives.private.is_response() {
             return Some(Refusal::Private);
         }
-        if self.request.contains_key(AUTHORIZATION) && !told.allows_sharing() {
+        if self.request.contains_key(AUTHORIZATION) && !directives.allows_sharing() {
             return Some(Refusal::Authorization);
         }
         if Vary::of(self.response).is_none_or(|vary| vary.names().iter().any(self.rules.overwritten)) {
@@ -136,31 +136,31 @@ impl Exchange<'_> {
         if !self.may_share_cookie() {
             return Some(Refusal::Cookie);
         }
-        let allowed = self.is_explicit() || told.has(Flag::Public);
-        if !allowed && !told.allows_sharing() && has_credential(self.request) {
+        let allowed = self.is_explicit() || directives.has(Flag::Public);
+        if !allowed && !directives.allows_sharing() && has_credential(self.request) {
             return Some(Refusal::Credential);
         }
         (!allowed && !is_heuristic_status(self.status)).then_some(Refusal::NotAllowed)
     }
 
-    /// Returns `true` if the response sets no cookie, or a public one. A response with an excluded `Set-Cookie` sets
-    /// none.
+    /// Returns `true` if the response sets no cookie, or a public one. An excluded `Set-Cookie` does not count.
     fn may_share_cookie(&self) -> bool {
-        let told = &self.governing.directives;
-        let public = told.has(Flag::Public) || self.rules.share_cookies;
-        let sets = self.response.contains_key(SET_COOKIE) && !told.unstored_fields().any(|name| *name == SET_COOKIE);
+        let directives = &self.governing.directives;
+        let public = directives.has(Flag::Public) || self.rules.share_cookies;
+        let sets =
+            self.response.contains_key(SET_COOKIE) && !directives.unstored_fields().any(|name| *name == SET_COOKIE);
         !sets || public && self.is_explicit()
     }
 
-    /// Whether the origin states a lifetime.
+    /// Returns `true` if the origin states a lifetime.
     fn is_explicit(&self) -> bool {
-        let told = &self.governing.directives;
+        let directives = &self.governing.directives;
         let expires = !self.governing.targeted && self.response.contains_key(EXPIRES);
-        told.max_age.is_some() || told.s_maxage.is_some() || expires
+        directives.max_age.is_some() || directives.s_maxage.is_some() || expires
     }
 }
 
-/// Whether the lifetime of a response with this status may be guessed (RFC 9110 §15.1).
+/// Returns `true` if responses with this status may have a heuristic lifetime (RFC 9110 §15.1).
 ///
 /// ```
 /// use http::StatusCode;
@@ -172,7 +172,8 @@ pub fn is_heuristic_status(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Whether this cache knows what the status means for caching: those of RFC 9110 §15, and 428, 429, 431, 451, 511.
+/// Returns `true` if this cache knows the caching requirements of the status: those in RFC 9110 §15, and 428, 429, 431, 451
+/// and 511.
 ///
 /// ```
 /// use http::StatusCode;

@@ -1,4 +1,4 @@
-//! What a 304 or a response to HEAD changes of a stored response (RFC 9111 §3.2, §4.3.4, §4.3.5).
+//! Validation of a stored response, and its update by a 304 or a response to HEAD (RFC 9111 §3.2, §4.3.4, §4.3.5).
 
 use http::header::{
     AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, Entry, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderName};
 use ifmatch_core::EntityTag;
 use ifmatch_core::fields::hop_by_hop;
 
-/// Adds the condition that validates a stored response to the header fields of a request, in the place of the client's
-/// own. False: the stored response has no validator.
+/// Replaces the client's conditions in a request with those that validate a stored response. Returns `false` if the stored
+/// response has no validator.
 ///
-/// The tag is sent as it came, whatever its form.
+/// The tag is sent unchanged, even if it is malformed.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -39,10 +39,10 @@ pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
     true
 }
 
-/// Whether a 304 is about this stored response, the only one that was asked about (§4.3.4).
+/// Returns `true` if a 304 refers to the stored response that the request named (§4.3.4).
 ///
-/// A strong tag in the 304 must be that of the stored response, a weak one match it weakly. Without a tag the dates must
-/// agree. A 304 without validators is about what was asked.
+/// A strong tag in the 304 must equal that of the stored response; a weak one must match it weakly. Without a tag, the dates
+/// must agree. A 304 without validators refers to the stored response.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -67,7 +67,7 @@ pub fn is_about(not_modified: &HeaderMap, stored: &HeaderMap) -> bool {
     }
 }
 
-/// Whether a response to HEAD describes the stored response (§4.3.5): what it says of tag, date and length agrees.
+/// Returns `true` if the tag, date and length in a response to HEAD agree with the stored response (§4.3.5).
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -83,8 +83,8 @@ pub fn head_agrees(head: &HeaderMap, stored: &HeaderMap, len: u64) -> bool {
     same(ETAG) && same(LAST_MODIFIED) && length
 }
 
-/// Whether a response to HEAD that agrees says something about the stored content: both have the same tag, or the same
-/// modification date; or neither has any, so that there is nothing else to go by.
+/// Returns `true` if a response to HEAD confirms the stored content: both have the same tag or modification date, or
+/// neither has any.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -101,10 +101,10 @@ pub fn shares_validator(head: &HeaderMap, stored: &HeaderMap) -> bool {
     same(ETAG) || same(LAST_MODIFIED) || has_none(head) && has_none(stored)
 }
 
-/// Updates stored header fields by those of a newer response (§3.2).
+/// Updates stored header fields from a newer response (§3.2).
 ///
-/// Each field of the newer response takes the place of the stored one. Left as they are: what describes how the stored
-/// bytes are framed, cut and coded, since these bytes stay; and what is never stored.
+/// Each field of the newer response replaces the stored one, except fields that describe the length, range and coding of
+/// the stored bytes, and fields that are never stored.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};

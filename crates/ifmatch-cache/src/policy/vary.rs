@@ -1,4 +1,4 @@
-//! `Vary` (RFC 9111 §4.1): which of the stored responses for a URI a request selects.
+//! `Vary` (RFC 9111 §4.1): selection among the stored responses for a URI.
 
 use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_LANGUAGE, VARY};
 use http::{HeaderMap, HeaderName};
@@ -7,10 +7,10 @@ use super::fields::{members, split_all};
 
 mod preference;
 
-/// The most header fields in a `Vary` that is followed. A response with more is not stored.
+/// Maximum number of fields in `Vary`. A response with more is not stored.
 const MAX_FIELDS: usize = 16;
 
-/// The header fields of the request that select the response, in alphabetical order.
+/// The request fields that select a response, in alphabetical order.
 ///
 /// ```
 /// use http::{header, HeaderMap, HeaderValue};
@@ -26,7 +26,8 @@ const MAX_FIELDS: usize = 16;
 pub struct Vary(Box<[HeaderName]>);
 
 impl Vary {
-    /// Reads all lines of the field. None: one member is `*`, is no name, or there are too many: no request matches.
+    /// Parses all lines of the field. Returns `None` if no request can match: a member is `*` or not a field name, or there are
+    /// too many.
     pub fn of(response: &HeaderMap) -> Option<Self> {
         if !response.contains_key(VARY) {
             return Some(Self::default());
@@ -38,7 +39,7 @@ impl Vary {
         (names.len() <= MAX_FIELDS).then(|| Self(names.into()))
     }
 
-    /// The names.
+    /// Returns the field names.
     pub fn names(&self) -> &[HeaderName] {
         &self.0
     }
@@ -63,9 +64,9 @@ impl Vary {
         Selection(self.0.iter().map(|name| normal(name, request)).collect())
     }
 
-    /// Returns `true` if a request with the [selection](Self::select) `said` selects a response with these header
-    /// fields: the selection of the response's own request is equal, or the response is in the single language or
-    /// coding that the request prefers most.
+    /// Returns `true` if a request with the [selection](Self::select) `requested` selects a response with these header
+    /// fields: the response's own request has an equal selection, or the response is in the single language or coding that
+    /// the request prefers most.
     ///
     /// ```
     /// use http::{HeaderMap, HeaderValue};
@@ -78,13 +79,19 @@ impl Vary {
     /// let second = headers(http::header::ACCEPT_LANGUAGE, "fr;q=0.5, de");
     /// assert!(vary.matches(&first, &german, &second, &vary.select(&second)));
     /// ```
-    pub fn matches(&self, selection: &Selection, response: &HeaderMap, request: &HeaderMap, said: &Selection) -> bool {
-        let both = self.0.iter().zip(selection.0.iter().zip(&said.0));
-        both.into_iter().all(|(name, (stored, said))| stored == said || is_liked_best(name, response, request))
+    pub fn matches(
+        &self,
+        selection: &Selection,
+        response: &HeaderMap,
+        request: &HeaderMap,
+        requested: &Selection,
+    ) -> bool {
+        let both = self.0.iter().zip(selection.0.iter().zip(&requested.0));
+        both.into_iter().all(|(name, (stored, requested))| stored == requested || is_preferred(name, response, request))
     }
 }
 
-/// What a request says in the fields that [`Vary`] names.
+/// The normalized values of the fields named by [`Vary`] in a request.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -96,7 +103,7 @@ impl Vary {
 pub struct Selection(Box<[Option<Box<[u8]>>]>);
 
 impl Selection {
-    /// The bytes of memory that its values take.
+    /// Returns the size of the values in memory.
     pub fn size(&self) -> usize {
         self.0.iter().flatten().map(|value| value.len() + size_of::<Option<Box<[u8]>>>()).sum()
     }
@@ -108,14 +115,14 @@ fn normal(name: &HeaderName, request: &HeaderMap) -> Option<Box<[u8]>> {
     }
     let lines = request.get_all(name);
     let members = lines.into_iter().flat_map(|line| split_all(line.as_bytes()));
-    if preference::is_in_any_case(name) {
+    if preference::is_case_insensitive(name) {
         return Some(members.map(preference::normal).collect::<Vec<_>>().join(&b","[..]).into());
     }
     Some(members.collect::<Vec<_>>().join(&b","[..]).into())
 }
 
-/// Whether the response is in the single language or coding that has the largest weight in the request.
-fn is_liked_best(name: &HeaderName, response: &HeaderMap, request: &HeaderMap) -> bool {
+/// Returns `true` if the response is in the single language or coding with the highest weight in the request.
+fn is_preferred(name: &HeaderName, response: &HeaderMap, request: &HeaderMap) -> bool {
     let property = match *name {
         ACCEPT_LANGUAGE => CONTENT_LANGUAGE,
         ACCEPT_ENCODING => CONTENT_ENCODING,

@@ -1,20 +1,20 @@
-//! The cases in tests/data/cases: what the origin answers, what clients ask, and what they must get. Whoever runs them, in
-//! this crate or before a whole proxy, reads and judges them here.
+//! The cases in tests/data/cases: scripted requests, origin responses and expected results. Shared by the tests of this
+//! crate and those of the whole proxy.
 //!
-//! A file is a list of cases. A case has an `id`, the `rfc` that it is from, and `steps`; `"required": false` marks what the
-//! RFC leaves to the cache. A step has:
+//! A file is a list of cases. A case has an `id`, the section of an RFC in `rfc`, and `steps`. `"required": false` marks
+//! behaviour that the RFC leaves to the cache. Members of a step:
 //!
 //! | member | meaning |
 //! |---|---|
-//! | `wait` | seconds that pass before it |
+//! | `wait` | seconds before the step |
 //! | `request` | header fields; `:method`, `:path` |
-//! | `origin` | what the origin answers if it is asked: header fields; `:status`, `:body`; `"fails"`; absent: it must not be asked |
-//! | `from` | `origin`; `cache`: without asking it; `validated`: from the cache, after a 304; `failure`: 502 or 504; `any` |
-//! | `status`, `body` | of the answer; by default those of the response that it is from; `*` is any body |
-//! | `fields` | header fields of the answer; null: absent |
-//! | `sent` | header fields that the origin must have seen; null: absent |
+//! | `origin` | the origin's response: header fields; `:status`, `:body`; or `"fails"`. If absent, the origin must not be asked |
+//! | `from` | source of the response: `origin`; `cache`; `validated`: the cache after a 304; `failure`: 502 or 504; `any` |
+//! | `status`, `body` | expected status and body; default to those of the source; `*` matches any body |
+//! | `fields` | expected header fields; null: absent |
+//! | `sent` | header fields that the origin must receive; null: absent |
 //!
-//! A value is a text, or a list of field lines. `{+60}` in it is the date a minute from now.
+//! A value is a string, or a list of field lines. `{+60}` in it is replaced by the date in a minute.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ use http::{HeaderMap, StatusCode};
 use ifmatch_core::date::HttpDate;
 use serde_json::{Map, Value};
 
-/// When cases begin: in 2025, so that dates before and after are plain.
+/// Start time of cases, in 2025.
 pub(crate) const START: i64 = 1_750_000_000;
 
 /// Header fields, in order.
@@ -31,23 +31,23 @@ pub(crate) type Pairs = Vec<(String, String)>;
 
 /// A case.
 pub(crate) struct Case {
-    /// The file and the id, and the RFC.
+    /// File, id and RFC.
     pub(crate) name: String,
-    /// What happens.
+    /// Steps in order.
     pub(crate) steps: Vec<Value>,
 }
 
-/// What a client sends.
+/// A client's request.
 pub(crate) struct Asking {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) fields: Pairs,
 }
 
-/// What the origin does when it is asked.
+/// The origin's reaction to a request.
 #[derive(Clone)]
 pub(crate) enum Telling {
-    /// It breaks off.
+    /// Closes the connection.
     Fails,
     Answers {
         status: u16,
@@ -56,26 +56,26 @@ pub(crate) enum Telling {
     },
 }
 
-/// What a client got, and what went on meanwhile.
+/// The client's response, and the requests to the origin.
 pub(crate) struct Got {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// An error: the body ended early.
+    /// An error if the body ended early.
     pub(crate) body: Result<String, String>,
-    /// How often the origin was asked.
+    /// Number of requests to the origin.
     pub(crate) times: usize,
-    /// What the origin saw last, if ever.
+    /// Header fields of the last request to the origin.
     pub(crate) seen: Option<HeaderMap>,
 }
 
-/// What the origin has answered last with content.
+/// The origin's last response with content.
 #[derive(Default)]
 pub(crate) struct Last {
     status: u16,
     body: String,
 }
 
-/// All cases in the folder.
+/// Returns all cases in the folder.
 pub(crate) fn all(folder: &Path) -> Vec<Case> {
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -94,12 +94,12 @@ pub(crate) fn all(folder: &Path) -> Vec<Case> {
     cases
 }
 
-/// Fails if some cases do.
+/// Fails if any case did.
 pub(crate) fn report(count: usize, failures: &[String]) {
     assert!(failures.is_empty(), "{} of {count} cases fail:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The seconds that pass before a step, whose members are looked at first.
+/// Returns the seconds before a step. Also checks the names of its members.
 pub(crate) fn wait(step: &Value) -> u64 {
     let known = ["wait", "request", "origin", "from", "status", "body", "fields", "sent"];
     for name in step.as_object().unwrap().keys() {
@@ -108,7 +108,7 @@ pub(crate) fn wait(step: &Value) -> u64 {
     step["wait"].as_u64().unwrap_or_default()
 }
 
-/// What the client sends in a step.
+/// Returns the client's request of a step.
 pub(crate) fn asking(step: &Value, now: i64) -> Asking {
     let none = Map::new();
     let fields = step["request"].as_object().unwrap_or(&none);
@@ -116,7 +116,7 @@ pub(crate) fn asking(step: &Value, now: i64) -> Asking {
     Asking { method: text(":method", "GET"), path: text(":path", "/"), fields: pairs(fields, now) }
 }
 
-/// What the origin will do in a step. A 304 leaves the last response what it was.
+/// Returns the origin's reaction in a step. A 304 does not change the last response.
 pub(crate) fn telling(step: &Value, last: &mut Last, now: i64) -> Option<Telling> {
     match &step["origin"] {
         Value::Null => None,
@@ -135,7 +135,7 @@ pub(crate) fn telling(step: &Value, last: &mut Last, now: i64) -> Option<Telling
     }
 }
 
-/// Whether the client got what it must.
+/// Compares the client's response with the expected one.
 pub(crate) fn judge(step: &Value, got: &Got, last: &Last, now: i64) -> Result<(), String> {
     let says = |part: &str| cache_status(&got.headers).contains(part);
     let sent = |name: &str| got.seen.as_ref().is_some_and(|seen| seen.contains_key(name));
@@ -169,7 +169,7 @@ fn fails(got: &Got) -> Result<(), String> {
     }
 }
 
-/// The member of `Cache-Status` that the cache next to the client has added.
+/// Returns the `Cache-Status` member of the cache closest to the client.
 fn cache_status(headers: &HeaderMap) -> &str {
     headers.get_all("cache-status").iter().next_back().map_or("", |line| line.to_str().unwrap())
 }
@@ -210,7 +210,7 @@ fn lines(value: &Value, now: i64) -> Vec<String> {
     }
 }
 
-/// Replaces `{-60}` by the date a minute ago.
+/// Replaces `{-60}` with the date a minute ago.
 fn dated(text: &str, now: i64) -> String {
     let Some((before, rest)) = text.split_once('{') else { return text.to_owned() };
     let (offset, after) = rest.split_once('}').unwrap();

@@ -1,4 +1,4 @@
-//! The cases before the cache as a service, by a clock that stands still until it is moved.
+//! The cases with the cache as a service and a manual clock.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn script(world: &World, telling: Option<Telling>) {
     }
 }
 
-/// Sends a request. The inner service's failure is what a server would make of it.
+/// Sends a request. A failure of the inner service becomes a 502, as in a server.
 async fn ask(world: &World, asking: &case::Asking) -> Got {
     let before = world.origin.count();
     let sent = world.try_send(request(&asking.method, &asking.path, &texts(&asking.fields))).await;

@@ -1,10 +1,10 @@
-//! The time of day, which an operator may set: no response is fresh because of it, and no pause lasts the longer.
+//! Changes of the system time: they neither make responses fresh nor lengthen pauses.
 
 use crate::support::{FRESH, World, response, settle, spawn};
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// Its age is not known: the clock that it came by was wrong, or the one that is asked now is.
+/// Its age is unknown, since the clock was wrong on arrival or is wrong now.
 #[tokio::test]
 async fn a_response_from_the_future_is_not_fresh() {
     let world = World::default();
@@ -21,7 +21,7 @@ async fn a_response_from_the_future_is_not_fresh() {
     assert_eq!(world.origin.count(), 2);
 }
 
-/// Nor is it a little stale: for how long it has been may be any time.
+/// It may have been stale for any time.
 #[tokio::test]
 async fn a_response_from_the_future_is_not_used_stale() {
     let world = World::default();
@@ -35,7 +35,7 @@ async fn a_response_from_the_future_is_not_used_stale() {
 
 /// Two clocks of one machine may differ by a little.
 #[tokio::test]
-async fn a_response_of_a_moment_ahead_is_as_good_as_new() {
+async fn a_response_less_than_a_second_ahead_is_fresh() {
     let world = World::default();
     world.clock.set_ahead(1);
     world.origin.will(200, &FRESH, "hello");
@@ -45,7 +45,7 @@ async fn a_response_of_a_moment_ahead_is_as_good_as_new() {
 }
 
 #[tokio::test]
-async fn an_origin_that_failed_rests_no_longer_because_the_clock_was_set_back() {
+async fn setting_the_clock_back_does_not_lengthen_the_pause_of_a_failed_origin() {
     let world = World::default();
     world.origin.will(200, &[("cache-control", "max-age=60, stale-if-error=172800")], "old");
     world.get("/").await;
@@ -66,7 +66,7 @@ async fn an_origin_that_failed_rests_no_longer_because_the_clock_was_set_back() 
 }
 
 #[tokio::test]
-async fn requests_wait_for_each_other_again_although_the_clock_was_set_back() {
+async fn setting_the_clock_back_does_not_keep_requests_from_collapsing() {
     let world = World::default();
     world.clock.set_ahead(DAY);
     world.origin.will(200, &[("cache-control", "no-store")], "for nobody else");

@@ -1,4 +1,4 @@
-//! Bodies that are too long for the memory, in a folder.
+//! Bodies on disk.
 
 use std::fs;
 use std::path::Path;
@@ -9,16 +9,16 @@ use tempfile::TempDir;
 
 use crate::support::{Answer, FRESH, Streaming, World, get, request, response};
 
-/// More than a piece, and no multiple of one.
+/// Longer than a piece, and not a multiple of one.
 const LEN: usize = 300 * 1024;
 
-/// A cache that keeps up to 1,000 bytes of a body in memory, and this folder.
+/// Creates a cache with up to 1,000 bytes of a body in memory, and this folder.
 fn world(folder: &Path, bytes: u64) -> World {
     let disk = Disk::open(folder, bytes).unwrap();
     World::with(|builder| builder.capacity(1 << 20).entry_limit(1_000).disk(disk))
 }
 
-/// A folder, and a cache with room for a hundred bodies.
+/// Creates a folder, and a cache with room for a hundred bodies.
 fn roomy() -> (TempDir, World) {
     let folder = tempfile::tempdir().unwrap();
     let world = world(folder.path(), 100 * LEN as u64);
@@ -29,7 +29,7 @@ fn text(seed: usize) -> String {
     (0..LEN).map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000 + seed) % 26).unwrap())).collect()
 }
 
-/// The files with bodies, and how long they are together.
+/// Returns the number of body files and their total length.
 fn bodies(folder: &Path) -> (usize, u64) {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let bodies = files.filter(|file| file.file_name().to_string_lossy().starts_with("ifmatch-body-"));
@@ -37,7 +37,7 @@ fn bodies(folder: &Path) -> (usize, u64) {
 }
 
 #[tokio::test]
-async fn a_long_body_is_answered_from_its_file_whole_and_in_part() {
+async fn a_long_body_is_served_from_its_file_whole_and_in_part() {
     let (folder, world) = roomy();
     let body = text(0);
     world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], &body);
@@ -67,7 +67,7 @@ async fn a_long_body_is_answered_from_its_file_whole_and_in_part() {
     assert_eq!(world.origin.count(), 1);
 }
 
-/// An answer without the boundary, which is another one each time.
+/// Returns a response without its random boundary.
 fn without_boundary(answer: &Answer) -> (u16, Vec<(String, String)>, String) {
     let kind = answer.headers["content-type"].to_str().unwrap();
     let boundary = kind.split_once("boundary=").map_or("no boundary", |(_, boundary)| boundary);
@@ -77,7 +77,7 @@ fn without_boundary(answer: &Answer) -> (u16, Vec<(String, String)>, String) {
 }
 
 #[tokio::test]
-async fn ranges_of_a_file_are_answered_as_those_of_what_is_in_memory() {
+async fn ranges_from_disk_equal_those_from_memory() {
     let (_folder, on_disk) = roomy();
     let in_memory = World::default();
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("content-type", "text/plain")];
@@ -109,7 +109,7 @@ async fn ranges_of_a_file_are_answered_as_those_of_what_is_in_memory() {
     assert_eq!((on_disk.origin.count(), in_memory.origin.count()), (1, 1));
 }
 
-/// Changes a byte of the body in a folder.
+/// Changes a byte of the body file.
 fn change(folder: &Path, at: usize) {
     let mut files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let file = files.find(|path| path.to_string_lossy().contains("ifmatch-body-")).unwrap();
@@ -118,7 +118,7 @@ fn change(folder: &Path, at: usize) {
     fs::write(&file, bytes).unwrap();
 }
 
-/// What comes of a body, and how it ends.
+/// Reads a body, and returns it with its end.
 async fn read(response: Streaming) -> (String, Result<(), String>) {
     let (mut body, mut came) = (response.into_body(), String::new());
     while let Some(frame) = body.frame().await {
@@ -131,7 +131,7 @@ async fn read(response: Streaming) -> (String, Result<(), String>) {
 }
 
 #[tokio::test]
-async fn a_piece_that_was_changed_in_the_middle_is_given_to_nobody() {
+async fn a_modified_piece_is_not_served() {
     let (folder, world) = roomy();
     let body = text(0);
     world.origin.will(200, &FRESH, &body);
@@ -166,7 +166,7 @@ async fn a_304_renews_what_is_in_a_file() {
 }
 
 #[tokio::test]
-async fn what_was_changed_on_the_disk_is_given_to_nobody_as_a_whole() {
+async fn a_modified_file_is_never_served_as_complete() {
     let (folder, world) = roomy();
     let body = text(0);
     world.origin.will(200, &FRESH, &body);
@@ -174,7 +174,7 @@ async fn what_was_changed_on_the_disk_is_given_to_nobody_as_a_whole() {
     change(folder.path(), LEN - 1);
     let broken = world.get("/").await;
     assert!(broken.body.is_err(), "the last piece is not what was stored");
-    // Then the origin is asked, and what it says is kept.
+    // The next request goes to the origin, and its response is stored.
     world.origin.will(200, &FRESH, &body);
     assert_eq!(world.get("/").await.text(), body);
     assert_eq!(world.get("/").await.text(), body);
@@ -182,7 +182,7 @@ async fn what_was_changed_on_the_disk_is_given_to_nobody_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_file_that_somebody_removed_is_fetched_again() {
+async fn a_deleted_file_is_fetched_again() {
     let (folder, world) = roomy();
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
     for wait in [0, 61] {
@@ -200,14 +200,14 @@ async fn a_file_that_somebody_removed_is_fetched_again() {
 }
 
 #[tokio::test]
-async fn the_folder_has_a_limit_and_the_oldest_that_nobody_wants_goes() {
+async fn the_folder_is_bounded_and_evicts_the_oldest_unused_bodies() {
     let folder = tempfile::tempdir().unwrap();
     let most = 5 * LEN as u64;
     let world = world(folder.path(), most);
     for at in 0..12 {
         world.origin.will(200, &FRESH, &text(at));
         assert_eq!(world.get(&format!("/{at}")).await.text(), text(at));
-        // One that is wanted again and again.
+        // A body requested repeatedly.
         assert!(world.get("/0").await.is_hit(), "after {at}");
         let (_, len) = bodies(folder.path());
         assert!(len <= most, "{len} bytes of {most}");
@@ -218,7 +218,7 @@ async fn the_folder_has_a_limit_and_the_oldest_that_nobody_wants_goes() {
 }
 
 #[tokio::test]
-async fn a_body_longer_than_its_share_is_passed_on() {
+async fn a_body_longer_than_its_share_is_not_stored() {
     let folder = tempfile::tempdir().unwrap();
     let world = world(folder.path(), 3 * LEN as u64);
     world.origin.will(200, &FRESH, &text(0));
@@ -229,7 +229,7 @@ async fn a_body_longer_than_its_share_is_passed_on() {
 }
 
 #[tokio::test]
-async fn nothing_stays_of_a_body_that_ends_early() {
+async fn a_truncated_body_leaves_no_file() {
     let (folder, world) = roomy();
     let length = (LEN + 1).to_string();
     let fields = [FRESH[0], ("content-length", &*length)];
@@ -241,7 +241,7 @@ async fn nothing_stays_of_a_body_that_ends_early() {
 }
 
 #[tokio::test]
-async fn a_write_removes_the_file_and_who_reads_it_goes_on() {
+async fn a_write_deletes_the_file_and_current_readers_continue() {
     let (folder, world) = roomy();
     world.origin.will(200, &FRESH, &text(0));
     world.get("/").await;
@@ -254,7 +254,7 @@ async fn a_write_removes_the_file_and_who_reads_it_goes_on() {
 }
 
 #[test]
-fn the_next_process_begins_with_nothing_and_never_beside_another() {
+fn a_folder_is_emptied_when_opened_and_used_by_one_process() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("ifmatch-body-7"), "left behind").unwrap();
     fs::write(folder.path().join("notes.txt"), "not ours").unwrap();
@@ -268,7 +268,7 @@ fn the_next_process_begins_with_nothing_and_never_beside_another() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn nobody_else_reads_a_body_in_a_folder_that_is_open_to_all() {
+async fn other_users_cannot_read_bodies_in_a_shared_folder() {
     use std::os::unix::fs::PermissionsExt;
 
     let (folder, world) = roomy();

@@ -3,7 +3,7 @@
 use crate::support::{FRESH, World, response, settle};
 
 #[tokio::test]
-async fn an_origin_that_failed_is_not_waited_for_again() {
+async fn requests_do_not_wait_for_a_failed_origin() {
     for unreachable in [false, true] {
         let world = World::default();
         let control = if unreachable { "max-age=60" } else { "max-age=60, stale-if-error=600" };
@@ -35,7 +35,7 @@ async fn an_origin_that_failed_is_not_waited_for_again() {
 }
 
 #[tokio::test]
-async fn an_origin_that_failed_is_asked_where_nothing_stale_may_be_used() {
+async fn a_failed_origin_is_asked_if_nothing_stale_may_be_used() {
     for (control, fields) in [
         ("max-age=60, stale-if-error=600", &[("cache-control", "no-cache")][..]),
         ("max-age=60", &[]),
@@ -53,7 +53,7 @@ async fn an_origin_that_failed_is_asked_where_nothing_stale_may_be_used() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_stored_ends_the_failure() {
+async fn an_unstored_response_ends_the_failure() {
     let world = World::default();
     world.origin.will(200, &[("cache-control", "max-age=60, stale-if-error=600")], "old");
     world.get("/").await;

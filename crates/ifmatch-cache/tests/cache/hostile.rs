@@ -1,4 +1,4 @@
-//! Origins that lie and clients that attack: the answer is right or an error, and nothing false is ever stored.
+//! Faulty origins and malicious clients: responses are correct or errors, and wrong content is never stored.
 
 use http::{HeaderMap, HeaderValue};
 
@@ -6,14 +6,14 @@ use crate::support::{Answer, TestBody, World, get, response};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
-/// Asks twice; the first response must not have been stored.
+/// Requests twice, and checks that the first response was not stored.
 async fn not_stored(world: &World, path: &str) {
     world.origin.will(200, &[], "asked again");
     assert_eq!(world.get(path).await.text(), "asked again");
 }
 
 #[tokio::test]
-async fn a_body_shorter_or_longer_than_promised_is_not_stored() {
+async fn a_body_with_a_wrong_length_is_not_stored() {
     for (length, body) in [("6", "hello"), ("4", "hello"), ("1", ""), ("0", "hello")] {
         let world = World::default();
         world.origin.will(200, &[FRESH, ("content-length", length)], body);
@@ -24,7 +24,7 @@ async fn a_body_shorter_or_longer_than_promised_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_length_that_contradicts_itself_is_not_stored() {
+async fn contradictory_lengths_are_not_stored() {
     let bad: [&[(&str, &str)]; 4] = [
         &[FRESH, ("content-length", "5"), ("content-length", "6")],
         &[FRESH, ("content-length", "5, 5")],
@@ -40,7 +40,7 @@ async fn a_length_that_contradicts_itself_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_never_served_as_complete() {
+async fn a_truncated_body_is_never_served_as_complete() {
     let world = World::default();
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &[FRESH], "").map(|_| body));
@@ -57,7 +57,7 @@ async fn a_body_that_breaks_off_is_never_served_as_complete() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_does_not_replace_a_stored_one() {
+async fn a_truncated_body_does_not_replace_a_stored_one() {
     let world = World::default();
     world.origin.will(200, &[FRESH, ("etag", "\"1\"")], "hello");
     world.get("/").await;
@@ -72,7 +72,7 @@ async fn a_body_that_breaks_off_does_not_replace_a_stored_one() {
 }
 
 #[tokio::test]
-async fn a_body_that_panics_leaves_nobody_waiting() {
+async fn a_panicking_body_releases_all_waiters() {
     let world = World::default();
     world.origin.will_answer(response(200, &[FRESH], "hel").map(TestBody::and_panic));
     assert!(world.get("/").await.body.is_err());
@@ -80,7 +80,7 @@ async fn a_body_that_panics_leaves_nobody_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_stops_coming_is_given_up_once_nobody_reads() {
+async fn a_stalled_body_without_readers_is_abandoned() {
     let world = World::default();
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &[FRESH], "").map(|_| body));
@@ -107,7 +107,7 @@ async fn trailers_are_stored_and_passed_on() {
 }
 
 #[tokio::test]
-async fn hosts_are_kept_apart_and_doubtful_ones_are_not_cached() {
+async fn hosts_are_separate_and_ambiguous_ones_are_not_cached() {
     let world = World::default();
     world.origin.will(200, &[FRESH], "a's");
     world.get_with("/", &[("host", "a.example")]).await;
@@ -126,7 +126,7 @@ async fn hosts_are_kept_apart_and_doubtful_ones_are_not_cached() {
 }
 
 #[tokio::test]
-async fn the_origin_sees_the_host_by_which_a_response_is_found() {
+async fn the_origin_receives_the_host_of_the_cache_key() {
     for (path, host) in [
         ("/", "A.example"),
         ("/", "a.example:80"),
@@ -146,7 +146,7 @@ async fn the_origin_sees_the_host_by_which_a_response_is_found() {
 }
 
 #[tokio::test]
-async fn fields_that_origins_obey_silently_do_not_poison() {
+async fn unkeyed_inputs_do_not_poison_the_cache() {
     for (name, value) in [
         ("x-forwarded-host", "evil.example"),
         ("x-forwarded-proto", "evil"),
@@ -158,7 +158,7 @@ async fn fields_that_origins_obey_silently_do_not_poison() {
         ("x-http-method-override", "DELETE"),
         ("x-method-override", "DELETE"),
         ("x-http-host-override", "evil.example"),
-        // CGI, WSGI and others cannot tell the two apart.
+        // CGI and WSGI cannot distinguish the two.
         ("x_forwarded_host", "evil.example"),
         ("script_name", "/evil"),
         ("forwarded", "host=evil.example"),
@@ -179,7 +179,7 @@ async fn fields_that_origins_obey_silently_do_not_poison() {
 }
 
 #[tokio::test]
-async fn who_the_client_is_selects_nothing() {
+async fn client_addresses_select_nothing() {
     let world = World::default();
     world.origin.will(200, &[FRESH], "hello");
     world.get("/").await;
@@ -191,7 +191,7 @@ async fn who_the_client_is_selects_nothing() {
     ] {
         assert!(world.get_with("/", &[(name, value)]).await.is_hit(), "{name}");
     }
-    // Two proxies that say the same of the request in another order of their clients.
+    // The same request, with client addresses in another order.
     let fields = |forwarded| [("forwarded", forwarded), ("x-forwarded-proto", "https"), ("x-forwarded-host", "a")];
     world.origin.will(200, &[FRESH], "by https");
     world.get_with("/", &fields("for=192.0.2.1;proto=https")).await;
@@ -201,7 +201,7 @@ async fn who_the_client_is_selects_nothing() {
 }
 
 #[tokio::test]
-async fn a_location_beyond_ascii_invalidates() {
+async fn a_non_ascii_location_invalidates() {
     let world = World::default();
     world.origin.will(200, &[FRESH], "old");
     world.get("/%C3%BC").await;
@@ -237,14 +237,14 @@ async fn upgrades_and_connect_pass_untouched() {
     assert_eq!(answer.status, 101);
     assert_eq!(world.origin.seen()[1].headers["connection"], "upgrade");
     assert!(world.get("/").await.is_hit());
-    // A write that offers an upgrade is a write.
+    // A write with an upgrade is still a write.
     world.origin.will(200, &[], "");
     world.send(crate::support::request("PUT", "/", &[("connection", "upgrade"), ("upgrade", "h2c")])).await;
     not_stored(&world, "/").await;
 }
 
 #[tokio::test]
-async fn a_flood_of_ranges_gets_the_whole_once() {
+async fn too_many_ranges_get_the_whole_once() {
     let world = World::default();
     world.origin.will(200, &[FRESH], &"x".repeat(1_000));
     world.get("/").await;
@@ -272,7 +272,7 @@ async fn a_304_that_fits_nothing_is_not_passed_to_who_did_not_ask() {
 }
 
 #[tokio::test]
-async fn too_many_header_fields_are_passed_on_and_not_stored() {
+async fn responses_with_too_many_header_fields_are_not_stored() {
     let world = World::default();
     let many = |count: usize| {
         let names: Vec<_> = (0..count).map(|at| format!("x-{at}")).collect();
@@ -285,7 +285,7 @@ async fn too_many_header_fields_are_passed_on_and_not_stored() {
         assert_eq!(world.get(path).await.text(), "hello");
         not_stored(&world, path).await;
     }
-    // Neither does a confirmation make too many of few.
+    // A 304 cannot add too many either.
     world.origin.will_answer(many(900));
     world.get("/").await;
     world.clock.advance(61);
@@ -297,7 +297,7 @@ async fn too_many_header_fields_are_passed_on_and_not_stored() {
 }
 
 #[tokio::test]
-async fn endless_header_fields_are_not_stored_beyond_the_capacity() {
+async fn long_header_fields_stay_within_the_capacity() {
     let world = World::with(|builder| builder.capacity(100_000));
     let huge = "x".repeat(200_000);
     world.origin.will(200, &[FRESH, ("x-huge", &huge)], "hello");

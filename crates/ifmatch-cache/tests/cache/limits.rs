@@ -1,4 +1,4 @@
-//! Limits that hold: of the whole, of one body, and of what is on its way.
+//! Limits on the store, on single bodies, and on bodies that are still arriving.
 
 use tower::{Layer, ServiceExt};
 
@@ -21,7 +21,7 @@ async fn the_store_stays_within_its_capacity() {
 }
 
 #[tokio::test]
-async fn what_is_stored_can_be_had_while_the_origin_is_busy() {
+async fn stored_responses_are_served_while_the_origin_is_busy() {
     let world = World::default();
     let limit = tower::limit::ConcurrencyLimitLayer::new(1);
     let layer = ifmatch_cache::CacheLayer::new();
@@ -43,7 +43,7 @@ async fn what_is_stored_can_be_had_while_the_origin_is_busy() {
 }
 
 #[tokio::test]
-async fn header_fields_count() {
+async fn header_fields_count_towards_the_capacity() {
     let capacity = 1 << 20;
     let world = World::with(|builder| builder.capacity(capacity));
     let field = "y".repeat(5_000);
@@ -69,7 +69,7 @@ async fn a_site_with_many_variants_keeps_them() {
 }
 
 #[tokio::test]
-async fn variants_that_do_not_fit_together_are_kept_as_far_as_they_do() {
+async fn variants_beyond_the_capacity_are_evicted() {
     let world = World::with(|builder| builder.capacity(1 << 20).entry_limit(100_000));
     let body = "x".repeat(90_000);
     for at in 0..30 {
@@ -82,7 +82,7 @@ async fn variants_that_do_not_fit_together_are_kept_as_far_as_they_do() {
 }
 
 #[tokio::test]
-async fn variants_count_and_those_that_nobody_wants_go() {
+async fn variants_are_bounded_and_unused_ones_evicted() {
     let world = World::default();
     for at in 0..600 {
         world.origin.will(200, &[("cache-control", "max-age=60"), ("vary", "foo")], "hello");
@@ -109,7 +109,7 @@ async fn parts_of_one_object_take_no_more_than_a_whole_body() {
 }
 
 #[tokio::test]
-async fn a_long_body_is_passed_on_and_not_stored() {
+async fn a_long_body_is_not_stored() {
     let world = World::with(|builder| builder.entry_limit(1_000));
     let body = "x".repeat(1_001);
     for _ in 0..2 {
@@ -126,7 +126,7 @@ async fn a_long_body_is_passed_on_and_not_stored() {
 }
 
 #[tokio::test]
-async fn a_body_that_proves_too_long_goes_on_to_all_who_have_begun() {
+async fn a_body_that_proves_too_long_continues_for_current_readers() {
     let world = World::with(|builder| builder.entry_limit(100_000));
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
@@ -138,7 +138,7 @@ async fn a_body_that_proves_too_long_goes_on_to_all_who_have_begun() {
         assert!(feed.send(chunk.clone()));
         settle().await;
     }
-    // Who comes now asks for itself.
+    // Later requests go to the origin.
     world.origin.will(200, &FRESH, "short");
     assert_eq!(world.get("/").await.text(), "short");
     drop(feed);
@@ -149,7 +149,7 @@ async fn a_body_that_proves_too_long_goes_on_to_all_who_have_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_stalls_holds_up_others_for_the_patience_only() {
+async fn a_stalled_reader_holds_up_others_only_for_the_patience() {
     let world = World::with(|builder| builder.entry_limit(1_000));
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
@@ -164,7 +164,7 @@ async fn a_reader_that_stalls_holds_up_others_for_the_patience_only() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_kept_waits_for_its_reader() {
+async fn an_unstored_body_waits_for_its_reader() {
     let world = World::with(|builder| builder.entry_limit(1_000));
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
@@ -180,7 +180,7 @@ async fn a_body_that_is_not_kept_waits_for_its_reader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_holds_up_nobody_may_stall() {
+async fn a_single_reader_may_stall() {
     let world = World::with(|builder| builder.entry_limit(1_000));
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
@@ -209,9 +209,9 @@ async fn an_endless_body_ends_with_its_last_reader() {
 }
 
 #[tokio::test]
-async fn bodies_on_their_way_share_a_budget() {
+async fn arriving_bodies_share_a_budget() {
     let world = World::with(|builder| builder.entry_limit(100_000).capacity(400_000));
-    // A quarter of the capacity: two unfinished bodies of 60,000 bytes are too much.
+    // A quarter of the capacity has no room for two incomplete bodies of 60,000 bytes.
     let feeds: Vec<_> = (0..2)
         .map(|_| {
             let (feed, body) = TestBody::live();
@@ -255,9 +255,9 @@ async fn long_bodies_without_a_reader_leave_room_for_others() {
 }
 
 #[tokio::test]
-async fn a_stored_body_that_is_still_read_takes_nothing_from_the_budget() {
+async fn a_stored_body_with_readers_uses_no_budget() {
     let world = World::with(|builder| builder.entry_limit(90_000).capacity(1 << 20));
-    // Room on their way have three of these at a time.
+    // The budget has room for three of these at a time.
     let mut slow = Vec::new();
     for at in 0..8 {
         let fields = [FRESH[0], ("content-length", "90000")];
@@ -272,7 +272,7 @@ async fn a_stored_body_that_is_still_read_takes_nothing_from_the_budget() {
 }
 
 #[tokio::test]
-async fn what_finds_no_room_is_not_said_to_be_stored() {
+async fn cache_status_is_not_stored_without_room() {
     let world = World::with(|builder| builder.entry_limit(90_000).capacity(400_000));
     let fields = [FRESH[0], ("content-length", "90000")];
     let (feed, body) = TestBody::live();

@@ -1,4 +1,4 @@
-//! The operator's side: purging, counters, settings.
+//! Purging, counters and settings.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_prefix_is_purged() {
 }
 
 #[tokio::test]
-async fn every_spelling_is_purged() {
+async fn all_equivalent_urls_are_purged() {
     let spellings = ["/a/{b}", "/a/%7Bb%7D", "/a/%7bb%7d", "/x/../a/%7B%62}", "/%61/./{b}"];
     let others = ["/A/{b}", "/a/{B}", "/a%2F{b}", "/a/{b}?"];
     let purge = |world: &World, purge: Purge| world.handle.purge(&purge);
@@ -68,7 +68,7 @@ async fn every_spelling_is_purged() {
 }
 
 #[tokio::test]
-async fn a_purge_names_a_host_as_clients_do() {
+async fn a_purge_accepts_the_host_as_clients_write_it() {
     let world = World::default();
     for host in ["127.1", "[0::1]:8080", "a.example."] {
         world.origin.will(200, &FRESH, "hello");
@@ -92,7 +92,7 @@ async fn a_group_is_purged() {
 }
 
 #[tokio::test]
-async fn what_is_on_its_way_is_purged_too() {
+async fn responses_in_flight_are_purged() {
     let purges = [
         Purge::Url("http://origin.example/".to_owned()),
         Purge::Prefix("http://origin".to_owned()),
@@ -161,7 +161,7 @@ async fn cookies_can_be_shared() {
 }
 
 #[tokio::test]
-async fn a_confirmation_that_sets_a_cookie_is_for_one_client() {
+async fn a_304_that_sets_a_cookie_is_for_one_client() {
     for method in ["GET", "HEAD"] {
         let world = World::default();
         world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], "hello");
@@ -178,7 +178,7 @@ async fn a_confirmation_that_sets_a_cookie_is_for_one_client() {
 }
 
 #[tokio::test]
-async fn what_varies_by_an_overwritten_field_is_not_stored() {
+async fn responses_that_vary_by_an_overwritten_field_are_not_stored() {
     let set = |builder: ifmatch_cache::Builder<_>| builder.overwritten(|name| name == "x-forwarded-for");
     for vary in ["x-forwarded-for", "accept, X-Forwarded-For"] {
         let world = World::with(set);
@@ -186,7 +186,7 @@ async fn what_varies_by_an_overwritten_field_is_not_stored() {
         world.get("/").await;
         world.origin.will(200, &[FRESH[0], ("vary", "accept"), ("etag", "\"1\"")], "another's");
         assert_eq!(world.get("/").await.text(), "another's", "{vary}");
-        // A revalidation that adds the field ends the storing.
+        // A revalidation that adds the field removes the stored response.
         world.clock.advance(61);
         world.origin.will(304, &[("vary", vary)], "");
         world.get("/").await;
@@ -207,7 +207,7 @@ async fn an_overwritten_field_selects_nothing() {
 }
 
 #[tokio::test]
-async fn lifetimes_need_not_be_guessed() {
+async fn the_heuristic_can_be_disabled() {
     let world = World::with(|builder| builder.heuristic(None));
     let modified = world.clock.date(-6_000);
     world.origin.will(200, &[("last-modified", &modified)], "hello");
@@ -217,7 +217,7 @@ async fn lifetimes_need_not_be_guessed() {
 }
 
 #[tokio::test]
-async fn one_scheme_can_be_fixed() {
+async fn the_scheme_can_be_fixed() {
     let world = World::with(|builder| builder.scheme("https"));
     world.origin.will(200, &FRESH, "hello");
     world.get("/").await;
@@ -227,7 +227,7 @@ async fn one_scheme_can_be_fixed() {
 }
 
 #[tokio::test]
-async fn an_unreachable_origin_can_be_an_error_at_once() {
+async fn stale_responses_for_an_unreachable_origin_can_be_disabled() {
     let world = World::with(|builder| builder.stale_if_unreachable(Duration::ZERO));
     world.origin.will(200, &FRESH, "hello");
     world.get("/").await;

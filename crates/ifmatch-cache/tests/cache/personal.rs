@@ -7,7 +7,7 @@ use crate::support::{FRESH, World, request, response, settle, spawn};
 const COOKIE: [(&str, &str); 1] = [("cookie", "a=b")];
 
 #[tokio::test]
-async fn who_has_a_credential_does_not_wait_twice_for_what_is_not_shared() {
+async fn requests_with_credentials_wait_once_for_unshared_responses() {
     let world = World::default();
     let held = world.origin.will_wait();
     let first = spawn(&world, "/", &COOKIE);
@@ -41,7 +41,7 @@ async fn who_has_a_credential_does_not_wait_twice_for_what_is_not_shared() {
 }
 
 #[tokio::test]
-async fn a_head_of_one_client_takes_nothing_from_others() {
+async fn a_head_of_one_client_does_not_affect_others() {
     for own in [("cookie", "a=b"), ("authorization", "x"), ("x-api-key", "x"), ("cache-control", "no-store")] {
         for tag in ["\"1\"", "\"2\""] {
             let world = World::default();

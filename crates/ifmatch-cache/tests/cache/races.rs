@@ -1,4 +1,4 @@
-//! Reads that overlap writes, and each other: nothing that was asked before a write is found after it.
+//! Reads that overlap writes and each other: responses requested before a write are not found after it.
 
 use std::any::Any;
 
@@ -7,7 +7,7 @@ use tower::Service;
 use crate::support::{Answer, FRESH, TestBody, Unreachable, World, get, request, response, settle, spawn};
 
 #[tokio::test]
-async fn who_asks_after_a_group_was_invalidated_does_not_get_what_was_asked_before() {
+async fn a_group_invalidation_covers_responses_in_flight() {
     let world = World::default();
     let fields = [("cache-control", "max-age=60"), ("cache-groups", "\"g\"")];
     let held = world.origin.will_wait();
@@ -24,7 +24,7 @@ async fn who_asks_after_a_group_was_invalidated_does_not_get_what_was_asked_befo
 }
 
 #[tokio::test]
-async fn a_post_during_another_write_is_not_stored() {
+async fn the_response_to_a_post_during_another_write_is_not_stored() {
     let world = World::default();
     let fields = [("cache-control", "max-age=60"), ("content-location", "/")];
     let held = world.origin.will_wait();
@@ -42,7 +42,7 @@ async fn a_post_during_another_write_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_post_whose_group_was_invalidated_meanwhile_is_not_stored() {
+async fn the_response_to_a_post_in_an_invalidated_group_is_not_stored() {
     let world = World::default();
     let fields = [("cache-control", "max-age=60"), ("content-location", "/a"), ("cache-groups", "\"g\"")];
     let held = world.origin.will_wait();
@@ -60,12 +60,12 @@ async fn a_post_whose_group_was_invalidated_meanwhile_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_head_that_was_looked_up_before_a_write_brings_nothing_back() {
+async fn a_head_looked_up_before_a_write_restores_nothing() {
     for (written, invalidated) in [("/", "\"x\""), ("/b", "\"g\"")] {
         let world = World::default();
         world.origin.will(200, &[FRESH[0], ("cache-groups", "\"g\"")], "old");
         world.get("/").await;
-        // Nothing is asked before the answer is waited for.
+        // The request is sent when the response is awaited.
         let head = world.cache.clone().call(request("HEAD", "/", &[("cache-control", "no-cache")]));
         world.origin.will(204, &[("cache-group-invalidation", invalidated)], "");
         world.send(request("PUT", written, &[])).await;
@@ -77,15 +77,15 @@ async fn a_head_that_was_looked_up_before_a_write_brings_nothing_back() {
 }
 
 #[tokio::test]
-async fn what_was_asked_before_a_write_is_not_found_after_it() {
-    // The read's head comes before the write, its body after it.
+async fn a_response_requested_before_a_write_is_not_found_after_it() {
+    // The head arrives before the write, the body after it.
     let world = World::default();
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
     let reader = world.try_send(get("/", &[])).await.unwrap();
     world.origin.will(204, &[], "");
     world.send(request("PUT", "/", &[])).await;
-    // Who comes after the write does not get the old body either.
+    // A request after the write does not get the old body either.
     world.origin.will(200, &FRESH, "new");
     assert_eq!(world.get("/").await.text(), "new");
     feed.send("old");
@@ -117,7 +117,7 @@ async fn a_reload_that_began_before_a_write_is_not_joined_after_it() {
 }
 
 #[tokio::test]
-async fn a_head_that_comes_after_a_write_that_it_was_asked_before_is_not_stored() {
+async fn a_response_that_arrives_after_a_later_write_is_not_stored() {
     let world = World::default();
     let held = world.origin.will_wait();
     let reader = spawn(&world, "/", &[]);
@@ -131,7 +131,7 @@ async fn a_head_that_comes_after_a_write_that_it_was_asked_before_is_not_stored(
 }
 
 #[tokio::test]
-async fn a_confirmation_asked_for_before_a_write_does_not_count_after_it() {
+async fn a_validation_before_a_write_does_not_count_after_it() {
     let world = World::default();
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
     world.origin.will(200, &fields, "old");
@@ -164,7 +164,7 @@ async fn leave(world: &World) -> crate::support::Held {
 }
 
 #[tokio::test]
-async fn a_write_whose_client_leaves_invalidates_when_the_origin_has_carried_it_out() {
+async fn a_write_invalidates_even_if_its_client_leaves() {
     let world = World::default();
     let held = leave(&world).await;
     assert!(world.get("/").await.is_hit(), "nothing has changed yet");
@@ -175,7 +175,7 @@ async fn a_write_whose_client_leaves_invalidates_when_the_origin_has_carried_it_
 }
 
 #[tokio::test]
-async fn a_read_during_a_write_whose_client_left_is_not_stored() {
+async fn a_read_during_a_write_without_client_is_not_stored() {
     let world = World::default();
     let held = leave(&world).await;
     let read = world.origin.will_wait();
@@ -190,7 +190,7 @@ async fn a_read_during_a_write_whose_client_left_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_write_whose_client_leaves_and_that_is_refused_changes_nothing() {
+async fn a_rejected_write_without_client_invalidates_nothing() {
     let world = World::default();
     leave(&world).await.send(response(405, &[], "")).unwrap();
     settle().await;
@@ -198,7 +198,7 @@ async fn a_write_whose_client_leaves_and_that_is_refused_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_invalidates_unless_the_error_says_that_nothing_changed() {
+async fn a_failed_write_invalidates_unless_nothing_changed() {
     for unchanged in [false, true] {
         let world =
             World::with(|builder| if unchanged { builder.unchanged_by(<dyn Any>::is::<Unreachable>) } else { builder });
@@ -214,7 +214,7 @@ async fn a_write_that_fails_invalidates_unless_the_error_says_that_nothing_chang
 }
 
 #[tokio::test]
-async fn a_write_that_panics_invalidates() {
+async fn a_panicking_write_invalidates() {
     let world = World::default();
     world.origin.will(200, &FRESH, "old");
     world.get("/").await;
@@ -239,7 +239,7 @@ async fn an_older_response_does_not_replace_a_newer_one() {
 }
 
 #[tokio::test]
-async fn writes_of_other_uris_do_not_keep_a_response_from_being_stored() {
+async fn writes_to_other_uris_do_not_prevent_storing() {
     let world = World::default();
     let held = world.origin.will_wait();
     let reader = spawn(&world, "/", &[]);

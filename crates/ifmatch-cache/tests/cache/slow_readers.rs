@@ -13,11 +13,11 @@ use tempfile::TempDir;
 use crate::support::{Answer, FRESH, Feed, Streaming, TestBody, World, get, response, settle};
 
 const TAGGED: [(&str, &str); 2] = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
-/// The length of a chunk, which divides no unit of reading or writing.
+/// Length of a chunk, which divides no unit of reading or writing.
 const CHUNK: usize = 50_000;
 const LEN: usize = 40 * CHUNK;
 
-/// A cache that keeps up to 1,000 bytes of a body in memory, and longer ones in files.
+/// Creates a cache with up to 1,000 bytes of a body in memory, and longer ones on disk.
 fn with_files(bytes: usize) -> (TempDir, World) {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::open(folder.path(), bytes as u64).unwrap();
@@ -29,19 +29,19 @@ fn without_files() -> World {
     World::with(|builder| builder.entry_limit(1_000))
 }
 
-/// Some of the body.
+/// Returns a section of the body.
 fn text(start: usize, end: usize) -> String {
     (start..end).map(|at| char::from(b'a' + u8::try_from((at / 7 + at / 1_000) % 26).unwrap())).collect()
 }
 
-/// Sends some of the body.
+/// Sends a section of the body.
 fn send(feed: &Feed, start: usize, end: usize) {
     for at in (start..end).step_by(CHUNK) {
         feed.send(text(at, at + CHUNK));
     }
 }
 
-/// A client with a part of the body, that takes no more for now.
+/// A client that has read a part of the body and paused.
 struct Stalled(Streaming, Bytes);
 
 impl Stalled {
@@ -53,7 +53,7 @@ impl Stalled {
     }
 }
 
-/// A client with the first chunk of a live body, and another one that reads all that comes.
+/// Starts a client that pauses after the first chunk, and another one that reads everything.
 async fn two_clients(world: &World, fields: &[(&str, &str)]) -> (Feed, Stalled, tokio::task::JoinHandle<Answer>) {
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, fields, "").map(|_| body));
@@ -64,21 +64,21 @@ async fn two_clients(world: &World, fields: &[(&str, &str)]) -> (Feed, Stalled, 
     (feed, Stalled(stalled, first), fast)
 }
 
-/// The origin's answer to a request for the rest.
+/// Returns the origin's response to a request for the rest.
 fn rest(start: usize, total: usize, tag: &str) -> http::Response<TestBody> {
     let range = format!("bytes {start}-{}/{total}", total - 1);
     response(206, &[FRESH[0], ("etag", tag), ("content-range", &range)], &text(start, total))
 }
 
-/// The rest that a request asks for, or all.
-fn rest_as_asked(head: &Parts) -> http::Response<TestBody> {
+/// Returns the requested rest, or the whole body.
+fn requested_rest(head: &Parts) -> http::Response<TestBody> {
     let Some(range) = head.headers.get("range") else { return response(200, &TAGGED, &text(0, LEN)) };
     let start = range.to_str().unwrap().trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap();
     rest(start, LEN, "\"1\"")
 }
 
 #[tokio::test]
-async fn with_files_each_reads_at_its_own_pace() {
+async fn on_disk_each_client_reads_at_its_own_pace() {
     let (_folder, world) = with_files(10 * LEN);
     let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
     send(&feed, CHUNK, LEN);
@@ -90,7 +90,7 @@ async fn with_files_each_reads_at_its_own_pace() {
 }
 
 #[tokio::test]
-async fn with_files_the_origin_waits_for_no_reader() {
+async fn on_disk_the_origin_waits_for_no_reader() {
     let (_folder, world) = with_files(10 * LEN);
     let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
     fast.abort();
@@ -103,7 +103,7 @@ async fn with_files_the_origin_waits_for_no_reader() {
 }
 
 #[tokio::test]
-async fn a_client_that_comes_while_a_file_is_written_reads_it_from_the_beginning() {
+async fn a_late_client_reads_a_growing_file_from_the_beginning() {
     let (_folder, world) = with_files(10 * LEN);
     let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
     send(&feed, CHUNK, LEN / 2);
@@ -122,7 +122,7 @@ async fn a_client_that_comes_while_a_file_is_written_reads_it_from_the_beginning
 }
 
 #[tokio::test]
-async fn a_file_that_is_purged_or_evicted_is_read_to_its_end() {
+async fn readers_of_a_purged_or_evicted_file_reach_its_end() {
     // Room for four of these, and a purge.
     for purge in [true, false] {
         let (folder, world) = with_files(4 * LEN);
@@ -144,7 +144,7 @@ async fn a_file_that_is_purged_or_evicted_is_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_breaks_off_for_all() {
+async fn a_truncated_body_is_truncated_for_all() {
     let (_folder, world) = with_files(10 * LEN);
     let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
     send(&feed, CHUNK, LEN);
@@ -155,14 +155,14 @@ async fn a_body_that_breaks_off_breaks_off_for_all() {
 }
 
 #[tokio::test]
-async fn a_body_that_proves_too_long_for_the_disk_goes_on_from_the_origin() {
-    // A file has up to a quarter of this.
+async fn a_body_too_long_for_the_disk_continues_from_the_origin() {
+    // A file may take up to a quarter of this.
     let (_folder, world) = with_files(2 * LEN);
     let (feed, stalled, fast) = two_clients(&world, &TAGGED).await;
     send(&feed, CHUNK, LEN);
     drop(feed);
     assert!(fast.await.unwrap().text() == text(0, LEN), "it has not waited for the other client");
-    world.origin.will_each(rest_as_asked);
+    world.origin.will_each(requested_rest);
     assert!(stalled.rest().await.text() == text(0, LEN));
     let asked = world.origin.seen()[1].headers["range"].to_str().unwrap().to_owned();
     let start: usize = asked.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap();
@@ -170,7 +170,7 @@ async fn a_body_that_proves_too_long_for_the_disk_goes_on_from_the_origin() {
 }
 
 #[tokio::test]
-async fn a_single_client_without_a_tag_gets_all_that_the_disk_has_no_room_for() {
+async fn a_single_client_without_a_tag_gets_a_body_too_long_for_the_disk() {
     let (_folder, world) = with_files(2 * LEN);
     let (feed, stalled, fast) = two_clients(&world, &FRESH).await;
     fast.abort();
@@ -182,7 +182,7 @@ async fn a_single_client_without_a_tag_gets_all_that_the_disk_has_no_room_for() 
 }
 
 #[tokio::test]
-async fn without_files_a_client_that_falls_behind_asks_for_the_rest() {
+async fn without_disk_a_slow_client_requests_the_rest() {
     let world = without_files();
     let (feed, stalled, fast) = two_clients(&world, &TAGGED).await;
     send(&feed, CHUNK, LEN);
@@ -199,7 +199,7 @@ async fn without_files_a_client_that_falls_behind_asks_for_the_rest() {
 }
 
 #[tokio::test]
-async fn the_rest_of_another_version_reaches_no_client() {
+async fn the_rest_of_another_version_is_not_served() {
     for answer in [
         Some(response(200, &TAGGED, &text(0, LEN))),
         Some(response(412, &TAGGED, "")),
@@ -223,7 +223,7 @@ async fn the_rest_of_another_version_reaches_no_client() {
 }
 
 #[tokio::test]
-async fn the_conditions_of_a_client_do_not_count_for_the_rest() {
+async fn client_conditions_do_not_apply_to_the_rest() {
     let world = without_files();
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &TAGGED, "").map(|_| body));
@@ -240,17 +240,16 @@ async fn the_conditions_of_a_client_do_not_count_for_the_rest() {
     assert!(!headers.contains_key("if-none-match") && !headers.contains_key("if-modified-since"), "{headers:?}");
 }
 
-/// All at once, on several threads: clients that read slowly, that leave, and that come late. A wake-up that is lost shows as
-/// a test that does not end.
+/// Slow, leaving and late clients on several threads. A lost wake-up shows as a test that does not end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_clients_at_many_paces_get_the_same() {
+async fn many_clients_at_different_paces_get_the_same_body() {
     for (round, files) in (0..9).zip([Some(10 * LEN), Some(LEN), None].into_iter().cycle()) {
         let folder = files.map(with_files);
         let world = folder.as_ref().map_or_else(without_files, |(_, world)| world.clone());
         let (feed, body) = TestBody::live();
         world.origin.will_answer(response(200, &TAGGED, "").map(|_| body));
         let first = world.try_send(get("/", &[])).await.unwrap();
-        world.origin.will_each(rest_as_asked);
+        world.origin.will_each(requested_rest);
         let clients = (0..12).map(|nr| {
             let world = world.clone();
             tokio::spawn(async move { client(&world, nr).await })

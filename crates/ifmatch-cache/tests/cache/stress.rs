@@ -1,5 +1,5 @@
-//! Readers, writers and operators on several threads, at random: nobody who asks after a change was answered gets what was
-//! before it, and no bytes come under another version's tag.
+//! Random readers, writers and purges on several threads: requests after an acknowledged change never get the old version,
+//! and bytes never appear under another version's tag.
 
 use std::collections::hash_map::RandomState;
 use std::convert::Infallible;
@@ -22,13 +22,13 @@ const CLIENTS: u64 = 16;
 const ROUNDS: u64 = 1_500;
 const ORIGIN: &str = "http://origin.example";
 
-/// Documents, each at `/N`, and as a rendition at `/gN`, which is another resource in the document's group. A body says its
-/// version many times; every other document has a tag.
+/// Documents at `/N`, each with a rendition at `/gN`, which is another resource in the document's group. A body repeats its
+/// version; every other document has a tag.
 #[derive(Clone, Default)]
 struct Documents(Arc<[AtomicU64; DOCUMENTS]>);
 
-/// Lets others run, a random number of times.
-async fn stumble() {
+/// Yields a random number of times.
+async fn yield_randomly() {
     for _ in 0..random() % 4 {
         tokio::task::yield_now().await;
     }
@@ -59,7 +59,7 @@ impl Service<Request<TestBody>> for Documents {
     fn call(&mut self, request: Request<TestBody>) -> Self::Future {
         let documents = self.clone();
         Box::pin(async move {
-            stumble().await;
+            yield_randomly().await;
             Ok(documents.answer(&request).await)
         })
     }
@@ -72,7 +72,7 @@ impl Documents {
         let is_rendition = name.starts_with('g');
         let is_safe = request.method().is_safe();
         let version = if is_safe || is_rendition { self.0[at].load(Ordering::SeqCst) } else { self.change(at) };
-        stumble().await;
+        yield_randomly().await;
         let mut response = Response::builder().header("cache-control", "max-age=60").header("vary", "accept-language");
         let tag = at.is_multiple_of(2).then(|| format!("\"{version}\""));
         let known = tag
@@ -108,7 +108,7 @@ impl Documents {
     }
 }
 
-/// One who reads and changes documents, and remembers which version is the least that anybody may get.
+/// A client that reads and changes documents, and tracks the oldest version that any client may get.
 #[derive(Clone)]
 struct Client {
     cache: Cache<Documents, TestClock>,
@@ -121,7 +121,7 @@ impl Client {
     async fn act(&self) {
         let at = usize::try_from(random()).unwrap() % DOCUMENTS;
         let uri = one_of([format!("/{at}").as_str(), format!("/g{at}").as_str()]).to_owned();
-        stumble().await;
+        yield_randomly().await;
         match random() % 40 {
             0..=2 => self.write("PUT", &format!("/{at}"), at).await,
             3..=5 => self.write("POST", &uri, at).await,
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Changes a document, or asks for a rendition by POST, which changes nothing and may be stored.
+    /// Changes a document, or requests a rendition with POST, which changes nothing and may be stored.
     async fn write(&self, method: &str, uri: &str, at: usize) {
         let written = self.cache.clone().oneshot(request(method, uri, &[language()])).await.unwrap();
         if let Some(version) = written.headers().get("x-version") {
@@ -140,7 +140,7 @@ impl Client {
         written.into_body().collect().await.unwrap();
     }
 
-    /// Changes a document past the cache, and then has an operator remove what is stored.
+    /// Changes a document behind the cache, then purges it.
     fn purge(&self, at: usize) {
         let version = self.documents.change(at);
         match random() % 3 {
@@ -154,20 +154,20 @@ impl Client {
         self.known[at].fetch_max(version, Ordering::SeqCst);
     }
 
-    /// HEAD, with time between the look into the store and the request to the origin.
+    /// Sends HEAD, with a pause between the lookup and the request to the origin.
     async fn look(&self, uri: &str) {
         let call = self.cache.clone().call(request("HEAD", uri, &[("cache-control", "no-cache"), language()]));
-        stumble().await;
+        yield_randomly().await;
         call.await.unwrap();
     }
 
-    /// GET in one of several ways.
+    /// Sends one of several kinds of GET.
     async fn read(&self, uri: &str, at: usize) {
         let least = self.known[at].load(Ordering::SeqCst);
         let way =
             one_of([("range", "bytes=700-799"), ("cache-control", "no-cache"), ("accept", "*/*"), ("accept", "*/*")]);
         let call = self.cache.clone().call(request("GET", uri, &[way, language()]));
-        stumble().await;
+        yield_randomly().await;
         let response = call.await.unwrap();
         let tag = response.headers().get("etag").map(|tag| tag.to_str().unwrap().trim_matches('"').to_owned());
         let status = response.headers()["cache-status"].to_str().unwrap().to_owned();
@@ -186,7 +186,7 @@ fn language() -> (&'static str, &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_old_is_read_after_a_change() {
+async fn no_old_version_is_read_after_a_change() {
     let clock = TestClock::default();
     let layer = CacheLayer::builder().clock(clock.clone()).build();
     let documents = Documents::default();

@@ -1,4 +1,4 @@
-//! The tables in tests/data: decisions about header fields, a line each.
+//! The tables in tests/data, with one decision about header fields per line.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use ifmatch_cache::policy::freshness::{Heuristic, lifetime};
 use ifmatch_cache::policy::storable::{Exchange, Rules};
 use ifmatch_core::date::{HttpDate, Timestamp};
 
-/// When the responses of the tables come.
+/// Arrival time of the responses.
 const NOW: i64 = 1_750_000_000;
 
-/// The columns of each line, and the line.
+/// Returns the columns of each line, and the line.
 fn rows<const N: usize>(table: &'static str) -> impl Iterator<Item = ([&'static str; N], &'static str)> {
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| {
@@ -136,7 +136,7 @@ fn code(status: &str) -> StatusCode {
     status.parse().unwrap()
 }
 
-/// `name: value & name: value`; `{-60}` is the date a minute ago.
+/// Parses `name: value & name: value`. `{-60}` is replaced by the date a minute ago.
 fn fields(text: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for field in text.split(" & ").filter(|field| !field.is_empty()) {

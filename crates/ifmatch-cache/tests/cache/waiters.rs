@@ -1,4 +1,4 @@
-//! Many clients at once: one request to the origin, and nobody stuck.
+//! Concurrent clients: one request to the origin, and no client gets stuck.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::support::{Answer, FRESH, TestBody, World, get, request, response, settle, spawn};
 
 #[tokio::test]
-async fn a_thousand_clients_are_one_request() {
+async fn a_thousand_clients_cause_one_request() {
     let world = World::default();
     let held = world.origin.will_wait();
     let clients: Vec<_> = (0..1_000).map(|_| spawn(&world, "/", &[])).collect();
@@ -24,7 +24,7 @@ async fn a_thousand_clients_are_one_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_thousand_clients_are_one_request_on_many_threads() {
+async fn a_thousand_clients_on_many_threads_cause_one_request() {
     for round in 0..20 {
         let world = World::default();
         world.origin.will(200, &FRESH, "hello");
@@ -37,7 +37,7 @@ async fn a_thousand_clients_are_one_request_on_many_threads() {
 }
 
 #[tokio::test]
-async fn waiters_get_the_body_while_it_comes() {
+async fn waiters_get_the_body_while_it_arrives() {
     let world = World::default();
     let held = world.origin.will_wait();
     let first = spawn(&world, "/", &[]);
@@ -79,7 +79,7 @@ async fn a_response_that_must_be_validated_is_not_shared() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_does_not_end_it_for_the_others() {
+async fn a_leaving_client_does_not_cancel_the_request_for_others() {
     let world = World::default();
     let held = world.origin.will_wait();
     let leader = spawn(&world, "/", &[]);
@@ -94,7 +94,7 @@ async fn a_client_that_leaves_does_not_end_it_for_the_others() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_the_body_does_not_end_it_either() {
+async fn a_client_leaving_during_the_body_does_not_cancel_it_for_others() {
     let world = World::default();
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &FRESH, "").map(|_| body));
@@ -145,7 +145,7 @@ async fn when_the_origin_panics_each_waiter_asks_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_for_one_client_is_given_to_one() {
+async fn a_private_response_goes_to_one_client() {
     let start = Instant::now();
     for fields in [&[("cache-control", "private, max-age=60")][..], &[("cache-control", "no-store")], &[]] {
         let world = World::default();
@@ -154,7 +154,7 @@ async fn a_response_for_one_client_is_given_to_one() {
         world.origin.reached(1).await;
         let waiters: Vec<_> = (0..3).map(|_| spawn(&world, "/", &[])).collect();
         settle().await;
-        // All waiters are at the origin at the same time: none waits for another one.
+        // All requests reach the origin concurrently.
         let answers: Vec<_> = (0..3).map(|_| world.origin.will_wait()).collect();
         held.send(response(200, fields, "for the first")).unwrap();
         assert_eq!(leader.await.unwrap().text(), "for the first");
@@ -165,7 +165,7 @@ async fn a_response_for_one_client_is_given_to_one() {
         for answer in join_all(waiters).await {
             assert_eq!(answer.unwrap().text(), "for another");
         }
-        // Who comes next does not wait any more.
+        // Later requests do not wait.
         let held = [world.origin.will_wait(), world.origin.will_wait()];
         let clients = [spawn(&world, "/", &[]), spawn(&world, "/", &[])];
         world.origin.reached(6).await;
@@ -178,7 +178,7 @@ async fn a_response_for_one_client_is_given_to_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_longer_than_the_patience_for_another() {
+async fn requests_wait_at_most_for_the_patience() {
     let world = World::with(|builder| builder.patience(Duration::from_secs(2)));
     let held = world.origin.will_wait();
     let leader = spawn(&world, "/", &[]);
@@ -261,7 +261,7 @@ async fn a_head_of_a_stale_response_validates_by_get() {
 }
 
 #[tokio::test]
-async fn waiters_get_nothing_stale_where_nobody_allowed_it() {
+async fn waiters_get_stale_responses_only_if_allowed() {
     let world = World::default();
     world.origin.will(200, &FRESH, "hello");
     world.get("/").await;
@@ -326,7 +326,7 @@ async fn many(world: &World, fields: &[(&str, &str)], answer: http::Response<Tes
 }
 
 #[tokio::test]
-async fn who_waited_may_use_what_is_stale_when_it_comes() {
+async fn waiters_may_use_a_response_that_is_stale_on_arrival() {
     for fields in [
         &[("cache-control", "max-age=1")][..],
         &[("cache-control", "max-age=60"), ("age", "100"), ("etag", "\"1\"")],
@@ -337,14 +337,14 @@ async fn who_waited_may_use_what_is_stale_when_it_comes() {
             assert_eq!(answer.text(), "hello");
         }
         assert_eq!(world.origin.count(), 1, "{fields:?}");
-        // Later requests have not waited for it.
+        // Later requests did not wait for it.
         world.origin.will(200, &FRESH, "new");
         assert_eq!(world.get("/").await.text(), "new", "{fields:?}");
     }
 }
 
 #[tokio::test]
-async fn who_comes_while_a_stale_body_comes_does_not_get_it_and_waits_for_one_other() {
+async fn late_requests_do_not_use_a_stale_body_and_share_one_request() {
     let world = World::default();
     let (feed, body) = TestBody::live();
     world.origin.will_answer(response(200, &[("cache-control", "max-age=1")], "").map(|_| body));
@@ -361,7 +361,7 @@ async fn who_comes_while_a_stale_body_comes_does_not_get_it_and_waits_for_one_ot
 }
 
 #[tokio::test]
-async fn who_waited_does_not_use_what_is_for_one_use() {
+async fn waiters_do_not_share_a_single_use_response() {
     for control in ["no-cache", "max-age=0", "s-maxage=0", "no-cache, max-age=60"] {
         let world = World::default();
         let held = world.origin.will_wait();
@@ -377,7 +377,7 @@ async fn who_waited_does_not_use_what_is_for_one_use() {
 }
 
 #[tokio::test]
-async fn a_failure_that_comes_twice_is_shared() {
+async fn a_repeated_failure_is_shared() {
     for status in [502, 503, 504] {
         let world = World::default();
         let held = world.origin.will_wait();
@@ -398,7 +398,7 @@ async fn a_failure_that_comes_twice_is_shared() {
 }
 
 #[tokio::test]
-async fn a_failure_that_a_request_may_have_caused_is_its_own() {
+async fn a_500_is_not_shared() {
     let world = World::default();
     let held = world.origin.will_wait();
     let first = spawn(&world, "/", &[]);
@@ -414,7 +414,7 @@ async fn a_failure_that_a_request_may_have_caused_is_its_own() {
 }
 
 #[tokio::test]
-async fn equal_conditions_are_one_request() {
+async fn equal_conditions_share_one_request() {
     let condition = [("if-none-match", "\"1\"")];
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
     let world = World::default();
@@ -454,7 +454,7 @@ async fn a_304_for_one_client_or_for_another_condition_is_not_shared() {
 }
 
 #[tokio::test]
-async fn equal_ranges_are_one_request() {
+async fn equal_ranges_share_one_request() {
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\""), ("content-range", "bytes 0-4/10")];
     let world = World::default();
     for answer in many(&world, &[("range", "bytes=0-4")], response(206, &fields, "hello")).await {
@@ -464,7 +464,7 @@ async fn equal_ranges_are_one_request() {
 }
 
 #[tokio::test]
-async fn one_validation_answers_each_condition_and_range() {
+async fn one_validation_serves_all_conditions_and_ranges() {
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
     let world = World::default();
     world.origin.will(200, &fields, "hello");

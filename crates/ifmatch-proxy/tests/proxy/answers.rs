@@ -1,4 +1,4 @@
-//! What goes there and comes back when all is well.
+//! Requests and responses without failures.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::support::{Origin, Step, ask, content, get};
 const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: x-own\r\nx-own: 1\r\nx-kept: 2\r\n\r\nhello";
 
 #[tokio::test]
-async fn a_request_is_forwarded_as_it_is_but_for_what_belongs_to_the_connection() {
+async fn a_request_is_forwarded_without_hop_by_hop_fields() {
     let origin = Origin::start(vec![Step::Send(HELLO)]).await;
     let request = Request::put("/a%2Fb?x=%20y")
         .header("host", "example.com")
@@ -36,7 +36,7 @@ async fn a_request_is_forwarded_as_it_is_but_for_what_belongs_to_the_connection(
     assert!(!seen.contains("x-secret") && !seen.contains("expect"), "{seen}");
 }
 
-/// Content that does not say how long it is.
+/// Content without a length.
 struct Unmeasured(Option<Bytes>);
 
 impl Body for Unmeasured {
@@ -49,7 +49,7 @@ impl Body for Unmeasured {
 }
 
 #[tokio::test]
-async fn content_of_unknown_length_is_sent_whatever_the_method() {
+async fn content_of_unknown_length_is_sent_with_any_method() {
     for method in ["GET", "HEAD", "POST", "DELETE", "QUERY"] {
         let origin = Origin::start(vec![Step::Send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")]).await;
         let request = Request::builder().method(method).uri("/").header("host", "example.com");
@@ -62,7 +62,7 @@ async fn content_of_unknown_length_is_sent_whatever_the_method() {
 }
 
 #[tokio::test]
-async fn interim_responses_are_passed_on() {
+async fn interim_responses_are_forwarded() {
     const HINTS: &str = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n\
                          HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
     let origin = Origin::start(vec![Step::Send(HINTS)]).await;
@@ -82,7 +82,7 @@ async fn interim_responses_are_passed_on() {
 }
 
 #[tokio::test]
-async fn trailers_are_passed_on() {
+async fn trailers_are_forwarded() {
     const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n\
                            5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n";
     let origin = Origin::start(vec![Step::Send(CHUNKED)]).await;
@@ -107,7 +107,7 @@ impl Body for Trailing {
 }
 
 #[tokio::test]
-async fn trailers_carry_no_field_that_must_be_in_a_head() {
+async fn forbidden_trailers_are_removed() {
     const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\
                            trailer: x-sum, x-forwarded-for, set-cookie, x.forwarded.for\r\n\r\n5\r\nhello\r\n0\r\n\
                            x-forwarded-for: 9\r\nset-cookie: 9\r\nx-sum: 7\r\nx.forwarded.for: 9\r\n\r\n";

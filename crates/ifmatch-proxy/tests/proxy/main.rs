@@ -1,4 +1,4 @@
-//! The proxy between real sockets: what the upstream sees, what comes back, and what happens when one end misbehaves.
+//! The proxy over real sockets, with correct and faulty upstreams.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 

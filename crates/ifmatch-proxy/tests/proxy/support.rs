@@ -1,4 +1,4 @@
-//! An upstream that follows a script, byte by byte, and a proxy before it.
+//! A scripted upstream and a proxy in front of it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -12,20 +12,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
 
-/// An upstream that answers each request with the next text of its script; after the last one it closes.
+/// An upstream that answers each request with the next step of its script, then closes.
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
-/// What the upstream does with one request.
+/// A step for one request.
 #[derive(Clone, Copy)]
 pub(crate) enum Step {
-    /// Sends this text, and waits for the next request.
+    /// Sends this text, then waits for the next request.
     Send(&'static str),
-    /// Sends this text, and closes the connection.
+    /// Sends this text, then closes the connection.
     Close(&'static str),
-    /// Says nothing.
+    /// Sends nothing.
     Wait,
 }
 
@@ -45,7 +45,7 @@ impl Origin {
         Self { address, requests }
     }
 
-    /// The heads and contents that came so far.
+    /// Returns the requests received so far.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
@@ -76,7 +76,7 @@ async fn converse(mut stream: TcpStream, script: Arc<Mutex<std::vec::IntoIter<St
     }
 }
 
-/// A head and its content, chunks as they come.
+/// Reads a head and its content, without decoding chunks.
 async fn read_request(stream: &mut TcpStream) -> Option<String> {
     let mut text = Vec::new();
     loop {
@@ -113,7 +113,7 @@ pub(crate) async fn refused(proxy: &Proxy, request: Request<Full<Bytes>>) -> Pro
     ask(proxy, request).await.expect_err("an error")
 }
 
-/// The content of an answer, or the error that it ends with.
+/// Returns the content of a response, or its error.
 pub(crate) async fn content(response: Response<ProxyBody>) -> Result<String, String> {
     let body = response.into_body().collect().await.map_err(|error| error.to_string())?;
     Ok(String::from_utf8(body.to_bytes().to_vec()).unwrap())

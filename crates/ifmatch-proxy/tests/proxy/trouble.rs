@@ -1,4 +1,4 @@
-//! Upstreams that cannot be reached, are slow, close early or send what is not HTTP.
+//! Upstreams that are unreachable, slow, close early or send invalid HTTP.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::support::{Origin, Step, ask, content, get, refused};
 
 const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// An address that nobody listens at.
-async fn nobody() -> String {
+/// Returns an address without a listener.
+async fn closed_address() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
@@ -22,20 +22,21 @@ fn post() -> Request<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn the_next_server_is_asked_when_one_cannot_be_reached() {
+async fn an_unreachable_server_is_skipped() {
     let origin = Origin::start(vec![Step::Send(EMPTY); 4]).await;
-    let upstream = Upstream::parse(&[nobody().await, format!("http://{}", origin.address)]).unwrap();
+    let upstream = Upstream::parse(&[closed_address().await, format!("http://{}", origin.address)]).unwrap();
     let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
     for _ in 0..4 {
         ask(&proxy, get("/")).await.unwrap();
     }
-    let alone = Proxy::builder().route("/", Upstream::parse(&[nobody().await]).unwrap()).unwrap().build().unwrap();
+    let alone =
+        Proxy::builder().route("/", Upstream::parse(&[closed_address().await]).unwrap()).unwrap().build().unwrap();
     let error = refused(&alone, get("/")).await;
     assert_eq!((error.kind(), error.problem().status().as_u16()), (ProxyErrorKind::Unreachable, 502));
 }
 
 #[tokio::test]
-async fn a_read_is_repeated_once_and_an_order_never() {
+async fn a_get_is_retried_once_and_a_post_never() {
     let origin = Origin::start(vec![Step::Close(""), Step::Send(EMPTY), Step::Close("")]).await;
     let proxy = origin.proxy();
     ask(&proxy, get("/")).await.unwrap();
@@ -45,7 +46,7 @@ async fn a_read_is_repeated_once_and_an_order_never() {
 }
 
 #[tokio::test]
-async fn an_answer_that_ends_early_ends_in_an_error() {
+async fn a_truncated_response_ends_with_an_error() {
     for cut in [
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n",
@@ -57,7 +58,7 @@ async fn an_answer_that_ends_early_ends_in_an_error() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused() {
+async fn invalid_http_is_rejected() {
     for wrong in [
         "hello\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
@@ -83,7 +84,7 @@ async fn what_is_not_http_is_refused() {
 }
 
 #[tokio::test]
-async fn what_follows_an_answer_is_no_answer() {
+async fn bytes_after_a_response_are_ignored() {
     const TWO: &str =
         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
     const NEXT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnext";
@@ -100,14 +101,14 @@ async fn what_follows_an_answer_is_no_answer() {
 }
 
 #[tokio::test]
-async fn headers_without_end_are_refused() {
+async fn endless_headers_are_rejected() {
     let endless = format!("HTTP/1.1 200 OK\r\n{}", "x-filler: 0123456789\r\n".repeat(1 << 16));
     let origin = Origin::start(vec![Step::Close(endless.leak())]).await;
     assert_eq!(refused(&origin.proxy(), post()).await.kind(), ProxyErrorKind::Broken);
 }
 
 #[tokio::test]
-async fn a_silent_upstream_is_given_up() {
+async fn a_silent_upstream_times_out() {
     let origin = Origin::start(vec![Step::Wait]).await;
     let proxy = origin.builder().answer_timeout(Duration::from_millis(50)).build().unwrap();
     let error = refused(&proxy, get("/")).await;
@@ -119,7 +120,7 @@ async fn a_silent_upstream_is_given_up() {
 }
 
 #[tokio::test]
-async fn requests_that_no_proxy_forwards_are_refused() {
+async fn unsupported_requests_are_rejected() {
     let origin = Origin::start(vec![]).await;
     let tunnel = Request::connect("example.com:443").body(Full::default()).unwrap();
     assert_eq!(refused(&origin.proxy(), tunnel).await.kind(), ProxyErrorKind::Unsupported);
@@ -133,9 +134,9 @@ async fn requests_that_no_proxy_forwards_are_refused() {
 }
 
 #[tokio::test]
-async fn content_goes_to_the_next_server_when_one_cannot_be_reached() {
+async fn content_goes_to_the_next_server_if_one_is_unreachable() {
     let origin = Origin::start(vec![Step::Send(EMPTY); 4]).await;
-    let addresses = [nobody().await, format!("http://{}", origin.address), nobody().await];
+    let addresses = [closed_address().await, format!("http://{}", origin.address), closed_address().await];
     let proxy = Proxy::builder().route("/", Upstream::parse(&addresses).unwrap()).unwrap().build().unwrap();
     for _ in 0..4 {
         ask(&proxy, post()).await.unwrap();
@@ -147,7 +148,7 @@ async fn content_goes_to_the_next_server_when_one_cannot_be_reached() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_takes_its_own_places_only() {
+async fn a_hanging_server_uses_only_its_own_slots() {
     let hanging = Origin::start(vec![Step::Wait; 100]).await;
     let other = Origin::start(vec![Step::Send(EMPTY); 100]).await;
     let proxy = Proxy::builder()
@@ -166,7 +167,7 @@ async fn a_server_that_hangs_takes_its_own_places_only() {
     while hanging.requests().len() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // Two requests are at the server, and one is queued as soon as it has run; the next one is refused.
+    // Two requests are at the server, and one is queued; the next one is rejected.
     let error = loop {
         let mut next = hang();
         tokio::select! {
@@ -188,7 +189,7 @@ async fn a_server_that_hangs_takes_its_own_places_only() {
 }
 
 #[tokio::test]
-async fn a_place_is_free_again_when_the_answer_has_been_read() {
+async fn a_slot_is_released_when_the_response_has_been_read() {
     let origin = Origin::start(vec![Step::Send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"); 3]).await;
     let proxy = Proxy::builder().route("/", origin.upstream().limit(1, 0)).unwrap().build().unwrap();
     let first = ask(&proxy, get("/1")).await.unwrap();
@@ -199,7 +200,7 @@ async fn a_place_is_free_again_when_the_answer_has_been_read() {
 }
 
 #[tokio::test]
-async fn a_sick_server_is_left_alone_while_another_one_hangs() {
+async fn an_unhealthy_server_is_avoided_while_another_one_hangs() {
     const SICK: &str = "HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n";
     let sick = Origin::start(vec![Step::Send(SICK); 100_000]).await;
     let well = Origin::start(vec![Step::Send(EMPTY); 100_000]).await;

@@ -1,4 +1,4 @@
-//! A connection that stops to be HTTP, through a real server in front of the proxy.
+//! An upgraded connection through a real server in front of the proxy.
 
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -33,7 +33,7 @@ async fn read_head(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn both_ends_talk_to_each_other_after_an_upgrade() {
+async fn both_ends_can_send_after_an_upgrade() {
     let upstream = ifmatch_proxy::Upstream::parse(&[shouter().await]).unwrap();
     let proxy = ifmatch_proxy::Proxy::builder().route("/", upstream).unwrap().build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -48,7 +48,7 @@ async fn both_ends_talk_to_each_other_after_an_upgrade() {
     client.write_all(ask.as_bytes()).await.unwrap();
     let head = read_head(&mut client).await.to_ascii_lowercase();
     assert!(head.starts_with("http/1.1 101") && head.contains("upgrade: shout\r\n"), "{head}");
-    assert!(!head.contains("content-length"), "it has no content (RFC 9110 §8.6): {head}");
+    assert!(!head.contains("content-length"), "a 101 has no content (RFC 9110 §8.6): {head}");
     client.write_all(b"hello").await.unwrap();
     let mut reply = [0; 5];
     client.read_exact(&mut reply).await.unwrap();

@@ -1,4 +1,4 @@
-//! Lists of what a client accepts, with weights (RFC 9110 §12.4.2).
+//! Weighted preference lists (RFC 9110 §12.4.2).
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use crate::policy::fields::{is_token, members};
 
 /// Returns `true` if the field is a list of preferences compared case-insensitively.
-pub(super) fn is_in_any_case(name: &HeaderName) -> bool {
+pub(super) fn is_case_insensitive(name: &HeaderName) -> bool {
     [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE].contains(name)
 }
 
@@ -18,32 +18,32 @@ pub(super) fn normal(member: &[u8]) -> Vec<u8> {
     parts.collect::<Vec<_>>().join(&b";"[..]).to_ascii_lowercase()
 }
 
-/// What has the largest weight, if it is one thing, named outright.
+/// Returns the single member with the highest weight, unless it is a wildcard.
 pub(super) fn best<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Option<Vec<u8>> {
     let mut list: Vec<Preference> = members(lines).map(Preference::parse).collect();
     list.sort_by_key(|item| Reverse(item.weight));
     let alone = list.get(1).is_none_or(|second| list.first().is_some_and(|first| second.weight < first.weight));
     let first = list.into_iter().next().filter(|first| alone && first.weight > 0)?;
-    (is_token(&first.what) && !first.what.contains(&b'*')).then_some(first.what)
+    (is_token(&first.value) && !first.value.contains(&b'*')).then_some(first.value)
 }
 
 struct Preference {
-    what: Vec<u8>,
+    value: Vec<u8>,
     /// In thousandths.
     weight: u16,
 }
 
 impl Preference {
-    /// A member whose weight cannot be read is taken as it is.
+    /// Parses a member. If its weight is malformed, it counts as part of the value.
     fn parse(member: &[u8]) -> Self {
         let parameter = member.iter().rposition(|byte| *byte == b';');
         let weighed = parameter.and_then(|at| Some((&member[..at], weight(member[at + 1..].trim_ascii())?)));
-        let (what, weight) = weighed.unwrap_or((member, 1_000));
-        Self { what: what.trim_ascii().to_ascii_lowercase(), weight }
+        let (value, weight) = weighed.unwrap_or((member, 1_000));
+        Self { value: value.trim_ascii().to_ascii_lowercase(), weight }
     }
 }
 
-/// `q=0.5`, in thousandths.
+/// Parses a weight such as `q=0.5`, in thousandths.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let digits = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
     let (whole, decimals) = match digits {

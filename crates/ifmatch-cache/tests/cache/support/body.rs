@@ -1,4 +1,4 @@
-//! Bodies whose every frame a test decides on.
+//! Scripted bodies, frame by frame.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-/// Frames that are there, and then those that are still to be sent. Its length is not told.
+/// Queued frames, followed by those sent later. Declares no length.
 #[derive(Debug, Default)]
 pub(crate) struct TestBody {
     frames: VecDeque<Result<Frame<Bytes>, io::Error>>,
@@ -21,12 +21,12 @@ pub(crate) struct TestBody {
     panics: bool,
 }
 
-/// Sends frames. The body ends when it is dropped.
+/// Sends frames. Dropping it ends the body.
 #[derive(Clone, Debug)]
 pub(crate) struct Feed(mpsc::UnboundedSender<Result<Frame<Bytes>, io::Error>>, Arc<AtomicUsize>);
 
 impl TestBody {
-    /// A body that comes when the test wants.
+    /// Creates a body with its sender.
     pub(crate) fn live() -> (Feed, Self) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let waiting = Arc::<AtomicUsize>::default();
@@ -61,13 +61,13 @@ impl From<&str> for TestBody {
 }
 
 impl Feed {
-    /// Sends bytes. False: nobody reads them any more.
+    /// Sends bytes. Returns `false` if the body was dropped.
     pub(crate) fn send(&self, chunk: impl Into<Bytes>) -> bool {
         self.1.fetch_add(1, Ordering::SeqCst);
         self.0.send(Ok(Frame::data(chunk.into()))).is_ok()
     }
 
-    /// How many pieces were sent and not yet taken.
+    /// Returns the number of chunks sent but not read.
     pub(crate) fn waiting(&self) -> usize {
         self.1.load(Ordering::SeqCst)
     }

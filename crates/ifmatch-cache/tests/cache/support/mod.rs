@@ -1,4 +1,4 @@
-//! An origin that answers what a test says, a clock that a test moves, and the cache between them.
+//! A scripted origin, a manual clock, and a cache in front.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ pub(crate) use origin::{Held, Origin, Unreachable};
 mod body;
 mod origin;
 
-/// A clock that stands still until it is moved. Waiting takes the runtime's time.
+/// A manual clock. Sleeping uses the runtime's time.
 #[derive(Clone, Debug)]
 pub(crate) struct TestClock {
     time: Arc<AtomicU64>,
-    /// Seconds by which the time of day is wrong.
+    /// Error of the wall clock in seconds.
     ahead: Arc<AtomicU64>,
 }
 
@@ -40,17 +40,17 @@ impl TestClock {
         self.time.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
     }
 
-    /// Sets the time of day so many seconds ahead of the time.
+    /// Sets the wall clock ahead.
     pub(crate) fn set_ahead(&self, seconds: u64) {
         self.ahead.store(seconds, Ordering::SeqCst);
     }
 
-    /// Whole seconds since the beginning of 1970.
+    /// Returns whole seconds since the Unix epoch.
     pub(crate) fn unix(&self) -> i64 {
         (self.time.load(Ordering::SeqCst) / 1_000_000).cast_signed()
     }
 
-    /// The date so many seconds from now.
+    /// Returns the date this many seconds from now.
     pub(crate) fn date(&self, offset: i64) -> String {
         HttpDate::from_unix(self.unix() + offset).to_string()
     }
@@ -96,7 +96,7 @@ impl World {
         self.cache.clone().oneshot(request).await
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     pub(crate) async fn send(&self, request: Request<TestBody>) -> Answer {
         Answer::read(self.try_send(request).await.unwrap()).await
     }
@@ -113,20 +113,20 @@ impl World {
 /// Header fields of a response that stays fresh for a minute.
 pub(crate) const FRESH: [(&str, &str); 1] = [("cache-control", "max-age=60")];
 
-/// Sends a request from a task of its own.
+/// Sends a request in a separate task.
 pub(crate) fn spawn(world: &World, path: &str, fields: &[(&str, &str)]) -> JoinHandle<Answer> {
     let (world, request) = (world.clone(), get(path, fields));
     tokio::spawn(async move { world.send(request).await })
 }
 
-/// Lets all others run until they wait.
+/// Yields until all other tasks wait.
 pub(crate) async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
 }
 
-/// A response whose body was not read.
+/// A response with an unread body.
 pub(crate) type Streaming = Response<ifmatch_cache::ResponseBody<TestBody>>;
 
 pub(crate) fn get(path: &str, fields: &[(&str, &str)]) -> Request<TestBody> {
@@ -154,12 +154,12 @@ pub(crate) fn response(status: u16, fields: &[(&str, &str)], body: &str) -> Resp
     response
 }
 
-/// An answer that was read to its end.
+/// A response that was read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// An error: the body ended early.
+    /// An error if the body ended early.
     pub(crate) body: Result<String, String>,
     pub(crate) trailers: Option<HeaderMap>,
 }
@@ -177,7 +177,7 @@ impl Answer {
         Self { status: head.status, headers: head.headers, body, trailers }
     }
 
-    /// The member of `Cache-Status` that this cache has added.
+    /// Returns this cache's `Cache-Status` member.
     pub(crate) fn cache_status(&self) -> &str {
         let mut lines = self.headers.get_all("cache-status").iter();
         lines.next_back().unwrap().to_str().unwrap()

@@ -1,4 +1,4 @@
-//! The origin.
+//! The scripted origin.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,7 +17,7 @@ use super::{TestBody, response};
 #[derive(Debug)]
 pub(crate) struct Unreachable;
 
-/// Answers requests in their order by what was scripted, and by 599 when the script is over.
+/// Responds to requests in scripted order, then with 599.
 #[derive(Clone, Default)]
 pub(crate) struct Origin(Arc<Inner>);
 
@@ -26,7 +26,7 @@ struct Inner {
     script: Mutex<VecDeque<Act>>,
     seen: Mutex<Vec<Parts>>,
     arrived: tokio::sync::Notify,
-    /// Answers requests once the script is over.
+    /// Responds to requests after the script.
     each: Mutex<Option<Each>>,
 }
 
@@ -39,7 +39,7 @@ enum Act {
     Held(oneshot::Receiver<Response<TestBody>>),
 }
 
-/// A response that the origin holds back. Dropped, the origin fails.
+/// A delayed response. Dropping it makes the origin fail.
 pub(crate) type Held = oneshot::Sender<Response<TestBody>>;
 
 impl Origin {
@@ -59,14 +59,14 @@ impl Origin {
         self.add(Act::Panic);
     }
 
-    /// The next request is answered when the test says so.
+    /// Delays the next response until the test sends it.
     pub(crate) fn will_wait(&self) -> Held {
         let (sender, receiver) = oneshot::channel();
         self.add(Act::Held(receiver));
         sender
     }
 
-    /// All requests after those of the script are answered so.
+    /// Sets the responses to all requests after the script.
     pub(crate) fn will_each(&self, each: impl Fn(&Parts) -> Response<TestBody> + Send + 'static) {
         *self.0.each.lock().unwrap() = Some(Box::new(each));
     }
@@ -75,7 +75,7 @@ impl Origin {
         self.0.script.lock().unwrap().push_back(act);
     }
 
-    /// The requests that came.
+    /// Returns the requests received.
     pub(crate) fn seen(&self) -> Vec<Parts> {
         self.0.seen.lock().unwrap().clone()
     }
@@ -84,7 +84,7 @@ impl Origin {
         self.0.seen.lock().unwrap().len()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits for this number of requests.
     pub(crate) async fn reached(&self, count: usize) {
         loop {
             let arrived = self.0.arrived.notified();
