@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 use ifmatch_runtime::{Clock, SystemClock};
 
-use crate::body::disk::Disk;
+use crate::body::on_disk::Disk;
 use crate::config::Config;
 use crate::layer::CacheLayer;
 use crate::policy::freshness::Heuristic;

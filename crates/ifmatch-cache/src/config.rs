@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 
-use crate::body::disk::Folder;
+use crate::body::on_disk::Folder;
 use crate::policy::freshness::Heuristic;
 use crate::policy::storable::Rules;
 

@@ -97,7 +97,7 @@ mod state;
 mod store;
 mod write;
 
-pub use body::disk::Disk;
+pub use body::on_disk::Disk;
 pub use builder::Builder;
 pub use handle::{CacheHandle, Purge};
 pub use layer::CacheLayer;

@@ -67,6 +67,26 @@ fn lifetimes_are_guessed_unless_disabled() {
 }
 
 #[test]
+fn responses_without_a_lifetime_get_one_only_by_a_flag() {
+    let own = origin("");
+    assert_is_not_shared(&own, &before(&own, &[]));
+    for flags in [&["--default-ttl", "1m"][..], &["--default-ttl", "1m", "--guess-lifetimes=false"]] {
+        let shared = origin("");
+        store(&before(&shared, flags), "/a");
+    }
+}
+
+#[test]
+fn clients_can_bypass_the_cache_unless_a_flag_forbids_it() {
+    let origin = origin("cache-control: max-age=600\r\n");
+    for (flags, expected) in [(&[][..], false), (&["--ignore-client-cache-control"], true)] {
+        let gateway = before(&origin, flags);
+        store(&gateway, "/a");
+        assert_eq!(is_hit(&get(&gateway, "/a", "cache-control: no-cache\r\n")), expected, "{flags:?}");
+    }
+}
+
+#[test]
 fn dropped_fields_do_not_evict_responses() {
     let origin = origin("cache-control: max-age=600\r\n");
     let gateway = before(&origin, &[]);

@@ -3,7 +3,6 @@
 pub(crate) mod broadcast;
 pub(crate) mod budget;
 pub(crate) mod chunk_buffer;
-pub(crate) mod disk;
 pub(crate) mod disk_reader;
 pub(crate) mod in_memory;
 pub(crate) mod on_disk;

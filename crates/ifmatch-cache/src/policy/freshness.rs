@@ -13,7 +13,8 @@ use super::credential::has_credential;
 use super::fields;
 use super::storable::is_heuristic_status;
 
-/// The heuristic for a lifetime that the origin does not state: a fraction of the time since the last modification.
+/// The heuristic for a lifetime that the origin does not state: a fraction of the time since the last modification, or a
+/// default.
 ///
 /// ```
 /// use ifmatch_cache::policy::freshness::Heuristic;
@@ -23,14 +24,18 @@ use super::storable::is_heuristic_status;
 pub struct Heuristic {
     /// The fraction, in percent.
     pub percent: u32,
-    /// Maximum lifetime.
+    /// Maximum lifetime by the last modification.
     pub cap: Duration,
+    /// Lifetime if the fraction yields none, for example without `Last-Modified`.
+    pub default: Duration,
+    /// Lifetime of client and server errors, instead of the above.
+    pub errors: Option<Duration>,
 }
 
-/// 10 %, as RFC 9111 §4.2.2 suggests, and at most a day.
+/// 10 %, as RFC 9111 §4.2.2 suggests, at most a day, and no default lifetime.
 impl Default for Heuristic {
     fn default() -> Self {
-        Self { percent: 10, cap: Duration::from_hours(24) }
+        Self { percent: 10, cap: Duration::from_hours(24), default: Duration::ZERO, errors: None }
     }
 }
 
@@ -64,7 +69,7 @@ pub fn lifetime(
 ) -> Duration {
     let stated = explicit(response, governing, received);
     let shared = || !has_credential(request) && !response.contains_key(SET_COOKIE) && !pragma_is_no_cache(response);
-    let guessed = |heuristic| guess(response, received, heuristic);
+    let guessed = |heuristic| guess(status, response, received, heuristic);
     let allowed = || shared() && (is_heuristic_status(status) || governing.directives.has(Flag::Public));
     stated.or_else(|| heuristic.filter(|_| allowed()).map(guessed)).unwrap_or_default()
 }
@@ -91,10 +96,14 @@ fn expires(response: &HeaderMap, received: Timestamp) -> Duration {
     since(end.unwrap_or(i64::MIN), date(response, received))
 }
 
-fn guess(response: &HeaderMap, received: Timestamp, heuristic: Heuristic) -> Duration {
-    let Some(modified) = fields::date(response, LAST_MODIFIED) else { return Duration::ZERO };
-    let unchanged = since(date(response, received), modified.unix());
-    (unchanged.saturating_mul(heuristic.percent) / 100).min(heuristic.cap)
+fn guess(status: StatusCode, response: &HeaderMap, received: Timestamp, heuristic: Heuristic) -> Duration {
+    if let Some(lifetime) = heuristic.errors.filter(|_| status.is_client_error() || status.is_server_error()) {
+        return lifetime;
+    }
+    let modified = fields::date(response, LAST_MODIFIED);
+    let unchanged = modified.map(|modified| since(date(response, received), modified.unix())).unwrap_or_default();
+    let lifetime = (unchanged.saturating_mul(heuristic.percent) / 100).min(heuristic.cap);
+    if lifetime.is_zero() { heuristic.default } else { lifetime }
 }
 
 /// Returns `Date`, or else the time of arrival.

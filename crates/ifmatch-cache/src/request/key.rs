@@ -1,6 +1,6 @@
 //! The cache key: the normalized URI of a request, with the host that it is sent to.
 //!
-//! Equivalent paths have the same key. [`implicit_key`](crate::request::CacheRequest::implicit_key) distinguishes them.
+//! Equivalent paths have the same key. The request's implicit key distinguishes them.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -83,7 +83,7 @@ pub(crate) fn is_unmodified(request: &CacheRequest, meta: &Meta) -> bool {
         return false;
     }
     let validators = Validators { tags: meta.tag.as_slice(), last_modified: meta.comparable_date };
-    // A tag in another form than the RFC's is the origin's own: who sends it back has this response.
+    // A malformed tag is compared byte by byte: a client that returns it has this response.
     if meta.tag.is_none() && has(&meta.headers, &ETAG) && has(&request.head.headers, &IF_NONE_MATCH) {
         return request.head.headers.get(IF_NONE_MATCH) == meta.headers.get(ETAG);
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ifmatch_cache::Purge;
+use ifmatch_cache::policy::freshness::Heuristic;
 
 use crate::support::{FRESH, World, get, response};
 
@@ -214,6 +215,53 @@ async fn the_heuristic_can_be_disabled() {
     world.get("/").await;
     world.origin.will(200, &[], "again");
     assert_eq!(world.get("/").await.text(), "again");
+}
+
+#[tokio::test]
+async fn responses_without_a_lifetime_can_get_a_default() {
+    let heuristic = Heuristic { default: Duration::from_secs(30), ..Heuristic::default() };
+    let world = World::with(|builder| builder.heuristic(heuristic));
+    let modified = world.clock.date(-6_000);
+    let own: [&[(&str, &str)]; 3] = [&[("last-modified", modified.as_str())], &[], &[("cache-control", "max-age=10")]];
+    for (at, (fields, lifetime)) in own.into_iter().zip([600, 30, 10]).enumerate() {
+        let path = format!("/{at}");
+        world.origin.will(200, fields, "hello");
+        world.get(&path).await;
+        world.clock.advance(lifetime - 1);
+        assert!(world.get(&path).await.is_hit(), "{fields:?}");
+        world.clock.advance(1);
+        world.origin.will(200, &[("cache-control", "no-store")], "new");
+        assert_eq!(world.get(&path).await.text(), "new", "{fields:?}");
+    }
+    for fields in [[("cache-control", "no-store")], [("cache-control", "private")], [("set-cookie", "a=b")]] {
+        world.origin.will(200, &fields, "hello");
+        world.get("/x").await;
+        world.origin.will(200, &[("cache-control", "no-store")], "new");
+        assert_eq!(world.get("/x").await.text(), "new", "{fields:?}");
+    }
+    world.origin.will(200, &[], "hello");
+    world.get_with("/y", &[("authorization", "Basic eDp5")]).await;
+    world.origin.will(200, &[("cache-control", "no-store")], "new");
+    assert_eq!(world.get("/y").await.text(), "new", "a credential rules out a default");
+}
+
+#[tokio::test]
+async fn errors_can_have_a_lifetime_of_their_own() {
+    let heuristic = Heuristic { errors: Some(Duration::from_secs(5)), ..Heuristic::default() };
+    let world = World::with(|builder| builder.heuristic(heuristic));
+    world.origin.will(404, &[], "not yet");
+    world.get("/").await;
+    world.clock.advance(4);
+    assert!(world.get("/").await.is_hit());
+    world.clock.advance(1);
+    world.origin.will(200, &[], "hello");
+    assert_eq!(world.get("/").await.text(), "hello");
+    world.origin.will(200, &[], "again");
+    assert_eq!(world.get("/").await.text(), "again", "a success has no such lifetime");
+    world.origin.will(503, &[], "no");
+    world.get("/b").await;
+    world.origin.will(200, &[], "hello");
+    assert_eq!(world.get("/b").await.text(), "hello", "a failure of the origin is not stored");
 }
 
 #[tokio::test]

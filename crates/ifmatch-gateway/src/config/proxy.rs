@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ifmatch_cache::policy::freshness::Heuristic;
 use ifmatch_proxy::{HealthCheck, Proxy, ProxyBuilder, Upstream};
 
 use super::address::Exposure;
@@ -10,6 +11,7 @@ use super::optional_address::OptionalAddress;
 use super::proxy_settings::{DEFAULT_CACHE, ProxySettings, Route};
 use super::server::{ServerConfig, at_least_one, positive, required};
 use super::settings::Settings;
+use super::units::Span;
 use crate::access;
 use crate::error::Error;
 
@@ -22,7 +24,7 @@ pub struct ProxyConfig {
     pub routes: Vec<Route>,
     /// The cache, unless disabled.
     pub cache: Option<CacheConfig>,
-    /// Responses that the cache shares without explicit permission from the upstreams.
+    /// Deviations of the cache from what upstreams and clients say.
     pub sharing: Sharing,
     /// `true` if writes are guarded, because the upstreams are changed through this proxy only.
     pub guards_writes: bool,
@@ -32,11 +34,15 @@ pub struct ProxyConfig {
     pub(crate) proxy: ProxyBuilder,
 }
 
-/// Responses that a proxy's cache shares without explicit permission from the upstreams.
+/// Deviations of a proxy's cache from what upstreams and clients say.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharing {
-    /// `true` to guess a lifetime for responses that do not state one.
-    pub guesses_lifetimes: bool,
+    /// Lifetime of responses that do not state one. `None` to store them for validation only.
+    pub heuristic: Option<Heuristic>,
+    /// How long after its lifetime a response may be used while its upstream is unreachable.
+    pub stale_if_unreachable: Duration,
+    /// `true` to ignore the directives of requests.
+    pub ignores_client_cache_control: bool,
     /// `true` to store responses with cookies that are not `public`.
     pub shares_cookies: bool,
 }
@@ -74,13 +80,25 @@ impl ProxyConfig {
             answer_timeout: positive(proxy_settings.answer_timeout, "--answer-timeout")?,
             cache: CacheConfig::new(&settings, DEFAULT_CACHE)?,
             sharing: Sharing {
-                guesses_lifetimes: proxy_settings.guess_lifetimes.unwrap_or_default(),
+                heuristic: heuristic(&proxy_settings),
+                stale_if_unreachable: required(proxy_settings.stale_if_unreachable, "--stale-if-unreachable")?
+                    .duration(),
+                ignores_client_cache_control: proxy_settings.ignore_client_cache_control.unwrap_or_default(),
                 shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
             },
             guards_writes: proxy_settings.guard_writes.unwrap_or_default(),
             trusts_forwarded: proxy_settings.trust_forwarded.unwrap_or_default(),
         })
     }
+}
+
+/// Returns the heuristic for lifetimes that upstreams do not state, unless all of its parts are disabled.
+fn heuristic(settings: &ProxySettings) -> Option<Heuristic> {
+    let guesses = settings.guess_lifetimes.unwrap_or_default();
+    let (default, errors) = (settings.default_ttl.map(Span::duration), settings.negative_ttl.map(Span::duration));
+    let percent = if guesses { Heuristic::default().percent } else { 0 };
+    let heuristic = Heuristic { percent, default: default.unwrap_or_default(), errors, ..Heuristic::default() };
+    (guesses || default.is_some() || errors.is_some()).then_some(heuristic)
 }
 
 fn reject_storage(settings: &Settings) -> Result<(), Error> {

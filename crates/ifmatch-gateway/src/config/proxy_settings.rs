@@ -88,6 +88,26 @@ pub struct ProxySettings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub guess_lifetimes: Option<bool>,
 
+    /// Lifetime of responses that do not state one, and for which none is guessed. Responses to requests with credentials,
+    /// and responses with cookies, get none.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_DEFAULT_TTL", help_heading = "Cache")]
+    pub default_ttl: Option<Span>,
+
+    /// Lifetime of 404, 405, 410, 414 and 501 responses that do not state one.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_NEGATIVE_TTL", help_heading = "Cache")]
+    pub negative_ttl: Option<Span>,
+
+    /// Maximum time after its lifetime for which a response may be used while its upstream is unreachable, unless the
+    /// response forbids it. 0s disables it.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_STALE_IF_UNREACHABLE", help_heading = "Cache")]
+    pub stale_if_unreachable: Option<Span>,
+
+    /// Ignore Cache-Control and Pragma of requests, so that clients cannot force requests to the upstream. `no-store` still
+    /// prevents storing.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_IGNORE_CLIENT_CACHE_CONTROL", help_heading = "Cache",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub ignore_client_cache_control: Option<bool>,
+
     /// Store responses with Set-Cookie and an explicit lifetime even if they are not `public`: every client then gets
     /// the same cookie.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_SHARE_COOKIES", help_heading = "Cache",
@@ -146,6 +166,8 @@ impl ProxySettings {
             health_failures: Some(3),
             health_successes: Some(2),
             guess_lifetimes: Some(true),
+            stale_if_unreachable: Some(Span::from_secs(3_600)),
+            ignore_client_cache_control: Some(false),
             share_cookies: Some(false),
             guard_writes: Some(false),
             ..Self::default()
@@ -170,6 +192,10 @@ impl ProxySettings {
             health_failures: self.health_failures.or(fallback.health_failures),
             health_successes: self.health_successes.or(fallback.health_successes),
             guess_lifetimes: self.guess_lifetimes.or(fallback.guess_lifetimes),
+            default_ttl: self.default_ttl.or(fallback.default_ttl),
+            negative_ttl: self.negative_ttl.or(fallback.negative_ttl),
+            stale_if_unreachable: self.stale_if_unreachable.or(fallback.stale_if_unreachable),
+            ignore_client_cache_control: self.ignore_client_cache_control.or(fallback.ignore_client_cache_control),
             share_cookies: self.share_cookies.or(fallback.share_cookies),
             guard_writes: self.guard_writes.or(fallback.guard_writes),
         }
@@ -185,6 +211,7 @@ impl ProxySettings {
             ("health_timeout", defaults.health_timeout.map(|span| span.to_string())),
             ("health_failures", defaults.health_failures.map(|count| count.to_string())),
             ("health_successes", defaults.health_successes.map(|count| count.to_string())),
+            ("stale_if_unreachable", defaults.stale_if_unreachable.map(|span| span.to_string())),
             ("cache", Some(DEFAULT_CACHE.to_string())),
         ];
         shown.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()

@@ -17,8 +17,11 @@ pub(super) const PATH: &str = "/-/cache";
 pub(super) fn respond<B>(cache: &CacheHandle, request: &Request<B>) -> Response<Bytes> {
     match *request.method() {
         Method::GET | Method::HEAD => counters(cache),
-        Method::DELETE => match parse_purge(request.uri().query().unwrap_or_default()) {
-            Some(purge) => response::json(StatusCode::OK, &json!({ "purged": cache.purge(&purge) })),
+        Method::DELETE => match parse_purges(request.uri().query().unwrap_or_default()) {
+            Some(purges) => {
+                let purged: usize = purges.iter().map(|purge| cache.purge(purge)).sum();
+                response::json(StatusCode::OK, &json!({ "purged": purged }))
+            }
             None => Problem::bad_request("add ?url=…, ?prefix=… or ?group=…&origin=… to select the responses to purge")
                 .to_response(),
         },
@@ -47,15 +50,18 @@ fn counters(cache: &CacheHandle) -> Response<Bytes> {
     response::json(StatusCode::OK, &counters)
 }
 
-/// Parses a query. An empty prefix purges everything, and must be explicit.
-fn parse_purge(query: &str) -> Option<Purge> {
+/// Parses a query. An empty prefix purges everything, and must be explicit. `group` may be repeated.
+fn parse_purges(query: &str) -> Option<Vec<Purge>> {
     let mut fields: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     fields.sort();
     match &mut fields[..] {
-        [(name, value)] if name == "url" => Some(Purge::Url(std::mem::take(value))),
-        [(name, value)] if name == "prefix" => Some(Purge::Prefix(std::mem::take(value))),
-        [(group, name), (origin, value)] if group == "group" && origin == "origin" => {
-            Some(Purge::Group { origin: std::mem::take(value), name: std::mem::take(name) })
+        [(name, value)] if name == "url" => Some(vec![Purge::Url(std::mem::take(value))]),
+        [(name, value)] if name == "prefix" => Some(vec![Purge::Prefix(std::mem::take(value))]),
+        [groups @ .., (name, origin)] if name == "origin" && !groups.is_empty() => {
+            let purge = |(field, name): &(String, String)| {
+                (field == "group").then(|| Purge::Group { origin: origin.clone(), name: name.clone() })
+            };
+            groups.iter().map(purge).collect()
         }
         _ => None,
     }
@@ -67,12 +73,13 @@ mod tests {
 
     #[test]
     fn a_purge_needs_an_explicit_selection() {
-        assert_eq!(parse_purge("url=http%3A%2F%2Fa%2Fb"), Some(Purge::Url("http://a/b".into())));
-        assert_eq!(parse_purge("prefix="), Some(Purge::Prefix(String::new())));
-        let group = Purge::Group { origin: "http://a".into(), name: "x".into() };
-        assert_eq!(parse_purge("origin=http://a&group=x"), Some(group));
-        for query in ["", "url", "url=a&prefix=b", "group=x", "all=1"] {
-            assert_eq!(parse_purge(query).filter(|_| query != "url"), None, "{query}");
+        assert_eq!(parse_purges("url=http%3A%2F%2Fa%2Fb"), Some(vec![Purge::Url("http://a/b".into())]));
+        assert_eq!(parse_purges("prefix="), Some(vec![Purge::Prefix(String::new())]));
+        let group = |name: &str| Purge::Group { origin: "http://a".into(), name: name.into() };
+        assert_eq!(parse_purges("origin=http://a&group=x"), Some(vec![group("x")]));
+        assert_eq!(parse_purges("group=y&origin=http://a&group=x"), Some(vec![group("x"), group("y")]));
+        for query in ["", "url", "url=a&prefix=b", "group=x", "origin=a", "origin=a&origin=b&group=x", "all=1"] {
+            assert_eq!(parse_purges(query).filter(|_| query != "url"), None, "{query}");
         }
     }
 }

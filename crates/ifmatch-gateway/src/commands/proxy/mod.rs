@@ -83,8 +83,10 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     let builder = cache::builder(cache)?.scheme(config.server.scheme()).overwritten(proxy.overwritten());
     let builder =
         builder.unchanged_by(|error| error.downcast_ref().is_some_and(|error: &ProxyError| !error.is_in_doubt()));
-    let builder = if config.sharing.guesses_lifetimes { builder } else { builder.heuristic(None) };
-    Ok(if config.sharing.shares_cookies { builder.share_cookies() } else { builder })
+    let sharing = config.sharing;
+    let builder = builder.heuristic(sharing.heuristic).stale_if_unreachable(sharing.stale_if_unreachable);
+    let builder = if sharing.ignores_client_cache_control { builder.ignore_request_directives() } else { builder };
+    Ok(if sharing.shares_cookies { builder.share_cookies() } else { builder })
 }
 
 async fn serve<S, B>(
