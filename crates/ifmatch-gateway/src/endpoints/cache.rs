@@ -19,8 +19,8 @@ pub(super) fn respond<B>(cache: &CacheHandle, request: &Request<B>) -> Response<
         Method::GET | Method::HEAD => counters(cache),
         Method::DELETE => match parse_purges(request.uri().query().unwrap_or_default()) {
             Some(purges) => {
-                let purged: usize = purges.iter().map(|purge| cache.purge(purge)).sum();
-                response::json(StatusCode::OK, &json!({ "purged": purged }))
+                let count: usize = purges.iter().map(|purge| cache.purge(purge)).sum();
+                response::json(StatusCode::OK, &json!({ "purged": count }))
             }
             None => Problem::bad_request("add ?url=…, ?prefix=… or ?group=…&origin=… to select the responses to purge")
                 .to_response(),
