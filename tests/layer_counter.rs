@@ -1,5 +1,5 @@
-//! Clients that increment a counter by GET and conditional PUT, over real sockets. The handler itself checks nothing: it
-//! stores what it is sent, so that every lost update shows in the sum.
+//! Clients that increment a counter with GET and conditional PUT, over real sockets. The handler stores any value that it
+//! receives, so that every lost update shows in the sum.
 #![allow(clippy::expect_used, clippy::panic, reason = "a failed expectation is a failed test")]
 
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ use support::{Client, Server, full};
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 use tower_http::compression::CompressionLayer;
 
-/// What the handler does to a write, in turn; most are carried out as they should be.
+/// The behavior of the handler on successive writes. Most succeed.
 #[derive(Clone, Copy, Debug)]
 enum Mood {
     Good,
@@ -52,7 +52,7 @@ impl Mood {
     }
 }
 
-/// The handler, and what it stores.
+/// The handler and its state.
 #[derive(Clone, Default)]
 struct Counter(Arc<Inner>);
 
@@ -98,7 +98,7 @@ impl Counter {
         match mood {
             Mood::Good | Mood::Slow => status(StatusCode::NO_CONTENT),
             Mood::Fail | Mood::WriteAndFail => status(StatusCode::INTERNAL_SERVER_ERROR),
-            Mood::Panic | Mood::WriteAndPanic => panic!("the handler panics, as it is told to"),
+            Mood::Panic | Mood::WriteAndPanic => panic!("requested panic"),
             Mood::Hang | Mood::WriteAndHang => std::future::pending().await,
         }
     }
@@ -109,21 +109,21 @@ impl Counter {
     }
 }
 
-/// What the clients know in the end.
+/// The results known to the clients.
 #[derive(Debug, Default)]
 struct Sum {
-    /// The tags that acknowledged writes were based on.
+    /// The tags in the conditions of acknowledged writes.
     acknowledged: Vec<String>,
-    /// The writes that may have been carried out.
+    /// The number of writes with an unknown outcome.
     unknown: u64,
 }
 
-/// One client's work.
+/// The work of one client.
 struct Work {
     client: Client,
     number: u64,
     increments: usize,
-    /// Leaves in the middle of some writes.
+    /// `true` if the client disconnects during some writes.
     impatient: bool,
     coding: &'static str,
 }
@@ -165,7 +165,7 @@ async fn increment(server: &Server, clients: u64, increments: usize, impatient: 
         .map(|number| tokio::spawn(Work { client: server.client(), number, increments, impatient, coding }.run()));
     let mut total = Sum::default();
     for client in work.collect::<Vec<_>>() {
-        let sum = client.await.expect("a client that does its work");
+        let sum = client.await.expect("the client finishes");
         total.acknowledged.extend(sum.acknowledged);
         total.unknown += sum.unknown;
     }
@@ -174,7 +174,7 @@ async fn increment(server: &Server, clients: u64, increments: usize, impatient: 
     total
 }
 
-/// Serves a service whose requests have a body with a default.
+/// Serves a service that takes a buffered body, which has a default.
 async fn serve<S, B>(service: S) -> Server
 where
     S: Service<Request<axum::body::Body>, Response = Response<B>, Error = Infallible, Future: Send>
@@ -188,7 +188,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_axum_the_sum_of_32_clients_is_exact() {
+async fn no_increment_of_32_clients_is_lost_on_axum() {
     let counter = Counter::default();
     let server = serve(ConditionalLayer::new().layer(counter.router())).await;
     let sum = increment(&server, 32, 200, false, "identity").await;
@@ -196,7 +196,7 @@ async fn on_axum_the_sum_of_32_clients_is_exact() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_hyper_with_an_authoritative_register_the_sum_of_32_clients_is_exact() {
+async fn no_increment_of_32_clients_is_lost_on_hyper_with_an_authoritative_register() {
     let counter = Counter::default();
     let inner = {
         let counter = counter.clone();
@@ -211,7 +211,7 @@ async fn on_hyper_with_an_authoritative_register_the_sum_of_32_clients_is_exact(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_handler_that_fails_in_every_way_no_acknowledged_write_is_lost() {
+async fn no_acknowledged_write_is_lost_by_a_failing_handler() {
     for authoritative in [true, false] {
         let counter = Counter::moody();
         let builder = ConditionalLayer::builder();
@@ -220,7 +220,7 @@ async fn with_a_handler_that_fails_in_every_way_no_acknowledged_write_is_lost() 
         let server = serve(layer.layer(counter.router())).await;
         let sum = increment(&server, 32, 10, true, "identity").await;
         assert!(sum.unknown > 0, "nothing went wrong: {sum:?}");
-        // A write whose client left may come to its end after the last answer.
+        // A write of a disconnected client may end after the last response.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let (value, sure) = (counter.value(), sum.acknowledged.len() as u64);
         assert!(sure <= value && value <= sure + sum.unknown, "{value}, {sure} acknowledged, {} unknown", sum.unknown);
@@ -228,7 +228,7 @@ async fn with_a_handler_that_fails_in_every_way_no_acknowledged_write_is_lost() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn compression_on_either_side_changes_nothing() {
+async fn no_increment_is_lost_with_compression_on_either_side() {
     let counter = Counter::default();
     let inside = ConditionalLayer::new().layer(CompressionLayer::new().layer(counter.router()));
     let sum = increment(&serve(inside).await, 8, 25, false, "gzip").await;
@@ -247,7 +247,7 @@ fn status(status: StatusCode) -> Response<Full<Bytes>> {
     response
 }
 
-/// A number that looks random and is the same in each run (`SplitMix64`).
+/// A pseudo-random number, the same in each run (`SplitMix64`).
 fn random(seed: u64) -> u64 {
     let mut mixed = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
