@@ -10,6 +10,7 @@ use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{BlobInfo, Leased};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
+use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::lease::LeaseAction;
 use ifmatch_core::lease::azure::{self, CLIENT_REQUEST_ID};
 
@@ -74,9 +75,11 @@ pub(crate) fn document(text: String) -> Response<BlobBody> {
 
 /// The response to a conditional read of an unchanged blob.
 pub(crate) fn not_modified(info: &BlobInfo) -> Response<BlobBody> {
-    let mut response = empty(StatusCode::NOT_MODIFIED, info.tag.as_ref(), Some(info.last_modified));
+    let mut response = empty(StatusCode::NOT_MODIFIED, info.tag.as_ref(), None);
     let headers = response.headers_mut();
-    headers.remove(CONTENT_LENGTH);
+    retain_304_headers(headers);
+    // Azure sends the date even beside a tag.
+    headers.insert(LAST_MODIFIED, info.last_modified.to_header());
     headers.insert(azure::ERROR_CODE, HeaderValue::from_static("ConditionNotMet"));
     response
 }
