@@ -14,9 +14,10 @@ use ifmatch_runtime::Clock;
 
 use super::error::OpenError;
 use super::folder::{Folder, is_incoming, nonce_of};
+use super::inner::Inner;
+use super::key;
 use super::payload::{Payload, PayloadError};
 use super::swap::body_of;
-use super::{Inner, key};
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::records::{is_old, step};
 
@@ -52,7 +53,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             {
                 for (key, record) in self.tidy(records).await.map_err(OpenError::register)? {
                     index.add(&key, &record, self.driver.now())?;
-                    self.occupancy.found(&key, &record, self.driver.now());
+                    self.internal_counts.found(&key, &record, self.driver.now());
                 }
             }
         }

@@ -12,21 +12,39 @@ use ifmatch_register::{Applied, Register};
 use ifmatch_runtime::Clock;
 
 use super::background::in_the_background;
-use super::error::disk;
+use super::decoded::Container;
+use super::error::{disk, index};
+use super::inner::Inner;
+use super::key;
 use super::payload::Payload;
 use super::swap::{Change, encoded, payload_of, random, unexpected};
-use super::{Inner, key};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{ContainerInfo, Delete, SetHeaders, StoreError, StoreErrorKind};
 
 impl<R: Register, C: Clock> Inner<R, C> {
+    /// Looks up a container other than an internal one. Returns `None` if there is no such container.
+    pub(super) async fn look_up(&self, container: &ContainerName) -> Result<Option<Arc<Container>>, StoreError> {
+        let key = key::of_container(container)?;
+        let current = self.driver.revision_at_once(&key);
+        if let Some(container) = current.and_then(|current| self.decoded.container(&key, current)) {
+            return Ok(Some(container));
+        }
+        let record = self.driver.load(&key).await.map_err(index)?;
+        // A container's record never has a write in flight, so it says the same at any time.
+        let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
+        let incarnation = payload_of(version)?.created(version);
+        let container = Arc::new(Container { incarnation, info: container_info(&record, version)? });
+        self.decoded.keep_container(key, record.revision(), &container);
+        Ok(Some(container))
+    }
+
     /// The incarnation of a container. None: there is no such container.
     pub(super) async fn find(&self, container: &ContainerName) -> Result<Option<Revision>, StoreError> {
         if container.is_internal() {
             return Ok(Some(key::INTERNAL));
         }
-        Ok(self.look_up(container).await?.map(|known| known.incarnation))
+        Ok(self.look_up(container).await?.map(|container| container.incarnation))
     }
 
     /// The incarnation of a container that must exist.
@@ -51,7 +69,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         container: &ContainerName,
         headers: BlobHeaders,
     ) -> Result<ContainerInfo, StoreError> {
-        self.folder.check_room().map_err(disk)?;
+        self.folder.check_free_space().map_err(disk)?;
         let applied = self.create(container, headers).await?;
         match applied.outcome {
             Outcome::Written(_) => {
@@ -72,7 +90,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 
     pub(super) async fn container(&self, container: &ContainerName) -> Result<Option<ContainerInfo>, StoreError> {
-        Ok(self.look_up(container).await?.map(|known| known.info.clone()))
+        Ok(self.look_up(container).await?.map(|container| container.info.clone()))
     }
 
     pub(super) async fn set_container(

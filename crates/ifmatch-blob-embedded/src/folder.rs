@@ -10,7 +10,7 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_runtime::private_files;
 
 use super::disk::Disk;
-use super::room;
+use super::free_space;
 
 /// A store's data folder, locked by this process. Only one process may write, since it also collects the remains of a
 /// crash; this does not depend on the index. The system releases the lock when the process exits.
@@ -91,8 +91,8 @@ impl Folder {
     }
 
     /// Rejects a write that would use the reserved disk space.
-    pub(super) fn check_room(&self) -> io::Result<()> {
-        room::check(&*self.disk, &self.root.path)
+    pub(super) fn check_free_space(&self) -> io::Result<()> {
+        free_space::check(&*self.disk, &self.root.path)
     }
 
     /// Makes a spooled file durable and durably renames it to its body's name. After an error the file is at `from`,

@@ -6,8 +6,9 @@ use ifmatch_register::{Key, Register};
 use ifmatch_runtime::Clock;
 
 use super::error::index;
+use super::inner::Inner;
+use super::key;
 use super::swap::{random, unexpected};
-use super::{Inner, key};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{LeaseRequest, Leased, StoreError};
 

@@ -29,27 +29,28 @@ use ifmatch_blob::store::{
     Peek, Put, Reading, SetHeaders, StoreError, Written,
 };
 
+use decoded::DecodedRecords;
 use disk::{Disk, System};
 pub use error::{OpenError, OpenErrorKind};
 pub use folder::create_folder;
 use folder::{Folder, Root, has_bodies, is_missing};
-use known::KnownBlobs;
-use known_containers::KnownContainers;
-use occupancy::Occupancy;
-use recent::RecentBodies;
+use inner::Inner;
+use internal_counts::InternalCounts;
+use small_bodies::SmallBodies;
 
 mod background;
 mod collect;
 mod container;
+mod decoded;
 mod disk;
 mod error;
 mod folder;
+mod free_space;
+mod inner;
+mod internal_counts;
 mod key;
-mod known;
-mod known_containers;
 mod lease;
 mod list;
-mod occupancy;
 mod payload;
 #[cfg(unix)]
 #[cfg(test)]
@@ -58,8 +59,7 @@ mod power;
 #[cfg(test)]
 mod private_tests;
 mod read;
-mod recent;
-mod room;
+mod small_bodies;
 mod source;
 mod spool;
 mod swap;
@@ -80,15 +80,6 @@ mod write;
 /// ```
 pub struct EmbeddedStore<R = RedbRegister, C = SystemClock> {
     inner: Arc<Inner<R, C>>,
-}
-
-struct Inner<R, C> {
-    driver: Driver<R, C>,
-    folder: Arc<Folder>,
-    recent: RecentBodies,
-    known: KnownBlobs,
-    containers: KnownContainers,
-    occupancy: Occupancy,
 }
 
 impl EmbeddedStore {
@@ -143,10 +134,9 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
         let inner = Inner {
             driver,
             folder: Arc::new(folder),
-            recent: RecentBodies::new(),
-            known: KnownBlobs::new(),
-            containers: KnownContainers::new(),
-            occupancy: Occupancy::default(),
+            decoded: DecodedRecords::new(),
+            small_bodies: SmallBodies::new(),
+            internal_counts: InternalCounts::default(),
         };
         let store = Self { inner: Arc::new(inner) };
         store.inner.collect().await?;
@@ -241,6 +231,6 @@ impl<R: Register, C: Clock> Peek for EmbeddedStore<R, C> {
     }
 
     fn is_empty(&self, container: &ContainerName) -> bool {
-        self.inner.occupancy.is_empty(container)
+        self.inner.internal_counts.is_empty(container)
     }
 }

@@ -6,8 +6,9 @@ use ifmatch_runtime::Clock;
 
 use super::container::container_info;
 use super::error::index;
+use super::inner::Inner;
+use super::key;
 use super::read::info;
-use super::{Inner, key};
 use ifmatch_blob::name::{BlobName, ContainerName};
 use ifmatch_blob::store::{BlobEntry, ContainerEntry, ListQuery, Page, StoreError, StoreErrorKind};
 

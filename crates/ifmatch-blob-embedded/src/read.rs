@@ -1,26 +1,39 @@
 //! Opening a blob: the record and its body, both of one version.
 
+use std::sync::Arc;
+
 use ifmatch_core::record::{Record, Revision, Version};
 use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
-use super::Inner;
+use super::decoded::Body;
 use super::error::index;
+use super::inner::Inner;
 use super::key;
-use super::known::Found;
 use super::payload::{Payload, Place};
 use super::source::{self, Memory};
 use super::swap::payload_of;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobInfo, Extent, Opened, Reading, Source, StoreError, StoreErrorKind};
+use ifmatch_blob::store::{BlobInfo, Cached, Extent, Opened, Reading, Source, StoreError, StoreErrorKind};
 
 /// How often a blob is looked up again when it was replaced between its record and its file.
 const ATTEMPTS: usize = 32;
 
 impl<R: Register, C: Clock> Inner<R, C> {
+    /// Returns the current version of a blob, if its records are in memory.
+    pub(super) fn cached(&self, path: &BlobPath) -> Option<Cached> {
+        let key = key::of_container(&path.container).ok()?;
+        let container = self.decoded.container(&key, self.driver.revision_at_once(&key)?)?;
+        let key = key::of_blob(&path.container, container.incarnation, &path.name).ok()?;
+        let blob = self.decoded.blob(&key, self.driver.revision_at_once(&key)?)?;
+        let content = match &blob.body {
+            Body::Inline(bytes) => Some(bytes.clone()),
+            Body::File(name) => self.small_bodies.get(name),
+        };
+        Some(Cached { info: Arc::clone(&blob.info), content })
+    }
+
     pub(super) async fn open(&self, blob: &BlobPath, reading: Reading) -> Result<Option<Opened>, StoreError> {
-        let container = key::of_container(&blob.container)?;
-        let container_at = self.driver.revision_at_once(&container);
         let Some(incarnation) = self.find(&blob.container).await? else { return Ok(None) };
         let key = key::of_blob(&blob.container, incarnation, &blob.name)?;
         let mut missing = Revision::NONE;
@@ -38,9 +51,8 @@ impl<R: Register, C: Clock> Inner<R, C> {
                 continue;
             };
             let info = info(&record, version)?;
-            if let Some(revision) = container_at.filter(|_| record.settled(now).is_some()) {
-                let container = Found { key: container, revision };
-                self.known.keep(blob, container, Found { key, revision: record.revision() }, &payload, &info);
+            if record.settled(now).is_some() {
+                self.decoded.keep_blob(key, record.revision(), &payload, &info);
             }
             return Ok(Some(Opened { info, source }));
         }
@@ -57,11 +69,11 @@ impl<R: Register, C: Clock> Inner<R, C> {
             (_, Some(name)) => name,
             (_, None) => return Ok(None),
         };
-        if let Some(bytes) = self.recent.get(&name) {
+        if let Some(bytes) = self.small_bodies.get(&name) {
             return Ok(Some(Box::new(Memory::from(bytes))));
         }
-        let recent = self.recent.clone();
-        source::open(self.folder.body(&name), payload.length, move |bytes| recent.keep(name, bytes)).await
+        let small_bodies = self.small_bodies.clone();
+        source::open(self.folder.body(&name), payload.length, move |bytes| small_bodies.keep(name, bytes)).await
     }
 }
 

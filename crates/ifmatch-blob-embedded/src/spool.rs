@@ -52,7 +52,7 @@ impl Spool {
         let mut writing = (&mut self.step).await.map_err(lost)?.map_err(disk)?;
         let folder = Arc::clone(&self.folder);
         self.step = spawn_blocking(move || {
-            folder.check_room()?;
+            folder.check_free_space()?;
             writing.file.write_all(&chunk)?;
             writing.hasher.update(&chunk);
             Ok(writing)

@@ -14,9 +14,9 @@ use ifmatch_register::{Applied, DriverError, Key, Register};
 use ifmatch_runtime::{Clock, nonce};
 use tokio::task::spawn_blocking;
 
-use super::Inner;
 use super::error::{index, refused};
 use super::folder::BodyName;
+use super::inner::Inner;
 use super::payload::Payload;
 use ifmatch_blob::store::{HeaderChange, StoreError, StoreErrorKind};
 
@@ -50,7 +50,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
     /// Applies a write, first to a record that was just loaded.
     async fn apply(&self, key: &Key, loaded: Record, write: Write<'_>) -> Result<Applied, StoreError> {
-        let counted = self.occupancy.begin(key);
+        let counted = self.internal_counts.begin(key);
         let applied = self.driver.apply_to(key, Some(loaded), &Command::Write(write)).await.map_err(index)?;
         if let Some(counted) = counted {
             counted.end(&applied, self.driver.now());

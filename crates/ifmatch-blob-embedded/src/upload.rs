@@ -60,7 +60,7 @@ pub(super) async fn receive(
     expected: &Expected,
 ) -> Result<Received, StoreError> {
     expected.check_promise()?;
-    folder.check_room().map_err(disk)?;
+    folder.check_free_space().map_err(disk)?;
     let mut buffer = Vec::new();
     let mut spool: Option<Spool> = None;
     let mut length = 0_u64;

@@ -15,10 +15,11 @@ use ifmatch_runtime::Clock;
 
 use super::background::in_the_background;
 use super::error::{index, refused};
+use super::inner::Inner;
+use super::key;
 use super::payload::Payload;
 use super::swap::{Change, encoded, payload_of, random};
 use super::upload::{Expected, Received, receive};
-use super::{Inner, key};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, MissingContainer, Put, SetHeaders, StoreError, StoreErrorKind, Written};

@@ -37,7 +37,7 @@ pub struct Backing {
     /// Whether the store takes bodies as they are.
     pub(super) takes_uploads: bool,
     /// Time for which reads may reuse the register's answer about a container.
-    pub(super) recollection: Duration,
+    pub(super) container_memory: Duration,
     /// Credentials that the store needs, reported instead of the store's own error about the machine's metadata
     /// service.
     pub(super) advice: Option<&'static str>,
@@ -70,7 +70,7 @@ impl Backing {
             naming: Naming::Headers,
             tick: Duration::ZERO,
             takes_uploads: false,
-            recollection: Duration::ZERO,
+            container_memory: Duration::ZERO,
             advice: None,
             is_reserved,
             described: None,
@@ -118,7 +118,7 @@ impl Backing {
     /// container since deleted by another process. Writes never rely on a reused answer.
     #[must_use]
     pub fn with_container_memory(self, lasts: Duration) -> Self {
-        Self { recollection: lasts, ..self }
+        Self { container_memory: lasts, ..self }
     }
 
     /// Sets a listing with attributes, so that a page of a listing needs no request per object.

@@ -9,10 +9,10 @@ use ifmatch_core::record::{Record, Version};
 use ifmatch_register::Key;
 use ifmatch_runtime::nonce;
 
-use super::Shared;
 use super::failure::refused;
-use super::guard::{of_driver, of_register};
-use super::home::{ATTEMPTS, Payload, Registered, key, texts};
+use super::incarnation::{ATTEMPTS, Payload, Registered, key, texts};
+use super::permit::{of_driver, of_register};
+use super::shared::Shared;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{ContainerInfo, SetHeaders, StoreError, StoreErrorKind};

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use ifmatch_register::{Register, Scan};
 
 use super::container::{info, unknown};
-use super::guard::of_register;
-use super::home::{KEYS, Registered};
-use super::{Shared, failure};
+use super::failure;
+use super::incarnation::{KEYS, Registered};
+use super::permit::of_register;
+use super::shared::Shared;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{ContainerEntry, ContainerInfo, ListQuery, Page, StoreError};
 

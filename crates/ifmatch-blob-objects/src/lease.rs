@@ -10,11 +10,11 @@ use ifmatch_core::record::{Record, Revision, State, Variant, Version};
 use ifmatch_runtime::nonce;
 use object_store::path::Path;
 
-use super::Shared;
 use super::attributes::Current;
 use super::failure::refused;
-use super::guard::{Ending, check, key, of_driver, of_register};
-use super::home::Members;
+use super::incarnation::Members;
+use super::permit::{Ending, check, key, of_driver, of_register};
+use super::shared::Shared;
 use super::write::contended;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind};

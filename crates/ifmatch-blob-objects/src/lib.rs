@@ -47,79 +47,58 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use async_trait::async_trait;
 
-use ifmatch_core::record::Revision;
 use ifmatch_register::{AnyRegister, Driver};
-use object_store::path::Path;
-use object_store::{GetOptions, GetResult, ObjectStoreExt};
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{
     BlobEntry, BlobStore, ContainerEntry, ContainerInfo, Delete, LeaseRequest, Leased, ListQuery, Opened, Page, Peek,
-    Put, Reading, SetHeaders, StoreError, StoreErrorKind, Written,
+    Put, Reading, SetHeaders, StoreError, Written,
 };
 
-use attributes::Current;
 pub use attributes::Naming;
 pub use backing::{Backing, DescribedListing};
 pub use direct::{DirectBody, DirectUpload};
 pub use failure::TooSoon;
-use home::Members;
-use members::Recollection;
+use members::MemberCache;
 pub use open_error::{OpenError, OpenErrorKind};
 use owner::Owner;
 pub use probe::{Capability, Support};
+use shared::{PATIENCE, Shared};
 pub use spool::RunningHash;
 
 mod attributes;
 mod backing;
-mod change;
 mod container;
 mod container_list;
+mod delete_container;
 mod direct;
-mod drain;
+mod expire_records;
 mod failure;
-mod forget;
-mod guard;
-mod home;
+mod incarnation;
 mod lease;
 mod list;
-#[cfg(feature = "local")]
-mod local;
 mod members;
 mod multipart;
 mod open_error;
 mod owner;
+mod permit;
 mod probe;
 mod read;
+mod set_headers;
+mod shared;
 mod spool;
+#[cfg(feature = "local")]
+mod url;
 mod write;
-
-/// How long a writer waits for its turn: a write to a store that is far away takes its time, and twenty may wait.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A [`BlobStore`] on an object store. Cheap to clone.
 #[derive(Clone)]
 pub struct ObjectBlobs {
     shared: Arc<Shared>,
-}
-
-/// What all parts work with.
-struct Shared {
-    backing: Backing,
-    capability: Capability,
-    driver: Driver<AnyRegister>,
-    /// Whether the register survives a restart.
-    durable: bool,
-    /// The register with the name in the store's mark, if the store is marked.
-    owner: Option<Owner>,
-    recollection: Recollection,
-    /// Handle for background work.
-    me: Weak<Self>,
 }
 
 impl ObjectBlobs {
@@ -203,14 +182,14 @@ impl ObjectBlobs {
         owner: Option<Owner>,
     ) -> Self {
         let driver = Driver::new(register).with_patience(PATIENCE);
-        let recollection = Recollection::new(backing.recollection);
+        let member_cache = MemberCache::new(backing.container_memory);
         let shared = |me: &Weak<Shared>| Shared {
             backing,
             capability,
             driver,
             durable,
             owner,
-            recollection,
+            member_cache,
             me: Weak::clone(me),
         };
         Self { shared: Arc::new_cyclic(shared) }
@@ -313,56 +292,5 @@ impl BlobStore for ObjectBlobs {
 
     async fn containers(&self, query: &ListQuery) -> Result<Page<ContainerEntry>, StoreError> {
         self.shared.containers(query).await
-    }
-}
-
-impl Shared {
-    /// Where a blob is.
-    fn location(&self, blob: &BlobPath) -> Result<Path, StoreError> {
-        let path = format!("{}/{}/{}", self.backing.prefix, blob.container, blob.name);
-        let path = Path::parse(path).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-        if (self.backing.is_reserved)(&path) {
-            let why = "the store keeps names for itself that end in '#' and digits";
-            return Err(StoreError::new(StoreErrorKind::Unsupported, why));
-        }
-        Ok(path)
-    }
-
-    /// Where the blobs of a container are.
-    fn folder(&self, container: &ContainerName) -> Path {
-        self.backing.prefix.clone().join(container.as_str())
-    }
-
-    /// Asks for an object. None: there is none.
-    async fn get(&self, location: &Path, options: GetOptions) -> Result<Option<(GetResult, Current)>, StoreError> {
-        match self.backing.objects.get_opts(location, options).await {
-            Ok(result) => {
-                let mut current = Current::new(&result.meta, &result.attributes);
-                if !self.backing.tick.is_zero() {
-                    // No two versions have the same time, see `outlast`.
-                    current.info.generation = u64::try_from(current.written).ok().map(Revision::new);
-                }
-                Ok(Some((result, current)))
-            }
-            Err(error) if failure::is_absence(&error) => Ok(None),
-            Err(error) => Err(failure::of_read(error)),
-        }
-    }
-
-    /// Returns the current state of an object, or `None` if there is none or it is not a member of its container.
-    async fn look(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
-        let found = self.get(location, GetOptions::new().with_head(true)).await?;
-        Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))
-    }
-
-    /// Returns the current state of a blob, or `None` if there is none.
-    async fn find_blob(&self, blob: &BlobPath, location: &Path) -> Result<Option<Current>, StoreError> {
-        let members = self.registered(&blob.container).await?.members();
-        self.look(location, members).await
-    }
-
-    /// Deletes an object.
-    async fn remove(&self, location: &Path) -> object_store::Result<()> {
-        self.backing.objects.delete(location).await
     }
 }

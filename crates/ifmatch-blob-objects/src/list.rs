@@ -8,8 +8,9 @@ use object_store::{Attributes, ObjectMeta};
 
 use super::attributes::Current;
 use super::container_list::is_asked_for;
-use super::home::{Members, Registered};
-use super::{Shared, failure};
+use super::failure;
+use super::incarnation::{Members, Registered};
+use super::shared::Shared;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError};
 

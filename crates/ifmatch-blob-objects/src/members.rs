@@ -7,20 +7,19 @@ use std::time::Duration;
 
 use ifmatch_core::date::Timestamp;
 
-use super::Shared;
-use super::home::Members;
+use super::incarnation::Members;
 use ifmatch_blob::name::ContainerName;
 
 /// Maximum number of containers remembered.
 const CAPACITY: usize = 1_000;
 
 /// The register's answers about containers, for as long as reads may reuse them.
-pub(super) struct Recollection {
+pub(super) struct MemberCache {
     lasts: Duration,
     said: Mutex<HashMap<ContainerName, (Members, Timestamp)>>,
 }
 
-impl Recollection {
+impl MemberCache {
     pub(super) fn new(lasts: Duration) -> Self {
         Self { lasts, said: Mutex::default() }
     }
@@ -30,13 +29,13 @@ impl Recollection {
         self.said().remove(container);
     }
 
-    fn get(&self, container: &ContainerName, now: Timestamp) -> Option<Members> {
+    pub(super) fn get(&self, container: &ContainerName, now: Timestamp) -> Option<Members> {
         let (members, at) = *self.said().get(container)?;
         (now < at.saturating_add(self.lasts)).then_some(members)
     }
 
     /// Stores an answer, unless the next creation would invalidate it.
-    fn keep(&self, container: &ContainerName, members: Members, now: Timestamp) {
+    pub(super) fn keep(&self, container: &ContainerName, members: Members, now: Timestamp) {
         if self.lasts.is_zero() || members == Members::NONE {
             return;
         }
@@ -52,29 +51,8 @@ impl Recollection {
     }
 }
 
-impl fmt::Debug for Recollection {
+impl fmt::Debug for MemberCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recollection").field("lasts", &self.lasts).finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    /// Returns the objects of a container that are blobs, for a read. If the register is unavailable, returns all.
-    pub(super) async fn members(&self, container: &ContainerName) -> Members {
-        let now = self.driver.now();
-        if let Some(members) = self.recollection.get(container, now) {
-            return members;
-        }
-        match self.registered(container).await {
-            Ok(registered) => {
-                let members = registered.members();
-                self.recollection.keep(container, members, now);
-                members
-            }
-            Err(error) => {
-                tracing::debug!(%container, %error, "a read goes on without the register");
-                Members::ALL
-            }
-        }
+        f.debug_struct("MemberCache").field("lasts", &self.lasts).finish_non_exhaustive()
     }
 }

@@ -17,9 +17,10 @@ use object_store::{Error, GetOptions, ObjectStore, PutMode, PutOptions, PutPaylo
 use serde::{Deserialize, Serialize};
 
 use super::backing::Backing;
+use super::failure;
 use super::open_error::{OpenError, OpenErrorKind};
 use super::probe::{Capability, FOLDER, Support};
-use super::{Shared, failure};
+use super::shared::Shared;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Name of the mark, in the folder of objects that are not blobs.

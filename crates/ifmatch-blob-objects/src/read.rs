@@ -13,7 +13,8 @@ use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
 
 use super::attributes::Current;
 use super::direct::DirectBody;
-use super::{Shared, failure};
+use super::failure;
+use super::shared::Shared;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Extent, Opened, Reading, Reply, Source, StoreError, StoreErrorKind};

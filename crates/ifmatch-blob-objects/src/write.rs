@@ -15,14 +15,14 @@ use ifmatch_runtime::{Clock, nonce};
 use object_store::path::Path;
 use object_store::{Attributes, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult};
 
-use super::Shared;
 use super::attributes::{Current, Stamp, tag};
 use super::direct::{DirectUpload, Offer};
 use super::failure::{self, Failure, lost};
-use super::guard::{Ending, GRACE, check, content, key, of_driver, of_register};
-use super::home::{Found, Home, Members};
+use super::incarnation::{Found, Home, Members};
 use super::multipart::Multipart;
+use super::permit::{Ending, GRACE, check, content, key, of_driver, of_register};
 use super::probe::Support;
+use super::shared::Shared;
 use super::spool::{Promise, Spool};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;

@@ -16,7 +16,7 @@ const USUAL_SIZE: u64 = 64 * 1024;
 
 /// Bodies in memory. Cheap to clone; all clones are the same memory.
 #[derive(Clone, Debug)]
-pub(super) struct RecentBodies(Arc<Cache<BodyName, Bytes, BySize>>);
+pub(super) struct SmallBodies(Arc<Cache<BodyName, Bytes, BySize>>);
 
 #[derive(Clone, Debug)]
 struct BySize;
@@ -27,7 +27,7 @@ impl Weighter<BodyName, Bytes> for BySize {
     }
 }
 
-impl RecentBodies {
+impl SmallBodies {
     pub(super) fn new() -> Self {
         let bodies = usize::try_from(CAPACITY / USUAL_SIZE).unwrap_or(usize::MAX);
         Self(Arc::new(Cache::with_weighter(bodies, CAPACITY, BySize)))

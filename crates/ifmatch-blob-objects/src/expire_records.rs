@@ -8,11 +8,11 @@ use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::record::Record;
 use ifmatch_register::{Key, Register, Swap};
 
-use super::Shared;
 use super::failure::{self, lost};
-use super::guard::{self, Ending, GRACE, of_register};
-use super::home::{self, Members, Registered};
+use super::incarnation::{self, Members, Registered};
 use super::list::name_of;
+use super::permit::{self, Ending, GRACE, of_register};
+use super::shared::Shared;
 use super::write::contended;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::records::{is_old, step};
@@ -26,7 +26,7 @@ impl Shared {
     pub(super) async fn forget_idle(&self) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         let mut after: Option<Key> = None;
-        while let Some(records) = self.records(guard::KEYS, &mut after).await? {
+        while let Some(records) = self.records(permit::KEYS, &mut after).await? {
             for (key, record) in records {
                 let now = self.driver.now();
                 if is_old(&record, now) && record.is_idle(now) && record.lease().is_none() {
@@ -35,9 +35,9 @@ impl Shared {
             }
         }
         after = None;
-        while let Some(records) = self.records(home::KEYS, &mut after).await? {
+        while let Some(records) = self.records(incarnation::KEYS, &mut after).await? {
             for (key, record) in records {
-                let name = key.as_str().strip_prefix(home::KEYS).and_then(|name| ContainerName::new(name).ok());
+                let name = key.as_str().strip_prefix(incarnation::KEYS).and_then(|name| ContainerName::new(name).ok());
                 if let Some(container) = name {
                     forgotten += self.forget_container(&container, &key, &record).await?;
                 }

@@ -13,9 +13,9 @@ use ifmatch_register::{Applied, DriverError, Key, KeyLock, RegisterError, Regist
 use ifmatch_runtime::task::timeout;
 use ifmatch_runtime::{Clock, nonce};
 
-use super::Shared;
 use super::attributes::Current;
 use super::failure::{lost, refused};
+use super::shared::Shared;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 

@@ -20,10 +20,10 @@ use ifmatch_runtime::{Clock, nonce};
 use object_store::path::Path;
 
 use super::failure::{self, Failure, lost, refused};
-use super::guard::{GRACE, of_driver, of_register};
-use super::home::{Payload, RETRY, Registered, key};
+use super::incarnation::{Payload, RETRY, Registered, key};
+use super::permit::{GRACE, of_driver, of_register};
+use super::shared::{PATIENCE, Shared};
 use super::write::contended;
-use super::{PATIENCE, Shared};
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{Delete, StoreError, StoreErrorKind};
 
@@ -108,7 +108,7 @@ impl Shared {
         delete: Option<&Delete>,
     ) -> Result<Option<Turn<'a>>, StoreError> {
         let key = key(container)?;
-        self.recollection.drop(container);
+        self.member_cache.drop(container);
         let now = self.driver.now();
         let Some(version) = record.state(now).version() else { return Err(contended()) };
         let payload = Payload::of(version).later(version);
@@ -236,7 +236,7 @@ impl Turn<'_> {
     }
 
     fn prefix(&self) -> String {
-        format!("{}{}/", super::guard::KEYS, self.container)
+        format!("{}{}/", super::permit::KEYS, self.container)
     }
 
     /// Renews the turn once half of it has passed.

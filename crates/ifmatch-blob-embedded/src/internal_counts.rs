@@ -17,15 +17,15 @@ use ifmatch_blob::name::ContainerName;
 
 /// The numbers, by the containers' names.
 #[derive(Debug, Default)]
-pub(super) struct Occupancy(Mutex<HashMap<Box<str>, u64>>);
+pub(super) struct InternalCounts(Mutex<HashMap<Box<str>, u64>>);
 
 /// A write under way, which counts as a blob more.
 pub(super) struct Counted<'a> {
-    occupancy: &'a Occupancy,
+    counts: &'a InternalCounts,
     container: &'a str,
 }
 
-impl Occupancy {
+impl InternalCounts {
     /// Whether there is nothing in a container of this crate's own.
     pub(super) fn is_empty(&self, container: &ContainerName) -> bool {
         container.is_internal() && self.lock().get(container.as_str()).is_none_or(|blobs| *blobs == 0)
@@ -42,7 +42,7 @@ impl Occupancy {
     pub(super) fn begin<'a>(&'a self, key: &'a Key) -> Option<Counted<'a>> {
         let container = key::internal_container_of(key)?;
         self.change(container, |blobs| blobs.saturating_add(1));
-        Some(Counted { occupancy: self, container })
+        Some(Counted { counts: self, container })
     }
 
     fn change(&self, container: &str, change: impl FnOnce(u64) -> u64) {
@@ -65,7 +65,7 @@ impl Counted<'_> {
             Outcome::Written(_) => (is_present(&applied.before, now), is_present(&applied.after, now)),
             _ => (0, 0),
         };
-        self.occupancy.change(self.container, |blobs| (blobs + after).saturating_sub(1 + before));
+        self.counts.change(self.container, |blobs| (blobs + after).saturating_sub(1 + before));
     }
 }
 
@@ -140,18 +140,18 @@ mod tests {
 
     #[test]
     fn a_write_counts_before_it_begins_and_when_nobody_knows_its_outcome() {
-        let occupancy = Occupancy::default();
+        let counts = InternalCounts::default();
         let key = Key::new("b/-blocks/0000000000000000/a").expect("valid");
         // Nothing ends this one.
-        assert!(occupancy.begin(&key).is_some());
-        assert!(!occupancy.is_empty(&blocks()));
+        assert!(counts.begin(&key).is_some());
+        assert!(!counts.is_empty(&blocks()));
     }
 
     #[test]
     fn of_other_containers_nothing_is_said() {
-        let occupancy = Occupancy::default();
-        assert!(occupancy.begin(&Key::new("b/notes/0000000000000001/a").expect("valid")).is_none());
-        assert!(!occupancy.is_empty(&ContainerName::new("notes").expect("valid")));
+        let counts = InternalCounts::default();
+        assert!(counts.begin(&Key::new("b/notes/0000000000000001/a").expect("valid")).is_none());
+        assert!(!counts.is_empty(&ContainerName::new("notes").expect("valid")));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -18,10 +18,10 @@ use ifmatch_register::{Key, Register, RegisterErrorKind, Swap};
 use ifmatch_runtime::nonce;
 use serde::{Deserialize, Serialize};
 
-use super::Shared;
 use super::attributes::Current;
 use super::failure::refused;
-use super::guard::{of_driver, of_register};
+use super::permit::{of_driver, of_register};
+use super::shared::Shared;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::{MissingContainer, StoreError, StoreErrorKind};
@@ -356,4 +356,25 @@ impl Payload {
 /// Returns the user's own fields as text.
 pub(super) fn texts(headers: &BlobHeaders) -> BTreeMap<String, String> {
     headers.metadata.iter().map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect()
+}
+
+impl Shared {
+    /// Returns the objects of a container that are blobs, for a read. If the register is unavailable, returns all.
+    pub(super) async fn members(&self, container: &ContainerName) -> Members {
+        let now = self.driver.now();
+        if let Some(members) = self.member_cache.get(container, now) {
+            return members;
+        }
+        match self.registered(container).await {
+            Ok(registered) => {
+                let members = registered.members();
+                self.member_cache.keep(container, members, now);
+                members
+            }
+            Err(error) => {
+                tracing::debug!(%container, %error, "a read goes on without the register");
+                Members::ALL
+            }
+        }
+    }
 }

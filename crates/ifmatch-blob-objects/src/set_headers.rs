@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Shared;
+use super::shared::Shared;
 use super::write::contended;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{

@@ -1,0 +1,283 @@
+//! Decoded records of blobs and containers, in memory.
+//!
+//! An entry holds what a record says at one revision, and counts only while the register still has the record in memory at that
+//! revision. A register never reuses a revision, so a stale entry is ignored, and nothing has to remove it.
+//!
+//! # Interleavings
+//!
+//! - **A read after an acknowledged write.** The swap changed the revision before the write was acknowledged. The check of the
+//!   old entry therefore fails.
+//! - **A slow reader that inserts an old version after a write.** Its entry has the revision of the record that it decoded,
+//!   which is no longer the current one.
+//! - **A container that is deleted and created again during `Inner::cached`.** The blob's key contains the incarnation of the
+//!   container that was current when the call began. It is either current still, or the call returns the blob as it was
+//!   before the deletion, with which it overlaps.
+//! - **Bytes.** A body in a file has a name that no other body gets, and that comes from the checked record. An inline body
+//!   is part of the record. The bytes thus always belong to the version with the tag.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ifmatch_core::record::Revision;
+use ifmatch_register::Key;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::folder::BodyName;
+use super::payload::{Payload, Place};
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::store::{BlobInfo, ContainerInfo};
+
+/// Maximum size of all entries, in bytes.
+const CAPACITY: u64 = 10 * 1024 * 1024;
+/// Approximate size of an entry without names, metadata and an inline body, in bytes.
+const USUAL_SIZE: usize = 1024;
+
+/// Decoded records in memory.
+#[derive(Debug)]
+pub(super) struct DecodedRecords(Cache<Key, Entry, BySize>);
+
+/// A record at one revision.
+#[derive(Clone, Debug)]
+struct Entry {
+    revision: Revision,
+    decoded: Decoded,
+}
+
+#[derive(Clone, Debug)]
+enum Decoded {
+    Container(Arc<Container>),
+    Blob(Arc<Blob>),
+}
+
+/// What a container's record says.
+#[derive(Debug)]
+pub(super) struct Container {
+    /// Tells this container from others that had its name.
+    pub(super) incarnation: Revision,
+    pub(super) info: ContainerInfo,
+}
+
+/// What a blob's record says.
+#[derive(Debug)]
+pub(super) struct Blob {
+    pub(super) body: Body,
+    pub(super) info: Arc<BlobInfo>,
+}
+
+/// The bytes of a blob.
+#[derive(Debug)]
+pub(super) enum Body {
+    Inline(Bytes),
+    File(BodyName),
+}
+
+#[derive(Clone, Debug)]
+struct BySize;
+
+impl Weighter<Key, Entry> for BySize {
+    fn weight(&self, key: &Key, entry: &Entry) -> u64 {
+        let own = match &entry.decoded {
+            Decoded::Container(container) => size_of_metadata(&container.info.headers),
+            Decoded::Blob(blob) => {
+                let inline = if let Body::Inline(bytes) = &blob.body { bytes.len() } else { 0 };
+                inline + size_of_metadata(&blob.info.headers)
+            }
+        };
+        (USUAL_SIZE + key.as_str().len() + own) as u64
+    }
+}
+
+/// Returns the approximate size of the user's own fields in memory, in bytes.
+fn size_of_metadata(headers: &BlobHeaders) -> usize {
+    headers.metadata.iter().map(|(name, value)| name.len() + value.as_str().len() + 128).sum()
+}
+
+impl DecodedRecords {
+    pub(super) fn new() -> Self {
+        let usual = USUAL_SIZE as u64;
+        Self(Cache::with_weighter(usize::try_from(CAPACITY / usual).unwrap_or(usize::MAX), CAPACITY, BySize))
+    }
+
+    /// Returns a record as decoded at this revision, the current one.
+    fn get(&self, key: &Key, current: Revision) -> Option<Decoded> {
+        self.0.get(key).filter(|entry| entry.revision == current).map(|entry| entry.decoded)
+    }
+
+    /// Returns a container at this revision of its record, the current one.
+    pub(super) fn container(&self, key: &Key, current: Revision) -> Option<Arc<Container>> {
+        let Decoded::Container(container) = self.get(key, current)? else { return None };
+        Some(container)
+    }
+
+    /// Returns a blob at this revision of its record, the current one.
+    pub(super) fn blob(&self, key: &Key, current: Revision) -> Option<Arc<Blob>> {
+        let Decoded::Blob(blob) = self.get(key, current)? else { return None };
+        Some(blob)
+    }
+
+    /// Keeps what a container's record says at this revision.
+    pub(super) fn keep_container(&self, key: Key, revision: Revision, container: &Arc<Container>) {
+        self.0.insert(key, Entry { revision, decoded: Decoded::Container(Arc::clone(container)) });
+    }
+
+    /// Keeps what a blob's record says at this revision. The record must have no write in flight, since it would end with time alone.
+    pub(super) fn keep_blob(&self, key: Key, revision: Revision, payload: &Payload, info: &BlobInfo) {
+        let body = match (&payload.place, payload.file()) {
+            (Place::Inline(bytes), _) => Body::Inline(bytes.clone()),
+            (_, Some(name)) => Body::File(name),
+            (_, None) => return,
+        };
+        let blob = Blob { body, info: Arc::new(info.clone()) };
+        self.0.insert(key, Entry { revision, decoded: Decoded::Blob(Arc::new(blob)) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ifmatch_blob::name::{BlobPath, ContainerName};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    use http_body_util::Full;
+    use ifmatch_core::lease::LeaseUse;
+    use ifmatch_core::precondition::Preconditions;
+
+    use super::*;
+    use crate::EmbeddedStore;
+    use ifmatch_blob::headers::FieldText;
+    use ifmatch_blob::store::{BlobStore, Cached, Delete, HeaderChange, Peek, Put, Reading, SetHeaders, Upload};
+
+    async fn store() -> (EmbeddedStore, tempfile::TempDir) {
+        let folder = tempfile::tempdir().expect("a folder");
+        (EmbeddedStore::open(folder.path()).await.expect("it opens"), folder)
+    }
+
+    fn blob() -> BlobPath {
+        BlobPath::parse("/notes/today.txt").expect("valid")
+    }
+
+    fn bytes(text: &'static str) -> Put {
+        Put::new(Upload::new(Full::<Bytes>::from(text)))
+    }
+
+    /// What is at hand after the blob was opened a few times: the first time its records come into memory.
+    async fn opened(store: &EmbeddedStore) -> Option<Cached> {
+        for _ in 0..3 {
+            store.open(&blob(), Reading::WHOLE).await.expect("it can be read");
+        }
+        store.cached(&blob())
+    }
+
+    #[tokio::test]
+    async fn what_is_cached_is_the_blob_as_it_is() {
+        let (store, _folder) = store().await;
+        assert!(opened(&store).await.is_none());
+        let first = store.put(&blob(), bytes("first")).await.expect("written");
+        let cached = opened(&store).await.expect("it was opened");
+        assert_eq!((&cached.info.tag, cached.content.as_deref()), (&first.tag, Some(&b"first"[..])));
+
+        let second = store.put(&blob(), bytes("second")).await.expect("written");
+        let tag = store.cached(&blob()).map(|cached| cached.info.tag.clone());
+        assert!(tag.is_none_or(|tag| tag == second.tag), "the version before is at hand");
+        let cached = opened(&store).await.expect("it was opened");
+        assert_eq!((&cached.info.tag, cached.content.as_deref()), (&second.tag, Some(&b"second"[..])));
+
+        store.delete(&blob(), Delete::default()).await.expect("deleted");
+        assert!(store.cached(&blob()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_blob_of_a_container_that_is_gone_is_not_cached() {
+        let (store, _folder) = store().await;
+        store.put(&blob(), bytes("first")).await.expect("written");
+        assert!(opened(&store).await.is_some());
+        store.delete_container(&blob().container, Delete::default()).await.expect("deleted");
+        assert!(store.cached(&blob()).is_none());
+        store.create_container(&blob().container, BlobHeaders::default()).await.expect("created");
+        assert!(opened(&store).await.is_none());
+    }
+
+    /// Writers tell which generation they wrote, readers which they saw: none that looks afterwards sees an older one.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn nobody_sees_an_older_version_after_a_newer_one() {
+        let (store, _folder) = store().await;
+        store.put(&blob(), bytes("first")).await.expect("written");
+        let (newest, writing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(2)));
+        let writers = (0..2).map(|_| {
+            let (store, newest, writing) = (store.clone(), Arc::clone(&newest), Arc::clone(&writing));
+            tokio::spawn(async move {
+                for _ in 0..40 {
+                    let written = store.put(&blob(), bytes("more")).await.expect("written");
+                    newest.fetch_max(written.generation.expect("a number").get(), Ordering::SeqCst);
+                }
+                writing.fetch_sub(1, Ordering::SeqCst);
+            })
+        });
+        let writers = futures_util::future::join_all(writers);
+        let readers = (0..4).map(|_| {
+            let (store, newest, writing) = (store.clone(), Arc::clone(&newest), Arc::clone(&writing));
+            tokio::spawn(async move {
+                let mut cached = 0_usize;
+                while writing.load(Ordering::SeqCst) > 0 || cached == 0 {
+                    let floor = newest.load(Ordering::SeqCst);
+                    let opened =
+                        store.open(&blob(), Reading::HEAD).await.expect("it can be read").expect("it is there");
+                    let seen = opened.info.generation.expect("a number").get();
+                    assert!(seen >= floor, "opened an older version");
+                    let floor = newest.fetch_max(seen, Ordering::SeqCst).max(seen);
+                    if let Some(found) = store.cached(&blob()) {
+                        let seen = found.info.generation.expect("a number").get();
+                        assert!(seen >= floor, "an older version is at hand");
+                        newest.fetch_max(seen, Ordering::SeqCst);
+                        cached += 1;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            })
+        });
+        let readers = futures_util::future::join_all(readers);
+        let (writers, readers) = futures_util::join!(writers, readers);
+        assert!(writers.into_iter().chain(readers).all(|ended| ended.is_ok()));
+    }
+
+    fn fields(owner: &str) -> BlobHeaders {
+        let mut fields = BlobHeaders::default();
+        fields.metadata.insert("owner".into(), FieldText::new(owner).expect("valid"));
+        fields
+    }
+
+    /// Looked up until it is from memory: by then its record is there as well.
+    async fn look_up(store: &EmbeddedStore, name: &ContainerName) -> Option<Arc<Container>> {
+        for _ in 0..3 {
+            store.inner.look_up(name).await.expect("it can be read");
+        }
+        store.inner.look_up(name).await.expect("it can be read")
+    }
+
+    #[tokio::test]
+    async fn what_is_known_of_a_container_is_what_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+        let name = ContainerName::new("notes").expect("valid");
+        assert!(look_up(&store, &name).await.is_none());
+        store.create_container(&name, fields("me")).await.expect("created");
+        let first = look_up(&store, &name).await.expect("it is there");
+        assert_eq!(first.info.headers, fields("me"));
+        let again = store.inner.look_up(&name).await.expect("it can be read").expect("it is there");
+        assert!(Arc::ptr_eq(&first, &again), "it was not from memory");
+
+        let change = HeaderChange::Metadata(fields("you").metadata);
+        let set =
+            SetHeaders { change, preconditions: Preconditions::default(), lease: LeaseUse::default(), request: None };
+        store.set_container(&name, set).await.expect("changed");
+        let changed = look_up(&store, &name).await.expect("it is there");
+        assert_eq!((&changed.info.headers, changed.incarnation), (&fields("you"), first.incarnation));
+
+        store.delete_container(&name, Delete::default()).await.expect("deleted");
+        assert!(look_up(&store, &name).await.is_none());
+        store.create_container(&name, fields("me")).await.expect("created");
+        let second = look_up(&store, &name).await.expect("it is there");
+        assert_ne!(second.incarnation, first.incarnation);
+    }
+}

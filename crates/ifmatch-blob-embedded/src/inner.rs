@@ -1,0 +1,19 @@
+//! State that all operations share.
+
+use std::sync::Arc;
+
+use ifmatch_register::Driver;
+
+use super::decoded::DecodedRecords;
+use super::folder::Folder;
+use super::internal_counts::InternalCounts;
+use super::small_bodies::SmallBodies;
+
+/// State that all operations share.
+pub(super) struct Inner<R, C> {
+    pub(super) driver: Driver<R, C>,
+    pub(super) folder: Arc<Folder>,
+    pub(super) decoded: DecodedRecords,
+    pub(super) small_bodies: SmallBodies,
+    pub(super) internal_counts: InternalCounts,
+}

@@ -1,0 +1,91 @@
+//! State that all operations share, and how to find an object.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use ifmatch_core::record::Revision;
+use ifmatch_register::{AnyRegister, Driver};
+use object_store::path::Path;
+use object_store::{GetOptions, GetResult, ObjectStoreExt};
+
+use super::attributes::Current;
+use super::backing::Backing;
+use super::failure;
+use super::incarnation::Members;
+use super::members::MemberCache;
+use super::owner::Owner;
+use super::probe::Capability;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{StoreError, StoreErrorKind};
+
+/// How long a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// State that all operations share.
+pub(super) struct Shared {
+    pub(super) backing: Backing,
+    pub(super) capability: Capability,
+    pub(super) driver: Driver<AnyRegister>,
+    /// Whether the register survives a restart.
+    pub(super) durable: bool,
+    /// The register with the name in the store's mark, if the store is marked.
+    pub(super) owner: Option<Owner>,
+    pub(super) member_cache: MemberCache,
+    /// Handle for background work.
+    pub(super) me: Weak<Self>,
+}
+
+impl Shared {
+    /// Where a blob is.
+    pub(super) fn location(&self, blob: &BlobPath) -> Result<Path, StoreError> {
+        let path = format!("{}/{}/{}", self.backing.prefix, blob.container, blob.name);
+        let path = Path::parse(path).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
+        if (self.backing.is_reserved)(&path) {
+            let why = "the store keeps names for itself that end in '#' and digits";
+            return Err(StoreError::new(StoreErrorKind::Unsupported, why));
+        }
+        Ok(path)
+    }
+
+    /// Where the blobs of a container are.
+    pub(super) fn folder(&self, container: &ContainerName) -> Path {
+        self.backing.prefix.clone().join(container.as_str())
+    }
+
+    /// Asks for an object. None: there is none.
+    pub(super) async fn get(
+        &self,
+        location: &Path,
+        options: GetOptions,
+    ) -> Result<Option<(GetResult, Current)>, StoreError> {
+        match self.backing.objects.get_opts(location, options).await {
+            Ok(result) => {
+                let mut current = Current::new(&result.meta, &result.attributes);
+                if !self.backing.tick.is_zero() {
+                    // No two versions have the same time, see `outlast`.
+                    current.info.generation = u64::try_from(current.written).ok().map(Revision::new);
+                }
+                Ok(Some((result, current)))
+            }
+            Err(error) if failure::is_absence(&error) => Ok(None),
+            Err(error) => Err(failure::of_read(error)),
+        }
+    }
+
+    /// Returns the current state of an object, or `None` if there is none or it is not a member of its container.
+    pub(super) async fn look(&self, location: &Path, members: Members) -> Result<Option<Current>, StoreError> {
+        let found = self.get(location, GetOptions::new().with_head(true)).await?;
+        Ok(found.map(|(_, current)| current).filter(|current| members.contain(current)))
+    }
+
+    /// Returns the current state of a blob, or `None` if there is none.
+    pub(super) async fn find_blob(&self, blob: &BlobPath, location: &Path) -> Result<Option<Current>, StoreError> {
+        let members = self.registered(&blob.container).await?.members();
+        self.look(location, members).await
+    }
+
+    /// Deletes an object.
+    pub(super) async fn remove(&self, location: &Path) -> object_store::Result<()> {
+        self.backing.objects.delete(location).await
+    }
+}
