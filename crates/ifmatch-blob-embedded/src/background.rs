@@ -1,4 +1,4 @@
-//! Work that goes on without whoever waits for it.
+//! Work that continues after its caller is gone.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -9,13 +9,12 @@ use ifmatch_runtime::task::detach;
 
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
-/// Work that has a result.
+/// Work with a result.
 type Work<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-/// A client that goes away does not stop a change half way: who removes which file depends on its outcome.
+/// Completes a change even if the client disconnects, since its outcome decides which file to remove.
 ///
-/// The work is done where it is waited for, and becomes a task of its own only if it is waited for no longer: nearly always
-/// that is one task less.
+/// The caller polls the work. Only if the caller drops it does the work become a task of its own, which is rare.
 pub(super) fn in_the_background<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> impl Future<Output = Result<T, StoreError>> + Send {
@@ -25,7 +24,7 @@ pub(super) fn in_the_background<T: Send + 'static>(
     Background(Some(Box::pin(work)))
 }
 
-/// Work under way. None: it has ended.
+/// Work in progress, or `None` once it has ended.
 struct Background<T: Send + 'static>(Option<Work<T>>);
 
 impl<T: Send + 'static> Future for Background<T> {

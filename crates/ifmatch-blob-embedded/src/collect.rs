@@ -1,5 +1,4 @@
-//! Collecting what nothing leads to any more: before the first request what a crash left behind, later what is left of
-//! deleted containers and of deletions.
+//! Garbage collection: at startup the remains of a crash, later those of deleted containers and deletions.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -21,31 +20,31 @@ use super::swap::body_of;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::records::{is_old, step};
 
-/// What the records say of the bodies.
+/// The bodies that records refer to.
 #[derive(Default)]
 struct Index {
-    /// The numbers of all bodies that a record points to.
+    /// The numbers of all bodies that a record refers to.
     bodies: HashSet<u64>,
-    /// A record that does not say where its body is.
+    /// A record that cannot be decoded, so that its body is unknown.
     damaged: Option<Key>,
 }
 
 impl<R: Register, C: Clock> Inner<R, C> {
-    /// Must not run beside writers: a body is whole before a record points to it.
+    /// Must not run concurrently with writers: a body is complete before a record refers to it.
     pub(super) async fn collect(&self) -> Result<(), OpenError> {
         let index = self.read_index().await?;
         let folder = Arc::clone(&self.folder);
         let collected = tokio::task::spawn_blocking(move || index.sweep(&folder)).await.map_err(OpenError::other)?;
         match collected.map_err(|error| OpenError::folder(self.folder.temporary(), error))? {
             0 => {}
-            files => tracing::info!(files, "collected what a crash left behind"),
+            files => tracing::info!(files, "collected the remains of a crash"),
         }
         Ok(())
     }
 
     async fn read_index(&self) -> Result<Index, OpenError> {
         let mut index = Index::default();
-        // The containers first: with one that a newer release wrote, nothing is touched.
+        // Containers first: if a newer release wrote one, nothing is touched.
         for prefix in [key::CONTAINERS, key::BLOBS] {
             let mut after = None;
             while let Some(records) =
@@ -60,7 +59,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Ok(index)
     }
 
-    /// Forgets old deletions and collects deleted containers, beside readers and writers.
+    /// Forgets old deletions and collects deleted containers, concurrently with readers and writers.
     pub(super) async fn forget_deletions(&self) -> Result<(), RegisterError> {
         for prefix in [key::BLOBS, key::CONTAINERS] {
             let mut after = None;
@@ -71,7 +70,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Ok(())
     }
 
-    /// Collects the blobs of an incarnation of a container that is no more.
+    /// Collects the blobs of a deleted container.
     pub(super) async fn collect_container(&self, container: &ContainerName, incarnation: Revision) {
         let prefix = key::of_blobs_in(container, incarnation);
         let mut after = None;
@@ -89,10 +88,10 @@ impl<R: Register, C: Clock> Inner<R, C> {
         }
     }
 
-    /// Discards the blobs of containers that are no more, forgets old deletions, and gives back what stays.
+    /// Removes the blobs of deleted containers, forgets old deletions, and returns the other records.
     ///
-    /// The records were read before their containers are: an incarnation that had blobs by then and is not the
-    /// current one now never comes back.
+    /// The records were read before their containers are. An incarnation that had blobs then and is not the current one
+    /// now never returns.
     async fn tidy(&self, records: Vec<(Key, Record)>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let mut containers = HashMap::new();
         let mut kept = Vec::with_capacity(records.len());
@@ -117,7 +116,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Ok(kept)
     }
 
-    /// The incarnation of the container whose record has this key.
+    /// Returns the incarnation of the container with this record.
     async fn current(&self, container: &Key) -> Result<Incarnation, RegisterError> {
         let record = self.driver.register().load(container).await?;
         let Some(version) = record.as_ref().and_then(|record| record.state(self.driver.now()).version()) else {
@@ -127,7 +126,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Ok(payload.map_or(Incarnation::Unknown, |payload| Incarnation::Is(payload.created(version))))
     }
 
-    /// Removes a record that nobody can reach, and its body. Whoever reached it before may still write to it once more.
+    /// Removes an unreachable record and its body. A writer that found it earlier may still write to it once more.
     async fn discard(&self, key: &Key, record: Record) -> Result<(), RegisterError> {
         let mut found = Some(record);
         while let Some(record) = found {
@@ -142,7 +141,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Ok(())
     }
 
-    /// Forgets an old deletion. A record that anybody has changed meanwhile stays.
+    /// Forgets an old deletion. Keeps a record that was changed meanwhile.
     async fn forget(&self, key: &Key, record: &Record) -> Result<(), RegisterError> {
         let now = self.driver.now();
         if record.is_forgettable(now) && is_old(record, now) {
@@ -152,16 +151,16 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 }
 
-/// Which incarnation of a container there is.
+/// The current incarnation of a container.
 enum Incarnation {
     None,
     Is(Revision),
-    /// Its record is damaged.
+    /// The container's record is damaged.
     Unknown,
 }
 
 impl Incarnation {
-    /// Whether another one is no more.
+    /// Returns `true` if another incarnation no longer exists.
     fn excludes(&self, other: Revision) -> bool {
         match self {
             _ if other == key::INTERNAL => false,
@@ -182,7 +181,7 @@ impl Index {
         Ok(())
     }
 
-    /// Removes files, and says how many. Files that are no bodies are somebody else's.
+    /// Removes files and returns their number. Files other than bodies are left alone.
     fn sweep(&self, folder: &Folder) -> io::Result<usize> {
         let mut collected = remove_files(folder.temporary(), is_incoming)?;
         if let Some(key) = &self.damaged {

@@ -1,4 +1,4 @@
-//! Containers: a record each, and an incarnation that tells the blobs of one from those of an earlier one of its name.
+//! Containers: one record each. An incarnation distinguishes containers of the same name.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Ok(Some(container))
     }
 
-    /// The incarnation of a container. None: there is no such container.
+    /// Returns the incarnation of a container, or `None` if there is no such container.
     pub(super) async fn find(&self, container: &ContainerName) -> Result<Option<Revision>, StoreError> {
         if container.is_internal() {
             return Ok(Some(key::INTERNAL));
@@ -47,16 +47,16 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Ok(self.look_up(container).await?.map(|container| container.incarnation))
     }
 
-    /// The incarnation of a container that must exist.
+    /// Returns the incarnation of a container that must exist.
     pub(super) async fn incarnation(&self, container: &ContainerName) -> Result<Revision, StoreError> {
         self.find(container).await?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
     }
 
-    /// The incarnation of a container, which is created if need be.
+    /// Returns the incarnation of a container, creating it if necessary.
     pub(super) async fn ensure(&self, container: &ContainerName) -> Result<Revision, StoreError> {
         let applied = self.create(container, BlobHeaders::default()).await?;
         match applied.outcome {
-            // With a failed precondition another writer was faster.
+            // A failed precondition means that another writer was faster.
             Outcome::Written(_) | Outcome::Refused(Refusal::PreconditionFailed { .. }) => {
                 incarnation_of(&applied.after, self)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())
             }
@@ -82,7 +82,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
     async fn create(&self, container: &ContainerName, headers: BlobHeaders) -> Result<Applied, StoreError> {
         let preconditions = Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() };
-        // Where there is one already, its lease makes no difference.
+        // If the container exists, its lease makes no difference.
         let lease = LeaseUse::Read(None);
         let change = Change { method: Method::PUT, preconditions, lease, request: None, nonce: random()? };
         let content = encoded(&Payload::of_container(headers))?;
@@ -113,7 +113,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 }
 
-/// Deletes a container. From that one swap on its blobs are out of reach; they are collected without the caller.
+/// Deletes a container. Its blobs are unreachable after one swap and collected in the background.
 pub(super) async fn delete<R: Register, C: Clock>(
     inner: &Arc<Inner<R, C>>,
     container: &ContainerName,
@@ -138,7 +138,7 @@ pub(super) async fn delete<R: Register, C: Clock>(
     .await
 }
 
-/// What is known of a container that a record has a version of.
+/// Returns the properties of a container.
 pub(super) fn container_info(record: &Record, version: &Version) -> Result<ContainerInfo, StoreError> {
     let payload = payload_of(version)?;
     Ok(ContainerInfo {
@@ -150,7 +150,7 @@ pub(super) fn container_info(record: &Record, version: &Version) -> Result<Conta
     })
 }
 
-/// The incarnation that a container's record tells. None: there is no such container.
+/// Returns the incarnation in a container's record, or `None` if there is no such container.
 fn incarnation_of<R: Register, C: Clock>(record: &Record, inner: &Inner<R, C>) -> Result<Option<Revision>, StoreError> {
     let version = record.state(inner.driver.now()).version();
     version.map(|version| Ok(payload_of(version)?.created(version))).transpose()

@@ -1,7 +1,7 @@
 //! Decoded records of blobs and containers, in memory.
 //!
-//! An entry holds what a record says at one revision, and counts only while the register still has the record in memory at that
-//! revision. A register never reuses a revision, so a stale entry is ignored, and nothing has to remove it.
+//! An entry holds what a record says at one revision. It counts only while the register has that revision of the record
+//! in memory. A register never reuses a revision, so a stale entry is ignored, and nothing has to remove it.
 //!
 //! # Interleavings
 //!
@@ -121,7 +121,8 @@ impl DecodedRecords {
         self.0.insert(key, Entry { revision, decoded: Decoded::Container(Arc::clone(container)) });
     }
 
-    /// Keeps what a blob's record says at this revision. The record must have no write in flight, since it would end with time alone.
+    /// Keeps what a blob's record says at this revision. The record must have no write in flight, which would end with
+    /// time alone.
     pub(super) fn keep_blob(&self, key: Key, revision: Revision, payload: &Payload, info: &BlobInfo) {
         let body = match (&payload.place, payload.file()) {
             (Place::Inline(bytes), _) => Body::Inline(bytes.clone()),
@@ -161,7 +162,7 @@ mod tests {
         Put::new(Upload::new(Full::<Bytes>::from(text)))
     }
 
-    /// What is at hand after the blob was opened a few times: the first time its records come into memory.
+    /// Returns the cached blob after it was opened a few times. The first time brings its records into memory.
     async fn opened(store: &EmbeddedStore) -> Option<Cached> {
         for _ in 0..3 {
             store.open(&blob(), Reading::WHOLE).await.expect("it can be read");
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_cached_is_the_blob_as_it_is() {
+    async fn a_cached_blob_is_the_current_version() {
         let (store, _folder) = store().await;
         assert!(opened(&store).await.is_none());
         let first = store.put(&blob(), bytes("first")).await.expect("written");
@@ -179,7 +180,7 @@ mod tests {
 
         let second = store.put(&blob(), bytes("second")).await.expect("written");
         let tag = store.cached(&blob()).map(|cached| cached.info.tag.clone());
-        assert!(tag.is_none_or(|tag| tag == second.tag), "the version before is at hand");
+        assert!(tag.is_none_or(|tag| tag == second.tag), "the previous version is cached");
         let cached = opened(&store).await.expect("it was opened");
         assert_eq!((&cached.info.tag, cached.content.as_deref()), (&second.tag, Some(&b"second"[..])));
 
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_blob_of_a_container_that_is_gone_is_not_cached() {
+    async fn a_blob_of_a_deleted_container_is_not_cached() {
         let (store, _folder) = store().await;
         store.put(&blob(), bytes("first")).await.expect("written");
         assert!(opened(&store).await.is_some());
@@ -198,9 +199,9 @@ mod tests {
         assert!(opened(&store).await.is_none());
     }
 
-    /// Writers tell which generation they wrote, readers which they saw: none that looks afterwards sees an older one.
+    /// Writers publish the generation that they wrote, readers the one that they saw. No later read sees an older one.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn nobody_sees_an_older_version_after_a_newer_one() {
+    async fn a_read_never_returns_an_older_version_than_an_earlier_read() {
         let (store, _folder) = store().await;
         store.put(&blob(), bytes("first")).await.expect("written");
         let (newest, writing) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(2)));
@@ -228,7 +229,7 @@ mod tests {
                     let floor = newest.fetch_max(seen, Ordering::SeqCst).max(seen);
                     if let Some(found) = store.cached(&blob()) {
                         let seen = found.info.generation.expect("a number").get();
-                        assert!(seen >= floor, "an older version is at hand");
+                        assert!(seen >= floor, "an older version is cached");
                         newest.fetch_max(seen, Ordering::SeqCst);
                         cached += 1;
                     }
@@ -247,7 +248,7 @@ mod tests {
         fields
     }
 
-    /// Looked up until it is from memory: by then its record is there as well.
+    /// Looks up a container until it comes from memory.
     async fn look_up(store: &EmbeddedStore, name: &ContainerName) -> Option<Arc<Container>> {
         for _ in 0..3 {
             store.inner.look_up(name).await.expect("it can be read");
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_known_of_a_container_is_what_it_is() {
+    async fn a_cached_container_is_the_current_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
         let name = ContainerName::new("notes").expect("valid");

@@ -1,41 +1,42 @@
-//! What failures of the folder and of the index mean.
+//! Conversion of failures of the folder and the index.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 
 use ifmatch_core::command::Refusal;
 use ifmatch_core::date::Timestamp;
 use ifmatch_register::{DriverError, RegisterError, RegisterErrorKind};
+use thiserror::Error;
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 
-/// Why a store could not be opened. Nothing was changed.
-#[derive(Debug)]
+/// Error returned when a store cannot be opened. Nothing was changed.
+#[derive(Debug, Error)]
+#[error("{text}: {source}")]
 pub struct OpenError {
     kind: OpenErrorKind,
     text: String,
     source: BoxError,
 }
 
-/// What to do about a store that could not be opened.
+/// The kind of an [`OpenError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenErrorKind {
-    /// Another process has the folder open: stop that one, or choose another folder.
+    /// Another process has the folder open: stop it, or choose another folder.
     InUse,
-    /// The folder may not be written, or is no folder.
+    /// The folder is not writable, or is not a folder.
     Denied,
     /// The disk is full.
     Full,
-    /// It is damaged, or a newer release wrote it.
+    /// The store is damaged, or was written by a newer release.
     Unreadable,
-    /// The system refused something else.
+    /// Any other failure of the system.
     Other,
 }
 
 impl OpenError {
-    /// What to do about it.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> OpenErrorKind {
         self.kind
     }
@@ -72,10 +73,10 @@ impl OpenError {
         Self { kind, text: format!("the index {} cannot be opened", path.display()), source: source.into() }
     }
 
-    /// There are bodies, and nothing tells whose they are. To an empty index they all would be left over.
+    /// There are bodies but no index. With an empty index, all of them would be garbage.
     pub(super) fn lost_index(path: &Path) -> Self {
         let text = format!("the index {} cannot be opened", path.display());
-        let why = "it is gone, but the bodies of blobs are there: put it back, or move them away to begin anew";
+        let why = "it is missing, but there are bodies of blobs: restore it, or move the bodies away to start over";
         Self { kind: OpenErrorKind::Unreadable, text, source: why.into() }
     }
 
@@ -98,30 +99,18 @@ impl OpenError {
     }
 }
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.text, self.source)
-    }
-}
-
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.source)
-    }
-}
-
-/// A failure of the disk before anything was committed.
+/// Converts a failure of the disk before anything was committed.
 pub(super) fn disk(error: io::Error) -> StoreError {
     let kind = if is_full(&error) { StoreErrorKind::Full } else { StoreErrorKind::Unavailable };
     StoreError::new(kind, error)
 }
 
-/// A task that ended without a result: it panicked, or the runtime shut down.
+/// Converts the failure of a task that panicked or was stopped by the runtime's shutdown.
 pub(super) fn lost(error: tokio::task::JoinError) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, error)
 }
 
-/// A failure of the index.
+/// Converts a failure of the index.
 pub(super) fn index(error: DriverError) -> StoreError {
     let kind = match &error {
         DriverError::Register(error) => match error.kind() {
@@ -135,7 +124,7 @@ pub(super) fn index(error: DriverError) -> StoreError {
     StoreError::new(kind, error)
 }
 
-/// A refusal of the record.
+/// Converts a refusal of the record.
 pub(super) fn refused(refusal: Refusal, now: Timestamp) -> StoreError {
     match refusal {
         Refusal::PreconditionFailed { precondition, current } => {

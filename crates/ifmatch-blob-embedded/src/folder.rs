@@ -1,5 +1,5 @@
-//! The folder of bodies: `tmp/` for what is on its way in, `bodies/00` to `bodies/ff` for what is whole. All
-//! functions here block.
+//! The folder of bodies: `tmp/` for incoming ones, `bodies/00` to `bodies/ff` for complete ones. All functions here
+//! block.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -47,7 +47,7 @@ pub(super) struct Folder {
     disk: Arc<dyn Disk>,
 }
 
-/// The name of a body: its hash, and a number that no other body has.
+/// The name of a body: its hash and a unique number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BodyName {
     pub(super) hash: ContentHash,
@@ -55,7 +55,7 @@ pub(super) struct BodyName {
 }
 
 impl Folder {
-    /// Makes the folders that are missing, durably.
+    /// Durably creates missing folders.
     pub(super) fn create(root: Root, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let (bodies, temporary) = (root.path.join("bodies"), root.path.join("tmp"));
         let folder = Self { root, bodies, temporary, disk };
@@ -76,7 +76,7 @@ impl Folder {
     /// Creates all folders. Recreates empty ones, since a failed sync may have left their names only in the page cache.
     fn lay_out(&self) -> io::Result<()> {
         for emptied in self.shards().chain([self.bodies.clone()]) {
-            // A folder with content stays, and so does a link to a folder elsewhere.
+            // A folder with content stays, and so does a link to another folder.
             let _ = fs::remove_dir(emptied);
         }
         let root = self.disk.open_folder(&self.root.path)?;
@@ -107,41 +107,41 @@ impl Folder {
         self.disk.sync_folder(&shard)
     }
 
-    /// Where a body is that is whole.
+    /// Returns the path of a complete body.
     pub(super) fn body(&self, name: &BodyName) -> PathBuf {
         let hex = name.hash.hex();
         self.bodies.join(&hex[..2]).join(format!("{hex}-{:016x}", name.nonce))
     }
 
-    /// Where a body is on its way in.
+    /// Returns the path of an incoming body.
     pub(super) fn incoming(&self, nonce: u64) -> PathBuf {
         self.temporary.join(format!("{nonce:016x}"))
     }
 
-    /// The folder of the bodies on their way in.
+    /// Returns the folder of incoming bodies.
     pub(super) fn temporary(&self) -> &Path {
         &self.temporary
     }
 
-    /// The folders of the bodies that are whole.
+    /// Returns the folders of complete bodies.
     pub(super) fn shards(&self) -> impl Iterator<Item = PathBuf> + '_ {
         (0..=u8::MAX).map(|shard| self.bodies.join(format!("{shard:02x}")))
     }
 }
 
-/// Whether a file has the name of a body on its way in.
+/// Returns `true` if this is the file name of an incoming body.
 pub(super) fn is_incoming(file_name: &str) -> bool {
     file_name.len() == 16 && file_name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The number in a body's file name; none if it is no body's name.
+/// Returns the number in a body's file name, or `None` if it is not a body's.
 pub(super) fn nonce_of(file_name: &str) -> Option<u64> {
     let (hash, nonce) = file_name.split_once('-')?;
     let is_body = hash.len() == 64 && nonce.len() == 16;
     is_body.then(|| u64::from_str_radix(nonce, 16).ok()).flatten()
 }
 
-/// Whether there is no file, or an empty one.
+/// Returns `true` if a file is missing or empty.
 pub(super) fn is_missing(file: &Path) -> bool {
     match fs::metadata(file) {
         Ok(found) => found.len() == 0,
@@ -149,18 +149,18 @@ pub(super) fn is_missing(file: &Path) -> bool {
     }
 }
 
-/// Whether there is any whole body in the folder of a store.
+/// Returns `true` if a store's folder contains complete bodies.
 pub(super) fn has_bodies(root: &Path) -> bool {
     let shards = fs::read_dir(root.join("bodies")).into_iter().flatten().flatten();
     let mut files = shards.filter_map(|shard| fs::read_dir(shard.path()).ok()).flatten().flatten();
     files.any(|file| file.file_name().to_str().is_some_and(|name| nonce_of(name).is_some()))
 }
 
-/// Creates a folder and those above it that are missing, each durably. Other users of the machine cannot look into them;
-/// one that is there stays as it is. Blocks.
+/// Durably creates a folder and its missing parents, inaccessible to other users of the machine. Leaves an existing
+/// folder unchanged. Blocks.
 ///
 /// # Errors
-/// The system refuses.
+/// Fails if the system does.
 ///
 /// ```
 /// # let root = tempfile::tempdir()?;

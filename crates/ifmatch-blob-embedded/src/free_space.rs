@@ -1,12 +1,12 @@
-//! The room on the disk that is left free. A body that took the last of it would leave none to the index, which then could
-//! carry out no deletion either: nobody could make room any more.
+//! The reserved disk space. If a body used all of it, the index could not even record a deletion, and space could never
+//! be freed.
 
 use std::io;
 use std::path::Path;
 
 use super::disk::{Disk, Space};
 
-/// What is left free, in bytes, but no more than this part of the disk.
+/// Reserved space in bytes, limited to this fraction of the disk.
 const RESERVE: u64 = 16 * 1024 * 1024;
 const PART: u64 = 16;
 
@@ -44,7 +44,7 @@ mod tests {
 
     const MIB: u64 = 1024 * 1024;
 
-    /// What nobody knows.
+    /// Unknown space.
     const SILENCE: u64 = u64::MAX;
 
     /// A disk with the given amount of space.
@@ -89,7 +89,7 @@ mod tests {
         Put::new(Upload::new(Full::<Bytes>::from(vec![7; length])))
     }
 
-    /// A megabyte, in whose middle the room ends.
+    /// Fills the disk in the middle of a megabyte.
     fn fatal(disk: &Arc<Measured>) -> Put {
         let disk = Arc::clone(disk);
         let pieces = (0..16).map(move |piece| {

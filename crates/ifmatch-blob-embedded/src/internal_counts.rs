@@ -1,8 +1,7 @@
-//! How many blobs there may be in the containers that this crate keeps for itself, so that most writes need not look for
-//! staged blocks where there are none at all.
+//! Upper bounds for the number of blobs in each internal container. If there are none, most writes need not look for
+//! staged blocks.
 //!
-//! A number here may be too large, but never too small: a write counts from before it begins, and until it is known to have
-//! left nothing behind.
+//! A count is never too small: a write counts from its beginning, and until it is known to have left nothing behind.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,30 +14,30 @@ use ifmatch_register::{Applied, Key};
 use super::key;
 use ifmatch_blob::name::ContainerName;
 
-/// The numbers, by the containers' names.
+/// The counts, by container.
 #[derive(Debug, Default)]
 pub(super) struct InternalCounts(Mutex<HashMap<Box<str>, u64>>);
 
-/// A write under way, which counts as a blob more.
+/// A write in progress, counted as one more blob.
 pub(super) struct Counted<'a> {
     counts: &'a InternalCounts,
     container: &'a str,
 }
 
 impl InternalCounts {
-    /// Whether there is nothing in a container of this crate's own.
+    /// Returns `true` if an internal container is empty.
     pub(super) fn is_empty(&self, container: &ContainerName) -> bool {
         container.is_internal() && self.lock().get(container.as_str()).is_none_or(|blobs| *blobs == 0)
     }
 
-    /// Counts a record that was there before the first write.
+    /// Counts a record that exists before the first write.
     pub(super) fn found(&self, key: &Key, record: &Record, now: Timestamp) {
         if let Some(container) = key::internal_container_of(key).filter(|_| is_present(record, now) == 1) {
             self.change(container, |blobs| blobs.saturating_add(1));
         }
     }
 
-    /// Counts a write that is about to begin. None: it is not to such a container.
+    /// Counts a write that is about to begin. Returns `None` if it is not to an internal container.
     pub(super) fn begin<'a>(&'a self, key: &'a Key) -> Option<Counted<'a>> {
         let container = key::internal_container_of(key)?;
         self.change(container, |blobs| blobs.saturating_add(1));
@@ -59,7 +58,8 @@ impl InternalCounts {
 }
 
 impl Counted<'_> {
-    /// Counts what the write has left. Without this, for nobody knows the outcome, it counts for ever.
+    /// Replaces the count of the write by its result. Without this call the outcome is unknown, and the write counts
+    /// forever.
     pub(super) fn end(self, applied: &Applied, now: Timestamp) {
         let (before, after) = match applied.outcome {
             Outcome::Written(_) => (is_present(&applied.before, now), is_present(&applied.after, now)),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_container_is_empty_only_without_blobs_through_restarts_as_well() {
+    async fn a_container_with_blobs_is_not_empty_even_after_a_restart() {
         let folder = tempfile::tempdir().expect("a folder");
         let open = || async { EmbeddedStore::open(folder.path()).await.expect("it opens") };
         let store = open().await;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_refused_does_not_count() {
+    async fn a_refused_write_does_not_count() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
         store.put(&blob("a"), bytes()).await.expect("written");
@@ -139,23 +139,23 @@ mod tests {
     }
 
     #[test]
-    fn a_write_counts_before_it_begins_and_when_nobody_knows_its_outcome() {
+    fn a_write_counts_before_it_begins_and_if_its_outcome_is_unknown() {
         let counts = InternalCounts::default();
         let key = Key::new("b/-blocks/0000000000000000/a").expect("valid");
-        // Nothing ends this one.
+        // This write never ends.
         assert!(counts.begin(&key).is_some());
         assert!(!counts.is_empty(&blocks()));
     }
 
     #[test]
-    fn of_other_containers_nothing_is_said() {
+    fn other_containers_are_not_counted() {
         let counts = InternalCounts::default();
         assert!(counts.begin(&Key::new("b/notes/0000000000000001/a").expect("valid")).is_none());
         assert!(!counts.is_empty(&ContainerName::new("notes").expect("valid")));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn writers_beside_each_other_are_all_counted() {
+    async fn concurrent_writers_are_all_counted() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
         let writers = (0..4_usize).map(|writer| {

@@ -1,7 +1,7 @@
 //! The keys of the index: `c/{container}` and `b/{container}/{incarnation}/{blob}`.
 //!
-//! The *incarnation* of a container is the generation of the record that created it. A container that is created again
-//! under its name is another incarnation, and has none of the blobs of the one before, whoever still writes to that.
+//! The *incarnation* of a container is the generation of the record that created it. A container created again under
+//! the same name has another incarnation and none of the earlier blobs, even if late writers add some.
 
 use ifmatch_core::record::Revision;
 use ifmatch_register::Key;
@@ -9,40 +9,40 @@ use ifmatch_register::Key;
 use ifmatch_blob::name::{BlobName, ContainerName};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
-/// What the keys of containers begin with.
+/// Prefix of the keys of containers.
 pub(super) const CONTAINERS: &str = "c/";
-/// What the keys of blobs begin with.
+/// Prefix of the keys of blobs.
 pub(super) const BLOBS: &str = "b/";
 
-/// How many hexadecimal digits an incarnation is written with.
+/// Number of hexadecimal digits of an incarnation.
 const DIGITS: usize = 16;
 
-/// The incarnation of the containers that this crate keeps for itself, which have no records.
+/// The incarnation of internal containers, which have no records.
 pub(super) const INTERNAL: Revision = Revision::NONE;
 
-/// The key of a blob's record.
+/// Returns the key of a blob's record.
 pub(super) fn of_blob(container: &ContainerName, incarnation: Revision, name: &BlobName) -> Result<Key, StoreError> {
     key([&of_blobs_in(container, incarnation), name.as_str()].concat())
 }
 
-/// The key of a container's record.
+/// Returns the key of a container's record.
 pub(super) fn of_container(container: &ContainerName) -> Result<Key, StoreError> {
     key([CONTAINERS, container.as_str()].concat())
 }
 
-/// What the keys of a container's blobs begin with.
+/// Returns the prefix of the keys of a container's blobs.
 pub(super) fn of_blobs_in(container: &ContainerName, incarnation: Revision) -> String {
     let digits = hex::encode(incarnation.get().to_be_bytes());
     [BLOBS, container.as_str(), "/", &digits, "/"].concat()
 }
 
-/// The container of this crate's own whose blob a key names.
+/// Returns the internal container in a blob's key.
 pub(super) fn internal_container_of(blob: &Key) -> Option<&str> {
     let (container, _) = blob.as_str().strip_prefix(BLOBS)?.split_once('/')?;
     ContainerName::is_internal_text(container).then_some(container)
 }
 
-/// The key of the record of the container that a blob's key names, and which incarnation of it.
+/// Returns the key of the container's record, and the incarnation, from a blob's key.
 pub(super) fn container_of(blob: &Key) -> Option<(Key, Revision)> {
     let (container, rest) = blob.as_str().strip_prefix(BLOBS)?.split_once('/')?;
     let (incarnation, _name) = rest.split_once('/').filter(|(digits, _)| digits.len() == DIGITS)?;
@@ -50,7 +50,7 @@ pub(super) fn container_of(blob: &Key) -> Option<(Key, Revision)> {
     Some((Key::new(format!("{CONTAINERS}{container}")).ok()?, incarnation))
 }
 
-/// Names are shorter than keys, and without NUL, so that this does not fail.
+/// Never fails: names are shorter than keys and contain no NUL.
 fn key(text: String) -> Result<Key, StoreError> {
     Key::new(text).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_names_have_keys_that_tell_their_container() {
+    fn the_longest_names_fit_into_a_key() {
         let container = ContainerName::new(&"c".repeat(ContainerName::MAX_LEN)).expect("valid");
         let name = BlobName::new(&format!("{}/x", "😀".repeat(990))).expect("valid");
         let incarnation = Revision::new(u64::MAX);

@@ -1,16 +1,16 @@
 //! The embedded store: bodies as files in a folder, everything else in a register beside them.
 //!
-//! A blob is one record, whose payload says where the body is and which header fields came with it. A write stages its body
-//! under a name that nobody else uses, makes it durable, and then swaps the record: that one swap is the commit
-//! point. The body of the version before is deleted afterwards. A crash at any moment therefore leaves the old blob
-//! or the new one, and perhaps a file that no record points to, which the next start collects.
+//! A blob is one record. Its payload contains the header fields and the location of the body. A write stores its body
+//! under a unique name, makes it durable, and then swaps the record, which is the commit point. The previous body is
+//! deleted afterwards. A crash therefore leaves the old blob or the new one, and possibly an unreferenced file, which
+//! the next start collects.
 //!
-//! The name of a body is its hash and a number drawn at random, so that anyone can check it while no two versions
-//! share a file: there are no reference counts that could go wrong. A version that differs from the one before in its
-//! header fields only has the same file, which goes with the last of them.
+//! The name of a body is its hash and a random number. It can thus be verified, and no two versions share a file, so
+//! there are no reference counts. A version that differs from the previous one only in its header fields keeps its
+//! file.
 //!
-//! A container is a record as well. The keys of its blobs contain the generation at which it was created, so that one
-//! swap deletes it with all of them; what is then out of reach is collected afterwards.
+//! A container is a record as well. The keys of its blobs contain the generation that created it, so one swap deletes
+//! it with all its blobs. The unreachable records are collected afterwards.
 
 use std::fmt;
 use std::path::Path;
@@ -83,14 +83,14 @@ pub struct EmbeddedStore<R = RedbRegister, C = SystemClock> {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in a folder, or creates it, with its index in the folder's `index.redb`.
+    /// Opens or creates the store in a folder, with its index in `index.redb`.
     ///
-    /// What a crash left behind is collected first.
+    /// Collects the remains of a crash first.
     ///
     /// # Errors
-    /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it may not be
-    /// written, or is no folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, a newer release
-    /// wrote it, or there are bodies and no index.
+    /// [`OpenErrorKind::InUse`] if another process has the folder open; [`OpenErrorKind::Denied`] if it is not a
+    /// writable folder; [`OpenErrorKind::Full`]; [`OpenErrorKind::Unreadable`] if it is damaged, was written by a newer
+    /// release, or contains bodies but no index.
     pub async fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = folder.as_ref().to_owned();
         let open = move || {
@@ -108,10 +108,10 @@ impl EmbeddedStore {
 }
 
 impl<R: Register, C: Clock> EmbeddedStore<R, C> {
-    /// Opens the store in a folder, with an index of your own.
+    /// Opens the store in a folder, with a custom index.
     ///
-    /// Only one process may use the folder at a time: it is locked until the store and all its work have ended. Only
-    /// the store may write to the index. The remains of a crash are collected first.
+    /// Only one process may use the folder at a time: it stays locked until the store and all its work have ended. Only
+    /// the store may write to the index. Collects the remains of a crash first.
     ///
     /// # Errors
     /// As for [`EmbeddedStore::open`].
@@ -143,12 +143,12 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
         Ok(store)
     }
 
-    /// Forgets what was deleted more than a day ago, and collects what is left of deleted containers. Until then the
-    /// record of a deletion gives late retries their answer. Opening the store does the same; call this now and then
-    /// while it stays open.
+    /// Forgets deletions older than a day, and collects the remains of deleted containers. The record of a deletion
+    /// gives late retries their answer until then. Opening the store does the same. Call this regularly while it stays
+    /// open.
     ///
     /// # Errors
-    /// If the index fails. What was not forgotten will be another time.
+    /// Fails if the index does. The next call continues.
     pub async fn forget_deletions(&self) -> Result<(), StoreError> {
         self.inner.forget_deletions().await.map_err(|error| error::index(error.into()))
     }

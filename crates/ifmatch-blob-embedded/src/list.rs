@@ -1,4 +1,4 @@
-//! Listings, from the index alone.
+//! Listings from the index alone.
 
 use ifmatch_core::record::{Record, Version};
 use ifmatch_register::{Register, Scan};
@@ -12,7 +12,7 @@ use super::read::info;
 use ifmatch_blob::name::{BlobName, ContainerName};
 use ifmatch_blob::store::{BlobEntry, ContainerEntry, ListQuery, Page, StoreError, StoreErrorKind};
 
-/// The most records looked at in one step of a listing.
+/// Maximum number of records per scan.
 const STEP: usize = 1000;
 
 impl<R: Register, C: Clock> Inner<R, C> {
@@ -37,7 +37,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         self.page(key::CONTAINERS, query, entry).await
     }
 
-    /// A page of what exists under `root`; `entry` makes an item of a name below it.
+    /// Returns a page of the versions under `root`; `entry` converts each with its name below it.
     async fn page<T>(
         &self,
         root: &str,

@@ -1,4 +1,4 @@
-//! What a record's payload says of a blob: a version byte, then postcard.
+//! The payload of a record: a version byte, then postcard.
 
 use std::collections::BTreeMap;
 
@@ -11,55 +11,55 @@ use thiserror::Error;
 use super::folder::BodyName;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 
-/// The encoding that this build writes.
+/// The encoding version that this build writes.
 const VERSION: u8 = 2;
 /// The previous encoding, without an MD5.
 const WITHOUT_MD5: u8 = 1;
-/// The bytes that suffice for nearly all payloads, without what is in them of a body.
+/// Sufficient size for nearly all payloads, apart from an inline body, in bytes.
 const USUAL_SIZE: usize = 192;
 
-/// What is kept of one version of a blob, or of a container, which has no bytes.
+/// The payload of one version of a blob, or of a container, which has no bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Payload {
     pub(super) hash: ContentHash,
     pub(super) length: u64,
     pub(super) place: Place,
-    /// The first version's generation; none in the first version itself.
+    /// The first version's generation, or `None` in the first version itself.
     pub(super) created: Option<Revision>,
     pub(super) headers: BlobHeaders,
 }
 
-/// Where a body is.
+/// The location of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Here: a small body needs no file, and no syncs but the record's.
+    /// In the record: a small body needs neither a file nor another sync.
     Inline(Bytes),
     /// In the file with this number.
     File(u64),
 }
 
-/// Why bytes are no payload that this build can read.
+/// Error returned for bytes that are not a payload of this build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(super) enum PayloadError {
-    #[error("it has encoding version {0}, this release reads up to {VERSION}: run a newer release")]
+    #[error("the encoding version is {0}, but this release reads up to {VERSION}: run a newer release")]
     Newer(u8),
-    #[error("it is damaged")]
+    #[error("the payload is damaged")]
     Damaged,
 }
 
 impl Payload {
-    /// A container's: it has no bytes.
+    /// Returns the payload of a container, which has no bytes.
     pub(super) fn of_container(headers: BlobHeaders) -> Self {
         let place = Place::Inline(Bytes::new());
         Self { hash: ContentHash::of(b""), length: 0, place, created: None, headers }
     }
 
-    /// The generation of the first version of what this is a version of.
+    /// Returns the generation of the first version.
     pub(super) fn created(&self, version: &Version) -> Revision {
         self.created.unwrap_or(version.generation())
     }
 
-    /// The file of the body, if it has one.
+    /// Returns the file of the body, if it has one.
     pub(super) fn file(&self) -> Option<BodyName> {
         match self.place {
             Place::File(nonce) => Some(BodyName { hash: self.hash, nonce }),
@@ -67,7 +67,7 @@ impl Payload {
         }
     }
 
-    /// The bytes to store.
+    /// Encodes the payload.
     pub(super) fn encode(&self) -> Result<Bytes, postcard::Error> {
         let place = match &self.place {
             Place::Inline(bytes) => StoredPlace::Inline(bytes),
@@ -83,7 +83,7 @@ impl Payload {
         postcard::to_extend(&md5, encoded).map(Bytes::from)
     }
 
-    /// The file that stored bytes name, if they name one. Does not look at all of them.
+    /// Returns the file that an encoded payload refers to, without decoding the rest.
     pub(super) fn file_in(bytes: &[u8]) -> Result<Option<BodyName>, PayloadError> {
         let (_, rest) = version_of(bytes)?;
         let (beginning, _) = postcard::take_from_bytes::<Beginning<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
@@ -93,7 +93,7 @@ impl Payload {
         })
     }
 
-    /// Reads stored bytes. An inline body shares their memory.
+    /// Decodes a payload. An inline body shares its memory.
     pub(super) fn decode(bytes: &Bytes) -> Result<Self, PayloadError> {
         let (version, rest) = version_of(bytes)?;
         let (stored, rest) = postcard::take_from_bytes::<Stored<'_>>(rest).map_err(|_| PayloadError::Damaged)?;
@@ -115,7 +115,7 @@ impl Payload {
     }
 }
 
-/// Splits stored bytes into the encoding version and the rest.
+/// Splits an encoded payload into the version and the rest.
 fn version_of(bytes: &[u8]) -> Result<(u8, &[u8]), PayloadError> {
     match bytes.split_first() {
         Some((version @ WITHOUT_MD5..=VERSION, rest)) => Ok((*version, rest)),
@@ -141,7 +141,7 @@ struct Stored<'a> {
     headers: StoredHeaders<'a>,
 }
 
-/// What [`Stored`] begins with.
+/// The beginning of [`Stored`].
 #[derive(Deserialize)]
 struct Beginning<'a> {
     hash: ContentHash,
@@ -157,7 +157,7 @@ enum StoredPlace<'a> {
     File(u64),
 }
 
-/// Writes bytes as one piece. They look the same one by one, which takes longer.
+/// Serializes bytes as one piece: the same encoding as one by one, but faster.
 fn all_at_once<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }

@@ -16,7 +16,7 @@ use super::swap::payload_of;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobInfo, Cached, Extent, Opened, Reading, Source, StoreError, StoreErrorKind};
 
-/// How often a blob is looked up again when it was replaced between its record and its file.
+/// Maximum number of attempts to open a blob that is being replaced.
 const ATTEMPTS: usize = 32;
 
 impl<R: Register, C: Clock> Inner<R, C> {
@@ -43,7 +43,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
             let Some(version) = record.state(now).version() else { return Ok(None) };
             let payload = payload_of(version)?;
             let Some(source) = self.source(&payload, reading).await? else {
-                // A file goes after its record: if the record is still the same, the file was lost.
+                // A file is removed after its record was replaced. If the record is unchanged, the file was lost.
                 if version.generation() == missing {
                     return Err(StoreError::new(StoreErrorKind::Unreadable, "the body's file is missing"));
                 }
@@ -59,7 +59,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Err(StoreError::new(StoreErrorKind::Unavailable, "the blob is replaced faster than it can be opened"))
     }
 
-    /// The bytes; none if the file is gone.
+    /// Returns the bytes, or `None` if the file is gone.
     async fn source(&self, payload: &Payload, reading: Reading) -> Result<Option<Box<dyn Source>>, StoreError> {
         if reading.extent == Extent::None {
             return Ok(Some(Box::new(Memory::empty())));
@@ -77,7 +77,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 }
 
-/// What is known of a blob that a record has a version of.
+/// Returns the properties of a blob.
 pub(super) fn info(record: &Record, version: &Version) -> Result<BlobInfo, StoreError> {
     let payload = payload_of(version)?;
     Ok(BlobInfo {

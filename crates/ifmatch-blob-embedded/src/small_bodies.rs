@@ -1,5 +1,5 @@
-//! Short bodies that were read a while ago, in memory. A body never changes under its name, so that none of them is ever
-//! out of date; and whoever reads one needs no thread that may wait for the disk.
+//! Small bodies in memory. A body never changes under its name, so an entry is never stale. A read from memory needs no
+//! blocking thread.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use quick_cache::sync::Cache;
 
 use super::folder::BodyName;
 
-/// The most that is kept, in bytes.
+/// Maximum size of all bodies, in bytes.
 const CAPACITY: u64 = 16 * 1024 * 1024;
-/// What a body has, more or less.
+/// Approximate size of a body, in bytes.
 const USUAL_SIZE: u64 = 64 * 1024;
 
-/// Bodies in memory. Cheap to clone; all clones are the same memory.
+/// Bodies in memory. Cheap to clone; clones share the memory.
 #[derive(Clone, Debug)]
 pub(super) struct SmallBodies(Arc<Cache<BodyName, Bytes, BySize>>);
 

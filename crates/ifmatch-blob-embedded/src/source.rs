@@ -1,4 +1,4 @@
-//! The bytes of a blob on their way out: from memory, or from an open file in chunks.
+//! The bytes of a blob being read: from memory, or from an open file in chunks.
 
 use std::fs::File;
 use std::future::{Future, ready};
@@ -17,13 +17,14 @@ use super::error::{disk, lost};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{Reply, Source, StoreError, StoreErrorKind};
 
-/// How many bytes are read at a time. A file that is no longer is read at once; a longer one holds twice as
-/// many in memory at the most, one chunk being read while the other one is sent.
+/// Number of bytes per read. A shorter file is read at once. A longer one uses twice as much memory: one chunk is read
+/// while the previous one is sent.
 const CHUNK: u64 = 128 * 1024;
 
-/// Opens a file of a known length. `None`: there is no such file. One that is read at once is shown to `keep`.
+/// Opens a file of a known length. Returns `None` if there is no such file. Passes the bytes of a file read at once to
+/// `keep`.
 ///
-/// What has been opened stays readable when the file is removed.
+/// An open file stays readable after its removal.
 pub(super) async fn open(
     path: PathBuf,
     length: u64,
@@ -86,7 +87,7 @@ impl Source for Opened {
     }
 }
 
-/// A part of a file, chunk by chunk.
+/// A part of a file, in chunks.
 struct Chunks {
     file: Arc<Mutex<File>>,
     unread: Range<u64>,
@@ -95,7 +96,7 @@ struct Chunks {
 }
 
 impl Chunks {
-    /// Reads the next chunk, if there is one, on a blocking thread.
+    /// Starts to read the next chunk, if any, on a blocking thread.
     fn read_next(&mut self) -> Option<JoinHandle<io::Result<Bytes>>> {
         if self.unread.is_empty() {
             return None;
@@ -127,7 +128,7 @@ impl Body for Chunks {
                 self.reading = self.read_next();
             }
             Err(error) => {
-                tracing::error!(%error, "a body was cut short on its way out");
+                tracing::error!(%error, "a response body was cut short");
                 self.unread = 0..0;
             }
         }
@@ -143,7 +144,7 @@ impl Body for Chunks {
     }
 }
 
-/// Reads a part of a file. Blocks. Several bodies may share the file, so each read says where it begins.
+/// Reads a part of a file. Blocks. Several bodies may share the file, so each read seeks first.
 fn read(file: &Mutex<File>, part: Range<u64>) -> io::Result<Bytes> {
     let length = usize::try_from(part.end - part.start).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];

@@ -1,4 +1,4 @@
-//! A body on its way to the disk: hashed and written on blocking threads, one chunk while the next one arrives.
+//! Incoming bodies: hashed and written on blocking threads, one chunk while the next one arrives.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,17 +13,17 @@ use super::error::{disk, lost};
 use super::folder::{BodyName, Folder};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
-/// A body on its way to the disk.
+/// A body that is being written to the disk.
 ///
-/// The file belongs to whatever holds its [`Removed`] guard: a spool that is dropped, even in the middle of a
-/// step, leaves no file behind.
+/// The file belongs to the holder of its [`Removed`] guard. Dropping a spool, even in the middle of a step, leaves no
+/// file behind.
 pub(super) struct Spool {
     folder: Arc<Folder>,
     nonce: u64,
     step: JoinHandle<io::Result<Writing>>,
 }
 
-/// A body that is whole, durable, and not yet part of the store: dropping it removes the file.
+/// A complete, durable body that is not yet part of the store. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Staged {
     pub(super) name: BodyName,
@@ -37,7 +37,7 @@ struct Writing {
 }
 
 impl Spool {
-    /// Begins a body with a number that no other body has.
+    /// Begins a body with a unique number.
     pub(super) fn begin(folder: Arc<Folder>, nonce: u64) -> Self {
         let path = folder.incoming(nonce);
         let step = spawn_blocking(move || {
@@ -47,7 +47,7 @@ impl Spool {
         Self { folder, nonce, step }
     }
 
-    /// Hands over the next bytes. Returns when those before them are written.
+    /// Writes the next bytes. Returns once the previous ones are written.
     pub(super) async fn write(&mut self, chunk: Vec<u8>) -> Result<(), StoreError> {
         let mut writing = (&mut self.step).await.map_err(lost)?.map_err(disk)?;
         let folder = Arc::clone(&self.folder);
@@ -60,7 +60,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Makes the body durable under its final name, if its hash is the promised one.
+    /// Makes the body durable under its final name, if it has the declared hash.
     pub(super) async fn finish(self, promised: Option<ContentHash>) -> Result<Staged, StoreError> {
         let writing = self.step.await.map_err(lost)?.map_err(disk)?;
         let (folder, nonce) = (self.folder, self.nonce);
@@ -81,7 +81,7 @@ impl Writing {
 }
 
 impl Staged {
-    /// Leaves the file where it is, whatever happens from now on.
+    /// Keeps the file.
     pub(super) fn keep(self) -> BodyName {
         self.file.keep();
         self.name
@@ -102,7 +102,7 @@ impl Removed {
 impl Drop for Removed {
     fn drop(&mut self) {
         if !self.0.as_os_str().is_empty() {
-            // What cannot be removed now is collected at the next start.
+            // A file that cannot be removed now is collected at the next start.
             let _ = fs::remove_file(&self.0);
         }
     }

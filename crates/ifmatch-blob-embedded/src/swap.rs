@@ -1,4 +1,4 @@
-//! One change of a record, and of the files that belong to it.
+//! A change of one record and of the files that belong to it.
 
 use std::fs;
 use std::io;
@@ -20,10 +20,10 @@ use super::inner::Inner;
 use super::payload::Payload;
 use ifmatch_blob::store::{HeaderChange, StoreError, StoreErrorKind};
 
-/// How often a change is computed anew from what others have written meanwhile.
+/// Maximum number of attempts at a change that loses races.
 const ATTEMPTS: usize = 100;
 
-/// What a change wants, apart from the content.
+/// A change apart from its content.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) method: Method,
@@ -42,13 +42,13 @@ impl Change {
 }
 
 impl<R: Register, C: Clock> Inner<R, C> {
-    /// Swaps the record. The one step that makes a change take effect.
+    /// Swaps the record, which is the commit point of a change.
     pub(super) async fn swap(&self, key: &Key, change: &Change, content: Content) -> Result<Applied, StoreError> {
         let loaded = self.driver.load(key).await.map_err(index)?;
         self.apply(key, loaded, change.write(content)).await
     }
 
-    /// Applies a write, first to a record that was just loaded.
+    /// Applies a write, first to the loaded record.
     async fn apply(&self, key: &Key, loaded: Record, write: Write<'_>) -> Result<Applied, StoreError> {
         let counted = self.internal_counts.begin(key);
         let applied = self.driver.apply_to(key, Some(loaded), &Command::Write(write)).await.map_err(index)?;
@@ -58,7 +58,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Ok(applied)
     }
 
-    /// Swaps in what `content` makes of the version that the swap replaces. None: there is none.
+    /// Swaps in the result of `content` for the version that it replaces, or for `None` if there is none.
     pub(super) async fn revise(
         &self,
         key: &Key,
@@ -90,7 +90,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Err(index(DriverError::Contention))
     }
 
-    /// Changes header fields. The body stays where it is.
+    /// Changes header fields. The body stays in its place.
     pub(super) async fn set_fields(
         &self,
         key: &Key,
@@ -103,7 +103,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
                 let (created, headers) = (Some(payload.created(version)), fields.of(&payload.headers));
                 encoded(&Payload { created, headers, ..payload })
             }
-            // Nothing there: refused, unless it is the retry of a change that took effect before.
+            // There is no version, so the change is refused, unless it is the retry of one that took effect.
             None => Ok(Content::Absent),
         };
         let applied = self.revise(key, change, content).await?;
@@ -111,7 +111,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         Ok((self.settle(applied, None).await?, after))
     }
 
-    /// Removes the file that nothing points to after this outcome: the one before, or the staged one.
+    /// Removes the file that is unreferenced after this outcome: the previous one, or the staged one.
     pub(super) async fn settle(&self, applied: Applied, staged: Option<BodyName>) -> Result<Receipt, StoreError> {
         let now = self.driver.now();
         match applied.outcome {
@@ -142,25 +142,26 @@ impl<R: Register, C: Clock> Inner<R, C> {
     }
 }
 
-/// What the store keeps with a version.
+/// Decodes the payload of a version.
 pub(super) fn payload_of(version: &Version) -> Result<Payload, StoreError> {
     Payload::decode(version.payload()).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
 }
 
-/// The file of the version in a record. One that cannot be read may have a file: the next start sees to it.
+/// Returns the file of the version in a record. A payload that cannot be decoded may refer to a file, which the next
+/// start handles.
 pub(super) fn body_of(record: &Record, now: Timestamp) -> Option<BodyName> {
     let version = record.state(now).version()?;
     Payload::file_in(version.payload()).ok()?
 }
 
-/// The content of a version with this payload.
+/// Returns the content of a version with this payload.
 pub(super) fn encoded(payload: &Payload) -> Result<Content, StoreError> {
     let hash = payload.hash;
     let payload = payload.encode().map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
     Ok(Content::Hashed { hash, payload })
 }
 
-/// What any other outcome than a write's means. Only refusals come of writes.
+/// Converts any outcome other than a write. Writes have no such outcome but refusals.
 pub(super) fn unexpected(outcome: Outcome, now: Timestamp) -> StoreError {
     match outcome {
         Outcome::Refused(refusal) => refused(refusal, now),
@@ -168,7 +169,7 @@ pub(super) fn unexpected(outcome: Outcome, now: Timestamp) -> StoreError {
     }
 }
 
-/// A number that nobody else draws.
+/// Returns a random number.
 pub(super) fn random() -> Result<u64, StoreError> {
     nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))
 }

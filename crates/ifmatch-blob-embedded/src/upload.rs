@@ -1,4 +1,4 @@
-//! Receiving a body: into memory if it is small, else into a file, within a fixed amount of memory.
+//! Incoming bodies: small ones in memory, others in a file, within a fixed amount of memory.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::spool::{Spool, Staged};
 use super::swap::random;
 use ifmatch_blob::store::{StoreError, StoreErrorKind, Upload};
 
-/// The longest body that is kept in the record itself, in bytes.
+/// Maximum length of a body in the record itself, in bytes.
 const INLINE: usize = 4096;
-/// How many bytes go to the disk at a time. An upload holds twice as many in memory at the most.
+/// Number of bytes written to the disk at a time. An upload uses at most twice as much memory.
 const CHUNK: usize = 256 * 1024;
 
-/// What the client promised of the body, and the most it may send.
+/// The client's declarations about the body, and the size limit.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
     pub(super) length: Option<u64>,
@@ -26,7 +26,7 @@ pub(super) struct Expected {
     pub(super) limit: u64,
 }
 
-/// A body that has arrived whole and holds what was promised.
+/// A complete body that matches the declarations.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) hash: ContentHash,
@@ -41,7 +41,7 @@ enum Body {
 }
 
 impl Received {
-    /// Where the body is. From now on nobody removes its file unasked.
+    /// Returns the location of the body, and keeps its file.
     pub(super) fn keep(self) -> (Place, Option<BodyName>) {
         match self.body {
             Body::Inline(bytes) => (Place::Inline(bytes), None),

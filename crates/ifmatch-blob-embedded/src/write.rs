@@ -1,8 +1,8 @@
-//! Writing, changing and deleting a blob: stage the body, swap the record, remove the body of the version before.
+//! Writing, changing and deleting a blob: stage the body, swap the record, remove the previous body.
 //!
-//! Everything that a change takes for granted is looked up before the swap, in this order: the container's incarnation,
-//! the blob's version. The swap is at the key of that incarnation, and on that version. So a write that a deletion
-//! of the container overtakes is part of what was deleted, and a change that another write overtakes is computed anew.
+//! A change looks up its assumptions before the swap, in this order: the container's incarnation, then the blob's
+//! version. The swap is at the key with that incarnation, and on that version. A write overtaken by the deletion of its
+//! container is therefore part of the deleted container, and a change overtaken by another write is computed again.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ pub(super) async fn put<R: Register, C: Clock>(
     let change = Change { method, preconditions: put.preconditions, lease: put.lease, request: None, nonce };
     let container = inner.find(&blob.container).await?;
     if put.request.is_none() {
-        // A retry has its answer in the record, whatever the conditions say by now; but which request it
-        // repeats is known only from the whole body.
+        // A retry gets its answer from the record whatever the conditions say by now, but only the whole body
+        // identifies the request.
         inner.check(blob, container, put.container, &change).await?;
     }
     let (body, md5) = put.md5.watch(put.body);
@@ -83,21 +83,21 @@ pub(super) async fn set_headers<R: Register, C: Clock>(
     Ok(written(receipt, hash, payload.and_then(|payload| payload.headers.content_md5)))
 }
 
-/// A write whose body has arrived.
+/// A write with a complete body.
 struct Job {
     blob: BlobPath,
-    /// The incarnation that the write found when it began.
+    /// The incarnation found when the write began.
     container: Option<Revision>,
     missing: MissingContainer,
     change: Change,
 }
 
 impl Job {
-    /// The incarnation to write to. A write that creates no container belongs to the one that it found.
+    /// Returns the incarnation to write to. A write that creates no container belongs to the incarnation that it found.
     async fn incarnation<R: Register, C: Clock>(&self, inner: &Inner<R, C>) -> Result<Revision, StoreError> {
         match (self.missing, inner.find(&self.blob.container).await?) {
             (MissingContainer::Create, None) => {
-                // A write that is refused leaves no container behind.
+                // A refused write leaves no container behind.
                 inner.check(&self.blob, None, self.missing, &self.change).await?;
                 inner.ensure(&self.blob.container).await
             }
@@ -116,7 +116,7 @@ impl Job {
         let incarnation = self.incarnation(inner).await?;
         let key = key::of_blob(&self.blob.container, incarnation, &self.blob.name)?;
         let (hash, length) = (received.hash, received.length);
-        // If this task ends without an outcome, the file must stay: a record may point to it.
+        // If this task ends without an outcome, the file must stay, since a record may refer to it.
         let (place, staged) = received.keep();
         let content = |version: Option<&Version>| {
             let created = version.and_then(|version| Some(payload_of(version).ok()?.created(version)));
@@ -134,7 +134,7 @@ impl Job {
 }
 
 impl<R: Register, C: Clock> Inner<R, C> {
-    /// Refuses a write that would be refused now.
+    /// Refuses a write early.
     async fn check(
         &self,
         blob: &BlobPath,

@@ -1,4 +1,4 @@
-//! What an object carries besides its bytes: header fields, the user's metadata, and the stamp of the write that made it.
+//! The attributes of an object: header fields, the user's metadata, and the stamp of the write.
 
 use std::borrow::Cow;
 
@@ -19,26 +19,26 @@ const MD5: &str = "ifmatchmd5";
 const REQUEST: &str = "ifmatchrequest";
 const CONTAINER: &str = "ifmatchcontainer";
 
-/// The digits of a write's number, and those that are drawn at random.
+/// Number of digits in a write's number, and in its random number.
 const GENERATION: usize = 16;
 
-/// How a store wants the names of metadata.
+/// The syntax of metadata names in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// As names of header fields.
+    /// Names of header fields.
     Headers,
-    /// As identifiers, of letters, digits and underscores.
+    /// Identifiers of letters, digits and underscores.
     Identifiers,
 }
 
-/// What identifies a write.
+/// The identity of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// A number drawn at random for the write, in 16 hexadecimal digits.
+    /// A random number for the write, in 16 hexadecimal digits.
     pub(super) nonce: String,
-    /// The number of the write, larger than those before, where it is known before the bytes are sent.
+    /// The number of the write, larger than all earlier ones, if it is known before the bytes are sent.
     pub(super) generation: Option<Revision>,
-    /// The hash of the bytes, where it is known before they are sent.
+    /// The hash of the bytes, if it is known before they are sent.
     pub(super) hash: Option<ContentHash>,
     /// The client's name for the request, in hexadecimal.
     pub(super) request: Option<String>,
@@ -46,29 +46,29 @@ pub(super) struct Stamp {
     pub(super) incarnation: Option<Revision>,
 }
 
-/// The request that made an object.
+/// The request that wrote an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// The client's name for the request, in hexadecimal.
     pub(super) request: String,
-    /// Whether there was no object before.
+    /// There was no object before.
     pub(super) created: bool,
 }
 
-/// One version of an object, as a read saw it.
+/// One version of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Current {
-    /// What is known of the blob.
+    /// The properties of the blob.
     pub(super) info: BlobInfo,
-    /// What the store calls the version.
+    /// The store's identifiers of the version.
     pub(super) version: UpdateVersion,
-    /// The number of the write that made it.
+    /// The number of the write.
     pub(super) write: Option<String>,
-    /// The request that made it.
+    /// The request.
     pub(super) origin: Option<Origin>,
     /// Incarnation of the container it was written to, or `None` if another program wrote it.
     pub(super) incarnation: Option<Revision>,
-    /// When it was written, in microseconds since 1970 by the store's clock.
+    /// When the version was written, in microseconds since 1970 by the store's clock.
     pub(super) written: i64,
 }
 
@@ -78,7 +78,7 @@ impl Stamp {
         Self { nonce, generation: None, hash, request, incarnation: None }
     }
 
-    /// What identifies the write, in hexadecimal.
+    /// Returns the identity of the write, in hexadecimal.
     pub(super) fn write(&self) -> String {
         match self.generation {
             Some(generation) => format!("{:016x}{}", generation.get(), self.nonce),
@@ -86,12 +86,12 @@ impl Stamp {
         }
     }
 
-    /// Whether this is the write that made a version.
+    /// Returns `true` if this write made the version.
     pub(super) fn made(&self, version: &Current) -> bool {
         version.write.as_ref().is_some_and(|write| write.ends_with(&self.nonce))
     }
 
-    /// What to store with the object.
+    /// Returns the attributes to store with the object.
     pub(super) fn attributes(&self, headers: &BlobHeaders, naming: Naming, created: bool) -> Attributes {
         let mut attributes = Attributes::new();
         for (attribute, value) in [
@@ -129,7 +129,7 @@ impl Stamp {
 }
 
 impl Current {
-    /// Reads what came in one response.
+    /// Reads the version in a response.
     pub(super) fn new(meta: &ObjectMeta, attributes: &Attributes) -> Self {
         let own = |name: &'static str| attributes.get(&Attribute::Metadata(Cow::Borrowed(name)));
         let write = own(WRITE).filter(|text| is_hex(text)).map(|text| text.to_string());
@@ -140,7 +140,7 @@ impl Current {
         let incarnation = own(CONTAINER).and_then(|text| u64::from_str_radix(text, 16).ok()).map(Revision::new);
         let info = BlobInfo {
             tag: tag(meta.e_tag.as_deref(), write.as_deref()),
-            // The second that follows the store's date: see Timestamp::last_modified.
+            // The second after the store's date: see Timestamp::last_modified.
             last_modified: HttpDate::from_unix(meta.last_modified.timestamp().saturating_add(1)),
             length: meta.size,
             hash: own(HASH).and_then(|text| hash(text)),
@@ -154,16 +154,16 @@ impl Current {
     }
 }
 
-/// The number of a write, where what identifies it has one.
+/// Returns the number of a write, if its identity contains one.
 fn generation(write: &str) -> Option<Revision> {
     let number = write.get(..GENERATION).filter(|_| write.len() == 2 * GENERATION)?;
     u64::from_str_radix(number, 16).ok().map(Revision::new)
 }
 
-/// The tag of a version: the store's own, with the number of the write that made it.
+/// Returns the tag of a version: the store's own and the number of the write.
 pub(super) fn tag(e_tag: Option<&str>, write: Option<&str>) -> Option<EntityTag> {
     let e_tag = e_tag?;
-    // Some servers forget the quotes.
+    // Some servers omit the quotes.
     let tag = EntityTag::parse(e_tag.as_bytes()).or_else(|_| EntityTag::strong(e_tag)).ok()?;
     match write {
         Some(write) => tag.with_suffix(&format!("-{write}")).ok(),
@@ -172,10 +172,10 @@ pub(super) fn tag(e_tag: Option<&str>, write: Option<&str>) -> Option<EntityTag>
 }
 
 impl Naming {
-    /// Writes a name such that the store accepts it: what it does not becomes `_` and two hexadecimal digits.
+    /// Escapes a name for the store: an invalid character becomes `_` and two hexadecimal digits.
     ///
-    /// An underscore that such digits follow by chance is written so as well, as is the first letter of a name
-    /// that looks like one of our own. So each name can be read again.
+    /// An underscore before two such digits is escaped as well, and so is the first letter of a name in the form of an
+    /// internal one. Every name can therefore be restored.
     fn escape(self, name: &str) -> String {
         let mut text = String::with_capacity(name.len());
         for (at, byte) in name.bytes().enumerate() {
@@ -196,7 +196,7 @@ impl Naming {
     }
 }
 
-/// Reads a name that [`Naming::escape`] wrote.
+/// Restores a name from [`Naming::escape`].
 fn unescape(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     let mut rest = text;
@@ -243,7 +243,7 @@ fn md5(text: &str) -> Option<ContentMd5> {
     Some(ContentMd5::from_bytes(bytes))
 }
 
-/// Whether the text consists of lower-case hexadecimal digits.
+/// Returns `true` if the text consists of lower-case hexadecimal digits.
 fn is_hex(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_the_stores_own_with_the_writes_number() {
+    fn a_tag_combines_the_stores_own_and_the_writes_number() {
         for (e_tag, write, expected) in [
             (Some("\"5d41\""), Some("0a"), Some("\"5d41-0a\"")),
             (Some("\"5d41\""), None, Some("\"5d41\"")),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_tells_its_number_where_it_has_one() {
+    fn the_number_of_a_write_is_part_of_its_identity() {
         let nonce = "00000000000000ab";
         let stamp = |generation| Stamp { generation, ..Stamp::new(nonce.into(), None, None) };
         for number in [None, Some(Revision::new(1_600_000_000_000_000)), Some(Revision::new(u64::MAX))] {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_written_as_the_store_wants_them() {
+    fn names_are_escaped_for_the_store() {
         for (naming, name, written) in [
             (Naming::Headers, "first-name", "first-name"),
             (Naming::Identifiers, "first-name", "first_2dname"),
@@ -296,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_can_be_read_again(name in "[!#$%&'*+.^_`|~0-9a-z-]{1,12}") {
+        fn every_name_can_be_restored(name in "[!#$%&'*+.^_`|~0-9a-z-]{1,12}") {
             for naming in [Naming::Headers, Naming::Identifiers] {
                 let written = naming.escape(&name);
                 prop_assert_eq!(unescape(&written), name.as_str());

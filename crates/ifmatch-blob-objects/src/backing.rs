@@ -1,4 +1,4 @@
-//! Which object store the blobs are in, and where in it.
+//! The object store, and the location of the blobs in it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,26 +22,26 @@ pub trait DescribedListing: fmt::Debug + Send + Sync {
     ) -> BoxStream<'static, Result<(ObjectMeta, Attributes)>>;
 }
 
-/// The object store that the blobs are in, and what is particular about it. Cheap to clone.
+/// An object store and its particulars. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Backing {
     pub(super) objects: Arc<dyn ObjectStore>,
-    /// What all names begin with.
+    /// Prefix of all names.
     pub(super) prefix: Path,
-    /// Whether listings come in the order of the names' bytes.
+    /// `true` if listings are in the order of the names' bytes.
     pub(super) ordered: bool,
-    /// How the names of metadata are written.
+    /// The syntax of metadata names.
     pub(super) naming: Naming,
-    /// How long a version must have lasted before it is replaced, where the store makes its tags from a clock.
+    /// How long a version must exist before it is replaced, if the store derives tags from a clock.
     pub(super) tick: Duration,
-    /// Whether the store takes bodies as they are.
+    /// `true` if the store accepts bodies as they are.
     pub(super) takes_uploads: bool,
     /// Time for which reads may reuse the register's answer about a container.
     pub(super) container_memory: Duration,
     /// Credentials that the store needs, reported instead of the store's own error about the machine's metadata
     /// service.
     pub(super) advice: Option<&'static str>,
-    /// Which paths the store keeps for itself.
+    /// Returns `true` for paths that the store reserves.
     pub(super) is_reserved: fn(&Path) -> bool,
     /// Listing of the objects with their attributes.
     pub(super) described: Option<Arc<dyn DescribedListing>>,
@@ -52,7 +52,7 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// An object store of your own, which is assumed to list in no order.
+    /// Wraps an object store, which is assumed to list in no order.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Backing {
         }
     }
 
-    /// The same with its blobs below a prefix.
+    /// Sets a prefix for the blobs.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -93,20 +93,20 @@ impl Backing {
         Self { prefix, ..self }
     }
 
-    /// The same, of a store that lists in the order of the names' bytes, as most do: a page of a listing then takes
-    /// no look at all that comes after it.
+    /// Declares that the store lists in the order of the names' bytes, as most do. A page of a listing then ignores
+    /// everything after it.
     #[must_use]
     pub fn listed_in_order(self) -> Self {
         Self { ordered: true, ..self }
     }
 
-    /// The same, of a store that wants the names of metadata so; as names of header fields if not set.
+    /// Sets the syntax of metadata names; names of header fields if not set.
     #[must_use]
     pub fn with_naming(self, naming: Naming) -> Self {
         Self { naming, ..self }
     }
 
-    /// The same, of a store that takes bodies as the platform has them: see [`DirectUpload`](super::DirectUpload).
+    /// Declares that the store accepts the platform's bodies: see [`DirectUpload`](super::DirectUpload).
     #[must_use]
     pub fn takes_uploads(self) -> Self {
         Self { takes_uploads: true, ..self }
@@ -114,7 +114,7 @@ impl Backing {
 
     /// Sets how long reads may reuse the register's answer about a container. By default, each read asks the register.
     ///
-    /// Use this with a distant register. During this time, a read may show a blob that an unanswered write left in a
+    /// Use this with a remote register. During this time, a read may return a blob that an unanswered write left in a
     /// container since deleted by another process. Writes never rely on a reused answer.
     #[must_use]
     pub fn with_container_memory(self, lasts: Duration) -> Self {
@@ -134,7 +134,7 @@ impl Backing {
         Self { allowance, ..self }
     }
 
-    /// Uses the platform's hash for long bodies, where that is faster than this crate's. `begin` starts a hash.
+    /// Sets the platform's hash for long bodies, if it is faster than this crate's. `begin` starts a hash.
     #[must_use]
     pub fn hashed_by(self, begin: fn() -> Box<dyn RunningHash>) -> Self {
         Self { hashing: Some(begin), ..self }

@@ -1,4 +1,4 @@
-//! Containers: the folders at the top, and what the register knows of them.
+//! Containers: top-level folders, and their records in the register.
 //!
 //! A container exists if the register contains it, or if there are blobs in its folder.
 

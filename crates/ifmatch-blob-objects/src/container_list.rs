@@ -1,4 +1,4 @@
-//! The listing of containers: the folders at the top, and those that the register remembers although they are empty.
+//! The listing of containers: top-level folders, and empty containers in the register.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ impl Shared {
         Ok(Page { items, next })
     }
 
-    /// The first containers that the register knows, one more than asked for.
+    /// Returns the first containers in the register, one more than requested.
     async fn remembered(
         &self,
         query: &ListQuery,
@@ -65,7 +65,7 @@ impl Shared {
     }
 }
 
-/// Whether a name is in the part of the listing that was asked for.
+/// Returns `true` if a name is in the requested part of the listing.
 pub(super) fn is_asked_for(query: &ListQuery, name: &str) -> bool {
     name.starts_with(&query.prefix) && query.after.as_ref().is_none_or(|after| name > after.as_str())
 }

@@ -53,8 +53,8 @@ impl Shared {
         let container = container.clone();
         drop(detach(async move {
             match this.finish_deletion(&container).await {
-                Ok(()) => tracing::info!(%container, "finished a deletion that was left half way"),
-                Err(error) => tracing::warn!(%container, %error, "a deletion is still left half way"),
+                Ok(()) => tracing::info!(%container, "completed an interrupted deletion"),
+                Err(error) => tracing::warn!(%container, %error, "an interrupted deletion is still incomplete"),
             }
         }));
     }

@@ -1,7 +1,6 @@
-//! Bodies that the platform and the object store hand to each other as they are, without a look at their bytes.
+//! Bodies that the platform and the object store exchange without reading them.
 //!
-//! They go along in the extensions of the requests to an object store, and of its answers. A store that knows nothing of
-//! them is served all the same.
+//! They travel in the extensions of requests and responses. A store that does not know them works all the same.
 
 use std::fmt;
 use std::mem;
@@ -13,8 +12,8 @@ use object_store::GetResult;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::Upload;
 
-/// The bytes of a [`GetResult`] as the platform has them, in its extensions: they are sent in place of its payload, and
-/// [`BlobBody::downcast`] gets them out again.
+/// The bytes of a [`GetResult`] as a platform's body, in its extensions. They replace its payload, and
+/// [`BlobBody::downcast`] recovers them.
 ///
 /// ```
 /// use ifmatch_blob::body::BlobBody;
@@ -27,12 +26,12 @@ use ifmatch_blob::store::Upload;
 pub struct DirectBody(Arc<Mutex<Option<BlobBody>>>);
 
 impl DirectBody {
-    /// The bytes that were asked for, all or a range.
+    /// Wraps the requested bytes.
     pub fn new(body: BlobBody) -> Self {
         Self(Arc::new(Mutex::new(Some(body))))
     }
 
-    /// Takes the bytes out of an answer, if it has some.
+    /// Removes the bytes from a response, if it has some.
     pub(super) fn take(result: &GetResult) -> Option<BlobBody> {
         lock(&result.extensions.get::<Self>()?.0).take()
     }
@@ -44,11 +43,11 @@ impl fmt::Debug for DirectBody {
     }
 }
 
-/// A body on its way in that a store may take as it is, in the extensions of `PutMultipartOptions`: offered to a store that
-/// says so ([`Backing::takes_uploads`](super::Backing::takes_uploads)), if it is long.
+/// An incoming body that a store may take as it is, in the extensions of `PutMultipartOptions`. Offered for long bodies
+/// to a store that [accepts them](super::Backing::takes_uploads).
 ///
-/// A store that [takes](Self::take) it sends all its bytes before it answers, as the only part of the upload, and says
-/// that they [have arrived](Self::arrived). A store that does not is given parts, as ever.
+/// A store that [takes](Self::take) it sends all its bytes as the only part of the upload, and reports that they [have
+/// arrived](Self::arrived). Any other store gets parts.
 #[derive(Clone)]
 pub struct DirectUpload {
     length: u64,
@@ -61,13 +60,13 @@ enum State {
     Arrived(ContentHash),
 }
 
-/// What became of an offer.
+/// The result of an offer.
 pub(super) enum Offer {
-    /// The store did not take it.
+    /// The store did not take the body.
     Left(Upload),
     /// The store has all bytes, with this hash.
     Arrived(ContentHash),
-    /// The store took it, and does not say what became of it.
+    /// The store took the body and did not report the result.
     Lost,
 }
 
@@ -76,12 +75,12 @@ impl DirectUpload {
         Self { length, state: Arc::new(Mutex::new(State::Offered(body))) }
     }
 
-    /// How many bytes the client promised. The store has to see to it that so many come.
+    /// The length declared by the client. The store must verify it.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Takes the body, if it is of this type and unread: that of a request, or of an object that is written once more.
+    /// Takes the body if it has this type and is unread: a request's body, or that of an object being rewritten.
     pub fn take<B: 'static>(&self) -> Option<B> {
         let mut state = lock(&self.state);
         match mem::replace(&mut *state, State::Taken) {
@@ -99,7 +98,7 @@ impl DirectUpload {
         }
     }
 
-    /// Says that the store has all bytes, and that this is their hash.
+    /// Reports that the store has all bytes, and their hash.
     pub fn arrived(&self, hash: ContentHash) {
         let mut state = lock(&self.state);
         if matches!(*state, State::Taken) {
@@ -123,7 +122,7 @@ impl fmt::Debug for DirectUpload {
     }
 }
 
-/// What was uploaded, or what was read of another object to be uploaded.
+/// The upload, or the bytes of another object.
 fn downcast<B: 'static>(upload: Upload) -> Result<B, Upload> {
     let upload = match upload.downcast::<B>() {
         Ok(body) => return Ok(body),

@@ -1,5 +1,5 @@
-//! Forgetting what the object store says just as well: without that, the register would grow with each name that was ever
-//! written to, those of blocks too.
+//! Removal of records that only repeat what the object store says. Without it the register would grow with every name
+//! ever written, including those of blocks.
 
 use futures_util::TryStreamExt;
 use http::Method;
@@ -66,7 +66,7 @@ impl Shared {
         }
     }
 
-    /// Removes objects left by late writers in a deleted container. Without the container's record, they would pass for
+    /// Removes objects left by late writers in a deleted container. Without the container's record, they would count as
     /// blobs.
     async fn remove_strays(&self, container: &ContainerName, members: Members) -> Result<(), StoreError> {
         if members.are_all() || !self.capability.metadata {

@@ -1,7 +1,7 @@
-//! What an object store's errors mean.
+//! Conversion of an object store's errors.
 
 use std::error::Error as StdError;
-use std::{fmt, io};
+use std::io;
 
 use ifmatch_core::command::{Outcome, Refusal};
 use ifmatch_core::date::Timestamp;
@@ -20,21 +20,14 @@ use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 /// let refusal = object_store::Error::Generic { store: "R2", source: Box::new(TooSoon) };
 /// assert!(refusal.to_string().contains("one write at a time"));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store accepts one write at a time for an object")]
 pub struct TooSoon;
 
-impl fmt::Display for TooSoon {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the store takes one write at a time of an object, and not yet this one")
-    }
-}
-
-impl StdError for TooSoon {}
-
-/// What is known of a write that failed.
+/// The state after a failed write.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The object is no longer what it was: look again.
+    /// The object has changed: look it up again.
     Changed,
     /// The write came too soon after another one and did not take effect: wait, then retry.
     TooSoon(StoreError),
@@ -44,7 +37,7 @@ pub(super) enum Failure {
     Unknown(StoreError),
 }
 
-/// Why a write failed.
+/// Converts the error of a write.
 pub(super) fn of_write(error: Error) -> Failure {
     match error {
         Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. } => Failure::Changed,
@@ -55,7 +48,7 @@ pub(super) fn of_write(error: Error) -> Failure {
             Failure::Definite(unsupported(&error))
         }
         other if is_too_soon(&other) => Failure::TooSoon(StoreError::new(StoreErrorKind::Unavailable, other)),
-        // A refusal by the server (4xx) is among these too: the crate does not let it be told from a lost answer.
+        // Includes refusals by the server (4xx), which the crate does not distinguish from a lost response.
         other => match io_kind(&other).and_then(of_io) {
             Some(StoreErrorKind::Unsupported) => Failure::Definite(unsupported(&other)),
             Some(kind) => Failure::Definite(StoreError::new(kind, other)),
@@ -69,7 +62,7 @@ pub(super) fn is_too_soon(error: &Error) -> bool {
     cause::<TooSoon>(error).is_some()
 }
 
-/// What a register's refusal means.
+/// Converts a register's refusal.
 pub(super) fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
     match outcome {
         Outcome::Refused(Refusal::PreconditionFailed { precondition, current }) => {
@@ -85,12 +78,12 @@ pub(super) fn refused(outcome: Outcome, now: Timestamp) -> StoreError {
     }
 }
 
-/// An error after which nobody can tell whether the change took effect.
+/// Converts an error with an unknown outcome.
 pub(super) fn lost(error: impl Into<BoxError>) -> StoreError {
     StoreError::new(StoreErrorKind::OutcomeUnknown, error)
 }
 
-/// Why a read failed.
+/// Converts the error of a read.
 pub(super) fn of_read(error: Error) -> StoreError {
     match &error {
         Error::InvalidPath { .. } | Error::NotSupported { .. } | Error::NotImplemented { .. } => unsupported(&error),
@@ -99,20 +92,20 @@ pub(super) fn of_read(error: Error) -> StoreError {
     }
 }
 
-/// The store cannot have such an object. Its own words, with the paths of this machine, are for the log.
+/// The store cannot have such an object. The store's message contains paths of this machine and is only logged.
 fn unsupported(error: &Error) -> StoreError {
     tracing::info!(%error, "the store refused a name or a header field");
     let why = "a blob of this name, or with these header fields, cannot be kept in this store";
     StoreError::new(StoreErrorKind::Unsupported, why)
 }
 
-/// Whether the error says that there is no such object. In a folder, `a/b` does not exist either while `a` is a file.
+/// Returns `true` if there is no such object. In a folder, `a/b` does not exist either if `a` is a file.
 pub(super) fn is_absence(error: &Error) -> bool {
     let not_a_folder = matches!(io_kind(error), Some(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory));
     matches!(error, Error::NotFound { .. }) || not_a_folder
 }
 
-/// What a file system's refusal means.
+/// Converts a file system's refusal.
 fn of_io(kind: io::ErrorKind) -> Option<StoreErrorKind> {
     use io::ErrorKind as Io;
     match kind {
@@ -129,7 +122,7 @@ fn is_bad_name(error: &Error) -> bool {
     matches!(io_kind(error), Some(io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput))
 }
 
-/// The kind of the file system's error behind an error.
+/// Returns the kind of the underlying file system error.
 fn io_kind(error: &Error) -> Option<io::ErrorKind> {
     cause::<io::Error>(error).map(io::Error::kind)
 }

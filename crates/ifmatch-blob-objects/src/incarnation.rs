@@ -1,4 +1,4 @@
-//! The container that a blob belongs to. Containers of the same name may be created and deleted repeatedly; each has an
+//! The container of a blob. A container of the same name can be created and deleted repeatedly; each has an
 //! incarnation, which its objects carry.
 //!
 //! An object of an older incarnation is not a blob: it is a late write overtaken by a deletion. A write therefore never
@@ -128,7 +128,7 @@ impl Registered {
     }
 }
 
-/// State of its container, as found by a write.
+/// The state of the container found by a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The container does not exist.
@@ -372,7 +372,7 @@ impl Shared {
                 members
             }
             Err(error) => {
-                tracing::debug!(%container, %error, "a read goes on without the register");
+                tracing::debug!(%container, %error, "a read continues without the register");
                 Members::ALL
             }
         }

@@ -1,4 +1,4 @@
-//! Leases, which the register keeps: only one that survives a restart may.
+//! Leases. Only a register that survives a restart keeps them.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use super::write::contended;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, Leased, SetHeaders, StoreError, StoreErrorKind};
 
-/// How often a blob is looked at again that others write meanwhile.
+/// Maximum number of attempts for a blob that others are writing.
 const ATTEMPTS: usize = 32;
 
 impl Shared {
-    /// The lease of a blob, where leases are kept.
+    /// Returns the lease of a blob, if leases are kept.
     pub(super) async fn lease_of(&self, blob: &BlobPath) -> Result<Option<Lease>, StoreError> {
         if !self.durable {
             return Ok(None);
@@ -32,7 +32,7 @@ impl Shared {
         Ok(record.lease().copied())
     }
 
-    /// Ends the lease of a blob that is not there: who deleted it bypassed us. Returns the record without it.
+    /// Ends the lease of a blob that another program has deleted. Returns the record without it.
     pub(super) async fn end_lease_of_absent(
         &self,
         blob: &BlobPath,
@@ -54,7 +54,7 @@ impl Shared {
         self.driver.load(&key(blob)?).await.map_err(of_driver)
     }
 
-    /// Carries out a lease operation. The blob is looked at first: nothing else knows whether it is there.
+    /// Carries out a lease operation. Only the store knows if the blob exists, so it is asked first.
     pub(super) async fn lease(self: &Arc<Self>, blob: &BlobPath, request: LeaseRequest) -> Result<Leased, StoreError> {
         self.must_keep_leases()?;
         let (key, location) = (key(blob)?, self.location(blob)?);
@@ -125,7 +125,7 @@ impl Shared {
         };
         match self.set_headers(blob, set).await {
             Ok(_) => Ok(()),
-            // Another client has written or leased it meanwhile: look again.
+            // Another client has written or leased it meanwhile.
             Err(error) if matches!(error.kind(), StoreErrorKind::InFlight { .. } | StoreErrorKind::LeaseFailed(_)) => {
                 Ok(())
             }
@@ -133,7 +133,7 @@ impl Shared {
         }
     }
 
-    /// Carries out a lease operation on a container, of which the register knows everything.
+    /// Carries out a lease operation on a container, which the register knows completely.
     pub(super) async fn lease_container(
         &self,
         container: &ContainerName,

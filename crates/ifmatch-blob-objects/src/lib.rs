@@ -1,33 +1,32 @@
-//! Blobs as objects of another store, under their own names: S3, Azure Blob Storage, Google Cloud Storage, a folder,
+//! Blobs as objects of another store, under their own names: S3, Azure Blob Storage, Google Cloud Storage, R2, a folder
 //! or memory, all through the crate [`object_store`].
 //!
-//! The blob `/photos/2026/cat.jpg` is the object `photos/2026/cat.jpg`, below the prefix if there is one. Objects that are
-//! there already are therefore blobs, and other programs can read what is written here.
+//! The blob `/photos/2026/cat.jpg` is the object `photos/2026/cat.jpg`, below the prefix if there is one. Existing
+//! objects are therefore blobs, and other programs can read what is written here.
 //!
 //! # Writes
-//! The writers of one blob take turns by a permit in the register. Under the permit the object is looked at, the
-//! request's conditions are evaluated against what was seen, and the object is written on the condition that it
-//! is still the same, where the store has such a condition ([`Capability`]; [`ObjectBlobs::open`] tries it out). So no
-//! update is lost between our own writers on any store, nor between them and others on a store with conditions. The
-//! condition goes along with unconditional writes too: a request that the network delays can then never replace a
-//! version that came after it.
+//! The writers of one blob take turns by a permit in the register. Under the permit a write looks up the object,
+//! evaluates the request's conditions, and writes on the condition that the object is unchanged, if the store has such
+//! a condition ([`Capability`]; [`ObjectBlobs::open`] tests it). Therefore no update is lost between writers of the
+//! same register on any store, nor between them and other programs on a store with conditions. Unconditional writes
+//! carry the condition as well, so that a delayed request can never replace a later version.
 //!
-//! Each object carries the number of the write that made it, where the store keeps metadata. It is part of the
-//! blob's tag, which so changes with every write even where the store's own tag is a hash. And it tells, after an error
-//! or a retry, whether a write took effect. The object also carries the incarnation of the blob's container: an object
-//! that arrives late in a deleted container is not a blob.
+//! Each object carries the number of its write, if the store keeps metadata. The number is part of the blob's tag, so
+//! the tag changes with every write even if the store's own tag is a hash. It also shows, after an error or a retry, if
+//! a write took effect. The object carries the incarnation of the blob's container, too: an object that arrives late in
+//! a deleted container is not a blob.
 //!
 //! # Limits
-//! - The crate has no conditional deletion and no conditional end of a multipart upload. The version is compared
-//!   right before; a writer who bypasses us can come in between.
-//! - A store that keeps no metadata (a folder) loses header fields, and cannot recognise the retry of a request.
-//! - To change header fields the object is written again, with itself: it passes through this process.
+//! - The crate has no conditional deletion, and no conditional completion of a multipart upload. The version is
+//!   compared immediately before; another program can write in between.
+//! - A store without metadata (a folder) loses header fields, and cannot recognise the retry of a request.
+//! - A change of header fields rewrites the object, which passes through this process.
 //! - A container is deleted object by object. Its blobs are hidden from the start, and writes to it are refused until
 //!   the end. If the process stops halfway, the next request to the container resumes the deletion.
-//! - The register keeps the leases: [`ObjectBlobs::open_durable`]. With a register in memory there are none, and an
-//!   empty container, or the fields of any, is forgotten when the process ends.
-//! - A write under a lease is given up when three quarters of the time that the lease had left are over. The store may
-//!   still carry it out in the rest, before anybody else writes; and later only where no condition goes with it.
+//! - The register keeps the leases: [`ObjectBlobs::open_durable`]. With an in-memory register there are none, and empty
+//!   containers and the fields of containers are forgotten when the process ends.
+//! - A write under a lease is abandoned after three quarters of the lease's remaining time. The store may still carry
+//!   it out in the last quarter, before anyone else writes, and later only if it carries no condition.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -102,7 +101,7 @@ pub struct ObjectBlobs {
 }
 
 impl ObjectBlobs {
-    /// Opens an object store, and tries out with an object of its own whether the store honours conditions.
+    /// Opens an object store, and tests with an object of its own that the store honours conditions.
     ///
     /// The register decides which process may write. An in-memory register suffices for one process. The store is
     /// marked with the register; a process that opens the store later with another register takes it over. The first
@@ -115,8 +114,8 @@ impl ObjectBlobs {
         Self::open_with(backing, register, false).await
     }
 
-    /// The same with a register that survives a restart, which can therefore keep leases. What it knows of the blobs
-    /// must be of these very objects: give each store a register of its own.
+    /// Opens an object store with a register that survives a restart and can therefore keep leases. Give each store a
+    /// register of its own, since the register's records describe these very objects.
     ///
     /// # Errors
     /// As for [`ObjectBlobs::open`].
@@ -144,19 +143,19 @@ impl ObjectBlobs {
 
     async fn open_with(backing: Backing, register: AnyRegister, durable: bool) -> Result<Self, OpenError> {
         let capability = probe::probe(&backing).await?;
-        tracing::info!(store = %backing.objects, ?capability, "tried out the store's conditions");
+        tracing::info!(store = %backing.objects, ?capability, "tested the store's conditions");
         if !capability.is_native() {
             tracing::warn!(
                 store = %backing.objects,
-                "the store does not honour conditions: writers who bypass this server can cause lost updates"
+                "the store does not honour conditions: writers that bypass this server can cause lost updates"
             );
         }
         let owner = Owner::claim(&backing, capability, &register, durable).await?;
         Ok(Self::with(backing, register, capability, durable, Some(owner)))
     }
 
-    /// The same as [`ObjectBlobs::open_durable`] for a store of which it is known what it does: nothing is tried out, and
-    /// nothing asked of it. A store that then ignores a condition loses updates.
+    /// Opens a store with known capabilities, with a register as for [`ObjectBlobs::open_durable`]. Sends no request to
+    /// the store. If the store ignores a condition after all, updates are lost.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -195,12 +194,12 @@ impl ObjectBlobs {
         Self { shared: Arc::new_cyclic(shared) }
     }
 
-    /// Forgets what a register that survives a restart knows of blobs that nobody has leased, and of containers that are
-    /// gone, a day after their last change, and says how many records that were: the object store says it as well. To be
-    /// called now and then. What is in use is not touched.
+    /// Removes the records of unleased blobs and of deleted containers from a durable register, a day after their last
+    /// change, and returns their number. The object store has the same information. Call this regularly; records in use
+    /// stay.
     ///
     /// # Errors
-    /// If the register fails. What was not forgotten will be another time.
+    /// Fails if the register does. The next call continues.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -219,7 +218,7 @@ impl ObjectBlobs {
         self.shared.forget_idle().await
     }
 
-    /// What the store was found to do.
+    /// Returns the capabilities of the store.
     pub fn capability(&self) -> Capability {
         self.shared.capability
     }

@@ -1,4 +1,4 @@
-//! Listings, in the order of the names' bytes also where the store lists in another one.
+//! Listings in the order of the names' bytes, even if the store lists in another order.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use super::shared::Shared;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobEntry, BlobInfo, ListQuery, Page, StoreError};
 
-/// How many objects are looked at at the same time.
+/// Maximum number of concurrent requests for objects.
 const LOOKS: usize = 16;
 
 impl Shared {
-    /// Lists the blobs of a container. None: there is no such container.
+    /// Lists the blobs of a container. Returns `None` if there is no such container.
     ///
     /// The metadata is part of a blob's tag, and tags in a listing can be used in conditions. If the store's listing
     /// lacks the metadata, each object in the page is therefore requested separately.
@@ -80,7 +80,7 @@ impl Shared {
         query: &ListQuery,
     ) -> Result<Vec<(BlobName, Option<Current>)>, StoreError> {
         let folder = self.folder(container);
-        // Stores list by whole segments: the one that the prefix breaks off in is filtered here.
+        // Stores list whole segments, so the segment that contains the end of the prefix is filtered here.
         let within = match query.prefix.rsplit_once('/').map(|(segments, _)| segments) {
             Some(segments) => match Path::parse(format!("{folder}/{segments}")) {
                 Ok(within) => within,
@@ -149,7 +149,7 @@ impl Shared {
     }
 }
 
-/// The blob that an object is; none if it has a name that no blob can have.
+/// Returns the blob of an object, or `None` if no blob can have its name.
 pub(super) fn name_of(location: &Path, folder: &Path) -> Option<BlobName> {
     let name = location.as_ref().strip_prefix(folder.as_ref())?.strip_prefix('/')?;
     BlobName::new(name).ok()

@@ -1,4 +1,4 @@
-//! The objects that count as blobs for reads, according to the register or its recent answer.
+//! Recent answers of the register about the objects that count as blobs.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Large bodies: parts that go to the store while more comes in, and become an object all at once.
+//! Large bodies: parts are sent while more arrives, and become an object at once.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use ifmatch_blob::store::{StoreError, StoreErrorKind};
 /// A multipart upload. It is aborted at the store unless it is completed.
 pub(super) struct Multipart {
     upload: Option<Box<dyn MultipartUpload>>,
-    /// The part on its way: one at a time, while the next one is taken in.
+    /// The part being sent: one at a time, while the next one is received.
     part: Option<Detached<Result<(), Error>>>,
 }
 
@@ -26,7 +26,7 @@ impl Multipart {
         Ok(Self { upload: Some(upload), part: None })
     }
 
-    /// Sends a part, once the one before has arrived. An empty one is none.
+    /// Sends a part once the previous one has arrived. Ignores an empty part.
     pub(super) async fn send(&mut self, payload: PutPayload) -> Result<(), StoreError> {
         self.flush().await?;
         if let Some(upload) = self.upload.as_mut().filter(|_| payload.content_length() > 0) {
@@ -38,7 +38,7 @@ impl Multipart {
     /// Waits until all parts have arrived.
     pub(super) async fn flush(&mut self) -> Result<(), StoreError> {
         let Some(part) = self.part.take() else { return Ok(()) };
-        let stopped = || Err(StoreError::new(StoreErrorKind::Unavailable, "a part was stopped half way"));
+        let stopped = || Err(StoreError::new(StoreErrorKind::Unavailable, "the upload of a part was interrupted"));
         part.result().await.map_or_else(stopped, |arrived| arrived.map_err(unwritten))
     }
 
@@ -50,7 +50,7 @@ impl Multipart {
             return Err(Error::Generic { store: "multipart", source });
         };
         upload.complete().await.map_err(|error| match error {
-            // The store tries again when an answer is lost. An upload that has ended by then is there no more.
+            // The store retries if a response is lost. By then the upload may have ended and no longer exist.
             Error::NotFound { source, .. } => Error::Generic { store: "multipart", source },
             refusal if failure::is_too_soon(&refusal) => {
                 self.upload = Some(upload);
@@ -70,7 +70,7 @@ impl Drop for Multipart {
                 let _arrived = part.result().await;
             }
             if let Err(error) = upload.abort().await {
-                tracing::warn!(%error, "the parts of an upload that was given up are still at the store");
+                tracing::warn!(%error, "the parts of an abandoned upload are still in the store");
             }
         }));
     }
@@ -82,7 +82,7 @@ impl fmt::Debug for Multipart {
     }
 }
 
-/// A failure before the parts became an object: nothing was changed.
+/// Converts a failure before the parts became an object: nothing was changed.
 fn unwritten(error: Error) -> StoreError {
     match failure::of_write(error) {
         Failure::TooSoon(error) | Failure::Definite(error) => error,

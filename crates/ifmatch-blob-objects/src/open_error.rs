@@ -1,9 +1,7 @@
 //! Why a store cannot be opened.
 
-use std::error::Error;
-use std::fmt;
-
 use ifmatch_blob::store::BoxError;
+use thiserror::Error;
 
 /// Why a store cannot be opened; the message says what to do.
 ///
@@ -15,7 +13,8 @@ use ifmatch_blob::store::BoxError;
 /// assert_eq!(error.kind(), OpenErrorKind::Url);
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{what}{}", .source.as_ref().map(|source| format!(": {source}")).unwrap_or_default())]
 pub struct OpenError {
     kind: OpenErrorKind,
     what: String,
@@ -50,21 +49,5 @@ impl OpenError {
     /// What is wrong.
     pub fn kind(&self) -> OpenErrorKind {
         self.kind
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
-        match &self.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Error for OpenError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
     }
 }

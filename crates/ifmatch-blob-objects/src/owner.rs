@@ -98,7 +98,7 @@ impl Owner {
                 Err(error) => return Err(error),
             }
         }
-        Err(odd("others change it all the time".into()))
+        Err(odd("others keep changing it".into()))
     }
 }
 
@@ -113,7 +113,7 @@ impl Shared {
                 tracing::error!(
                     store = %self.backing.objects,
                     register = %other.register,
-                    "another gateway, with a register of its own, has taken the store over: stop one of the two"
+                    "another gateway with its own register has taken over the store: stop one of the two"
                 );
                 let why = "another gateway, with a register of its own, uses the same store: stop one of the two, or give \
                            both the same register";
@@ -138,7 +138,9 @@ async fn read(objects: &dyn ObjectStore, location: &Path) -> Result<Option<(Owne
     let text = result.bytes().await?;
     match serde_json::from_slice(&text) {
         Ok(owner) => Ok(Some((owner, version))),
-        Err(source) => Err(odd(format!("the object {location} is not one of ifmatch: delete it ({source})").into())),
+        Err(source) => {
+            Err(odd(format!("the object {location} was not written by ifmatch: delete it ({source})").into()))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whose turn it is to write: the permit around every change of an object.
+//! The permit around every change of an object, which makes writers take turns.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,25 +19,25 @@ use super::shared::Shared;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
-/// How long a permit lasts, should this process end before it gives it back.
+/// Duration of a permit, if this process ends before it returns the permit.
 const TTL: Duration = Duration::from_mins(1);
 /// Time during which a request with a lost answer may still take effect.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
 
-/// How the work under a permit ended.
+/// The result of the work under a permit.
 pub(super) enum Ending<T> {
     /// It took effect.
     Done(T, Content),
-    /// It did not.
+    /// It did not take effect.
     Refused(StoreError),
-    /// Nobody knows. It may still take effect within the time given.
+    /// The outcome is unknown. It may still take effect within the given time.
     Unknown(StoreError, Duration),
 }
 
-/// What the keys of blobs begin with.
+/// Prefix of the keys of blobs.
 pub(super) const KEYS: &str = "b/";
 
-/// The key of a blob's record.
+/// Returns the key of a blob's record.
 pub(super) fn key(blob: &BlobPath) -> Result<Key, StoreError> {
     let key = Key::new(format!("{KEYS}{}/{}", blob.container, blob.name));
     key.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
@@ -49,11 +49,10 @@ pub(super) fn commit(token: Token, content: Content) -> Command<'static> {
 }
 
 impl Shared {
-    /// Does something to a blob while no other writer of the register does.
+    /// Works on a blob while no other writer of the register does.
     ///
-    /// The permit comes first, and what is there is looked at under it: so nothing that was seen can be out of date
-    /// because of our own writers. Under a lease, the permit ends with it. `seen` is the blob's record, if that was loaded
-    /// before.
+    /// The object is looked up under the permit, so writers of the same register cannot make the result stale. Under a
+    /// lease, the permit ends with the lease. `seen` is the blob's record, if it was loaded before.
     pub(super) async fn guarded<T>(
         &self,
         blob: &BlobPath,
@@ -74,26 +73,26 @@ impl Shared {
             }
         };
         match self.driver.apply_to(&key, Some(begun), &command).await {
-            // The permit was over, and another writer went ahead: one of the two may have written over the other.
+            // The permit had ended, and another writer went ahead. One of the two may have overwritten the other.
             Ok(Applied { outcome: Outcome::Refused(refusal), .. }) if result.is_ok() => {
                 Err(lost(refused(Outcome::Refused(refusal), self.driver.now())))
             }
             Ok(_) => result,
-            // The object store knows the version. All that is lost with the permit's end is its early return.
+            // The object store knows the version. Only the early return of the permit is lost.
             Err(error) => {
-                tracing::warn!(%key, %error, "a permit could not be given back, it ends by itself");
+                tracing::warn!(%key, %error, "a permit could not be returned and will expire");
                 result
             }
         }
     }
 
-    /// How long the work under a permit may take. Requests that are given up then may still take effect in the time that is
-    /// left of the permit, and nobody else writes meanwhile.
+    /// Returns how long the work under a permit may take. An abandoned request may still take effect in the rest of the
+    /// permit's time, while nobody else writes.
     pub(super) fn time_to_work(&self, deadline: Timestamp) -> Duration {
         self.driver.now().until(deadline) * 3 / 4
     }
 
-    /// Asks for a permit, and waits for it. The record is the one with the permit.
+    /// Requests a permit, waiting for it. Returns the record with the permit.
     async fn begin(
         &self,
         key: &Key,
@@ -109,9 +108,9 @@ impl Shared {
         }
     }
 
-    /// Waits until the version that is about to be replaced has lasted for the store's tick.
+    /// Waits until the version to be replaced has existed for the store's tick.
     ///
-    /// What it leaves free is then used by a version with a later time: tags that are made of a time do not come again.
+    /// Its inode is then reused by a version with a later time, so tags that contain a time never recur.
     pub(super) async fn outlast(&self, current: Option<&Current>) {
         let tick = self.backing.tick;
         let Some(current) = current.filter(|_| !tick.is_zero()) else { return };
@@ -121,7 +120,7 @@ impl Shared {
     }
 }
 
-/// What the record says of a version.
+/// Returns what the record says about a version.
 pub(super) fn content(current: &ifmatch_blob::store::Written) -> Content {
     match &current.tag {
         Some(tag) => Content::Tagged { variant: Variant::only(), tag: tag.clone() },
@@ -129,7 +128,7 @@ pub(super) fn content(current: &ifmatch_blob::store::Written) -> Content {
     }
 }
 
-/// Whether the conditions hold of what is there.
+/// Checks the conditions against the current object.
 pub(super) fn check(
     method: &Method,
     preconditions: &Preconditions,

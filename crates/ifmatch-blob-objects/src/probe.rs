@@ -1,4 +1,4 @@
-//! Tries out whether a store honours conditions. Some accept a condition and ignore it.
+//! Tests of a store's conditions. Some stores accept a condition and ignore it.
 
 use std::error::Error as StdError;
 
@@ -12,15 +12,15 @@ use super::backing::Backing;
 use super::open_error::{OpenError, OpenErrorKind};
 use ifmatch_blob::store::BoxError;
 
-/// Folder of objects that are not blobs: container names cannot begin like this.
+/// Folder of objects that are not blobs. Container names cannot begin like this.
 pub(super) const FOLDER: &str = "-ifmatch";
-/// The name and the value of the metadata to try with.
+/// The name and value of the metadata for the test.
 const MARK: &str = "ifmatchprobe";
 
 /// Addresses of the clouds' metadata services, which provide credentials to machines.
 const METADATA_SERVICES: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
 
-/// What a store was found to do.
+/// The tested capabilities of a store.
 ///
 /// ```
 /// use ifmatch_blob_objects::{Capability, Support};
@@ -31,39 +31,39 @@ const METADATA_SERVICES: [&str; 2] = ["169.254.169.254", "metadata.google.intern
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
-    /// Writing an object only if there is none.
+    /// Writing an object only if it does not exist.
     pub create: Support,
-    /// Writing an object only if it is still the same version.
+    /// Writing an object only if its version is unchanged.
     pub update: Support,
-    /// Keeping header fields and metadata with an object.
+    /// `true` if the store keeps header fields and metadata with an object.
     pub metadata: bool,
-    /// Giving each version its own tag even if the bytes are the same. Hashes do not qualify.
+    /// `true` if each version has its own tag even with the same bytes. Hashes do not qualify.
     pub unique_tags: bool,
 }
 
-/// How a store deals with a condition.
+/// Treatment of a condition by a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// It honours the condition.
     Native,
-    /// It accepts the condition and writes all the same.
+    /// The store accepts the condition and ignores it.
     Ignored,
-    /// It refuses conditional writes.
+    /// The store refuses conditional writes.
     Unsupported,
 }
 
 impl Capability {
-    /// A store that honours all conditions and keeps metadata. Its tags may be hashes.
+    /// All conditions and metadata. Tags may be hashes.
     pub const FULL: Self =
         Self { create: Support::Native, update: Support::Native, metadata: true, unique_tags: false };
 
-    /// Whether the store protects updates from writers who bypass us.
+    /// Returns `true` if the store protects updates from writers that bypass this server.
     pub fn is_native(&self) -> bool {
         self.create == Support::Native && self.update == Support::Native
     }
 }
 
-/// Tries the store out with an object of its own, which is deleted afterwards.
+/// Tests the store with an object of its own, which is deleted afterwards.
 pub(super) async fn probe(backing: &Backing) -> Result<Capability, OpenError> {
     let number = nonce().map_err(|error| unusable(backing, error))?;
     let location = backing.prefix.clone().join(FOLDER).join(format!("probe-{number:016x}"));
@@ -81,7 +81,7 @@ fn unusable(backing: &Backing, source: impl Into<BoxError>) -> OpenError {
         tracing::debug!(error = %source, "the store cannot be used");
         return OpenError::new(OpenErrorKind::Settings, format!("{} cannot be used: {advice}", backing.objects));
     }
-    let hint = "check that it exists, can be reached and may be written to";
+    let hint = "check that it exists, is reachable and is writable";
     OpenError::new(OpenErrorKind::Unusable, format!("{} cannot be used: {hint}", backing.objects)).because(source)
 }
 
@@ -116,7 +116,7 @@ impl Trial<'_> {
         }
     }
 
-    /// What is stored with an object must come back with it.
+    /// Attributes stored with an object must be returned with it.
     async fn metadata(&self) -> Result<bool, Error> {
         let mut attributes = Attributes::new();
         attributes.insert(Attribute::Metadata(MARK.into()), MARK.into());
@@ -130,7 +130,7 @@ impl Trial<'_> {
         Ok(found.attributes.get(&Attribute::Metadata(MARK.into())).is_some_and(|value| &**value == MARK))
     }
 
-    /// An update of a version that was replaced must fail, that of the current one must succeed.
+    /// An update of a replaced version must fail, and one of the current version must succeed.
     async fn update(&self) -> Result<Support, Error> {
         let replaced = self.put("4", PutMode::Overwrite).await?;
         let current = self.put("five", PutMode::Overwrite).await?;
@@ -140,7 +140,7 @@ impl Trial<'_> {
         }
         match refusal(self.put("7", PutMode::Update(current.into())).await)? {
             Support::Ignored => Ok(Support::Native),
-            // It refuses every update.
+            // The store refuses every update.
             Support::Native | Support::Unsupported => Ok(Support::Unsupported),
         }
     }
@@ -158,7 +158,7 @@ impl Trial<'_> {
     }
 }
 
-/// How a store deals with a condition that is false.
+/// Returns how a store treats a false condition.
 fn refusal(result: Result<PutResult, Error>) -> Result<Support, Error> {
     match result {
         Ok(_) => Ok(Support::Ignored),

@@ -1,4 +1,4 @@
-//! Reading objects: all that is read through one opening belongs to one version.
+//! Reading objects. Everything read through one opening belongs to one version.
 
 use std::future::ready;
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl Shared {
     }
 }
 
-/// Gives no bytes.
+/// A source without bytes.
 struct Nothing;
 
 impl Source for Nothing {
@@ -53,7 +53,7 @@ struct Version {
     objects: Arc<dyn ObjectStore>,
     location: Path,
     current: Current,
-    /// All its bytes, on their way already.
+    /// All bytes, if they were requested with the properties.
     whole: Option<BlobBody>,
 }
 
@@ -62,14 +62,14 @@ impl Version {
         Self { objects: Arc::clone(&shared.backing.objects), location, current, whole }
     }
 
-    /// Asks for bytes on the condition that they are still those of this version, and looks whether they are: some
-    /// stores ignore the condition.
+    /// Requests bytes on the condition that they are still those of this version, and verifies that, since some stores
+    /// ignore the condition.
     fn part(&self, range: Option<Range<u64>>) -> impl Future<Output = Result<BlobBody, StoreError>> + Send + 'static {
         let (objects, location) = (Arc::clone(&self.objects), self.location.clone());
         let (e_tag, tag) = (self.current.version.e_tag.clone(), self.current.info.tag.clone());
         async move {
             let Some(e_tag) = e_tag else {
-                let why = "the store gives no tag to read parts of one version by";
+                let why = "the store has no tag for reading parts of one version";
                 return Err(StoreError::new(StoreErrorKind::Unavailable, why));
             };
             let options = GetOptions::new().with_if_match(Some(e_tag)).with_range(range.map(GetRange::Bounded));
@@ -92,7 +92,7 @@ impl Source for Version {
     }
 }
 
-/// The bytes that came, as the platform has them if it can.
+/// Returns the bytes of a response, as the platform's own body if there is one.
 fn body(result: GetResult) -> BlobBody {
     if let Some(direct) = DirectBody::take(&result) {
         return direct;
@@ -101,5 +101,5 @@ fn body(result: GetResult) -> BlobBody {
 }
 
 fn replaced() -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, "the blob was replaced while it was read, ask again")
+    StoreError::new(StoreErrorKind::Unavailable, "the blob was replaced while it was read, try again")
 }

@@ -1,4 +1,4 @@
-//! Changing header fields: the object is written once more, with itself, on the condition that it is still the same.
+//! Changes of header fields: the object is rewritten with its own content, on the condition that it is unchanged.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ifmatch_blob::store::{
     Md5Use, MissingContainer, Put, Reading, SetHeaders, StoreError, StoreErrorKind, Upload, Written,
 };
 
-/// How often the object is read again that others write meanwhile.
+/// Maximum number of attempts for an object that others are writing.
 const ATTEMPTS: usize = 16;
 
 impl Shared {
@@ -50,7 +50,7 @@ impl Shared {
     }
 }
 
-/// Whether the object was written while it was read.
+/// Returns `true` if the object was written while it was read.
 fn is_overtaken(kind: &StoreErrorKind) -> bool {
     matches!(kind, StoreErrorKind::InFlight { .. } | StoreErrorKind::Interrupted)
 }

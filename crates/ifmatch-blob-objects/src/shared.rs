@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub(super) backing: Backing,
     pub(super) capability: Capability,
     pub(super) driver: Driver<AnyRegister>,
-    /// Whether the register survives a restart.
+    /// `true` if the register survives a restart.
     pub(super) durable: bool,
     /// The register with the name in the store's mark, if the store is marked.
     pub(super) owner: Option<Owner>,
@@ -36,7 +36,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Where a blob is.
+    /// Returns the location of a blob.
     pub(super) fn location(&self, blob: &BlobPath) -> Result<Path, StoreError> {
         let path = format!("{}/{}/{}", self.backing.prefix, blob.container, blob.name);
         let path = Path::parse(path).map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
@@ -47,12 +47,12 @@ impl Shared {
         Ok(path)
     }
 
-    /// Where the blobs of a container are.
+    /// Returns the folder of a container.
     pub(super) fn folder(&self, container: &ContainerName) -> Path {
         self.backing.prefix.clone().join(container.as_str())
     }
 
-    /// Asks for an object. None: there is none.
+    /// Requests an object. Returns `None` if there is none.
     pub(super) async fn get(
         &self,
         location: &Path,

@@ -1,4 +1,4 @@
-//! Takes in a body: small ones whole, large ones part by part.
+//! Incoming bodies: small ones as a whole, large ones in parts.
 
 use std::mem;
 
@@ -37,10 +37,10 @@ enum Hash {
     Platform(Box<dyn RunningHash>),
 }
 
-/// A body on its way in, counted and hashed.
+/// An incoming body, counted and hashed.
 pub(super) struct Spool {
     body: Upload,
-    /// What came beyond the part before.
+    /// Bytes beyond the previous part.
     rest: Bytes,
     hash: Hash,
     taken: u64,
@@ -50,7 +50,7 @@ pub(super) struct Spool {
 /// The next bytes of a body, at most [`PART`] of them.
 pub(super) struct Part {
     pub(super) payload: PutPayload,
-    /// Whether they are the last.
+    /// `true` for the last part.
     pub(super) last: bool,
 }
 
@@ -65,10 +65,10 @@ impl Spool {
         Self { body, rest: Bytes::new(), hash, taken: 0, promise: *promise }
     }
 
-    /// The next part: a full one, unless it is the last.
+    /// Returns the next part, which is full unless it is the last.
     ///
     /// # Errors
-    /// The client stopped sending, or sent too much.
+    /// Fails if the client stopped sending, or sent too much.
     pub(super) async fn part(&mut self) -> Result<Part, StoreError> {
         let mut pieces = Pieces::default();
         let mut room = PART;
@@ -86,10 +86,10 @@ impl Spool {
         }
     }
 
-    /// The hash of the whole body, once the last part was taken.
+    /// Returns the hash of the whole body, after the last part.
     ///
     /// # Errors
-    /// The body is not what was promised.
+    /// Fails if the body does not match the declarations.
     pub(super) async fn finish(self) -> Result<ContentHash, StoreError> {
         let hash = match self.hash {
             Hash::Own(hasher) => hasher.finish(),
@@ -125,15 +125,15 @@ impl Spool {
     }
 }
 
-/// A piece shorter than this is joined with those after it. Else a client that sends byte by byte would have us keep many
-/// times as much as it sends: each piece has its own place, and holds what it was received into.
+/// Length below which pieces are joined. Otherwise a client that sends byte by byte would occupy many times as much
+/// memory as it sends, since each piece has its own allocation.
 const JOINED: usize = 4 * 1024;
 
 /// The pieces of a part.
 #[derive(Default)]
 struct Pieces {
     whole: Vec<Bytes>,
-    /// Short ones, joined.
+    /// Joined short pieces.
     short: BytesMut,
 }
 
@@ -162,7 +162,7 @@ impl Pieces {
     }
 }
 
-/// What is known of a body beforehand.
+/// Declarations about a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Promise {
     limit: u64,
@@ -171,13 +171,13 @@ pub(super) struct Promise {
 }
 
 impl Promise {
-    /// What a request says of its body.
+    /// Returns the declarations of a request.
     pub(super) fn of(put: &Put) -> Self {
         Self { limit: put.limit, length: put.length, digest: put.digest }
     }
 
     /// # Errors
-    /// [`StoreErrorKind::TooLarge`] where the promised length says so already.
+    /// [`StoreErrorKind::TooLarge`] if the declared length exceeds the limit.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self.length {
             Some(length) if length > self.limit => Err(StoreErrorKind::TooLarge { limit: self.limit }.into()),
@@ -192,12 +192,12 @@ impl Promise {
         if is_short || headers.content_md5.is_some() { asked } else { Md5Use::AsGiven }
     }
 
-    /// The promised length, if more than one part is promised.
+    /// Returns the declared length, if it exceeds one part.
     pub(super) fn long(&self) -> Option<u64> {
         self.length.filter(|length| *length > PART as u64)
     }
 
-    /// The hash of what came, so many bytes, if that is what was promised.
+    /// Returns the hash of a body of this length, if both match the declarations.
     pub(super) fn keep(&self, taken: u64, hash: ContentHash) -> Result<ContentHash, StoreError> {
         if self.length.is_some_and(|length| length != taken) {
             return Err(StoreErrorKind::LengthMismatch.into());
@@ -208,7 +208,7 @@ impl Promise {
         Ok(hash)
     }
 
-    /// The hash that the client promised.
+    /// Returns the hash declared by the client.
     pub(super) fn digest(&self) -> Option<ContentHash> {
         self.digest
     }
@@ -223,7 +223,8 @@ mod tests {
     use super::*;
     use ifmatch_blob::store::BoxError;
 
-    /// The parts of a body that comes in pieces of these lengths, and in how many pieces each part is kept.
+    /// Returns the parts of a body that arrives in pieces of these lengths, and the number of pieces kept for each
+    /// part.
     async fn parts(lengths: Vec<usize>) -> (Vec<u8>, Vec<usize>) {
         let pieces = lengths.into_iter().enumerate();
         let pieces = pieces.map(|(at, length)| Bytes::from(vec![at.to_le_bytes()[0]; length]));
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_byte_by_byte_is_kept_as_densely_as_what_comes_at_once() {
+    async fn a_body_that_arrives_byte_by_byte_takes_no_more_memory() {
         let (bytes, counts) = parts(vec![1; 100_000]).await;
         let expected: Vec<u8> = (0..100_000_usize).map(|at| at.to_le_bytes()[0]).collect();
         assert!(bytes == expected, "other bytes");
@@ -251,14 +252,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pieces_stay_in_their_order_and_long_ones_as_they_are() {
+    async fn pieces_keep_their_order_and_long_ones_are_not_copied() {
         let (bytes, counts) = parts(vec![10, PART - 100, 20, 5000, 1, 0, 7]).await;
         let mut expected = Vec::new();
         for (at, length) in [(0, 10), (1, PART - 100), (2, 20), (3, 5000), (4, 1), (6, 7)] {
             expected.extend(vec![at; length]);
         }
         assert!(bytes == expected, "other bytes");
-        // The first ends 70 bytes into the fourth piece.
+        // The first part ends 70 bytes into the fourth piece.
         assert_eq!(counts, [3, 2]);
     }
 }

@@ -1,4 +1,4 @@
-//! Writing and deleting objects on the condition that they are still what they were.
+//! Writing and deleting objects on the condition that they are unchanged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +28,9 @@ use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreError, StoreErrorKind, Upload, Written};
 
-/// How often a write is tried when others, who bypass us, change the object each time.
+/// Maximum number of attempts while other programs keep changing the object.
 const TRIES: u32 = 8;
-/// The pause before another try, times the number of tries so far.
+/// Pause before another attempt, multiplied by the number of attempts so far.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Pause after the store refused a write as too soon: R2 accepts one write per second and object.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -42,9 +42,9 @@ struct Job {
     location: Path,
     preconditions: Preconditions,
     lease: LeaseUse,
-    /// Tells if the write creates its container when missing.
+    /// Behaviour if the container does not exist.
     missing: MissingContainer,
-    /// The tag of the version that the write was made from, where it was made from one.
+    /// The tag of the version that the write was derived from, if any.
     based_on: Option<EntityTag>,
     headers: BlobHeaders,
     stamp: Stamp,
@@ -54,9 +54,9 @@ struct Job {
 /// The bytes of a write.
 #[derive(Debug)]
 enum Body {
-    /// Sent in one request, together with its condition.
+    /// Sent in one request with its condition.
     Whole(PutPayload),
-    /// At the store already, in parts; yet to be put together.
+    /// Already in the store as parts, to be combined.
     Parts(Multipart),
 }
 
@@ -72,13 +72,13 @@ struct Goal {
 impl Shared {
     /// Writes an object.
     ///
-    /// The conditions are evaluated before the body is taken, to spare the client, and again under the permit. Once the
-    /// body is complete, the write goes on in a task of its own: a client that leaves does not leave a permit behind.
+    /// Evaluates the conditions before the body is received, and again under the permit. Once the body is complete, the
+    /// write continues in a task of its own, so that a client that disconnects does not leave a permit behind.
     pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         this.put_based(blob, put, None).await
     }
 
-    /// Writes an object that was made from the version with this tag, if it was made from one.
+    /// Writes an object derived from the version with this tag, if any.
     pub(super) async fn put_based(
         self: &Arc<Self>,
         blob: &BlobPath,
@@ -124,7 +124,8 @@ impl Shared {
         .await
     }
 
-    /// Takes in a body: a small one whole, a large one in parts that go to the store, or as it is if the store can.
+    /// Receives a body: a small one as a whole, a large one in parts that are sent to the store, or directly if the
+    /// store can.
     async fn take_in(
         &self,
         blob: &BlobPath,
@@ -142,7 +143,7 @@ impl Shared {
                 Offer::Arrived(hash) => return Ok((Body::Parts(parts), promise.keep(length, hash)?)),
                 Offer::Left(left) => (body, begun) = (left, Some(parts)),
                 Offer::Lost => {
-                    let why = "the store took a body and does not say what became of it";
+                    let why = "the store took a body and did not report the result";
                     return Err(StoreError::new(StoreErrorKind::Unavailable, why));
                 }
             }
@@ -179,7 +180,7 @@ impl Shared {
         stamp: &mut Stamp,
         direct: Option<DirectUpload>,
     ) -> Result<Multipart, StoreError> {
-        // Whether the request created the blob is not known yet: a retry of it cannot be answered.
+        // It is not known yet if the request created the blob, so a retry of it cannot be answered.
         stamp.request = None;
         if self.capability.metadata && stamp.incarnation.is_none() {
             stamp.incarnation = Some(self.ensure(&blob.container).await?.incarnation);
@@ -192,7 +193,8 @@ impl Shared {
         Multipart::begin(&*self.backing.objects, &self.location(blob)?, options).await
     }
 
-    /// Deletes an object. There is no condition for it to go with: it is compared right before, under the permit.
+    /// Deletes an object. A deletion carries no condition, so the object is compared immediately before, under the
+    /// permit.
     pub(super) async fn delete(this: &Arc<Self>, blob: &BlobPath, delete: Delete) -> Result<(), StoreError> {
         let location = this.location(blob)?;
         let members = this.registered(&blob.container).await?.members();
@@ -295,7 +297,7 @@ impl Shared {
         Ok((found, self.look(&job.location, Members::ALL).await?))
     }
 
-    /// Sends the write, with the condition that the object is still what was seen.
+    /// Sends the write on the condition that the object is unchanged.
     async fn send(&self, job: &Job, goal: &Goal, body: &mut Body) -> Result<PutResult, Failure> {
         // The condition of a creation does not cover its container: the gateway of another register would not take the
         // object for a blob.
@@ -354,7 +356,7 @@ impl Shared {
         Ending::Done(written, content)
     }
 
-    /// Looks whether a write whose answer was lost took effect.
+    /// Checks if a write with a lost response took effect.
     async fn find_out(&self, job: &Job, goal: &Goal, grace: Duration, error: StoreError) -> Ending<Written> {
         let found = self.look(&job.location, Members::ALL).await.ok().flatten();
         match found.and_then(|current| job.answered_by(&current, goal.created)) {
@@ -379,7 +381,8 @@ impl Shared {
 }
 
 impl Job {
-    /// The answer, if what is there was made by this very write, or by an earlier try of the same request.
+    /// Returns the answer if the current object was made by this very write, or by an earlier attempt of the same
+    /// request.
     fn answered_by(&self, current: &Current, created: bool) -> Option<Written> {
         let same_write = self.stamp.made(current);
         let same_request = is_from(current, self.stamp.request.as_deref()) && current.info.hash == Some(self.hash);
@@ -399,7 +402,7 @@ impl Job {
 }
 
 impl Job {
-    /// Whether the conditions hold, and what the write was made from is still there.
+    /// Checks the conditions, and that the version from which the write was derived still exists.
     fn check(&self, current: Option<&Current>) -> Result<(), StoreError> {
         check(&Method::PUT, &self.preconditions, current)?;
         match &self.based_on {
@@ -409,12 +412,12 @@ impl Job {
     }
 }
 
-/// Whether the object was made by the request of this name.
+/// Returns `true` if this request made the object.
 fn is_from(current: &Current, request: Option<&str>) -> bool {
     request.is_some() && current.origin.as_ref().map(|origin| &*origin.request) == request
 }
 
-/// Runs to the end whatever becomes of the caller.
+/// Runs to the end even if the caller is dropped.
 pub(super) async fn in_a_task<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -426,8 +429,8 @@ pub(super) fn contended() -> StoreError {
     StoreErrorKind::InFlight { retry_after: Duration::from_secs(1) }.into()
 }
 
-/// There is nothing to read at the name, and nothing can be put there.
+/// There is nothing to read under this name, and nothing can be written there.
 fn taken() -> StoreError {
-    let why = "the name is taken by a folder: the names of other blobs begin with it";
+    let why = "the name is that of a folder, which contains other blobs";
     StoreError::new(StoreErrorKind::Unsupported, why)
 }

@@ -1,4 +1,4 @@
-//! Bodies: those that a blob service sends, and those of any type.
+//! The body of a response, and bodies of any type.
 
 use std::any::Any;
 use std::fmt;
@@ -10,7 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::store::StoreError;
 
-/// The body of a response: nothing, some bytes in memory, or a stream.
+/// The body of a response: empty, bytes in memory, or a stream.
 ///
 /// ```
 /// use http_body::Body;
@@ -27,20 +27,20 @@ enum Kind {
 }
 
 impl BlobBody {
-    /// No bytes.
+    /// Returns an empty body.
     pub const fn empty() -> Self {
         Self(Kind::Full(None))
     }
 
-    /// Bytes that come one after the other.
+    /// Wraps a stream of bytes.
     pub fn stream(body: impl Body<Data = Bytes, Error: Into<StoreError>> + Send + 'static) -> Self {
         Self(Kind::Stream(AnyBody::new(body)))
     }
 
-    /// What [`stream`](Self::stream) was given, if it is of this type: see [`AnyBody::downcast`].
+    /// Returns the argument of [`stream`](Self::stream) if it has this type: see [`AnyBody::downcast`].
     ///
     /// # Errors
-    /// The body itself, if it is of another type, or was read from.
+    /// Returns the body itself if it has another type, or if it was read from.
     pub fn downcast<B: 'static>(self) -> Result<B, Self> {
         match self.0 {
             Kind::Stream(stream) => stream.downcast().map_err(|stream| Self(Kind::Stream(stream))),
@@ -49,7 +49,7 @@ impl BlobBody {
     }
 }
 
-/// Bytes in memory.
+/// Wraps bytes in memory.
 impl<B: Into<Bytes>> From<B> for BlobBody {
     fn from(bytes: B) -> Self {
         let bytes = bytes.into();
@@ -92,11 +92,10 @@ impl Body for BlobBody {
     }
 }
 
-/// A body of any type, which can be had back as what it is until it is first read.
+/// A body of any type, which can be recovered until it is first read.
 ///
-/// A platform that can hand on a stream without reading it, as a Cloudflare Worker can, so gets its own body out at the
-/// other end: that of a request in the object store, that of an object in the server. Everything in between sees a body
-/// like any other.
+/// A platform that can forward a stream without reading it, such as a Cloudflare Worker, recovers its own body at the
+/// other end: a request's body in the object store, an object's body in the server.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -108,13 +107,13 @@ impl Body for BlobBody {
 /// # let _ = whole;
 /// ```
 pub struct AnyBody<E> {
-    /// Not read yet, and therefore not pinned.
+    /// The body before the first read, and therefore not pinned.
     whole: Option<Box<dyn Erased<E>>>,
-    /// Being read.
+    /// The body while it is read.
     begun: Option<Pin<Box<dyn Erased<E>>>>,
 }
 
-/// A body with its errors as `E`.
+/// A body with errors of type `E`.
 trait Erased<E>: Any + Send {
     fn frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>>;
     fn has_ended(&self) -> bool;
@@ -139,20 +138,20 @@ where
 }
 
 impl<E: 'static> AnyBody<E> {
-    /// Forgets the type of a body.
+    /// Wraps a body.
     pub fn new(body: impl Body<Data = Bytes, Error: Into<E>> + Send + 'static) -> Self {
         Self { whole: Some(Box::new(body)), begun: None }
     }
 
-    /// The body, if it is of this type and nothing was read from it.
+    /// Returns the body if it has this type and nothing was read from it.
     ///
     /// # Errors
-    /// This body as it was, otherwise.
+    /// Returns this body unchanged otherwise.
     pub fn downcast<B: 'static>(mut self) -> Result<B, Self> {
         let Some(whole) = self.whole.take_if(|whole| (&**whole as &dyn Any).is::<B>()) else { return Err(self) };
         match (whole as Box<dyn Any>).downcast() {
             Ok(body) => Ok(*body),
-            // It is of this type.
+            // The type was checked above.
             Err(_) => Err(self),
         }
     }

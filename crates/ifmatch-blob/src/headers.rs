@@ -1,4 +1,4 @@
-//! The header fields that a store keeps with a blob and sends again with it.
+//! The header fields that a store keeps with a blob.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 pub use crate::content_md5::{ContentMd5, InvalidMd5};
 
-/// The header fields that a store keeps with a blob and sends again with it.
+/// The header fields that a store keeps with a blob and returns with it.
 ///
 /// ```
 /// use ifmatch_blob::headers::{BlobHeaders, FieldText};
@@ -34,11 +34,11 @@ pub struct BlobHeaders {
     pub cache_control: Option<FieldText>,
     /// MD5 of the bytes, either computed or supplied by a client.
     pub content_md5: Option<ContentMd5>,
-    /// The user's own fields, by their names in lower case, without any prefix that a dialect puts before them.
+    /// The user's own fields, by lower-case name without a dialect's prefix.
     pub metadata: BTreeMap<Box<str>, FieldText>,
 }
 
-/// The value of a header field: visible ASCII characters, spaces and tabs, with none of the latter two at the ends.
+/// The value of a header field: visible ASCII characters, spaces and tabs, with no space or tab at either end.
 ///
 /// ```
 /// use ifmatch_blob::headers::FieldText;
@@ -51,29 +51,29 @@ pub struct BlobHeaders {
 pub struct FieldText(HeaderValue);
 
 impl FieldText {
-    /// A value from its text.
+    /// Parses text.
     ///
     /// # Errors
-    /// The text has characters other than visible ASCII ones, spaces and tabs.
+    /// Fails if the text contains characters other than visible ASCII ones, spaces and tabs.
     pub fn new(text: &str) -> Result<Self, InvalidFieldText> {
         Self::from_header(HeaderValue::from_str(text).map_err(|_| InvalidFieldText)?)
     }
 
-    /// A value from a header field. Shares the header's memory.
+    /// Parses the value of a header field. Shares its memory.
     ///
     /// # Errors
-    /// The value has characters other than visible ASCII ones, spaces and tabs.
+    /// Fails if the value contains characters other than visible ASCII ones, spaces and tabs.
     pub fn from_header(value: HeaderValue) -> Result<Self, InvalidFieldText> {
         let text = value.to_str().map_err(|_| InvalidFieldText)?;
         if text.trim_matches([' ', '\t']).len() == text.len() { Ok(Self(value)) } else { Err(InvalidFieldText) }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default()
     }
 
-    /// The value for a header field. Shares the memory.
+    /// Returns the value for a header field. Shares the memory.
     pub fn to_header(&self) -> HeaderValue {
         self.0.clone()
     }
@@ -85,7 +85,7 @@ impl fmt::Debug for FieldText {
     }
 }
 
-/// The text cannot be kept as the value of a header field.
+/// Error returned for text that cannot be the value of a header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a header field that is kept with a blob has visible ASCII characters only: encode all others")]
+#[error("the fields kept with a blob consist of visible ASCII characters: encode all others")]
 pub struct InvalidFieldText;

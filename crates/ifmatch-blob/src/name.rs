@@ -1,4 +1,4 @@
-//! The names of containers and blobs: always valid, parsed once.
+//! Names of containers and blobs: parsed once, always valid.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// The name of a container: 1 to 88 of the characters `A-Z a-z 0-9 . _ -`, the first a letter or a digit.
 ///
-/// A path that begins with `/-/` therefore never names a container. Cheap to clone.
+/// A path that begins with `/-/` never names a container. Cheap to clone.
 ///
 /// ```
 /// use ifmatch_blob::name::ContainerName;
@@ -21,13 +21,13 @@ use thiserror::Error;
 pub struct ContainerName(Arc<str>);
 
 impl ContainerName {
-    /// The longest name, in characters: an account's 24, a dot, and 63.
+    /// Maximum length in characters: 24 for an account, a dot, and 63.
     pub const MAX_LEN: usize = 88;
 
-    /// A name from its text.
+    /// Parses a container's name.
     ///
     /// # Errors
-    /// [`InvalidName`] says which rule the text breaks.
+    /// [`InvalidName`] states the rule that the text breaks.
     ///
     /// ```
     /// # use ifmatch_blob::name::ContainerName;
@@ -46,27 +46,27 @@ impl ContainerName {
         }
     }
 
-    /// The name of a container that this crate keeps for itself, `-` and the text: no request can name it, no listing
-    /// shows it, and it is always there.
+    /// Returns the name of an internal container, `-` and the text. Requests cannot name it, listings omit it, and it
+    /// always exists.
     ///
     /// # Errors
-    /// [`InvalidName`] says which rule the text breaks.
+    /// [`InvalidName`] states the rule that the text breaks.
     pub fn internal(text: &str) -> Result<Self, InvalidName> {
         let name = Self([INTERNAL, Self::new(text)?.as_str()].concat().into());
         if name.0.len() > Self::MAX_LEN { Err(InvalidName(NameErrorKind::ContainerTooLong)) } else { Ok(name) }
     }
 
-    /// Whether this crate keeps the container for itself.
+    /// Returns `true` if the container is internal.
     pub fn is_internal(&self) -> bool {
         Self::is_internal_text(&self.0)
     }
 
-    /// The same of the text of a container's name.
+    /// Returns `true` if this text is the name of an internal container.
     pub fn is_internal_text(name: &str) -> bool {
         name.starts_with(INTERNAL)
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -87,10 +87,10 @@ pub fn is_server_path(path: &str) -> bool {
 /// What the names of the crate's own containers begin with.
 const INTERNAL: &str = "-";
 
-/// The name of a blob in its container: text of 1 to 1,024 characters, cut into segments by `/`.
+/// The name of a blob in its container: 1 to 1,024 characters, divided into segments by `/`.
 ///
-/// No segment is empty, `.` or `..`, and there are no control characters and no backslashes, so that a name means the
-/// same in an address, in a file system and in an object store. Cheap to clone; ordered by its UTF-8 bytes.
+/// No segment is empty, `.` or `..`, and control characters and backslashes are not allowed. A name therefore has the
+/// same meaning in a URL, a file system and an object store. Cheap to clone; ordered by its UTF-8 bytes.
 ///
 /// ```
 /// use ifmatch_blob::name::BlobName;
@@ -103,15 +103,15 @@ const INTERNAL: &str = "-";
 pub struct BlobName(Arc<str>);
 
 impl BlobName {
-    /// The longest name, in characters.
+    /// Maximum length in characters.
     pub const MAX_CHARS: usize = 1024;
-    /// The longest name, in bytes of UTF-8: with its container's it still fits into a register's key.
+    /// Maximum length in bytes of UTF-8. Together with a container's name it fits into a register's key.
     pub const MAX_BYTES: usize = 3980;
 
-    /// A name from its text, which is not percent-encoded (any more).
+    /// Parses a blob's name, which is not percent-encoded.
     ///
     /// # Errors
-    /// [`InvalidName`] says which rule the text breaks.
+    /// [`InvalidName`] states the rule that the text breaks.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let is_long = text.len() > Self::MAX_CHARS && text.chars().count() > Self::MAX_CHARS;
         if text.len() > Self::MAX_BYTES || is_long {
@@ -126,13 +126,13 @@ impl BlobName {
         Ok(Self(text.into()))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Where a blob is: its container and its name.
+/// The path of a blob: its container and its name.
 ///
 /// ```
 /// use ifmatch_blob::name::BlobPath;
@@ -147,16 +147,16 @@ impl BlobName {
 pub struct BlobPath {
     /// The container.
     pub container: ContainerName,
-    /// The name within it.
+    /// The name within the container.
     pub name: BlobName,
 }
 
 impl BlobPath {
-    /// Parses the raw path of a request, `/{container}/{blob…}`: each segment is percent-decoded, once.
+    /// Parses the raw path of a request, `/{container}/{blob…}`. Percent-decodes each segment once.
     ///
     /// # Errors
-    /// [`InvalidName`] says which rule the path breaks. An encoded slash (`%2F`) is refused, since some
-    /// intermediaries decode it and would thereby name another blob.
+    /// [`InvalidName`] states the rule that the path breaks. An encoded slash (`%2F`) is rejected, since some
+    /// intermediaries decode it and thereby name another blob.
     ///
     /// ```
     /// use ifmatch_blob::name::{BlobPath, NameErrorKind};
@@ -169,7 +169,7 @@ impl BlobPath {
         Self::of_encoded(container, name)
     }
 
-    /// The same of a path that was cut already.
+    /// Parses a path that is already divided.
     pub fn of_encoded(container: &str, name: &str) -> Result<Self, InvalidName> {
         let container = ContainerName::new(&decode(container)?)?;
         if name.len() > BlobName::MAX_BYTES * ENCODED_LEN {
@@ -186,59 +186,59 @@ impl BlobPath {
     }
 }
 
-/// The path to put into an address: percent-encoded, with a slash in front.
+/// Returns the path for a URL: percent-encoded, with a leading slash.
 impl fmt::Display for BlobPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/{}/{}", self.container, utf8_percent_encode(self.name.as_str(), PATH))
     }
 }
 
-/// The text is no name; the message says which rule it breaks.
+/// Error returned for an invalid name. The message states the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct InvalidName(NameErrorKind);
 
 impl InvalidName {
-    /// Which rule the text breaks.
+    /// Returns the rule that the text breaks.
     pub fn kind(&self) -> NameErrorKind {
         self.0
     }
 }
 
-/// Which rule of names a text breaks.
+/// A rule for names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NameErrorKind {
-    /// The container's name has a character it must not have, or none at all.
+    /// A container's name contains an invalid character, or is empty.
     #[error("a container's name consists of the characters A-Z a-z 0-9 . _ - and begins with a letter or a digit")]
     Container,
-    /// The container's name is too long.
+    /// A container's name is too long.
     #[error("a container's name has at most {} characters", ContainerName::MAX_LEN)]
     ContainerTooLong,
-    /// The blob's name is too long.
+    /// A blob's name is too long.
     #[error("a blob's name has at most {} characters and {} bytes of UTF-8", BlobName::MAX_CHARS, BlobName::MAX_BYTES)]
     BlobTooLong,
-    /// A segment of the blob's name is empty, `.` or `..`.
+    /// A segment of a blob's name is empty, `.` or `..`.
     #[error("no segment of a blob's name may be empty, '.' or '..'")]
     Segment,
-    /// The blob's name has a control character or a backslash.
+    /// A blob's name contains a control character or a backslash.
     #[error("a blob's name has no control characters (NUL among them) and no backslashes")]
     Character,
-    /// The path has a `%2F`.
+    /// The path contains a `%2F`.
     #[error("a path has no encoded slash (%2F): write a plain one")]
     EncodedSlash,
-    /// The path has a `%` that two hexadecimal digits do not follow.
+    /// The path contains a `%` without two hexadecimal digits after it.
     #[error("two hexadecimal digits must follow each % in a path")]
     Escape,
-    /// The path is not UTF-8 once it is percent-decoded.
+    /// The path is not UTF-8 after percent-decoding.
     #[error("a path must be UTF-8 once it is percent-decoded")]
     Utf8,
 }
 
-/// The length of a percent-encoded byte.
+/// Length of a percent-encoded byte.
 const ENCODED_LEN: usize = 3;
 
-/// What is percent-encoded in a path: all but RFC 3986's `pchar` and the slash.
+/// Characters to percent-encode in a path: all except RFC 3986's `pchar` and the slash.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -259,7 +259,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'@');
 
-/// Percent-decodes text, strictly.
+/// Percent-decodes text. Rejects malformed escapes.
 pub fn decode(text: &str) -> Result<std::borrow::Cow<'_, str>, InvalidName> {
     let is_escape = |after: &str| {
         let digits = after.as_bytes().get(..2);

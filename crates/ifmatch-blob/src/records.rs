@@ -1,4 +1,4 @@
-//! The records of a register: all of them, step by step, and which are old enough to be forgotten.
+//! Steps through the records of a register, to find those that have expired.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::Record;
 use ifmatch_register::{Key, Register, RegisterError, Scan};
 
-/// The most records looked at in one step.
+/// Maximum number of records per step.
 const STEP: usize = 1_000;
 
-/// How long a record is kept after its last change, at the least: it gives late retries of that change their answer.
+/// Minimum retention of a record after its last change, so that late retries of the change get their answer.
 const RETENTION: Duration = Duration::from_hours(24);
 
-/// The next records whose keys begin with `prefix`. None: there are no more.
+/// Returns the next records with keys that begin with `prefix`, or `None` after the last one.
 pub async fn step(
     register: &impl Register,
     prefix: &str,
@@ -24,7 +24,7 @@ pub async fn step(
     Ok(Some(records).filter(|records| !records.is_empty()))
 }
 
-/// Whether the last change was so long ago that nobody retries it any more.
+/// Returns `true` if the last change is too old for a retry.
 pub fn is_old(record: &Record, now: Timestamp) -> bool {
     record.revision().timestamp().saturating_add(RETENTION) < now
 }

@@ -1,4 +1,4 @@
-//! The blob service: a store behind HTTP.
+//! The blob service: a store over HTTP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -21,10 +21,10 @@ use crate::dialect::{Context, Dialect};
 use crate::plain;
 use crate::store::{BlobStore, BoxError, Upload};
 
-/// The longest body that a blob may have unless set otherwise: 5 GiB.
+/// Default maximum number of bytes in a blob: 5 GiB.
 pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 
-/// A store behind HTTP, as a [`tower_service::Service`]. Cheap to clone.
+/// A store over HTTP, as a [`tower_service::Service`]. Cheap to clone.
 ///
 /// | Request | Answer |
 /// |---|---|
@@ -34,10 +34,10 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 /// | `GET /{container}?prefix=&after=&limit=` | its blobs as JSON, in pages |
 /// | `GET /` | the containers as JSON, in pages |
 ///
-/// A `PUT` keeps `Content-Type`, `Content-Encoding`, `Content-Language`, `Content-Disposition`, `Cache-Control` and
-/// all fields `x-meta-*`, 8 KiB together. It checks `Repr-Digest` and `Content-Digest` (RFC 9530). With an
-/// `Idempotency-Key`, a request that is sent again gets the answer of the first time; it is then always
-/// read to its end. With `x-ms-lease-id` it can use a blob that is leased. All errors are problem details (RFC 9457).
+/// A `PUT` keeps `Content-Type`, `Content-Encoding`, `Content-Language`, `Content-Disposition`, `Cache-Control` and all
+/// `x-meta-*` fields, up to 8 KiB in total. It verifies `Repr-Digest` and `Content-Digest` (RFC 9530). A retry with the
+/// same `Idempotency-Key` gets the first response again; the service then always reads the whole body. A request with
+/// `x-ms-lease-id` can use a leased blob. All errors are problem details (RFC 9457).
 ///
 /// Other protocols over the same blobs are [dialects](Self::dialect).
 ///

@@ -11,22 +11,22 @@ use url::Url;
 
 use super::super::open_error::{OpenError, OpenErrorKind};
 
-/// Settings that hold unless they are given. A body may take as long as it needs while it makes progress. Deletions go
-/// one by one, which every S3 server understands.
+/// Default settings. A body may take as long as it needs while it makes progress. Objects are deleted one by one, which
+/// every S3 server supports.
 const DEFAULTS: [(&str, &str); 3] =
     [("timeout", "1 day"), ("read_timeout", "30 seconds"), ("aws_disable_bulk_delete", "true")];
 
-/// Connects to the store that a URL names.
+/// Connects to the store of a URL.
 pub(super) fn connect(
     scheme: &ObjectStoreScheme,
     url: &Url,
     settings: impl Iterator<Item = (String, String)>,
 ) -> Result<Arc<dyn ObjectStore>, OpenError> {
-    // An error says that the process has chosen a provider already.
+    // An error means that the process has a provider already.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
     let defaults = DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let settings = defaults.chain(settings);
-    // What the builders have in common is no trait.
+    // The builders have no common trait.
     macro_rules! build {
         ($builder:expr) => {
             settings
@@ -52,7 +52,7 @@ pub(super) fn connect(
     })
 }
 
-/// Requests are tried again for a time that a permit to write outlasts.
+/// Requests are retried for less time than a write permit lasts.
 fn retries() -> RetryConfig {
     let backoff =
         BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(2), base: 2.0 };

@@ -1,4 +1,4 @@
-//! What stands for the clouds in a build without them.
+//! Replacement for the clouds in a build without them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use url::Url;
 
 use super::super::open_error::{OpenError, OpenErrorKind};
 
-/// Says that this build cannot connect.
+/// Reports that this build cannot connect.
 pub(super) fn connect(
     _scheme: &ObjectStoreScheme,
     url: &Url,

@@ -1,4 +1,4 @@
-//! The stores that a URL names.
+//! Stores named by a URL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use super::open_error::{OpenError, OpenErrorKind};
 mod cloud;
 mod inside;
 
-/// The kernel stamps files with a clock that advances at least every 10 ms. Two files that were written within one
-/// step can have the same tag, if the second gets the inode of the first.
+/// The kernel stamps files with a clock that advances at least every 10 ms. Two files written within one step can have
+/// the same tag if the second reuses the inode of the first.
 const FILE_TICK: Duration = Duration::from_millis(20);
 
-/// What the names of the settings begin with that stores read from the environment.
+/// Prefixes of the settings that stores read from the environment.
 const SETTINGS: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 
 impl Backing {
-    /// The store that a URL names: `file:///folder`, `memory://`, `s3://bucket/prefix`, `az://container/prefix` or
+    /// Opens the store of a URL: `file:///folder`, `memory://`, `s3://bucket/prefix`, `az://container/prefix` or
     /// `gs://bucket/prefix`.
     ///
-    /// `settings` are names and values as in the environment, such as `AWS_ENDPOINT`. All but those of the three
-    /// clouds are ignored, so that the whole environment can be given. A folder is created if need be.
+    /// `settings` are names and values as in the environment, such as `AWS_ENDPOINT`. Names other than those of the
+    /// three clouds are ignored, so the whole environment can be passed. A missing folder is created.
     ///
     /// # Errors
-    /// [`OpenErrorKind::Url`], [`OpenErrorKind::Folder`] or [`OpenErrorKind::Settings`], and what to do about it.
+    /// [`OpenErrorKind::Url`], [`OpenErrorKind::Folder`] or [`OpenErrorKind::Settings`]. The message says what to do.
     ///
     /// ```
     /// use ifmatch_blob_objects::Backing;
@@ -89,7 +89,7 @@ fn credentials(scheme: &ObjectStoreScheme) -> &'static str {
     }
 }
 
-/// The files in a folder, whose writes are synced.
+/// Opens the files in a folder, with synced writes.
 fn files(folder: &std::path::Path) -> Result<inside::Inside, OpenError> {
     let unusable = |what: &str| {
         let what = format!("the folder {} cannot be {what}: check the path and its permissions", folder.display());
@@ -99,13 +99,13 @@ fn files(folder: &std::path::Path) -> Result<inside::Inside, OpenError> {
     inside::Inside::new(folder).map_err(|error| unusable("used").because(error))
 }
 
-/// Whether a file has the name of one that is being written: digits are all that follows its first `#`.
+/// Returns `true` for the name of an unfinished file: only digits follow its first `#`.
 fn is_staged(path: &Path) -> bool {
     let number = path.filename().and_then(|name| name.split_once('#')).map(|(_, number)| number);
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// S3's directory buckets, whose names end in `--x-s3`, list in no order.
+/// S3's directory buckets, with names that end in `--x-s3`, list in no order.
 fn is_directory_bucket(url: &Url) -> bool {
     url.host_str().is_some_and(|bucket| bucket.ends_with("--x-s3"))
 }

@@ -83,7 +83,7 @@ async fn a_server_that_cannot_be_used_is_refused_with_advice() {
         refusal("s3://bucket", s3.settings(), &[("AWS_ENDPOINT", &format!("http://{nobody}"))]).await,
     ] {
         assert_eq!(error.kind(), OpenErrorKind::Unusable, "{error}");
-        assert!(error.to_string().contains("check that it exists, can be reached and may be written to"), "{error}");
+        assert!(error.to_string().contains("check that it exists, is reachable and is writable"), "{error}");
     }
     for error in [
         refusal("az://container", vec![], &[]).await,

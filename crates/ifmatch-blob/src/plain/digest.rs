@@ -1,4 +1,4 @@
-//! The digest that a request promises of its body (RFC 9530).
+//! The digest that a request declares for its body (RFC 9530).
 
 use http::{HeaderMap, HeaderName};
 use ifmatch_core::digest::ContentHash;
@@ -9,7 +9,7 @@ pub(super) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest"
 /// `Content-Digest`
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
 
-/// The SHA-256 digest that a request promises. A whole body is its representation: both fields say the same.
+/// Returns the SHA-256 digest that a request declares. A whole body is its representation, so both fields apply.
 pub(super) fn promised(headers: &HeaderMap) -> Result<Option<ContentHash>, Problem> {
     let read = |name: HeaderName| {
         let invalid = |error| Problem::bad_request(format!("{name}: {error}"));

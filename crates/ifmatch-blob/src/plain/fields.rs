@@ -1,4 +1,4 @@
-//! The header fields that are kept with a blob: from a request, and to a response.
+//! The header fields kept with a blob: parsed from a request, and added to a response.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use ifmatch_core::problem::Problem;
 
 use crate::headers::{BlobHeaders, FieldText};
 
-/// What the names of the user's own fields begin with.
+/// Prefix of the user's own fields.
 pub(super) const METADATA: &str = "x-meta-";
 /// The id of a lease on the blob, which only the Azure dialect can acquire.
 pub(super) use ifmatch_core::lease::azure::ID as LEASE_ID;
 /// The most bytes of names and values that are kept with a blob.
 const MAX_BYTES: usize = 8 * 1024;
 
-/// The fields of a request that are kept.
+/// Returns the fields of a request to keep.
 pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> {
     let kept = BlobHeaders {
         content_type: field(headers, &CONTENT_TYPE)?,
@@ -31,13 +31,13 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
         metadata: metadata(headers)?,
     };
     if size(&kept) > MAX_BYTES {
-        let detail = format!("the fields that are kept with a blob may have at most {MAX_BYTES} bytes together");
+        let detail = format!("the fields kept with a blob are limited to {MAX_BYTES} bytes in total");
         return Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "fields-too-large").detail(detail));
     }
     Ok(kept)
 }
 
-/// The lease that a request says it has; with its field repeated, nobody knows which.
+/// Returns the lease id of a request. A repeated field is ambiguous and rejected.
 pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
     let mut lines = fields::lines(headers, LEASE_ID);
     let Some(line) = lines.next() else { return Ok(None) };
@@ -55,7 +55,7 @@ pub(super) fn add_to(response: &mut HeaderMap, kept: &BlobHeaders) {
             response.insert(name, value.to_header());
         }
     }
-    // Bytes that came without a type are no page for a browser to run, nor are those of any other type.
+    // Browsers must not sniff a type, neither for bytes without one nor for others.
     response.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/octet-stream"));
     response.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     for (name, value) in &kept.metadata {
@@ -75,7 +75,8 @@ fn named(kept: &BlobHeaders) -> [(HeaderName, &Option<FieldText>); 5] {
     ]
 }
 
-/// One field. Several lines are joined where the field is a list (RFC 9110 §5.3), else nobody knows which counts.
+/// Returns one field. Lines of a list are joined (RFC 9110 §5.3); a repetition of any other field is ambiguous and
+/// rejected.
 fn field(headers: &HeaderMap, name: &HeaderName) -> Result<Option<FieldText>, Problem> {
     let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
     let is_list = *name != CONTENT_TYPE && *name != CONTENT_DISPOSITION;

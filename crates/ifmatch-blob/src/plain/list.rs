@@ -13,7 +13,7 @@ use crate::headers::FieldText;
 use crate::name::{self, ContainerName};
 use crate::store::{BlobEntry, ContainerEntry, ListQuery};
 
-/// The most names in a page, and the number of them unless the request says otherwise.
+/// Maximum and default number of names per page.
 const MAX_LIMIT: usize = 1000;
 
 pub(super) async fn blobs(
@@ -56,7 +56,7 @@ fn container(entry: &ContainerEntry, now: Timestamp) -> Value {
     json!({ "name": entry.name.as_str(), "last_modified": date(entry.info.last_modified, now) })
 }
 
-/// A date is told only once its second has come, in a listing as in a header field.
+/// Formats a date once its second has come, as in a header field.
 fn date(date: Option<HttpDate>, now: Timestamp) -> Option<String> {
     date.filter(|date| date.has_come(now)).map(|date| date.to_string())
 }

@@ -1,4 +1,4 @@
-//! The plain dialect: HTTP as RFC 9110 has it, and JSON.
+//! The plain dialect: HTTP as specified by RFC 9110, and JSON.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ mod request_key;
 mod target;
 mod write;
 
-/// Answers a request to read a blob, where the store has all it takes at hand.
+/// Answers a read immediately if the store can.
 pub(crate) fn answer_at_once(shared: &Context, head: &Parts) -> Option<Response<BlobBody>> {
     if !matches!(head.method, Method::GET | Method::HEAD) {
         return None;
@@ -31,7 +31,7 @@ pub(crate) fn answer_at_once(shared: &Context, head: &Parts) -> Option<Response<
     read::at_once(shared, head, &blob).map(|answer| respond(head, answer))
 }
 
-/// Answers a request. Its body is asked for only if it is to be stored.
+/// Answers a request. Takes the body only in order to store it.
 pub(crate) async fn answer(shared: Arc<Context>, head: Parts, upload: impl FnOnce() -> Upload) -> Response<BlobBody> {
     let answer = route(&shared, &head, upload).await;
     respond(&head, answer)
@@ -74,6 +74,6 @@ fn options(target: &Target) -> Response<BlobBody> {
 
 fn method_not_allowed(target: &Target) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-        .detail("the method cannot be used here: see Allow")
+        .detail("the method is not allowed here: see Allow")
         .header(ALLOW, allowed(target))
 }

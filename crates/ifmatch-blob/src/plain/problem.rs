@@ -1,4 +1,4 @@
-//! What a store's errors are to the client.
+//! Conversion of a store's errors into problem details.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use ifmatch_core::problem::Problem;
 
 use crate::store::{StoreError, StoreErrorKind};
 
-/// When to try again after a failure that nobody knows the end of.
+/// Retry delay after a failure of unknown duration.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What a store's error is to the client. What the client is not told, the log is.
+/// Converts a store's error. Details that the client must not see go to the log.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let problem = of(&error);
@@ -43,10 +43,10 @@ fn of(error: &StoreError) -> Problem {
         StoreErrorKind::Full => Problem::insufficient_storage(),
         StoreErrorKind::Unavailable => Problem::unavailable(RETRY),
         StoreErrorKind::OutcomeUnknown => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown")
-            .detail("nobody can tell whether the write took place: GET the blob before you send it again")
+            .detail("the outcome of the write is unknown: GET the blob before you send it again")
             .header(RETRY_AFTER, RETRY.as_secs().into()),
         StoreErrorKind::Unreadable => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable")
-            .detail("what is stored here cannot be read; the server's log says why"),
+            .detail("the stored data cannot be read; see the server's log"),
     }
 }
 

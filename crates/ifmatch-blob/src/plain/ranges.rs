@@ -16,14 +16,14 @@ use ifmatch_runtime::nonce;
 use crate::body::BlobBody;
 use crate::store::{Source, StoreError, StoreErrorKind};
 
-/// The frame around several ranges, with a boundary that no content can foresee.
+/// Returns the multipart framing of several ranges, with a random boundary.
 pub(super) fn frame(part_type: Option<HeaderValue>, parts: Vec<ByteRange>, length: u64) -> Result<Multipart, Problem> {
     let random = || nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error));
     let boundary = format!("{:016x}{:016x}", random()?, random()?);
     Multipart::new(&boundary, part_type, parts, length).map_err(|error| Problem::bad_request(error.to_string()))
 }
 
-/// The ranges in their frame, read one after the other.
+/// Returns the framed ranges as one body.
 pub(super) fn body(multipart: &Multipart, source: Box<dyn Source>) -> BlobBody {
     let mut pieces = VecDeque::new();
     for (header, range) in multipart.parts() {

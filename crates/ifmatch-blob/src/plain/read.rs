@@ -22,7 +22,8 @@ pub(super) async fn read(shared: &Context, head: &Parts, blob: &BlobPath) -> Res
     let preconditions = Preconditions::from_headers(&head.headers);
     let wanted = wanted(head);
     if revalidates(&preconditions) && wanted != Reading::HEAD {
-        // Most likely a 304, which needs no body. If it is none, everything is decided anew, of what is there then.
+        // The likely answer is a 304, which needs no body. Otherwise everything is decided again for the version found
+        // then.
         let opened = open(shared, head, blob, Reading::HEAD).await?;
         let info = &opened.info;
         let verdict = preconditions.evaluate(&head.method, Some(&info.validators()));
@@ -39,7 +40,7 @@ pub(super) async fn read(shared: &Context, head: &Parts, blob: &BlobPath) -> Res
     }
 }
 
-/// The answer, where the store has all it takes at hand. Leases need not be.
+/// Returns the response if the store has everything in memory. Leases are not needed.
 pub(super) fn at_once(shared: &Context, head: &Parts, blob: &BlobPath) -> Option<Result<Response<BlobBody>, Problem>> {
     if has(&head.headers, &fields::LEASE_ID) {
         return None;
@@ -61,7 +62,7 @@ pub(super) fn at_once(shared: &Context, head: &Parts, blob: &BlobPath) -> Option
     Some(Ok(response))
 }
 
-/// What a GET or HEAD reads if no condition keeps it from doing so.
+/// Returns what a GET or HEAD reads unless a condition prevents it.
 fn wanted(head: &Parts) -> Reading {
     match head.method {
         Method::HEAD => Reading::HEAD,
@@ -74,7 +75,7 @@ fn revalidates(preconditions: &Preconditions) -> bool {
     preconditions.if_none_match.is_some() || preconditions.if_modified_since.is_some()
 }
 
-/// Opens what a request asks for. One with a lease id must have that of the lease; without one everybody may read.
+/// Opens a blob. A lease id in the request must be the blob's; without one, anyone may read.
 async fn open(shared: &Context, head: &Parts, blob: &BlobPath, reading: Reading) -> Result<Opened, Problem> {
     if !has(&head.headers, &fields::LEASE_ID) {
         return shared.store.open(blob, reading.without_lease()).await?.ok_or_else(Problem::not_found);
@@ -85,7 +86,7 @@ async fn open(shared: &Context, head: &Parts, blob: &BlobPath, reading: Reading)
     Ok(opened)
 }
 
-/// The answer where a condition makes it a 304 or a 412.
+/// Returns the response if a condition results in 304 or 412.
 fn without_body(verdict: Verdict, info: &BlobInfo, now: Timestamp) -> Option<Result<Response<BlobBody>, Problem>> {
     match verdict {
         Verdict::Proceed => None,
@@ -100,7 +101,7 @@ fn without_body(verdict: Verdict, info: &BlobInfo, now: Timestamp) -> Option<Res
     }
 }
 
-/// The answer with the representation, or with parts of it.
+/// Returns the response with the representation, or with parts of it.
 async fn represent(head: &Parts, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, Problem> {
     let info = &opened.info;
     let mut response = Response::new(BlobBody::empty());
@@ -149,7 +150,7 @@ fn unsatisfiable(info: &BlobInfo) -> Problem {
     }
 }
 
-/// The fields that describe the representation, the same for GET, HEAD and 206.
+/// Returns the fields that describe the representation, the same for GET, HEAD and 206.
 fn describe(info: &BlobInfo, now: Timestamp) -> HeaderMap {
     let mut headers = HeaderMap::new();
     fields::add_to(&mut headers, &info.headers);

@@ -9,13 +9,13 @@ use ifmatch_core::problem::Problem;
 use super::fields::{LEASE_ID, METADATA, repeated};
 use crate::store::RequestKey;
 
-/// The header field that makes a request one with its retries.
+/// The header field that identifies a request and its retries.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The longest key, in bytes.
+/// Maximum length of a key in bytes.
 const MAX_LEN: usize = 255;
 
-/// The identity of a request: its key, and everything in its head that decides what it does. The path is left out,
-/// since answers are remembered for each blob on its own.
+/// Returns the identity of a request: its key, and every header field that affects the outcome. The path is not part of
+/// it, since answers are remembered per blob.
 pub(super) fn of(head: &Parts) -> Result<Option<RequestKey>, Problem> {
     let mut lines = head.headers.get_all(&IDEMPOTENCY_KEY).iter();
     let Some(key) = lines.next() else { return Ok(None) };

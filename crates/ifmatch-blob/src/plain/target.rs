@@ -1,16 +1,16 @@
-//! What the path of a request names.
+//! The target that the path of a request names.
 
 use http::StatusCode;
 use ifmatch_core::problem::Problem;
 
 use crate::name::{BlobPath, ContainerName, InvalidName, NameErrorKind};
 
-/// What the path of a request names.
+/// The target that the path of a request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// All containers: `/`, and `*` or nothing in requests that are about the server.
+    /// All containers: `/`, and `*` or an empty path in requests about the server.
     Root,
-    /// `/{container}`, with or without a slash behind it.
+    /// `/{container}`, with or without a trailing slash.
     Container(ContainerName),
     /// `/{container}/{blob…}`
     Blob(BlobPath),
@@ -20,7 +20,7 @@ impl Target {
     /// Parses a raw path.
     pub(super) fn parse(path: &str) -> Result<Self, Problem> {
         let inner = path.strip_prefix('/').unwrap_or(path);
-        // A container's name is short: this is quicker than a search made for long texts.
+        // A container's name is short, so this is faster than a search optimised for long texts.
         let cut = inner.bytes().position(|byte| byte == b'/');
         match cut.map(|at| (&inner[..at], &inner[at + 1..])) {
             None if matches!(inner, "" | "*") => Ok(Self::Root),

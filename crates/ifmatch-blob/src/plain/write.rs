@@ -24,7 +24,7 @@ pub(super) async fn put(
 ) -> Result<Response<BlobBody>, Problem> {
     let preconditions = conditions(shared, head)?;
     if head.headers.contains_key(CONTENT_RANGE) {
-        // RFC 9110 §14.5: a part must not be taken for the whole.
+        // RFC 9110 §14.5: a part must not replace the whole.
         return Err(Problem::bad_request("a PUT replaces the whole blob: send all of it, without Content-Range"));
     }
     let promised = length(&head.headers)?;
@@ -49,10 +49,10 @@ pub(super) async fn delete(shared: &Context, head: &Parts, blob: &BlobPath) -> R
     Ok(response)
 }
 
-/// The conditions of a write, if the policy lets it pass.
+/// Returns the conditions of a write, if the policy allows it.
 fn conditions(shared: &Context, head: &Parts) -> Result<Preconditions, Problem> {
     if head.uri.query().is_some_and(|query| !query.is_empty()) {
-        // In other dialects parameters make a write something else: such a request must not replace the blob.
+        // In other dialects parameters change the meaning of a write. Such a request must not replace the blob.
         return Err(Problem::bad_request("a PUT or DELETE has no parameters: remove what follows the ?"));
     }
     let preconditions = Preconditions::from_headers(&head.headers);

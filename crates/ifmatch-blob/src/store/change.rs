@@ -1,4 +1,4 @@
-//! Changes other than a blob's bytes: header fields, leases, containers.
+//! Changes other than of a blob's bytes: header fields, leases, containers.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use ifmatch_core::precondition::Preconditions;
 use super::RequestKey;
 use crate::headers::{BlobHeaders, FieldText};
 
-/// All there is to a change of header fields, which leaves the bytes as they are.
+/// A change of header fields, which keeps the bytes.
 #[derive(Clone, Debug)]
 pub struct SetHeaders {
     /// The conditions of the request.
     pub preconditions: Preconditions,
-    /// The lease that the request came with.
+    /// The lease id of the request.
     pub lease: LeaseUse,
-    /// What changes.
+    /// The new fields.
     pub change: HeaderChange,
-    /// The client's name for the request: a retry gets the first answer again.
+    /// The client's name for the request. A retry gets the first answer again.
     pub request: Option<RequestKey>,
 }
 
-/// Which header fields are replaced.
+/// The header fields to replace.
 ///
 /// ```
 /// use ifmatch_blob::headers::{BlobHeaders, FieldText};
@@ -38,14 +38,14 @@ pub struct SetHeaders {
 /// ```
 #[derive(Clone, Debug)]
 pub enum HeaderChange {
-    /// All of the user's own fields; the others stay.
+    /// Replaces all of the user's own fields, and keeps the others.
     Metadata(BTreeMap<Box<str>, FieldText>),
-    /// All fields of these but the user's own, which stay.
+    /// Replaces all fields except the user's own.
     Fields(Box<BlobHeaders>),
 }
 
 impl HeaderChange {
-    /// The fields after the change.
+    /// Returns the fields after the change.
     pub fn of(&self, kept: &BlobHeaders) -> BlobHeaders {
         match self {
             Self::Metadata(metadata) => BlobHeaders { metadata: metadata.clone(), ..kept.clone() },
@@ -54,39 +54,39 @@ impl HeaderChange {
     }
 }
 
-/// All there is to a lease operation.
+/// A lease operation.
 #[derive(Clone, Debug)]
 pub struct LeaseRequest {
-    /// What to do.
+    /// The operation.
     pub action: LeaseAction,
     /// The conditions of the request.
     pub preconditions: Preconditions,
-    /// The client's name for the request, the action and its ids included: a retry gets the first answer again.
+    /// The client's name for the request, including the action and its ids. A retry gets the first answer again.
     pub request: Option<RequestKey>,
 }
 
-/// What a lease operation left.
+/// The result of a lease operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leased {
     /// The lease.
     pub receipt: LeaseReceipt,
-    /// The tag of what is leased: a lease operation does not change it.
+    /// The tag of the leased blob or container. A lease operation does not change it.
     pub tag: Option<EntityTag>,
-    /// The modification date of what is leased: a lease operation does not change it.
+    /// The modification date of the leased blob or container. A lease operation does not change it.
     pub last_modified: HttpDate,
 }
 
-/// What is known of a container.
+/// The properties of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerInfo {
-    /// The entity tag, where the store knows one.
+    /// The entity tag, if the store knows it.
     pub tag: Option<EntityTag>,
-    /// When it was created or changed itself, where the store knows it.
+    /// When the container itself was created or changed, if the store knows it.
     pub last_modified: Option<HttpDate>,
     /// The user's own fields, in [`BlobHeaders::metadata`]; the others are empty.
     pub headers: BlobHeaders,
-    /// When it was created, where the store knows it: no two containers of one name are created at the same time.
+    /// When the container was created, if the store knows it. No two containers of the same name have the same time.
     pub created: Option<Timestamp>,
-    /// The lease, which protects the container from deletion only.
+    /// The lease. It protects the container from deletion only.
     pub lease: Option<Lease>,
 }

@@ -1,17 +1,16 @@
-//! Why a store could not do what it was asked to.
+//! Errors of a store.
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use ifmatch_core::EntityTag;
 use ifmatch_core::lease::{LeaseConflict, LeaseFailure};
 use ifmatch_core::precondition::Precondition;
+use thiserror::Error;
 
-/// Any error, to be passed on.
-pub type BoxError = Box<dyn Error + Send + Sync>;
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a store could not do what it was asked to.
+/// An error of a store.
 ///
 /// ```
 /// use ifmatch_blob::store::{StoreError, StoreErrorKind};
@@ -20,73 +19,90 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// assert_eq!(error.kind(), &StoreErrorKind::Full);
 /// assert!(error.to_string().ends_with("no space left on device"));
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{kind}{}", .source.as_ref().map(|source| format!(": {source}")).unwrap_or_default())]
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<BoxError>,
 }
 
-/// What a failure means for the client. Nothing was changed, unless the kind says otherwise.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The meaning of an error for the client. Nothing was changed, unless the kind says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// A condition is false: 412.
+    /// A condition is false (412).
+    #[error("the condition {} is false", .precondition.header())]
     PreconditionFailed {
         /// The condition.
         precondition: Precondition,
-        /// The current tag; none where there is no such blob.
+        /// The current tag, or `None` if there is no such blob.
         current: Option<EntityTag>,
     },
-    /// Another write to the blob is in flight: 409, and worth another try.
+    /// Another write to the blob is in flight (409). A retry may succeed.
+    #[error("another write to the blob is in flight, try again later")]
     InFlight {
-        /// When to try again.
+        /// Time until a retry.
         retry_after: Duration,
     },
-    /// There is no such blob: 404.
+    /// There is no such blob (404).
+    #[error("there is no such blob")]
     NotFound,
-    /// There is no such container: 404.
+    /// There is no such container (404).
+    #[error("there is no such container: create it first")]
     ContainerNotFound,
-    /// There is such a container already: 409.
+    /// The container exists already (409).
+    #[error("the container exists already")]
     ContainerExists,
-    /// The lease of the blob, or of the container, does not allow it: 412.
+    /// The lease of the blob or the container forbids it (412).
+    #[error("{0}")]
     LeaseFailed(LeaseFailure),
-    /// The lease operation is not possible in the lease's state: 409.
+    /// The state of the lease does not permit the operation (409).
+    #[error("{0}")]
     LeaseConflict(LeaseConflict),
-    /// The body is longer than the limit: 413.
+    /// The body exceeds the limit (413).
+    #[error("the body is longer than {limit} bytes")]
     TooLarge {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// The body ended early with the client's error: the client stopped sending.
+    /// The client stopped sending the body.
+    #[error("the client stopped sending the body")]
     Interrupted,
-    /// The body has not the length that was promised: 400.
+    /// The body does not have the declared length (400).
+    #[error("the body does not have the declared length")]
     LengthMismatch,
-    /// The body has not the digest that was promised: 400.
+    /// The body does not have the declared digest (400).
+    #[error("the body does not have the declared digest, send it again")]
     DigestMismatch,
-    /// The store cannot keep what it was asked to keep; the source says what: 400.
+    /// The store cannot keep the blob (400). The source states the reason.
+    #[error("the store cannot keep this")]
     Unsupported,
-    /// There is no room left: 507.
+    /// The store is full (507).
+    #[error("the store is full")]
     Full,
-    /// The store, or what it relies on, does not work at the moment: 503, and worth another try.
+    /// The store, or something it depends on, is unavailable (503). A retry may succeed.
+    #[error("the store is unavailable, try again later")]
     Unavailable,
-    /// Nobody can tell whether the write took place, or will: 503.
+    /// The outcome of the write is unknown (503).
+    #[error("the outcome of the write is unknown")]
     OutcomeUnknown,
-    /// What is stored is damaged, or a newer release wrote it: 500.
+    /// Stored data is damaged, or was written by a newer release (500).
+    #[error("the stored data is damaged, or was written by a newer release")]
     Unreadable,
 }
 
 impl StoreError {
-    /// An error of this kind, with its cause.
+    /// Creates an error with its cause.
     pub fn new(kind: StoreErrorKind, source: impl Into<BoxError>) -> Self {
         Self { kind, source: Some(source.into()) }
     }
 
-    /// What the failure means.
+    /// Returns the meaning of the error.
     pub fn kind(&self) -> &StoreErrorKind {
         &self.kind
     }
 
-    /// The same of a container, where it is said of the record of one.
+    /// Converts an error about a container's record into one about the container.
     #[must_use]
     pub fn of_container(self) -> Self {
         match self.kind {
@@ -99,46 +115,5 @@ impl StoreError {
 impl From<StoreErrorKind> for StoreError {
     fn from(kind: StoreErrorKind) -> Self {
         Self { kind, source: None }
-    }
-}
-
-impl fmt::Display for StoreErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PreconditionFailed { precondition, .. } => {
-                write!(f, "the condition {} is false", precondition.header())
-            }
-            Self::InFlight { .. } => f.write_str("another write to the blob is in flight, try again later"),
-            Self::NotFound => f.write_str("there is no such blob"),
-            Self::ContainerNotFound => f.write_str("there is no such container: create it first"),
-            Self::ContainerExists => f.write_str("there is such a container already"),
-            Self::LeaseFailed(failure) => failure.fmt(f),
-            Self::LeaseConflict(conflict) => conflict.fmt(f),
-            Self::TooLarge { limit } => write!(f, "the body is longer than {limit} bytes"),
-            Self::Interrupted => f.write_str("the client stopped sending the body"),
-            Self::LengthMismatch => f.write_str("the body has not the promised length"),
-            Self::DigestMismatch => f.write_str("the body has not the promised digest, send it again"),
-            Self::Unsupported => f.write_str("the store cannot keep this"),
-            Self::Full => f.write_str("the store is full"),
-            Self::Unavailable => f.write_str("the store does not work at the moment, try again later"),
-            Self::OutcomeUnknown => f.write_str("nobody can tell whether the write took place"),
-            Self::Unreadable => f.write_str("what is stored is damaged, or a newer release wrote it"),
-        }
-    }
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind.fmt(f)?;
-        match &self.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Error for StoreError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
     }
 }

@@ -1,4 +1,4 @@
-//! What a blob store does: the trait, what goes in and what comes out.
+//! The contract of blob stores: the trait, its arguments and its results.
 
 use std::fmt;
 use std::future::Future;
@@ -139,11 +139,11 @@ pub struct Reading {
 /// The bytes of a blob that will be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// None.
+    /// No bytes.
     None,
-    /// All, most likely.
+    /// All bytes, most likely.
     All,
-    /// Some ranges, or all, or none.
+    /// Some ranges, all bytes, or none.
     Ranges,
 }
 
@@ -162,30 +162,30 @@ impl Reading {
     }
 }
 
-/// What is known of one version of a blob.
+/// The properties of one version of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobInfo {
-    /// The entity tag. None, or a weak one, satisfies no `If-Match`.
+    /// The entity tag. A missing or weak tag never satisfies `If-Match`.
     pub tag: Option<EntityTag>,
     /// The modification date. Send it only once it [has come](HttpDate::has_come).
     pub last_modified: HttpDate,
-    /// The number of bytes.
+    /// Number of bytes.
     pub length: u64,
-    /// The hash of the bytes, where the store knows it.
+    /// The hash of the bytes, if the store knows it.
     pub hash: Option<ContentHash>,
     /// The header fields kept with the blob.
     pub headers: BlobHeaders,
-    /// The number of the write that made this version: larger than that of every version before. None where the store
-    /// has no such number.
+    /// The number of the write that created this version, larger than that of all earlier versions. `None` if the store
+    /// does not number its writes.
     pub generation: Option<Revision>,
-    /// When the blob was created, where the store knows it.
+    /// When the blob was created, if the store knows it.
     pub created: Option<Timestamp>,
-    /// The lease; [`LeaseState`](ifmatch_core::lease::LeaseState) tells whether it still locks the blob.
+    /// The lease. Its [`LeaseState`](ifmatch_core::lease::LeaseState) shows if it still locks the blob.
     pub lease: Option<Lease>,
 }
 
 impl BlobInfo {
-    /// What preconditions are evaluated against.
+    /// Returns the validators for preconditions.
     pub fn validators(&self) -> Validators<'_> {
         Validators { tags: self.tag.as_slice(), last_modified: Some(self.last_modified) }
     }
@@ -193,7 +193,7 @@ impl BlobInfo {
 
 /// One version of a blob, opened for reading.
 pub struct Opened {
-    /// What is known of it.
+    /// Its properties.
     pub info: BlobInfo,
     /// Its bytes.
     pub source: Box<dyn Source>,
@@ -207,48 +207,48 @@ impl fmt::Debug for Opened {
 
 /// The bytes of one version of a blob.
 ///
-/// Every read gives bytes of this version, or an error, however often the blob is written or deleted meanwhile.
+/// Every read returns bytes of this version, or an error, regardless of writes and deletions.
 pub trait Source: Send + 'static {
-    /// Reads a part, or all bytes. A range is not empty and ends at the blob's length at the latest.
+    /// Reads a range, or all bytes. A range is not empty and lies within the blob.
     ///
-    /// May be called again, for another part, once the body before is no longer read. A blob that was opened with
-    /// [`Reading::HEAD`] gives an empty body.
+    /// May be called again once the previous body is no longer read. A blob opened with [`Reading::HEAD`] returns an
+    /// empty body.
     fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody>;
 }
 
-/// The future of a trait that is used behind a pointer.
+/// The boxed future of a [`Source`].
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// A body on its way in, with the client's error.
+/// The body of a request, with the client's error.
 pub type Upload = AnyBody<BoxError>;
 
-/// All there is to a write.
+/// A write.
 #[derive(Debug)]
 pub struct Put {
     /// The conditions of the request.
     pub preconditions: Preconditions,
-    /// The lease that the request came with.
+    /// The lease id of the request.
     pub lease: LeaseUse,
-    /// What becomes of a container that does not exist.
+    /// What to do if the container does not exist.
     pub container: MissingContainer,
     /// The header fields to keep.
     pub headers: BlobHeaders,
-    /// Handling of the bytes' MD5.
+    /// Handling of the MD5 of the bytes.
     pub md5: Md5Use,
     /// The bytes.
     pub body: Upload,
-    /// How many bytes the client promised. Another number is [`StoreErrorKind::LengthMismatch`].
+    /// Length declared by the client. Another length fails with [`StoreErrorKind::LengthMismatch`].
     pub length: Option<u64>,
-    /// The hash that the client promised. Another one is [`StoreErrorKind::DigestMismatch`].
+    /// Hash declared by the client. Another hash fails with [`StoreErrorKind::DigestMismatch`].
     pub digest: Option<ContentHash>,
-    /// The client's name for the request: a retry gets the first answer again.
+    /// The client's name for the request. A retry gets the first answer again.
     pub request: Option<RequestKey>,
-    /// The most bytes to accept. More are [`StoreErrorKind::TooLarge`].
+    /// Maximum number of bytes. A longer body fails with [`StoreErrorKind::TooLarge`].
     pub limit: u64,
 }
 
 impl Put {
-    /// A write of these bytes without conditions or anything else.
+    /// Creates an unconditional write of these bytes.
     pub fn new(body: Upload) -> Self {
         Self {
             preconditions: Preconditions::default(),
@@ -265,28 +265,28 @@ impl Put {
     }
 }
 
-/// What a write does where there is no such container.
+/// Behaviour of a write to a container that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingContainer {
-    /// It creates it.
+    /// Creates the container.
     Create,
-    /// It is refused: [`StoreErrorKind::ContainerNotFound`]. So it is if the container is deleted before the body has
-    /// arrived, even where another one has its name by then.
+    /// Fails with [`StoreErrorKind::ContainerNotFound`], also if the container is deleted before the whole body has
+    /// arrived, even if another one has its name by then.
     Refuse,
 }
 
-/// All there is to a deletion.
+/// A deletion.
 #[derive(Clone, Debug, Default)]
 pub struct Delete {
     /// The conditions of the request.
     pub preconditions: Preconditions,
-    /// The lease that the request came with.
+    /// The lease id of the request.
     pub lease: LeaseUse,
-    /// The client's name for the request: a retry gets the first answer again.
+    /// The client's name for the request. A retry gets the first answer again.
     pub request: Option<RequestKey>,
 }
 
-/// What a client calls a request: the same for all its retries.
+/// The client's name for a request, the same for all its retries.
 ///
 /// ```
 /// use ifmatch_blob::store::RequestKey;
@@ -301,7 +301,7 @@ pub struct Delete {
 pub struct RequestKey(ContentHash);
 
 impl RequestKey {
-    /// A key from the client's own key and all of the request's head that makes it what it is.
+    /// Creates a key from the client's key and everything in the head that affects the outcome.
     pub fn of(parts: &[&[u8]]) -> Self {
         let mut framed = Vec::new();
         for part in parts {
@@ -311,7 +311,7 @@ impl RequestKey {
         Self(ContentHash::of(&framed))
     }
 
-    /// The request's identity, together with the hash of its content: the same key with other content is
+    /// Returns the identity of the request, including the hash of its content. The same key with other content is
     /// another request.
     pub fn request(&self, content: Option<&ContentHash>) -> RequestId {
         let content = content.map_or(&[][..], |hash| &hash.as_bytes()[..]);
@@ -319,24 +319,24 @@ impl RequestKey {
     }
 }
 
-/// What a write left at the blob.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The new tag.
     pub tag: Option<EntityTag>,
     /// The modification date. Send it only once it [has come](HttpDate::has_come).
     pub last_modified: HttpDate,
-    /// The hash of the bytes, where the store knows it.
+    /// The hash of the bytes, if the store knows it.
     pub hash: Option<ContentHash>,
     /// MD5 kept with the blob.
     pub md5: Option<ContentMd5>,
-    /// The number of this write, where the store has one.
+    /// The number of this write, if the store numbers its writes.
     pub generation: Option<Revision>,
-    /// Whether there was no such blob before.
+    /// There was no such blob before.
     pub created: bool,
 }
 
-/// Which part of a listing to give.
+/// The part of a listing to return.
 ///
 /// ```
 /// use ifmatch_blob::store::ListQuery;
@@ -345,20 +345,20 @@ pub struct Written {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListQuery {
-    /// What the names begin with; empty for all names.
+    /// Prefix of the names; empty for all names.
     pub prefix: String,
-    /// The name to continue after: [`Page::next`] of the page before.
+    /// Name to continue after: [`Page::next`] of the previous page.
     pub after: Option<String>,
-    /// The most names in the page, at least 1.
+    /// Maximum number of names in the page, at least 1.
     pub limit: usize,
 }
 
-/// A part of a listing, in the order of the names' bytes.
+/// A page of a listing, in the order of the names' bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What is listed.
+    /// The entries.
     pub items: Vec<T>,
-    /// What to continue after; none at the end.
+    /// Name to continue after, or `None` at the end.
     pub next: Option<String>,
 }
 
@@ -367,7 +367,7 @@ pub struct Page<T> {
 pub struct BlobEntry {
     /// Its name.
     pub name: BlobName,
-    /// What is known of it; a store may leave out header fields that its listings do not have.
+    /// Its properties. Header fields may be missing if the store's listings do not contain them.
     pub info: BlobInfo,
 }
 
@@ -376,6 +376,6 @@ pub struct BlobEntry {
 pub struct ContainerEntry {
     /// Its name.
     pub name: ContainerName,
-    /// What is known of it.
+    /// Its properties.
     pub info: ContainerInfo,
 }
