@@ -1,4 +1,4 @@
-//! What deleted containers leave in the folder and in the index: nothing, even after a crash.
+//! Deleted containers leave nothing in the folder and the index, even after a crash.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn records(folder: &Path, prefix: &str) -> usize {
     register.scan(&Scan { prefix, after: None, limit: 10_000 }).await.unwrap().len()
 }
 
-/// Opens the store once the tasks of the one before have let go of it.
+/// Opens the store once the tasks of the previous one have released it.
 async fn open(folder: &Path) -> EmbeddedStore {
     let opened = async {
         loop {
@@ -73,7 +73,7 @@ async fn the_blobs_of_a_deleted_container_are_collected() {
     assert_eq!(records(folder.path(), "b/kept/").await, 20);
 }
 
-/// The runtime ends with the deletion's answer: what the deletion leaves to a task of its own is not done any more.
+/// The runtime ends with the deletion's answer, before the deletion's background task has run.
 #[test]
 fn a_crash_after_a_deletion_leaves_it_to_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ fn a_crash_after_a_deletion_leaves_it_to_the_next_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_race_of_writes_and_deletions_leaves_no_body_behind_and_takes_none_away() {
+async fn racing_writes_and_deletions_leave_exactly_the_referenced_bodies() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).await;
     let container = blob("race", "x").container;
@@ -112,7 +112,7 @@ async fn a_race_of_writes_and_deletions_leaves_no_body_behind_and_takes_none_awa
             for round in 0..15 {
                 store.put(&path, put(pattern(5_000 + round))).await.unwrap();
                 let change = ifmatch_blob::conformance::headers::set(HeaderChange::Metadata([].into()));
-                // The container may be gone by now.
+                // The container may have been deleted meanwhile.
                 let _ = store.set_headers(&path, change).await;
             }
         });

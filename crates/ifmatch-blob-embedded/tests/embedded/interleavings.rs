@@ -1,5 +1,5 @@
-//! What happens between the moment that a change is computed and the moment that it is swapped in: each such pair by
-//! itself, in a register that lets the other one go first.
+//! Every pair of changes with one between the other's computation and its swap, by means of a register that lets the
+//! one go first.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ use ifmatch_blob::conformance::{blob, if_match, kind, pattern, put};
 
 type Other = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A register that does something else right before the next swap under a prefix.
+/// A register that runs something right before the next swap under a prefix.
 #[derive(Clone)]
 struct Interposed {
     records: Arc<MemoryRegister>,
@@ -72,7 +72,7 @@ struct Fixture {
     blob: BlobPath,
 }
 
-/// A store with one blob, which has a file.
+/// A store with one blob in a file.
 async fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let register = Interposed { records: Arc::new(MemoryRegister::unbounded()), next: Arc::default() };
@@ -83,7 +83,7 @@ async fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// Does this right before the next swap of a blob's record.
+    /// Runs this right before the next swap of a blob's record.
     fn before_next_swap<F>(&self, other: impl FnOnce(Store, BlobPath) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -167,7 +167,7 @@ async fn a_creation_before_an_unconditional_write_is_overwritten() {
 }
 
 #[tokio::test]
-async fn a_deletion_before_a_change_of_fields_is_no_creation() {
+async fn a_deletion_before_a_change_of_fields_refuses_the_change() {
     let fixture = fixture().await;
     fixture.before_next_swap(|store, blob| async move { store.delete(&blob, Delete::default()).await.unwrap() });
     assert_eq!(kind(fixture.store.set_headers(&fixture.blob, owner("me")).await), StoreErrorKind::NotFound);
@@ -215,9 +215,9 @@ async fn a_write_before_a_conditional_lease_stops_it() {
     assert_eq!(fixture.read().await.unwrap().0.lease, None);
 }
 
-/// The container is deleted, and created again, after the write has looked for it for the last time.
+/// The container is deleted and created again after the write has looked it up for the last time.
 #[tokio::test]
-async fn a_write_that_a_deletion_overtakes_shows_up_in_no_later_container() {
+async fn a_write_overtaken_by_a_deletion_is_not_in_the_next_container() {
     for missing in [MissingContainer::Refuse, MissingContainer::Create] {
         let fixture = fixture().await;
         fixture.before_next_swap(|store, blob| async move {
@@ -225,7 +225,7 @@ async fn a_write_that_a_deletion_overtakes_shows_up_in_no_later_container() {
             store.create_container(&blob.container, BlobHeaders::default()).await.unwrap();
         });
         let late = Put { container: missing, ..put(pattern(6_000)) };
-        // It counts as the last write before the deletion.
+        // The write counts as the last one before the deletion.
         fixture.store.put(&fixture.blob, late).await.unwrap();
         assert!(fixture.happened());
         assert!(fixture.read().await.is_none());
@@ -241,9 +241,9 @@ async fn a_write_that_a_deletion_overtakes_shows_up_in_no_later_container() {
     }
 }
 
-/// Opening a store collects bodies without a record; this body has no record yet.
+/// Opening a store collects unreferenced bodies, and this body has no record yet.
 #[tokio::test]
-async fn a_second_store_on_the_folder_does_not_start_between_a_body_and_its_record() {
+async fn a_second_store_does_not_open_the_folder_between_a_body_and_its_record() {
     let fixture = fixture().await;
     let (folder, register) = (fixture.folder().to_owned(), fixture.register.clone());
     fixture.before_next_swap(|_, _| async move {

@@ -1,4 +1,4 @@
-//! The contract of blob stores, on the embedded store with the index in its folder.
+//! The conformance suite on the embedded store with its index in the folder.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
 
@@ -13,7 +13,7 @@ use ifmatch_blob::conformance::{self, Subject};
 use ifmatch_blob_embedded::EmbeddedStore;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_embedded_store_keeps_the_contract() {
+async fn the_embedded_store_conforms() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = Arc::new(EmbeddedStore::open(folder.path()).await.expect("opens"));
     let subject = Subject {

@@ -1,4 +1,4 @@
-//! Leases whose time ends while something happens, on a clock that the test moves.
+//! Leases that end during an operation, with a manual clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Fixture {
         blob
     }
 
-    /// Uploads with a lease, and does something while the body is on its way.
+    /// Uploads with a lease, and runs something while the body arrives.
     async fn upload(&self, blob: &BlobPath, meanwhile: impl AsyncFnOnce()) -> Result<(), StoreErrorKind> {
         let (ask, asked) = tokio::sync::oneshot::channel();
         let (open, opened) = tokio::sync::oneshot::channel::<()>();
@@ -84,7 +84,7 @@ async fn a_lease_that_ends_during_an_upload_stops_it() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_renewed_during_an_upload_carries_it() {
+async fn an_upload_continues_if_its_lease_is_renewed() {
     let fixture = fixture().await;
     let blob = fixture.leased("renewed").await;
     let renewed = fixture.upload(&blob, async || {
@@ -97,7 +97,7 @@ async fn a_lease_that_is_renewed_during_an_upload_carries_it() {
 }
 
 #[tokio::test]
-async fn a_holder_who_was_replaced_during_an_upload_writes_nothing() {
+async fn a_holder_replaced_during_an_upload_writes_nothing() {
     let fixture = fixture().await;
     let blob = fixture.leased("replaced").await;
     let replaced = fixture.upload(&blob, async || {
@@ -110,7 +110,7 @@ async fn a_holder_who_was_replaced_during_an_upload_writes_nothing() {
 }
 
 #[tokio::test]
-async fn an_expired_lease_can_be_renewed_until_somebody_writes() {
+async fn an_expired_lease_can_be_renewed_until_the_next_write() {
     let fixture = fixture().await;
     let blob = fixture.leased("expired").await;
     let renew = || request(LeaseAction::Renew(id(1)));
@@ -123,7 +123,7 @@ async fn an_expired_lease_can_be_renewed_until_somebody_writes() {
 }
 
 #[tokio::test]
-async fn an_expired_lease_of_a_container_can_be_renewed_whatever_is_written() {
+async fn an_expired_lease_of_a_container_can_be_renewed_after_writes() {
     let fixture = fixture().await;
     let blob = blob("times-container", "x");
     fixture.store.put(&blob, put("1")).await.unwrap();
@@ -141,7 +141,7 @@ async fn an_expired_lease_of_a_container_can_be_renewed_whatever_is_written() {
 
 /// A client with a recurring date would overwrite a version that it has never seen.
 #[tokio::test]
-async fn no_date_comes_again_after_a_restart_with_a_clock_that_was_set_back() {
+async fn no_date_recurs_after_a_restart_with_a_clock_set_back() {
     let (folder, register) = (tempfile::tempdir().unwrap(), Arc::new(MemoryRegister::unbounded()));
     let (late, early) = (ManualClock::default(), ManualClock::default());
     late.advance(Duration::from_secs(10));

@@ -264,7 +264,7 @@ async fn round(seed: u64) {
     }
 }
 
-/// The same records without any more faults.
+/// The same records without further faults.
 fn records_of(records: Arc<MemoryRegister>) -> ifmatch_register::AnyRegister {
     ifmatch_register::AnyRegister::new(Steady(records))
 }
@@ -291,7 +291,7 @@ impl Register for Steady {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unreliable_register_loses_nothing_and_mixes_nothing_up() {
+async fn an_unreliable_register_loses_and_mixes_nothing() {
     let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
     for seed in 1..=rounds {
         println!("seed {seed}");

@@ -36,7 +36,7 @@ fn all(limit: usize) -> ListQuery {
 }
 
 #[tokio::test]
-async fn a_page_has_no_more_names_than_may_be_asked_about() {
+async fn a_page_fits_into_the_allowed_requests() {
     let subject = filled(12).await;
     let container = blob("c", "b").container;
     LEFT.set(8);
@@ -82,7 +82,7 @@ impl DescribedListing for Described {
 }
 
 #[tokio::test]
-async fn a_described_listing_tells_the_same_as_a_look_at_each_object() {
+async fn a_described_listing_equals_a_request_per_object() {
     let store = Faulty::in_memory(false);
     let plain = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>).listed_in_order();
     let described = plain.clone().described_by(Arc::new(Described(Arc::clone(&store))));

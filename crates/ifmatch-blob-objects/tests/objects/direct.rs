@@ -1,4 +1,4 @@
-//! A platform whose bodies go between the server and the store as they are, and a store that knows them.
+//! A platform that passes bodies between the server and the store unread, and a store that supports it.
 
 use std::fmt;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ use tower::ServiceExt;
 use crate::{register, subject};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, pattern, put, refusal};
 
-/// More than is sent in one request.
+/// More than one request can send.
 const LONG: usize = 8 * 1024 * 1024 + 1;
 
 /// The platform's body.
@@ -54,12 +54,12 @@ impl Body for Raw {
     }
 }
 
-/// What the store does with a body that it is offered.
+/// Behaviour of the store when a body is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     It,
     Nothing,
-    /// Without a word of what became of it.
+    /// Takes the body and does not report the result.
     Silently,
 }
 
@@ -67,9 +67,9 @@ enum Takes {
 struct Store {
     inner: InMemory,
     takes: Mutex<Takes>,
-    /// How many bodies were taken.
+    /// Number of bodies taken.
     taken: AtomicUsize,
-    /// How many times a platform's body was read here.
+    /// Number of times that a platform's body was read by this crate.
     read: Arc<AtomicUsize>,
     aborted: Arc<Notify>,
 }
@@ -166,7 +166,7 @@ impl ObjectStore for Store {
     }
 }
 
-/// An upload that says when it is aborted.
+/// An upload that reports when it is aborted.
 #[derive(Debug)]
 struct Counted {
     inner: Box<dyn MultipartUpload>,
@@ -190,13 +190,13 @@ impl MultipartUpload for Counted {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_with_bodies_of_its_own_keeps_the_contract() {
+async fn a_store_with_its_own_bodies_conforms() {
     let store = Store::new();
     ifmatch_blob::conformance::check(&Subject { leases: true, ..subject(store.blobs()) }).await;
 }
 
 #[tokio::test]
-async fn what_is_read_is_the_stores_own_body() {
+async fn a_read_returns_the_stores_own_body() {
     let store = Store::new();
     let service = BlobService::new(Arc::new(store.blobs()));
     subject(store.blobs()).write(&blob("c", "b"), "0123456789").await;
@@ -224,7 +224,7 @@ async fn what_is_read_is_the_stores_own_body() {
 }
 
 #[tokio::test]
-async fn a_long_body_goes_to_the_store_as_it_is() {
+async fn a_long_body_is_passed_to_the_store_unread() {
     let store = Store::new();
     let subject = subject(store.blobs());
     let blob = blob("c", "b");
@@ -238,7 +238,7 @@ async fn a_long_body_goes_to_the_store_as_it_is() {
         assert_eq!((info.tag, read), (written.tag, bytes));
     }
     *store.takes.lock().unwrap() = Takes::It;
-    // A body of a length that nobody knows, one that is another platform's, and a short one.
+    // A body of unknown length, one of another platform, and a short one.
     let unknown = Put { length: None, ..store.put(pattern(LONG)) };
     let foreign = Put { length: Some(LONG as u64), ..put(pattern(LONG)) };
     for put in [unknown, foreign, store.put("short")] {
@@ -248,7 +248,7 @@ async fn a_long_body_goes_to_the_store_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_the_store_took_is_kept_only_as_promised() {
+async fn a_body_taken_by_the_store_must_match_the_declarations() {
     let store = Store::new();
     let subject = subject(store.blobs());
     let blob = blob("c", "b");
@@ -271,7 +271,7 @@ async fn what_the_store_took_is_kept_only_as_promised() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_written_once_more_passes_through_the_store_only() {
+async fn a_rewritten_object_passes_through_the_store_only() {
     let store = Store::new();
     let subject = subject(store.blobs());
     let blob = blob("c", "b");

@@ -1,4 +1,4 @@
-//! An object store that does what a test tells it to before and after each write.
+//! An object store that a test can control before and after each write.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, mpsc};
@@ -17,30 +17,30 @@ use object_store::{
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// What happens to one write.
+/// A fault of one write.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// Somebody else writes this just before.
+    /// Another program writes the object right before.
     Foreign(&'static str),
-    /// Somebody else deletes the object just before.
+    /// Another program deletes the object right before.
     ForeignDeletion,
-    /// The write is carried out, and the answer is lost.
+    /// The write takes effect, and the response is lost.
     LostAnswer,
-    /// The write is carried out, and tried again since the answer was lost.
+    /// The write takes effect and is retried, since the response was lost.
     Retried,
-    /// The write is not carried out, and nobody can tell.
+    /// The write has no effect, and the outcome is unknown.
     LostRequest,
     /// The write is refused because it follows another one too soon.
     TooSoon,
-    /// The write is not carried out, and never ends.
+    /// The write has no effect and never ends.
     Stuck,
-    /// Its thread stands still before the write is carried out, see [`Faulty::suspend`].
+    /// The writing thread stops before the write takes effect, see [`Faulty::suspend`].
     Suspended,
-    /// The write does not end; it is carried out a while after it was given up. A deletion takes a while.
+    /// The write does not end. It takes effect some time after it was abandoned; a deletion takes some time.
     Late,
-    /// The answer to a deletion is lost before it is carried out, a while later.
+    /// The response to a deletion is lost before it takes effect, some time later.
     Delayed,
-    /// The answer is lost, and the write stays in flight with its condition, see [`Faulty::release`].
+    /// The response is lost, and the write stays in flight with its condition, see [`Faulty::release`].
     Held,
     /// A deletion is definitely refused.
     Refused,
@@ -48,13 +48,13 @@ pub(crate) enum Fault {
     Waits,
 }
 
-/// What happens to the next writes, the next one last.
+/// The faults of the next writes, the next one last.
 type Faults = Arc<Mutex<Vec<Fault>>>;
 
 /// Signals of a held listing or write: the one it sends, and the one it waits for.
 type Gate = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
-/// A write that takes effect after it was given up.
+/// A write that takes effect after it was abandoned.
 struct Late {
     inner: Arc<dyn ObjectStore>,
     location: Path,
@@ -71,7 +71,7 @@ impl Drop for Late {
     }
 }
 
-/// A multipart upload, whose end is the write that the faults happen to.
+/// A multipart upload. Its completion is the write that the faults apply to.
 #[derive(Debug)]
 struct FaultyUpload {
     inner: Box<dyn MultipartUpload>,
@@ -112,7 +112,7 @@ impl MultipartUpload for FaultyUpload {
 #[derive(Debug)]
 pub(crate) struct Faulty {
     inner: Arc<dyn ObjectStore>,
-    /// Whether conditions are accepted and ignored.
+    /// Accepts conditions and ignores them.
     ignores_conditions: bool,
     faults: Faults,
     listing: Mutex<Option<Gate>>,
@@ -136,12 +136,12 @@ impl Faulty {
         }
     }
 
-    /// A store in memory that may accept conditions and ignore them.
+    /// An in-memory store that may ignore conditions.
     pub(crate) fn in_memory(ignores_conditions: bool) -> Arc<Self> {
         Arc::new(Self { ignores_conditions, ..Self::new(Arc::new(InMemory::new())) })
     }
 
-    /// What happens to the next writes, the next one first.
+    /// Sets the faults of the next writes, the next one first.
     pub(crate) fn schedule(&self, faults: impl IntoIterator<Item = Fault>) {
         let mut scheduled = self.faults.lock().unwrap();
         assert!(scheduled.is_empty(), "the faults before did not happen: {scheduled:?}");
@@ -149,17 +149,17 @@ impl Faulty {
         scheduled.reverse();
     }
 
-    /// Whether a fault is yet to happen.
+    /// Returns `true` if a fault has not happened yet.
     pub(crate) fn is_scheduled(&self) -> bool {
         !self.faults.lock().unwrap().is_empty()
     }
 
-    /// How the writes since the last call were conditioned.
+    /// Returns the conditions of the writes since the last call.
     pub(crate) fn modes(&self) -> Vec<&'static str> {
         std::mem::take(&mut *self.log.lock().unwrap())
     }
 
-    /// Lets the thread of the next write stand still until it is told to go on.
+    /// Stops the thread of the next write until it is resumed.
     pub(crate) fn suspend(&self) -> mpsc::Sender<()> {
         let (resume, resumed) = mpsc::channel();
         *self.suspended.lock().unwrap() = Some(resumed);
@@ -167,7 +167,7 @@ impl Faulty {
         resume
     }
 
-    /// Holds up the next listing: the first channel says that it has begun, the second lets it go on.
+    /// Holds the next listing: the first channel signals its beginning, the second one releases it.
     pub(crate) fn hold_listing(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel());
         *self.listing.lock().unwrap() = Some((ask, opened));
@@ -213,7 +213,7 @@ impl Faulty {
                 stream::once(async { Err(Self::lost()) }).boxed()
             }
             Some(Fault::Late) => {
-                // As in a folder: on a thread that continues even if its caller has left.
+                // As in a folder: on a thread that continues even if its caller is dropped.
                 Self::after_a_while(deleted).map(|deleted| stream::iter(deleted.unwrap())).flatten_stream().boxed()
             }
             _ => deleted,

@@ -1,4 +1,4 @@
-//! Writers who bypass us come between the look at an object and the write of it.
+//! Other programs write between the lookup and the write of an object.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ async fn an_update_of_another_version_is_refused() {
 }
 
 #[tokio::test]
-async fn an_update_of_what_was_deleted_is_refused() {
+async fn an_update_of_a_deleted_object_is_refused() {
     let (store, subject) = faulty().await;
     let blob = blob("c", "b");
     let tag = subject.write(&blob, "ours").await.tag.unwrap();
@@ -70,7 +70,7 @@ async fn a_folder_protects_creations_too() {
 }
 
 #[tokio::test]
-async fn an_unconditional_write_comes_after_the_foreign_ones() {
+async fn an_unconditional_write_follows_the_foreign_ones() {
     let (store, subject) = faulty().await;
     let blob = blob("c", "b");
     store.schedule([Fault::Foreign("1"), Fault::Foreign("2"), Fault::ForeignDeletion, Fault::Foreign("4")]);
@@ -82,7 +82,7 @@ async fn an_unconditional_write_comes_after_the_foreign_ones() {
 }
 
 #[tokio::test]
-async fn whoever_changes_the_object_all_the_time_is_not_overwritten() {
+async fn an_object_that_keeps_changing_is_not_overwritten() {
     let (store, subject) = faulty().await;
     let blob = blob("c", "b");
     store.schedule((0..8).map(|_| Fault::Foreign("theirs")));
@@ -93,7 +93,7 @@ async fn whoever_changes_the_object_all_the_time_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn a_store_that_ignores_conditions_is_found_out() {
+async fn a_store_that_ignores_conditions_is_detected() {
     let store = Faulty::in_memory(true);
     let blobs = ObjectBlobs::open(Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>), register()).await.unwrap();
     let capability = blobs.capability();
@@ -108,14 +108,14 @@ async fn a_store_that_ignores_conditions_is_found_out() {
 }
 
 #[tokio::test]
-async fn a_large_write_is_compared_again_once_it_is_complete() {
+async fn a_large_write_is_compared_again_on_completion() {
     let (store, subject) = faulty().await;
     let blob = blob("c", "b");
     let tag = subject.write(&blob, "ours").await.tag.unwrap();
     store.modes();
     let chunk = pattern(3 * 1024 * 1024);
     let others = Arc::clone(&store);
-    // The client is half way when somebody else writes.
+    // Another program writes when half of the body has arrived.
     let frames = stream::iter(0..8).then(move |at| {
         let (others, chunk) = (Arc::clone(&others), chunk.clone());
         async move {

@@ -1,4 +1,4 @@
-//! What the register forgets, and what it must not.
+//! Records that the register removes, and records that it must keep.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use ifmatch_blob::conformance::{blob, if_match};
 /// Long before any of these tests runs.
 const LONG_AGO: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 
-/// What was known then: a version, or that it is gone; perhaps with a lease without end.
+/// An old record: a version or a deletion, optionally with an infinite lease.
 async fn known(register: &AnyRegister, key: &str, content: Content, is_leased: bool) {
     let nothing = Preconditions::default();
     let write = Write::new(&Method::PUT, &nothing, content, 1).with_lease(LeaseUse::Read(None));
@@ -43,7 +43,7 @@ fn version() -> Content {
 }
 
 #[tokio::test]
-async fn only_what_the_store_says_as_well_is_forgotten() {
+async fn only_records_that_the_store_repeats_are_removed() {
     let register = register();
     let backing = Backing::new(Arc::new(InMemory::new()));
     let blobs = ObjectBlobs::open_durable(backing, register.clone()).await.unwrap();

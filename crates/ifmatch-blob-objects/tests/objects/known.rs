@@ -1,4 +1,4 @@
-//! What the register knows, and what writers who bypass us make of it.
+//! The register's records, and their use after other programs changed the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::{durable, durable_on};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match, kind, put};
 
-/// A body that says when it is asked for, and comes when the test says so.
+/// A body that reports when it is requested, and arrives when the test says so.
 fn gated() -> (Upload, oneshot::Receiver<()>, oneshot::Sender<()>) {
     let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel::<()>());
     let body = StreamBody::new(stream::once(async move {
@@ -37,7 +37,7 @@ fn gated() -> (Upload, oneshot::Receiver<()>, oneshot::Sender<()>) {
 }
 
 #[tokio::test]
-async fn writers_in_a_container_that_nobody_created_do_not_disturb_each_other() {
+async fn writers_in_a_container_without_a_record_do_not_interfere() {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
     store.put(&"c/theirs".into(), "theirs".into()).await.unwrap();
@@ -51,7 +51,7 @@ async fn writers_in_a_container_that_nobody_created_do_not_disturb_each_other() 
 }
 
 #[tokio::test]
-async fn a_write_does_not_miss_a_container_that_the_register_forgot() {
+async fn a_write_finds_a_container_that_the_register_forgot() {
     let register = AnyRegister::new(MemoryRegister::with_capacity(256));
     let backing = Backing::new(Arc::new(InMemory::new()));
     let subject = crate::subject(ObjectBlobs::open(backing, register.clone()).await.unwrap());
@@ -76,7 +76,7 @@ async fn a_write_does_not_miss_a_container_that_the_register_forgot() {
 }
 
 #[tokio::test]
-async fn a_write_spares_the_container_that_was_created_meanwhile() {
+async fn a_write_keeps_a_container_created_meanwhile() {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
     let blob = blob("c", "b");
@@ -98,8 +98,8 @@ async fn a_write_spares_the_container_that_was_created_meanwhile() {
     assert_eq!(subject.store.container(&blob.container).await.unwrap(), Some(created));
 }
 
-/// A blob that is leased for ever, and deleted by somebody who bypasses us.
-async fn deleted_behind_our_back(name: &str) -> (Arc<Faulty>, Subject, BlobPath) {
+/// A blob with an infinite lease, deleted by another program.
+async fn deleted_by_another_program(name: &str) -> (Arc<Faulty>, Subject, BlobPath) {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
     let blob = blob("c", name);
@@ -110,24 +110,24 @@ async fn deleted_behind_our_back(name: &str) -> (Arc<Faulty>, Subject, BlobPath)
 }
 
 #[tokio::test]
-async fn with_a_blob_that_others_deleted_goes_its_lease() {
-    let (_store, subject, lost) = deleted_behind_our_back("b").await;
+async fn a_blob_deleted_by_another_program_loses_its_lease() {
+    let (_store, subject, lost) = deleted_by_another_program("b").await;
     assert!(subject.write_if(&lost, if_absent(), "2").await.unwrap().created);
     assert_eq!(subject.head(&lost).await.unwrap().lease, None);
 
-    let (_store, subject, lost) = deleted_behind_our_back("b").await;
+    let (_store, subject, lost) = deleted_by_another_program("b").await;
     let late = Put { lease: LeaseUse::Write(Some(id(1))), ..put("late") };
     let refused = kind(subject.store.put(&lost, late).await);
     assert_eq!(refused, StoreErrorKind::LeaseFailed(LeaseFailure::NotPresent));
 
-    let (store, subject, lost) = deleted_behind_our_back("b").await;
+    let (store, subject, lost) = deleted_by_another_program("b").await;
     let broken = subject.store.lease(&lost, request(LeaseAction::Break(None))).await;
     assert_eq!(kind(broken), StoreErrorKind::NotFound);
     store.put(&"c/b".into(), "theirs".into()).await.unwrap();
     assert_eq!(subject.head(&lost).await.unwrap().lease, None, "the blob that came later has none");
 }
 
-/// A blob whose lease ends after so many seconds.
+/// A blob with a lease that ends after this number of seconds.
 async fn leased_for(seconds: i64, store: &Arc<Faulty>) -> (Subject, BlobPath) {
     let subject = durable(store).await;
     let blob = lease_for(seconds, &subject).await;
@@ -143,7 +143,7 @@ async fn lease_for(seconds: i64, subject: &Subject) -> BlobPath {
     blob
 }
 
-/// Writes as soon as the lease of others lets it.
+/// Writes as soon as other leases permit it.
 async fn write_next(subject: &Subject, blob: &BlobPath, preconditions: &Preconditions) {
     loop {
         let next = Put { preconditions: preconditions.clone(), ..put("next") };
@@ -160,7 +160,7 @@ async fn write_next(subject: &Subject, blob: &BlobPath, preconditions: &Precondi
 }
 
 #[tokio::test]
-async fn a_write_that_its_lease_cuts_short_does_not_come_over_the_next() {
+async fn a_write_cut_short_by_its_lease_does_not_replace_the_next() {
     let store = Faulty::in_memory(true);
     let (subject, blob) = leased_for(4, &store).await;
     store.schedule([Fault::Late]);
@@ -171,9 +171,9 @@ async fn a_write_that_its_lease_cuts_short_does_not_come_over_the_next() {
     assert_eq!(subject.read(&blob).await.unwrap().1, "next", "an acknowledged write was lost");
 }
 
-/// Within one process, the second one would wait until the first one runs again.
+/// Within one process, the second writer would wait until the first one runs again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_writers_of_two_processes_the_one_who_lost_its_permit_is_told_no_success() {
+async fn a_writer_that_lost_its_permit_to_another_process_gets_no_success() {
     let (store, register) = (Faulty::in_memory(true), crate::register());
     let (subject, other) = (durable_on(&store, register.clone()).await, durable_on(&store, register).await);
     let blob = lease_for(3, &subject).await;
@@ -182,7 +182,7 @@ async fn of_writers_of_two_processes_the_one_who_lost_its_permit_is_told_no_succ
     let lease = LeaseUse::Write(Some(id(1)));
     let suspended = subject.store.put(&blob, Put { lease, preconditions: current.clone(), ..put("suspended") });
     let next = async {
-        // The other one has the permit first.
+        // The other writer has the permit first.
         while store.is_scheduled() {
             tokio::task::yield_now().await;
         }
@@ -194,8 +194,8 @@ async fn of_writers_of_two_processes_the_one_who_lost_its_permit_is_told_no_succ
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_of_a_container_that_fails_leaves_nothing_under_way() {
-    // Deletion of the first object may or may not wait until the second one is gone.
+async fn a_failed_container_deletion_leaves_nothing_in_flight() {
+    // The deletion of the first object may or may not wait until the second one is gone.
     for faults in [[Fault::Late, Fault::Delayed], [Fault::Delayed, Fault::Delayed]] {
         let store = Faulty::in_memory(false);
         let subject = durable(&store).await;

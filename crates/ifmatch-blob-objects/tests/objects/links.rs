@@ -1,4 +1,4 @@
-//! Symbolic links in a folder: none is followed, so nothing outside of the folder is read, listed, written or removed.
+//! Symbolic links in a folder are not followed: nothing outside of the folder is read, listed, written or removed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -61,7 +61,7 @@ const LEADS_OUT: [(&str, &str); 5] = [
 ];
 
 #[tokio::test]
-async fn what_a_link_leads_to_is_not_read_or_listed() {
+async fn the_target_of_a_link_is_not_read_or_listed() {
     let place = Place::new().await;
     for (container, name) in LEADS_OUT {
         assert!(place.subject.read(&blob(container, name)).await.is_none(), "{container}/{name}");
@@ -75,7 +75,7 @@ async fn what_a_link_leads_to_is_not_read_or_listed() {
 }
 
 #[tokio::test]
-async fn what_a_link_leads_to_is_not_written_or_removed() {
+async fn the_target_of_a_link_is_not_written_or_removed() {
     let place = Place::new().await;
     let before = place.outside();
     for (container, name) in LEADS_OUT.into_iter().chain([("docs", "dir/new"), ("outer", "new/deep")]) {
@@ -116,7 +116,7 @@ async fn the_store_itself_removes_nothing_through_a_link() {
 
 /// The folder becomes a link while the body is being uploaded.
 #[tokio::test]
-async fn an_upload_does_not_end_where_a_link_leads_by_then() {
+async fn an_upload_does_not_follow_a_link_created_meanwhile() {
     let place = Place::new().await;
     let (inside, aside) = (place.root.path().join("store/new"), place.root.path().join("store/aside"));
     let outside = place.root.path().join("outside");
@@ -140,7 +140,7 @@ async fn an_upload_does_not_end_where_a_link_leads_by_then() {
 }
 
 #[tokio::test]
-async fn a_walk_shows_all_files_and_the_folders_on_top() {
+async fn a_walk_lists_all_files_and_the_top_level_folders() {
     let root = tempfile::tempdir().unwrap();
     let store = folder(root.path());
     let mut objects = None;

@@ -1,4 +1,4 @@
-//! The adapter for object stores on a folder and in memory: the contract of every blob store, and what goes wrong.
+//! The object store adapter on a folder and in memory: the conformance suite, and faults.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
 
@@ -65,14 +65,14 @@ fn folder(at: &std::path::Path) -> Backing {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_keeps_the_contract() {
+async fn memory_conforms() {
     let blobs = open(memory()).await;
     assert!(blobs.capability().is_native());
     conformance::check(&subject(blobs)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_register_that_lasts_there_are_leases() {
+async fn a_durable_register_provides_leases() {
     for url in ["memory:///some/prefix", "folder"] {
         let root = tempfile::tempdir().unwrap();
         let register = RedbRegister::open(root.path().join("register.redb")).unwrap();
@@ -86,7 +86,7 @@ async fn with_a_register_that_lasts_there_are_leases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_keeps_the_contract() {
+async fn a_folder_conforms() {
     let root = tempfile::tempdir().unwrap();
     let blobs = open(folder(&root.path().join("new/folder"))).await;
     let (create, update) = (Support::Native, Support::Unsupported);
@@ -98,7 +98,7 @@ async fn a_folder_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn names_are_those_of_the_files() {
+async fn names_are_file_names() {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("photos/2026")).unwrap();
     std::fs::write(root.path().join("photos/2026/a b.txt"), "before").unwrap();
@@ -115,9 +115,9 @@ async fn names_are_those_of_the_files() {
     assert_eq!(names("-ifmatch"), ["owner"], "the probe's object is gone");
 }
 
-/// A file's tag is its inode, its time and its size. An inode is used again once it is free: the time must be another.
+/// The tag of a file consists of its inode, time and size. An inode is reused once it is free, so the time must differ.
 #[tokio::test]
-async fn a_file_is_left_free_only_after_its_time() {
+async fn a_file_is_replaced_only_after_the_clock_has_advanced() {
     let root = tempfile::tempdir().unwrap();
     let subject = subject(open(folder(root.path())).await);
     let blob = conformance::blob("c", "b");
@@ -135,7 +135,7 @@ async fn a_file_is_left_free_only_after_its_time() {
 }
 
 #[tokio::test]
-async fn what_a_folder_cannot_keep_is_refused() {
+async fn names_that_a_folder_cannot_keep_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let subject = subject(open(folder(root.path())).await);
     subject.write(&conformance::blob("c", "a"), "x").await;
@@ -150,7 +150,7 @@ async fn what_a_folder_cannot_keep_is_refused() {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_used_is_refused_with_advice() {
+async fn an_unusable_store_is_refused_with_advice() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("file");
     std::fs::write(&file, "").unwrap();

@@ -1,4 +1,4 @@
-//! Gateways with registers of their own on one store: only the owner makes unconditional changes.
+//! Several gateways with their own registers on one store: only the owner makes unconditional changes.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn store() -> (Arc<InMemory>, Backing) {
 }
 
 #[tokio::test]
-async fn a_second_register_that_lasts_is_refused() {
+async fn a_second_durable_register_is_refused() {
     let (objects, backing) = store();
     let ours = register();
     drop(ObjectBlobs::open_durable(backing.clone(), ours.clone()).await.expect("the store is new"));
@@ -36,7 +36,7 @@ async fn a_second_register_that_lasts_is_refused() {
 }
 
 #[tokio::test]
-async fn a_gateway_whose_store_was_taken_over_changes_nothing_without_a_condition() {
+async fn a_gateway_that_lost_its_store_makes_no_unconditional_change() {
     let (_, backing) = store();
     let first = subject(open(backing.clone()).await);
     let blob = blob("c", "b");

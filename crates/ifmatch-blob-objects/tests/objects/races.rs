@@ -1,4 +1,4 @@
-//! Two gateways with registers of their own on one store: its conditions are all that they share.
+//! Two gateways with their own registers on one store share nothing but its conditions.
 
 use std::sync::Arc;
 

@@ -140,7 +140,7 @@ async fn seen(subject: &Subject) -> String {
 }
 
 #[tokio::test]
-async fn a_change_whose_answer_was_lost_is_not_called_undone() {
+async fn a_change_with_a_lost_answer_is_not_reported_as_failed() {
     for (what, change) in CHANGES {
         let register = Failing::new();
         let subject = durable_on(&Faulty::in_memory(false), AnyRegister::new(register.clone())).await;
@@ -237,7 +237,7 @@ fn all() -> ListQuery {
 }
 
 #[tokio::test]
-async fn a_late_scan_lets_no_write_through_a_deletion() {
+async fn a_stale_scan_lets_no_write_past_a_deletion() {
     for is_update in [false, true] {
         for comes_again in [false, true] {
             overtaken(is_update, comes_again).await;
@@ -247,7 +247,7 @@ async fn a_late_scan_lets_no_write_through_a_deletion() {
 
 /// The deletion does not find the record of the leased blob.
 #[tokio::test]
-async fn a_late_scan_leaves_no_lease_in_the_next_container() {
+async fn a_stale_scan_leaves_no_lease_in_the_next_container() {
     let register = Failing::new();
     let subject = durable_on(&Faulty::in_memory(false), AnyRegister::new(register.clone())).await;
     let blob: BlobPath = blob("c", "b");

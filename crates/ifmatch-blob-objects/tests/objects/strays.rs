@@ -31,7 +31,7 @@ async fn delayed_creation(subject: &Subject, store: &Faulty, blob: &BlobPath) {
 }
 
 #[tokio::test]
-async fn a_late_creation_does_not_bring_a_container_back() {
+async fn a_late_creation_does_not_restore_a_container() {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
     let blob = blob("c", "b");
@@ -49,7 +49,7 @@ async fn a_late_creation_does_not_bring_a_container_back() {
 }
 
 #[tokio::test]
-async fn a_late_creation_is_no_blob_of_the_next_container() {
+async fn a_late_creation_is_not_a_blob_of_the_next_container() {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
     let (blob, other) = (blob("c", "b"), blob("c", "other"));
@@ -110,7 +110,7 @@ async fn plant(objects: &InMemory, location: &str, incarnation: u64) {
 }
 
 #[tokio::test]
-async fn strays_go_before_their_container_is_forgotten() {
+async fn strays_are_removed_before_their_container_is_forgotten() {
     let register = register();
     let objects = Arc::new(InMemory::new());
     let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
@@ -128,7 +128,7 @@ async fn strays_go_before_their_container_is_forgotten() {
 
 /// The operator moved the store to another gateway without stopping this one.
 #[tokio::test]
-async fn a_gateway_whose_store_was_taken_over_removes_no_strays() {
+async fn a_gateway_that_lost_its_store_removes_no_strays() {
     let register = register();
     let objects = Arc::new(InMemory::new());
     let backing = Backing::new(Arc::clone(&objects) as Arc<dyn ObjectStore>);
@@ -146,7 +146,7 @@ async fn a_gateway_whose_store_was_taken_over_removes_no_strays() {
 
 /// The blob is leased, and its holder's write stays in flight; the holder then releases the lease.
 #[tokio::test]
-async fn a_late_write_does_not_come_true_under_the_next_lease() {
+async fn a_late_write_has_no_effect_under_the_next_lease() {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
     let blob = blob("c", "b");
@@ -167,7 +167,7 @@ async fn a_late_write_does_not_come_true_under_the_next_lease() {
 
 /// A write without a lease, which releases its permit immediately.
 #[tokio::test]
-async fn a_late_write_without_a_lease_does_not_come_true_under_one() {
+async fn a_late_write_without_a_lease_has_no_effect_under_one() {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
     let blob = blob("c", "b");
@@ -181,7 +181,7 @@ async fn a_late_write_without_a_lease_does_not_come_true_under_one() {
 
 /// A deleter that has disappeared: its turn has ended, and its mark remains.
 #[tokio::test]
-async fn a_deletion_that_was_left_half_way_is_finished_by_the_next_request() {
+async fn an_interrupted_deletion_is_completed_by_the_next_request() {
     let register = register();
     let store = Faulty::in_memory(false);
     let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
@@ -205,7 +205,7 @@ async fn a_deletion_that_was_left_half_way_is_finished_by_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_deletion_can_be_repeated_until_it_is_done() {
+async fn a_deletion_can_be_repeated_until_it_is_complete() {
     let register = register();
     let store = Faulty::in_memory(false);
     let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
@@ -228,7 +228,7 @@ async fn seconds_left(register: &AnyRegister) -> u64 {
 }
 
 #[tokio::test]
-async fn a_deleter_that_is_killed_holds_writers_up_for_a_minute_at_the_most() {
+async fn a_killed_deleter_delays_writers_for_at_most_a_minute() {
     let register = register();
     let store = Faulty::in_memory(false);
     let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);

@@ -1,4 +1,4 @@
-//! Writes whose answer is lost: who has won is found out, or nobody is told that they have.
+//! Writes with a lost response: the winner is determined, or no writer is told that it won.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{open, register, subject};
 use ifmatch_blob::conformance::leases::{acquire, id};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, if_match, pattern, put, refusal};
 
-/// The length of a body that is sent in parts: the end of such an upload has no condition.
+/// Length of a body that is sent in parts. Its completion carries no condition.
 const LONG: usize = 8 * 1024 * 1024 + 1;
 
 async fn faulty(ignores_conditions: bool) -> (Arc<Faulty>, Subject) {
@@ -26,7 +26,7 @@ async fn faulty(ignores_conditions: bool) -> (Arc<Faulty>, Subject) {
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_was_lost_has_succeeded() {
+async fn a_write_with_a_lost_response_succeeds() {
     let (store, subject) = faulty(false).await;
     let blob = blob("c", "b");
     for fault in [Fault::LostAnswer, Fault::Retried] {
@@ -45,7 +45,7 @@ async fn a_write_whose_answer_was_lost_has_succeeded() {
 }
 
 #[tokio::test]
-async fn an_upload_in_parts_whose_answer_was_lost_has_succeeded() {
+async fn an_upload_in_parts_with_a_lost_response_succeeds() {
     let (store, subject) = faulty(false).await;
     let blob = blob("c", "b");
     for fault in [Fault::LostAnswer, Fault::Retried] {
@@ -56,19 +56,19 @@ async fn an_upload_in_parts_whose_answer_was_lost_has_succeeded() {
 }
 
 #[tokio::test]
-async fn a_write_of_which_nobody_knows_is_not_called_a_success() {
+async fn a_write_with_an_unknown_outcome_is_not_a_success() {
     let (store, subject) = faulty(false).await;
     let blob = blob("c", "b");
     let before = subject.write(&blob, "0").await.tag.unwrap();
     store.schedule([Fault::LostRequest]);
     let error = subject.write_if(&blob, if_match(&before), "1").await.unwrap_err();
     assert_eq!(error.kind(), &StoreErrorKind::OutcomeUnknown, "{error}");
-    // Should it come true, its condition is false by then: nobody has to wait.
+    // By the time it could take effect, its condition is false, so no writer has to wait.
     let tag = subject.write_if(&blob, if_match(&before), "2").await.unwrap().tag.unwrap();
     assert_eq!(refusal(subject.write_if(&blob, if_match(&before), "3").await), (Precondition::IfMatch, Some(tag)));
 }
 
-/// Whether a permit to write the blob is out.
+/// Returns `true` if a writer has the permit.
 async fn is_held(register: &AnyRegister, key: &str) -> bool {
     let record = register.load(&Key::new(key).unwrap()).await.unwrap().expect("a record of the write");
     record.permit(SystemClock.now()).is_some()
@@ -93,7 +93,7 @@ struct Lost {
 }
 
 #[tokio::test]
-async fn others_wait_only_where_it_may_come_true_over_their_writes() {
+async fn others_wait_only_if_it_could_replace_their_writes() {
     let update = || Lost {
         what: "an update",
         is_ignored: false,
@@ -135,7 +135,7 @@ async fn others_wait_only_where_it_may_come_true_over_their_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_came_too_soon_is_written_a_little_later() {
+async fn a_write_refused_as_too_soon_is_retried() {
     for (register, bytes) in [(register(), pattern(1)), (register(), pattern(LONG))] {
         let store = Faulty::in_memory(false);
         let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
@@ -144,7 +144,7 @@ async fn a_write_that_came_too_soon_is_written_a_little_later() {
         store.schedule([Fault::TooSoon, Fault::TooSoon]);
         let written = subject.write_if(&blob, if_absent(), bytes.clone()).await.expect("it is written in the end");
         assert!(written.created && !store.is_scheduled());
-        // A store that keeps refusing: it is certain that nothing was written, so the next writer need not wait.
+        // The store keeps refusing. The write certainly had no effect, so the next writer need not wait.
         store.schedule(std::iter::repeat_n(Fault::TooSoon, 8));
         let error = subject.write_if(&blob, Preconditions::default(), bytes).await.unwrap_err();
         assert_eq!(error.kind(), &StoreErrorKind::Unavailable, "{error}");
@@ -156,7 +156,7 @@ async fn a_write_that_came_too_soon_is_written_a_little_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_does_not_end_is_given_up() {
+async fn a_write_that_does_not_end_is_abandoned() {
     let (store, subject) = faulty(false).await;
     store.schedule([Fault::Stuck]);
     let error = subject.write_if(&blob("c", "b"), if_absent(), "1").await.unwrap_err();
@@ -164,11 +164,11 @@ async fn a_write_that_does_not_end_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_does_not_hold_up_the_next() {
+async fn a_client_that_disconnects_does_not_delay_the_next() {
     let (_store, subject) = faulty(false).await;
     let blob = blob("c", "b");
     for _ in 0..20 {
-        // Dropped at whatever point it has come to.
+        // Dropped at an arbitrary point.
         let _ = tokio::time::timeout(Duration::from_micros(50), subject.store.put(&blob, put("left"))).await;
         let written = subject.write(&blob, "stayed").await;
         let (info, bytes) = subject.read(&blob).await.unwrap();

@@ -11,13 +11,13 @@ use tokio::process::{Child, Command};
 
 use crate::{Settings, settings};
 
-/// The emulator's account, and its key, which everybody knows.
+/// The emulator's account and its published key.
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 pub(crate) struct Server {
     endpoint: String,
-    /// Ends with this value.
+    /// Ends when this value is dropped.
     _process: Child,
     _folder: tempfile::TempDir,
 }
@@ -43,7 +43,7 @@ pub(crate) async fn start() -> Server {
             break address.trim().to_owned();
         }
     };
-    // Its output must go somewhere.
+    // Its output must be read.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     let server = Server { endpoint: format!("http://{address}/{ACCOUNT}"), _process: process, _folder: folder };
     server.create_container().await;

@@ -1,4 +1,4 @@
-//! The adapter for object stores on real servers: an S3 server in this process, and Azurite.
+//! The object store adapter on real servers: an S3 server in this process, and Azurite.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
 
@@ -23,8 +23,8 @@ async fn open(url: &str, settings: Settings) -> ObjectBlobs {
     ObjectBlobs::open(backing, AnyRegister::new(MemoryRegister::unbounded())).await.expect("the store can be used")
 }
 
-/// The contract, and that one of many conditional creations wins although two gateways have registers of their own: the
-/// store decides. The second gateway takes the store's mark, so it opens after the contract.
+/// Runs the conformance suite, then checks that one of many conditional creations wins although two gateways have their
+/// own registers, since the store decides. The second gateway takes the store's mark, so it opens last.
 async fn check(url: &str, settings: Settings, nests: bool) {
     let blobs = open(url, settings.clone()).await;
     assert!(blobs.capability().is_native() && blobs.capability().metadata, "{blobs:?}");
@@ -50,19 +50,19 @@ async fn check(url: &str, settings: Settings, nests: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s3_keeps_the_contract() {
+async fn s3_conforms() {
     let server = s3::start().await;
     check("s3://bucket/some/prefix", server.settings(), false).await;
     assert_eq!(server.unfinished_uploads(), 0, "given up uploads are aborted at the store");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn azurite_keeps_the_contract() {
+async fn azurite_conforms() {
     let server = azurite::start().await;
     check("az://container/prefix", server.settings(), true).await;
 }
 
-/// Why a store cannot be opened.
+/// Returns the error for a store that cannot be opened.
 async fn refusal(url: &str, settings: Settings, also: &[(&str, &str)]) -> OpenError {
     let settings = settings.into_iter().chain(crate::settings(also));
     let backing = match Backing::from_url(url, settings) {
@@ -74,7 +74,7 @@ async fn refusal(url: &str, settings: Settings, also: &[(&str, &str)]) -> OpenEr
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_used_is_refused_with_advice() {
+async fn an_unusable_server_is_refused_with_advice() {
     let (s3, azurite) = (s3::start().await, azurite::start().await);
     let nobody = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
     for error in [

@@ -1,4 +1,4 @@
-//! An S3 server in this process, which keeps its objects in a folder of its own.
+//! An S3 server in this process, with its objects in a folder.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct Server {
     root: tempfile::TempDir,
 }
 
-/// Starts a server that has the bucket `bucket`.
+/// Starts a server with the bucket `bucket`.
 pub(crate) async fn start() -> Server {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir(root.path().join("bucket")).unwrap();
@@ -28,8 +28,8 @@ pub(crate) async fn start() -> Server {
     let service = builder.build();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    // The server looks at the condition first and writes then, and writes the bytes and the metadata one after the
-    // other: as S3 does, it must do one thing at a time.
+    // The server first evaluates the condition and then writes, and writes the bytes and the metadata separately.
+    // Handling one request at a time makes it atomic, as S3 is.
     let turn = Arc::new(Mutex::new(()));
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
@@ -64,7 +64,7 @@ impl Server {
         ])
     }
 
-    /// How many multipart uploads are neither complete nor aborted.
+    /// Number of multipart uploads that are neither complete nor aborted.
     pub(crate) fn unfinished_uploads(&self) -> usize {
         let entries = std::fs::read_dir(self.root.path()).unwrap();
         entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".upload")).count()

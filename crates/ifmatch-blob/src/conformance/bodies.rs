@@ -1,4 +1,4 @@
-//! A body arrives whole, or nothing changes.
+//! A body arrives completely, or nothing changes.
 
 use crate::store::{BoxError, Put, Reading, StoreErrorKind, Upload};
 use bytes::Bytes;
@@ -10,13 +10,13 @@ use ifmatch_core::precondition::Preconditions;
 
 use super::{Subject, blob, if_absent, pattern, pieces, put};
 
-/// Longer than any store takes in one piece.
+/// Longer than any store accepts in one piece.
 const LARGE: usize = 20 * 1024 * 1024 + 12_345;
 
 pub(crate) async fn check(subject: &Subject) {
     a_large_body_comes_back(subject).await;
-    a_broken_promise_changes_nothing(subject).await;
-    a_writer_that_leaves_changes_nothing(subject).await;
+    a_wrong_declaration_changes_nothing(subject).await;
+    a_writer_that_disconnects_changes_nothing(subject).await;
 }
 
 fn chunks(bytes: &Bytes, size: usize) -> Vec<Bytes> {
@@ -46,7 +46,7 @@ async fn a_large_body_comes_back(subject: &Subject) {
     subject.delete_if(&blob, Preconditions::default()).await.unwrap();
 }
 
-async fn a_broken_promise_changes_nothing(subject: &Subject) {
+async fn a_wrong_declaration_changes_nothing(subject: &Subject) {
     for (name, bytes) in [("small", pattern(1_000)), ("big", pattern(LARGE))] {
         let length = bytes.len() as u64;
         let whole = || chunks(&bytes, 60_000);
@@ -75,7 +75,7 @@ async fn a_broken_promise_changes_nothing(subject: &Subject) {
     }
 }
 
-async fn a_writer_that_leaves_changes_nothing(subject: &Subject) {
+async fn a_writer_that_disconnects_changes_nothing(subject: &Subject) {
     let blob = blob("bodies", "left");
     subject.write(&blob, "before").await;
     for sent in [pattern(100), pattern(LARGE)] {

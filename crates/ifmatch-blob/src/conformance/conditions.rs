@@ -1,4 +1,4 @@
-//! Conditions hold of the version that a write replaces, and are looked at before the body is.
+//! Conditions apply to the version that a write replaces, and are evaluated before the body is read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,16 +16,16 @@ use ifmatch_core::tag::TagList;
 use super::{Subject, blob, if_absent, if_match, put, refusal};
 
 pub(crate) async fn check(subject: &Subject) {
-    an_absent_blob_meets_no_if_match(subject).await;
+    if_match_fails_without_a_blob(subject).await;
     a_create_succeeds_once(subject).await;
     only_the_current_strong_tag_matches(subject).await;
     a_date_is_compared(subject).await;
     a_deletion_is_conditional(subject).await;
-    the_body_is_not_asked_for_in_vain(subject).await;
+    the_body_of_a_refused_write_is_not_read(subject).await;
     a_retry_gets_the_first_answer(subject).await;
 }
 
-async fn an_absent_blob_meets_no_if_match(subject: &Subject) {
+async fn if_match_fails_without_a_blob(subject: &Subject) {
     let blob = blob("conditions", "absent");
     let any = Preconditions { if_match: Some(TagList::Any), ..Preconditions::default() };
     for conditions in [any, if_match(&EntityTag::strong("x").unwrap())] {
@@ -94,7 +94,7 @@ async fn a_deletion_is_conditional(subject: &Subject) {
     assert_eq!(subject.delete_if(&blob, if_match(&current)).await.unwrap_err().kind(), &StoreErrorKind::NotFound);
 }
 
-async fn the_body_is_not_asked_for_in_vain(subject: &Subject) {
+async fn the_body_of_a_refused_write_is_not_read(subject: &Subject) {
     let blob = blob("conditions", "early");
     subject.write(&blob, "1").await;
     let asked = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,5 @@
-//! Containers are created, changed and deleted as a whole; none inherits from an earlier one of its name.
+//! Containers are created, changed and deleted as a whole. A container inherits nothing from an earlier one of its
+//! name.
 
 use crate::headers::{BlobHeaders, FieldText};
 use crate::name::{BlobPath, ContainerName};
@@ -21,13 +22,13 @@ use super::{Subject, blob, kind, put, refusal};
 pub(crate) async fn check(subject: &Subject) {
     a_container_is_created_once(subject).await;
     a_change_keeps_the_blobs(subject).await;
-    with_a_container_go_its_blobs(subject).await;
+    a_deletion_includes_the_blobs(subject).await;
     a_deletion_is_conditional(subject).await;
-    a_write_may_refuse_to_create(subject).await;
+    a_write_can_require_the_container(subject).await;
     a_write_in_flight_does_not_outlive_its_container(subject).await;
     one_creator_and_one_deleter_win(subject).await;
     after_all_deletions_nothing_is_left(subject).await;
-    a_retried_deletion_spares_the_next_container(subject).await;
+    a_retried_deletion_keeps_the_next_container(subject).await;
 }
 
 fn named(name: &str) -> ContainerName {
@@ -105,7 +106,7 @@ fn change(value: &str) -> SetHeaders {
     set(HeaderChange::Metadata(owner(value).metadata))
 }
 
-async fn with_a_container_go_its_blobs(subject: &Subject) {
+async fn a_deletion_includes_the_blobs(subject: &Subject) {
     let container = named("containers-gone");
     let (small, large) = (blob("containers-gone", "small"), blob("containers-gone", "deep/er/large"));
     subject.write(&small, "1").await;
@@ -154,7 +155,7 @@ fn within(put: Put) -> Put {
     Put { container: MissingContainer::Refuse, ..put }
 }
 
-async fn a_write_may_refuse_to_create(subject: &Subject) {
+async fn a_write_can_require_the_container(subject: &Subject) {
     let blob = blob("containers-refuse", "x");
     assert_eq!(kind(subject.store.put(&blob, within(put("1"))).await), StoreErrorKind::ContainerNotFound);
     assert_eq!(subject.info(&blob.container).await, None);
@@ -171,7 +172,7 @@ async fn a_write_may_refuse_to_create(subject: &Subject) {
     assert!(subject.store.put(&blob, within(put("1"))).await.unwrap().created);
 }
 
-/// A body that asks for its end, and gets it when the test says so.
+/// A body that reports when it is read to its end, and ends when the test says so.
 fn gated(bytes: &'static [u8]) -> (Upload, oneshot::Receiver<()>, oneshot::Sender<()>) {
     let ((ask, asked), (open, opened)) = (oneshot::channel(), oneshot::channel::<()>());
     let body = StreamBody::new(stream::once(async move {
@@ -227,7 +228,7 @@ async fn one_creator_and_one_deleter_win(subject: &Subject) {
     }
 }
 
-/// Writers, deleters and creators race; then no write is in flight, and a deletion must leave nothing.
+/// Writers, deleters and creators race. Afterwards no write is in flight, and a deletion must leave nothing.
 async fn after_all_deletions_nothing_is_left(subject: &Subject) {
     let container = named("containers-storm");
     let expected = |error: &StoreErrorKind| {
@@ -272,7 +273,7 @@ async fn after_all_deletions_nothing_is_left(subject: &Subject) {
     }
 }
 
-async fn a_retried_deletion_spares_the_next_container(subject: &Subject) {
+async fn a_retried_deletion_keeps_the_next_container(subject: &Subject) {
     if !subject.remembers_deletions {
         return;
     }

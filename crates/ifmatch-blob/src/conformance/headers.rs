@@ -13,11 +13,11 @@ use super::{Subject, blob, if_match, kind, pattern, put, refusal};
 
 pub(crate) async fn check(subject: &Subject) {
     if !subject.keeps_headers {
-        refused_where_none_are_kept(subject).await;
+        a_change_is_refused_without_header_fields(subject).await;
         return;
     }
     for (name, length) in [("small", 5), ("large", 100_000)] {
-        a_change_leaves_the_bytes(subject, name, length).await;
+        a_change_keeps_the_bytes(subject, name, length).await;
     }
     for (name, length) in [("small", 5), ("large", 100_000), ("in-parts", 9 << 20)] {
         an_md5_is_kept(subject, name, length).await;
@@ -41,7 +41,7 @@ pub fn set(change: HeaderChange) -> SetHeaders {
     SetHeaders { preconditions: Preconditions::default(), lease: LeaseUse::default(), change, request: None }
 }
 
-async fn refused_where_none_are_kept(subject: &Subject) {
+async fn a_change_is_refused_without_header_fields(subject: &Subject) {
     let blob = blob("headers", "unsupported");
     subject.write(&blob, "bytes").await;
     let refused = subject.store.set_headers(&blob, set(metadata("me"))).await;
@@ -49,7 +49,7 @@ async fn refused_where_none_are_kept(subject: &Subject) {
     assert_eq!(subject.read(&blob).await.unwrap().1, "bytes");
 }
 
-async fn a_change_leaves_the_bytes(subject: &Subject, name: &str, length: usize) {
+async fn a_change_keeps_the_bytes(subject: &Subject, name: &str, length: usize) {
     let blob = blob("headers", name);
     let kept = BlobHeaders { content_type: Some(text("text/plain")), ..BlobHeaders::default() };
     let first = subject.store.put(&blob, Put { headers: kept, ..put(pattern(length)) }).await.unwrap();
@@ -113,7 +113,7 @@ async fn an_md5_is_kept(subject: &Subject, name: &str, length: usize) {
     assert_eq!(kept().await, None);
 }
 
-/// Some stores name a type where the client named none: that of bytes which nobody knows more of.
+/// Some stores report the type of unknown bytes if the client sent none.
 fn untyped(headers: &BlobHeaders) -> BlobHeaders {
     let named = headers.content_type.clone().filter(|named| *named != text("application/octet-stream"));
     BlobHeaders { content_type: named, ..headers.clone() }
@@ -152,7 +152,7 @@ async fn a_retry_changes_nothing_again(subject: &Subject) {
     assert_eq!(subject.tag(&blob).await, first.tag.unwrap());
 }
 
-/// Each racer adds one to a counter in the metadata.
+/// Each racer increments a counter in the metadata.
 async fn no_change_is_lost(subject: &Subject) {
     let blob = blob("headers", "counter");
     subject.write(&blob, pattern(5_000)).await;
@@ -176,7 +176,7 @@ async fn no_change_is_lost(subject: &Subject) {
     assert_eq!(bytes, pattern(5_000));
 }
 
-/// Writes replace the bytes while others change the fields of whatever is there, and readers read.
+/// Writers replace the bytes, others change the fields of the current version, and readers read.
 async fn no_bytes_are_lost(subject: &Subject) {
     let blob = blob("headers", "overwritten");
     let version = |filler: u8| vec![filler; 10_000 + usize::from(filler)];

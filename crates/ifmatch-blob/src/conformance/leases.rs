@@ -1,4 +1,4 @@
-//! A lease lets one writer in, and says so to all others; times are tested where a clock can be moved.
+//! A lease admits one writer and rejects all others. Expiry is tested where a clock can be moved.
 
 use std::collections::HashSet;
 
@@ -20,20 +20,20 @@ use super::{Subject, blob, if_absent, if_match, kind, put, refusal};
 
 pub(crate) async fn check(subject: &Subject) {
     if !subject.leases {
-        refused_where_none_are_kept(subject).await;
+        a_lease_is_refused_without_a_durable_register(subject).await;
         return;
     }
-    what_is_not_there_has_no_lease(subject).await;
+    a_missing_blob_has_no_lease(subject).await;
     a_lease_changes_no_version(subject).await;
-    a_lease_keeps_others_out(subject).await;
+    a_lease_rejects_others(subject).await;
     the_lease_comes_before_the_conditions(subject).await;
-    a_broken_lease_lets_others_in(subject).await;
+    a_broken_lease_admits_others(subject).await;
     an_operation_is_conditional(subject).await;
-    one_taker_wins(subject).await;
+    one_acquisition_wins(subject).await;
     the_holder_writes_alone(subject).await;
     a_retry_gets_the_first_answer(subject).await;
     a_deleted_blob_has_no_lease(subject).await;
-    with_a_container_go_the_leases_of_its_blobs(subject).await;
+    a_container_deletion_ends_the_leases_of_its_blobs(subject).await;
     a_container_is_protected_from_deletion_only(subject).await;
 }
 
@@ -69,7 +69,7 @@ impl Subject {
         self.store.delete(blob, Delete { lease, ..Delete::default() }).await
     }
 
-    /// The state of a blob's lease, which every view of the blob must agree on.
+    /// The state of a blob's lease, on which every view of the blob must agree.
     async fn state(&self, blob: &BlobPath) -> LeaseState {
         let head = self.head(blob).await.expect("there is a blob");
         let query = ListQuery { prefix: blob.name.to_string(), after: None, limit: 1 };
@@ -93,7 +93,7 @@ fn conflict<T: std::fmt::Debug>(result: Result<T, StoreError>) -> LeaseConflict 
     }
 }
 
-async fn refused_where_none_are_kept(subject: &Subject) {
+async fn a_lease_is_refused_without_a_durable_register(subject: &Subject) {
     let blob = blob("leases", "unsupported");
     subject.write(&blob, "1").await;
     assert_eq!(kind(subject.lease(&blob, acquire(1)).await), StoreErrorKind::Unsupported);
@@ -103,7 +103,7 @@ async fn refused_where_none_are_kept(subject: &Subject) {
     subject.write(&blob, "3").await;
 }
 
-async fn what_is_not_there_has_no_lease(subject: &Subject) {
+async fn a_missing_blob_has_no_lease(subject: &Subject) {
     let nowhere = blob("leases-nowhere", "x");
     assert_eq!(kind(subject.lease(&nowhere, acquire(1)).await), StoreErrorKind::ContainerNotFound);
     let container = subject.store.lease_container(&nowhere.container, acquire(1)).await;
@@ -142,7 +142,7 @@ async fn a_lease_changes_no_version(subject: &Subject) {
     assert_eq!(subject.head(&blob).await.unwrap().tag, before.tag);
 }
 
-async fn a_lease_keeps_others_out(subject: &Subject) {
+async fn a_lease_rejects_others(subject: &Subject) {
     let blob = blob("leases", "others");
     subject.write(&blob, "1").await;
     subject.lease(&blob, acquire(1)).await.unwrap();
@@ -180,7 +180,7 @@ async fn the_lease_comes_before_the_conditions(subject: &Subject) {
     subject.delete_with(&blob, with(1)).await.unwrap();
 }
 
-async fn a_broken_lease_lets_others_in(subject: &Subject) {
+async fn a_broken_lease_admits_others(subject: &Subject) {
     let blob = blob("leases", "broken");
     subject.write(&blob, "1").await;
     subject.lease(&blob, acquire(1)).await.unwrap();
@@ -207,7 +207,7 @@ async fn an_operation_is_conditional(subject: &Subject) {
     subject.delete_with(&blob, with(1)).await.unwrap();
 }
 
-async fn one_taker_wins(subject: &Subject) {
+async fn one_acquisition_wins(subject: &Subject) {
     let blob = blob("leases", "race");
     subject.write(&blob, "1").await;
     let mut tokens = HashSet::new();
@@ -225,7 +225,7 @@ async fn one_taker_wins(subject: &Subject) {
     }
 }
 
-/// While one holder writes, others write without the lease: none of theirs may come between.
+/// The holder writes while others write without the lease: none of theirs may come in between.
 async fn the_holder_writes_alone(subject: &Subject) {
     let blob = blob("leases", "alone");
     subject.write(&blob, "before").await;
@@ -264,7 +264,7 @@ async fn a_retry_gets_the_first_answer(subject: &Subject) {
     let blob = blob("leases", "retry");
     subject.write(&blob, "1").await;
     let keyed = |request: LeaseRequest, key: &[u8]| LeaseRequest { request: Some(RequestKey::of(&[key])), ..request };
-    // The store draws the id of a lease that is asked for without one: a retry comes with another.
+    // The store generates the id if the request has none, so a retry has another id.
     let first = subject.lease(&blob, keyed(acquire(1), b"acquire")).await.unwrap().receipt.lease;
     let again = subject.lease(&blob, keyed(acquire(2), b"acquire")).await.unwrap().receipt.lease;
     assert_eq!(again.map(|lease| (lease.id(), lease.token())), first.map(|lease| (lease.id(), lease.token())));
@@ -284,7 +284,7 @@ async fn a_deleted_blob_has_no_lease(subject: &Subject) {
     assert_eq!(subject.state(&blob).await, LeaseState::Available);
 }
 
-async fn with_a_container_go_the_leases_of_its_blobs(subject: &Subject) {
+async fn a_container_deletion_ends_the_leases_of_its_blobs(subject: &Subject) {
     let blob = blob("leases-gone", "x");
     subject.write(&blob, "1").await;
     subject.lease(&blob, acquire(1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Listings are complete, in order, and their tags can be used.
+//! Listings are complete and ordered, and their tags can be used in conditions.
 
 use crate::name::ContainerName;
 use crate::store::ListQuery;
@@ -6,13 +6,13 @@ use ifmatch_core::precondition::Preconditions;
 
 use super::{Subject, blob, if_match};
 
-/// In the order of their bytes: `-` and `.` come before `/`, capitals before small letters.
+/// In the order of their bytes: `-` and `.` before `/`, upper case before lower case.
 const NAMES: [&str; 10] = ["B", "a", "a-b", "a.b", "a/b", "a/b.c", "a/c/d", "a0", "ab", "ü"];
-/// Those that a folder can have at the same time.
+/// Names that a folder can have at the same time.
 const FILES: [&str; 9] = ["B", "a-b", "a.b", "a/b", "a/b.c", "a/c/d", "a0", "ab", "ü"];
 
 pub(crate) async fn check(subject: &Subject) {
-    all_pages_together_are_the_container(subject).await;
+    the_pages_list_the_whole_container(subject).await;
     a_container_outlives_its_blobs(subject).await;
     containers_are_listed(subject).await;
 }
@@ -35,8 +35,8 @@ async fn names(subject: &Subject, container: &str, mut query: ListQuery) -> Vec<
     }
 }
 
-async fn all_pages_together_are_the_container(subject: &Subject) {
-    // A folder cannot hold the blobs a and a/b. That is the only difference.
+async fn the_pages_list_the_whole_container(subject: &Subject) {
+    // A folder cannot contain the blobs a and a/b. There is no other difference.
     let written: &[&str] = if subject.nests { &NAMES } else { &FILES };
     for name in written.iter().rev() {
         subject.write(&blob("listing", name), *name).await;

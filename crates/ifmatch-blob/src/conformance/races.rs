@@ -1,4 +1,4 @@
-//! Of those who may not both win, one does.
+//! Of several writers with the same precondition, exactly one wins.
 
 use std::collections::HashMap;
 
@@ -73,7 +73,7 @@ async fn one_deletion_succeeds(subject: &Subject) {
     }
 }
 
-/// Every version is filled with one byte of its own: a mixture shows, and so does another version's tag.
+/// Every version consists of one byte value of its own, which reveals mixtures and tags of other versions.
 async fn bytes_come_with_their_own_tag(subject: &Subject) {
     let blob = blob("races", "overwrite");
     let version = |filler: u8| vec![filler; 150_000 + usize::from(filler)];

@@ -1,4 +1,4 @@
-//! What was written is what is read.
+//! A read returns the bytes that were written.
 
 use crate::headers::{BlobHeaders, ContentMd5, FieldText};
 use crate::store::{Put, Reading, StoreErrorKind};
@@ -8,14 +8,14 @@ use ifmatch_core::digest::ContentHash;
 use super::{Subject, blob, pattern, put};
 
 pub(crate) async fn check(subject: &Subject) {
-    what_was_written_is_read(subject).await;
+    a_read_returns_the_written_bytes(subject).await;
     every_write_has_another_tag(subject).await;
     ranges_are_parts_of_one_version(subject).await;
     names_are_kept(subject).await;
     headers_are_kept(subject).await;
 }
 
-async fn what_was_written_is_read(subject: &Subject) {
+async fn a_read_returns_the_written_bytes(subject: &Subject) {
     for (name, bytes) in [("empty", pattern(0)), ("small", pattern(5)), ("longer", pattern(100_000))] {
         let blob = blob("reading", name);
         assert!(subject.read(&blob).await.is_none());

@@ -1,4 +1,4 @@
-//! Conditional requests on blobs: what is sent, what is refused, and with which fields.
+//! Conditional requests for blobs: statuses and header fields.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn a_304_has_the_fields_that_update_a_stored_response_and_no_others() {
 }
 
 #[tokio::test]
-async fn reads_pass_or_fail_by_their_conditions() {
+async fn reads_are_decided_by_their_conditions() {
     let (fixture, tag) = with_blob().await;
     fixture.clock.advance(Duration::from_secs(100));
     let weak = format!("W/{tag}");
@@ -86,7 +86,7 @@ async fn a_404_comes_before_the_conditions_of_reads_and_deletions() {
 }
 
 #[tokio::test]
-async fn writes_pass_or_fail_by_their_conditions() {
+async fn writes_are_decided_by_their_conditions() {
     for size in [10, 10_000] {
         let fixture = fixture().await;
         let body = || bytes(size, 1);

@@ -1,4 +1,4 @@
-//! Disks and indexes that fail: a clear answer, the old blob intact, nothing left over.
+//! Failing disks and indexes: a clear response, the old blob intact, nothing left over.
 
 use std::fs;
 use std::process::Command;
@@ -13,10 +13,10 @@ use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, Reg
 
 use crate::support::{bytes, files_in, fixture, request, send};
 
-/// Set in the process that may write but short files.
+/// Set in the process that may only write short files.
 const LIMITED: &str = "IFMATCH_TEST_FILE_SIZE_LIMITED";
 
-/// The limit on the size of files stands for the full disk: the system refuses the write in the middle of a body.
+/// The limit on the size of files stands for a full disk: the system refuses the write in the middle of a body.
 #[test]
 fn a_full_disk_is_a_507_and_the_old_blob_stays() {
     let this = std::env::current_exe().expect("a path");
@@ -60,7 +60,7 @@ async fn a_folder_that_cannot_be_written_is_a_503_and_reads_go_on() {
 }
 
 #[tokio::test]
-async fn a_rename_that_fails_leaves_nothing_behind() {
+async fn a_failed_rename_leaves_nothing_behind() {
     let fixture = fixture().await;
     for shard in fs::read_dir(fixture.folder.path().join("bodies")).expect("a folder") {
         fs::remove_dir(shard.expect("an entry").path()).expect("removed");
@@ -70,7 +70,7 @@ async fn a_rename_that_fails_leaves_nothing_behind() {
     assert_eq!(fixture.get("/c/b").await.status, StatusCode::NOT_FOUND);
 }
 
-/// A register whose swaps fail in a way of choice from a number of swaps on, and then perhaps its loads.
+/// A register with swaps that fail in a chosen way from a given number on, and optionally loads as well.
 struct Failing {
     inner: Arc<MemoryRegister>,
     swaps_left: AtomicUsize,
@@ -105,7 +105,7 @@ impl Register for Failing {
     }
 }
 
-/// The answer to an overwrite whose swap fails; then what a working index shows, and the number of bodies.
+/// Returns the response to an overwrite with a failing swap, the blob in a working index, and the number of bodies.
 async fn overwrite(kind: RegisterErrorKind, takes_effect: bool, loads_fail: bool) -> (StatusCode, String, u64, usize) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let inner = Arc::new(MemoryRegister::unbounded());
@@ -127,7 +127,7 @@ async fn overwrite(kind: RegisterErrorKind, takes_effect: bool, loads_fail: bool
 }
 
 #[tokio::test]
-async fn an_index_that_fails_before_the_swap_leaves_the_old_blob() {
+async fn an_index_failure_before_the_swap_keeps_the_old_blob() {
     for (kind, status, problem) in [
         (RegisterErrorKind::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         (RegisterErrorKind::Full, StatusCode::INSUFFICIENT_STORAGE, "insufficient-storage"),
@@ -136,9 +136,9 @@ async fn an_index_that_fails_before_the_swap_leaves_the_old_blob() {
     }
 }
 
-/// Which of the two bodies is in use is not known here, so that neither may be removed.
+/// The process does not know which of the two bodies is in use, so neither may be removed.
 #[tokio::test]
-async fn after_a_swap_without_an_answer_both_bodies_stay_until_the_next_start() {
+async fn both_bodies_stay_after_a_swap_without_an_answer() {
     let unknown = (StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown".to_owned());
     for (takes_effect, length) in [(true, 20_000), (false, 10_000)] {
         let (status, problem, got, files) = overwrite(RegisterErrorKind::Ambiguous, takes_effect, true).await;
@@ -147,7 +147,7 @@ async fn after_a_swap_without_an_answer_both_bodies_stay_until_the_next_start() 
 }
 
 #[tokio::test]
-async fn a_swap_without_an_answer_that_is_found_done_is_a_success() {
+async fn a_swap_without_an_answer_succeeds_if_it_took_effect() {
     let found = overwrite(RegisterErrorKind::Ambiguous, true, false).await;
     assert_eq!(found, (StatusCode::OK, String::new(), 20_000, 1));
 }

@@ -1,4 +1,4 @@
-//! Blobs that are leased, as the plain dialect sees them: it acquires no lease, and respects each.
+//! Leased blobs in the plain dialect, which acquires no leases but respects them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const HOLDER: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 const HOLDER_AGAIN: &str = "{936DA01F-9ABD-4D9D-80C7-02AF85C822A8}";
 const OTHER: &str = "11111111-9abd-4d9d-80c7-02af85c822a8";
 
-/// A blob that `HOLDER` has leased for 15 seconds, and its tag.
+/// A blob leased by `HOLDER` for 15 seconds, and its tag.
 async fn leased() -> (Fixture, String) {
     let fixture = fixture().await;
     let tag = fixture.put("/c/b", "one").await.tag();
@@ -47,7 +47,7 @@ async fn a_write_needs_the_id_and_a_read_does_not() {
 }
 
 #[tokio::test]
-async fn an_id_that_comes_with_a_read_must_be_that_of_the_lease() {
+async fn the_lease_id_of_a_read_must_match() {
     let (fixture, tag) = leased().await;
     let get = |headers: &[(&str, &str)]| fixture.send(request(Method::GET, "/c/b", headers, ""));
     let not_modified = ("if-none-match", tag.as_str());
@@ -66,9 +66,9 @@ async fn an_id_that_comes_with_a_read_must_be_that_of_the_lease() {
     assert!(String::from_utf8_lossy(&gone.body).contains("LeaseNotPresentWithBlobOperation"), "{gone:?}");
 }
 
-/// The holder's write that comes late must not pass as one without a lease.
+/// A late write of the holder must not count as one without a lease.
 #[tokio::test]
-async fn a_write_by_a_lease_that_is_over_is_refused() {
+async fn a_write_with_an_ended_lease_is_refused() {
     let (fixture, tag) = leased().await;
     fixture.clock.advance(Duration::from_secs(15));
     let late = fixture.send(request(Method::PUT, "/c/b", &[("x-ms-lease-id", HOLDER)], "late")).await;
@@ -79,7 +79,7 @@ async fn a_write_by_a_lease_that_is_over_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_lease_id_is_refused_and_changes_nothing() {
+async fn an_invalid_lease_id_is_refused_and_changes_nothing() {
     let (fixture, tag) = leased().await;
     fixture.put("/c/free", "one").await;
     for path in ["/c/b", "/c/free"] {

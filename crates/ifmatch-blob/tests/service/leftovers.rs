@@ -1,4 +1,4 @@
-//! What a crash leaves behind, what a newer release wrote, and who else may use the folder.
+//! The remains of a crash, records of a newer release, and other users of the folder.
 
 use std::fs;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ impl Fixture {
         Closed { folder: self.folder, register: self.register, clock: self.clock }
     }
 
-    /// What the keys of the blobs in the container `c` begin with, once there is one.
+    /// Returns the key prefix of the blobs in the container `c`, once it exists.
     async fn prefix(&self) -> String {
         let records = self.register.scan(&Scan { prefix: "b/c/", after: None, limit: 1 }).await.expect("scanned");
         let (key, _) = records.first().expect("there is a blob");
         key.as_str().rsplit_once('/').expect("a path").0.to_owned()
     }
 
-    /// Puts a blob's record into the index as another release would have done.
+    /// Writes a blob's record into the index as another release would.
     async fn write_record(&self, name: &str, payload: &[u8]) {
         let write = Write::new(
             &Method::PUT,
@@ -62,7 +62,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn a_start_collects_what_no_record_points_to_and_nothing_else() {
+async fn a_start_collects_unreferenced_bodies_and_nothing_else() {
     let fixture = fixture().await;
     let kept = bytes(10_000, 1);
     fixture.put("/c/b", kept.clone()).await;
@@ -71,7 +71,7 @@ async fn a_start_collects_what_no_record_points_to_and_nothing_else() {
     let hash = ContentHash::of(b"lost").hex();
     let lost = root.join("bodies").join(&hash[..2]).join(format!("{hash}-00000000000000ff"));
     let half = root.join("tmp/00000000000000aa");
-    // A folder that is no store's own may have had such folders before.
+    // A folder of another program may contain such folders.
     let foreign = [root.join("bodies/00/README"), root.join("tmp/notes.txt"), root.join("tmp/00000000000000a")];
     for path in foreign.iter().chain([&lost, &half]) {
         fs::write(path, "left over").expect("written");
@@ -83,7 +83,7 @@ async fn a_start_collects_what_no_record_points_to_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_newer_payload_keeps_the_store_shut_and_every_file_in_place() {
+async fn a_newer_payload_prevents_opening_and_keeps_every_file() {
     let fixture = fixture().await;
     fixture.put("/c/b", bytes(10_000, 1)).await;
     fixture.write_record("newer", &[99, 1, 2, 3]).await;
@@ -97,7 +97,7 @@ async fn a_newer_payload_keeps_the_store_shut_and_every_file_in_place() {
 }
 
 #[tokio::test]
-async fn a_damaged_payload_costs_its_own_blob_only() {
+async fn a_damaged_payload_affects_only_its_blob() {
     let fixture = fixture().await;
     fixture.put("/c/b", bytes(10_000, 1)).await;
     fixture.write_record("damaged", &[1, 2, 3]).await;
@@ -115,7 +115,7 @@ async fn a_damaged_payload_costs_its_own_blob_only() {
 }
 
 #[tokio::test]
-async fn a_lost_or_shortened_file_is_an_error_and_no_other_bytes() {
+async fn a_lost_or_shortened_file_is_an_error() {
     let fixture = fixture().await;
     fixture.put("/c/b", bytes(10_000, 1)).await;
     let shards = fs::read_dir(fixture.folder.path().join("bodies")).expect("a folder");
@@ -150,7 +150,7 @@ async fn the_record_of_a_deleted_blob_is_forgotten_after_a_day() {
 }
 
 #[tokio::test]
-async fn old_deletions_are_forgotten_beside_readers_and_writers() {
+async fn old_deletions_are_forgotten_during_reads_and_writes() {
     let fixture = fixture().await;
     for name in ["deleted", "written_again", "kept"] {
         fixture.put(&format!("/c/{name}"), "x").await;
@@ -169,7 +169,7 @@ async fn old_deletions_are_forgotten_beside_readers_and_writers() {
 }
 
 #[tokio::test]
-async fn everything_is_there_after_a_restart() {
+async fn everything_survives_a_restart() {
     let temporary = tempfile::tempdir().expect("a temporary folder");
     let folder = temporary.path().join("two/levels/down/");
     let mut tags = Vec::new();
@@ -188,7 +188,7 @@ async fn everything_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn without_its_index_a_folder_with_bodies_is_left_alone() {
+async fn a_folder_with_bodies_but_no_index_is_left_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (index, away) = (folder.path().join("index.redb"), folder.path().join("away"));
     let service = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await.expect("opens")));
@@ -213,7 +213,7 @@ async fn without_its_index_a_folder_with_bodies_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_used_is_named_with_what_to_do() {
+async fn an_unusable_folder_is_reported_with_advice() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let _open = EmbeddedStore::open(folder.path()).await.expect("opens");
     let second = EmbeddedStore::open(folder.path()).await.expect_err("in use");

@@ -1,4 +1,4 @@
-//! Listings: complete, in order, in pages.
+//! Listings: complete, ordered, in pages.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn names(fixture: &Fixture, container: &str, prefix: &str, limit: usize) -
 }
 
 #[tokio::test]
-async fn a_listing_tells_what_a_head_tells() {
+async fn a_listing_agrees_with_head() {
     let fixture = fixture().await;
     let fields = [("content-type", "text/plain"), ("x-meta-owner", "me")];
     let tag = fixture.send(request(Method::PUT, "/c/b", &fields, "hello")).await.tag();
@@ -56,7 +56,7 @@ async fn a_listing_tells_what_a_head_tells() {
 }
 
 #[tokio::test]
-async fn containers_are_listed_even_when_they_are_empty_again() {
+async fn emptied_containers_are_listed() {
     let fixture = fixture().await;
     for path in ["/b/x", "/a/x", "/a-b/x"] {
         fixture.put(path, "x").await;
@@ -90,7 +90,7 @@ async fn deleted_blobs_leave_no_gaps_in_pages() {
 }
 
 #[tokio::test]
-async fn a_query_that_is_not_understood_is_refused() {
+async fn an_unknown_query_is_refused() {
     let fixture = fixture().await;
     fixture.put("/c/b", "x").await;
     for query in ["limit=0", "limit=x", "limit=-1", "limit=", "prefix=%ff", "prefix=%z", "delimiter=/"] {
@@ -101,7 +101,7 @@ async fn a_query_that_is_not_understood_is_refused() {
     assert_eq!(fixture.get("/c?limit=999999&").await.status, StatusCode::OK);
 }
 
-/// A container's blobs, and those of a container whose name begins alike.
+/// Checks the blobs of a container, beside one with a name that begins alike.
 async fn check_pages(stored: &BTreeSet<String>, prefix: &str, limit: usize) {
     let fixture = fixture().await;
     for name in stored {
@@ -123,7 +123,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn the_pages_together_are_all_names_in_order(
+    fn the_pages_contain_all_names_in_order(
         stored in prop::collection::btree_set("[ab/ü+ .%]{1,6}", 0..30),
         prefix in "[ab/ü]{0,2}",
         limit in 1_usize..8,

@@ -1,4 +1,4 @@
-//! Paths that name nothing: a clear refusal, whatever the method.
+//! Invalid paths: a clear refusal for every method.
 
 use http::Method;
 
@@ -32,7 +32,7 @@ async fn bad_names_are_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn one_blob_has_one_name_however_its_path_is_encoded() {
+async fn the_encoding_of_a_path_does_not_change_the_name() {
     let fixture = fixture().await;
     fixture.put("/c/caf%C3%A9/%7Ea+b", "x").await;
     assert_eq!(fixture.get("/c/caf%c3%a9/~a%2Bb").await.body, "x");

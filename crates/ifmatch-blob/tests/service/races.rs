@@ -1,4 +1,4 @@
-//! Many writers and readers at once: nobody loses an update, nobody reads a mixture.
+//! Many concurrent writers and readers: no update is lost, and no read returns a mixture.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,7 +48,7 @@ async fn of_fifty_creators_one_wins() {
 async fn increments_add_up_exactly() {
     const WRITERS: u64 = 8;
     const INCREMENTS: u64 = 12;
-    // A number at the beginning of a body that is small, or one that has a file.
+    // A number at the beginning of a body, either a small one or one in a file.
     for size in [16, 10_000] {
         let (_folder, service) = durable().await;
         let counter = move |count: u64| format!("{count:<size$}");
@@ -77,9 +77,9 @@ async fn increments_add_up_exactly() {
     }
 }
 
-/// Every whole answer is checked against its tag by `send`; here ranges are as well.
+/// `send` checks every whole response against its tag. This test also checks ranges.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn readers_beside_writers_get_one_version_each() {
+async fn readers_get_one_version_each_during_writes() {
     let (folder, service) = durable().await;
     let sizes = [100, 5_000, 140_000, 600_000];
     send(&service, request(Method::PUT, "/c/b", &[], bytes(sizes[0], 0))).await;
@@ -90,7 +90,7 @@ async fn readers_beside_writers_get_one_version_each() {
         let (service, stop, parts) = (service.clone(), Arc::clone(&stop), Arc::clone(&parts));
         readers.spawn(async move {
             while !stop.load(Ordering::SeqCst) {
-                // A read of a small blob waits for nothing.
+                // A read of a small blob never waits.
                 tokio::task::yield_now().await;
                 let whole = send(&service, request(Method::GET, "/c/b", &[], "")).await;
                 assert_eq!(whole.status, StatusCode::OK, "{whole:?}");

@@ -36,7 +36,7 @@ async fn one_range_is_a_206_with_these_bytes() {
 }
 
 #[tokio::test]
-async fn several_ranges_are_a_multipart_of_the_announced_length() {
+async fn several_ranges_are_a_multipart_of_the_declared_length() {
     for size in SIZES {
         let fixture = fixture().await;
         let body = bytes(size, 1);
@@ -76,7 +76,7 @@ async fn what_lies_behind_the_end_is_a_416_with_the_length() {
 }
 
 #[tokio::test]
-async fn what_is_no_range_is_ignored() {
+async fn an_invalid_range_is_ignored() {
     let fixture = fixture().await;
     fixture.put("/c/b", bytes(1000, 1)).await;
     let thousands = (0..1001).map(|at| format!("{at}-{at}")).collect::<Vec<_>>().join(",");
@@ -95,7 +95,7 @@ async fn what_is_no_range_is_ignored() {
 async fn if_range_holds_for_the_current_strong_validator_only() {
     let fixture = fixture().await;
     let old = fixture.put("/c/b", bytes(1000, 1)).await.tag();
-    // A version of the same second would have a date a second later.
+    // A version of the same second would have a later date.
     fixture.clock.advance(Duration::from_secs(1));
     let tag = fixture.put("/c/b", bytes(1000, 1)).await.tag();
     fixture.clock.advance(Duration::from_millis(500));

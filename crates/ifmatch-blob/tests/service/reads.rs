@@ -1,4 +1,4 @@
-//! GET and HEAD beside writers: one version, whole, with its own tag.
+//! GET and HEAD during writes: one whole version with its own tag.
 
 use std::fs;
 
@@ -31,9 +31,9 @@ async fn the_problem_of_a_head_has_no_body() {
     assert_eq!(head.status, StatusCode::NOT_FOUND);
 }
 
-/// The whole test fails if the body of the old version is looked up again, or shares a file with the new one.
+/// Fails if the old body is opened again, or shares a file with the new one.
 #[tokio::test]
-async fn a_reader_in_the_middle_of_a_body_is_not_disturbed_by_its_replacement() {
+async fn a_read_in_progress_is_not_affected_by_a_replacement() {
     let fixture = fixture().await;
     let size = 3_000_000;
     let tag = fixture.put("/c/b", bytes(size, 1)).await.tag();
@@ -64,7 +64,7 @@ async fn parts_of_a_multipart_stay_parts_of_one_version() {
 }
 
 #[tokio::test]
-async fn a_short_body_that_was_read_before_needs_no_file_and_goes_with_its_version() {
+async fn a_small_body_is_read_from_memory_until_its_version_is_replaced() {
     let fixture = fixture().await;
     for version in [1, 2] {
         let content = bytes(60_000, version);

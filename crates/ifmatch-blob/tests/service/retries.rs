@@ -1,4 +1,4 @@
-//! Requests that are sent again because their answer was lost.
+//! Requests repeated because their response was lost.
 
 use http::{Method, StatusCode};
 
@@ -19,7 +19,7 @@ async fn a_retried_create_gets_its_first_answer_again() {
 }
 
 #[tokio::test]
-async fn a_retry_does_not_undo_what_others_wrote_since() {
+async fn a_retry_does_not_undo_later_writes() {
     let fixture = fixture().await;
     let put = || request(Method::PUT, "/c/b", &[("idempotency-key", "k")], "mine");
     let mine = fixture.send(put()).await;

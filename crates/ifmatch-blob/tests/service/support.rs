@@ -1,4 +1,4 @@
-//! A store in a temporary folder, a clock that tests move, and answers that are checked for what must hold of any.
+//! A store in a temporary folder, a manual clock, and checks that apply to every response.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) use ifmatch_blob::test_util::ManualClock;
 pub(crate) type Store = EmbeddedStore<Arc<MemoryRegister>, ManualClock>;
 pub(crate) type Service = BlobService;
 
-/// A service over a store in a temporary folder, whose index is in memory.
+/// A service over a store in a temporary folder, with its index in memory.
 pub(crate) struct Fixture {
     pub(crate) folder: TempDir,
     pub(crate) register: Arc<MemoryRegister>,
@@ -60,7 +60,7 @@ impl Fixture {
         self.send(request(Method::PUT, path, &[], body)).await
     }
 
-    /// Waits until no body has a file: an upload that is given up loses its own when the disk is done with it.
+    /// Waits until no body has a file: an abandoned upload removes its file once the disk is done with it.
     pub(crate) async fn until_no_files(&self) {
         let none = async {
             while self.files() > 0 {
@@ -70,7 +70,7 @@ impl Fixture {
         tokio::time::timeout(Duration::from_secs(30), none).await.expect("a file is left over");
     }
 
-    /// The files of bodies, whole ones and those on their way in.
+    /// Returns the number of files of bodies, including incoming ones.
     pub(crate) fn files(&self) -> usize {
         files_in(&self.folder.path().join("bodies")) + files_in(&self.folder.path().join("tmp"))
     }
@@ -116,7 +116,7 @@ impl Answer {
         serde_json::from_slice(&self.body).expect("JSON")
     }
 
-    /// The last part of a problem's type.
+    /// Returns the last part of a problem's type.
     pub(crate) fn problem(&self) -> String {
         assert_eq!(self.field("content-type"), "application/problem+json");
         let problem = self.json();
@@ -126,7 +126,7 @@ impl Answer {
     }
 }
 
-/// Sends a request and reads the whole answer, which must be what its own fields say it is.
+/// Sends a request and reads the whole response, which must match its own header fields.
 pub(crate) async fn send<B>(service: &BlobService, request: Request<B>) -> Answer
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -151,13 +151,13 @@ where
     answer
 }
 
-/// The hash in a versioned tag.
+/// Returns the hash in a versioned tag.
 pub(crate) fn hash_in(tag: &str) -> String {
     let opaque = tag.trim_matches('"');
     opaque.split_once('-').map(|(hash, _)| hash.to_owned()).expect("a versioned tag")
 }
 
-/// Bytes that do not repeat at any power of two.
+/// Returns bytes that do not repeat at any power of two.
 pub(crate) fn bytes(length: usize, seed: u64) -> Bytes {
     let byte = |at: usize| {
         let mixed = (at as u64 / 7).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed).rotate_left(17);

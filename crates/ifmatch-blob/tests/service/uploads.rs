@@ -1,4 +1,4 @@
-//! Bodies on their way in: asked for late, checked, and left without a trace when they do not arrive.
+//! Incoming bodies: requested late, verified, and removed if incomplete.
 
 use std::convert::Infallible;
 use std::io;
@@ -40,7 +40,7 @@ async fn a_body_of_unknown_length_in_uneven_pieces_is_stored_whole() {
 }
 
 #[tokio::test]
-async fn a_body_that_stops_half_way_changes_nothing() {
+async fn an_incomplete_body_changes_nothing() {
     let fixture = fixture().await;
     for (before, stops_after) in [("old", 10), ("old", 5_000), ("old", 700_000)] {
         let tag = fixture.put("/c/b", before).await.tag();
@@ -55,7 +55,7 @@ async fn a_body_that_stops_half_way_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_leaves_no_file() {
+async fn a_client_that_disconnects_leaves_no_file() {
     let fixture = fixture().await;
     let sent = (0..6).map(|at| Ok::<_, Infallible>(Frame::data(bytes(200_000, at))));
     let pieces = stream::iter(sent).chain(stream::pending());
@@ -75,7 +75,7 @@ async fn a_client_that_goes_away_leaves_no_file() {
 }
 
 #[tokio::test]
-async fn a_length_that_does_not_hold_is_refused() {
+async fn a_wrong_length_is_refused() {
     let fixture = fixture().await;
     for (promised, sent) in [(5, 4), (5, 6), (100_000, 99_999), (100_000, 100_001)] {
         let put = Request::put("/c/b").header("content-length", promised);
@@ -87,7 +87,7 @@ async fn a_length_that_does_not_hold_is_refused() {
 }
 
 #[tokio::test]
-async fn a_digest_that_does_not_hold_is_refused() {
+async fn a_wrong_digest_is_refused() {
     let fixture = fixture().await;
     for size in [5, 100_000] {
         let body = bytes(size, 1);
@@ -110,9 +110,9 @@ async fn a_digest_that_does_not_hold_is_refused() {
     }
 }
 
-/// A client that waits for `100 Continue` is asked for its body by the first poll of it.
+/// The first poll of a body requests it from a client that waits for `100 Continue`.
 #[tokio::test]
-async fn what_is_refused_by_its_head_is_not_asked_for_its_body() {
+async fn the_body_of_a_request_refused_by_its_head_is_not_read() {
     let fixture = fixture().await;
     fixture.put("/c/b", "old").await;
     let service = fixture.service.clone().max_body(1000);
@@ -136,7 +136,7 @@ async fn what_is_refused_by_its_head_is_not_asked_for_its_body() {
 }
 
 #[tokio::test]
-async fn a_longer_body_than_allowed_is_not_read_to_its_end() {
+async fn a_body_over_the_limit_is_not_read_to_its_end() {
     let fixture = fixture().await;
     let service = fixture.service.clone().max_body(1_000_000);
     let endless = stream::repeat_with(|| Ok::<_, Infallible>(Frame::data(bytes(10_000, 1))));
@@ -147,7 +147,7 @@ async fn a_longer_body_than_allowed_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn trailers_are_no_part_of_a_body() {
+async fn trailers_are_not_part_of_a_body() {
     let fixture = fixture().await;
     let frames = [Frame::data(Bytes::from("x")), Frame::trailers(http::HeaderMap::new())];
     let body = StreamBody::new(stream::iter(frames.map(Ok::<_, Infallible>)));
@@ -159,7 +159,7 @@ async fn trailers_are_no_part_of_a_body() {
 }
 
 #[tokio::test]
-async fn the_service_takes_any_body() {
+async fn the_service_accepts_any_body_type() {
     let fixture = fixture().await;
     let put = Request::put("/c/b").body(Full::new(Bytes::from_static(b"full"))).expect("valid");
     assert_eq!(send(&fixture.service, put).await.status, StatusCode::CREATED);

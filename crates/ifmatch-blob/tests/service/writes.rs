@@ -1,4 +1,4 @@
-//! What PUT and DELETE leave behind, and what they answer.
+//! Effects and responses of PUT and DELETE.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ async fn a_recreated_blob_never_gets_an_old_tag_again() {
 }
 
 #[tokio::test]
-async fn the_fields_of_a_put_come_back_with_the_blob_alone() {
+async fn the_fields_of_a_put_are_kept_with_that_blob_only() {
     let fixture = fixture().await;
     let fields = [
         ("content-type", "text/plain; charset=utf-8"),
@@ -101,7 +101,7 @@ async fn the_fields_of_a_put_come_back_with_the_blob_alone() {
 }
 
 #[tokio::test]
-async fn fields_that_cannot_be_kept_are_refused_and_change_nothing() {
+async fn invalid_fields_are_refused_and_change_nothing() {
     let fixture = fixture().await;
     let long = "v".repeat(9_000);
     for (fields, status) in [
@@ -134,7 +134,7 @@ async fn the_date_is_sent_once_its_second_has_come() {
     fixture.clock.advance(Duration::from_millis(500));
     let got = fixture.get("/c/b").await;
     assert_eq!(got.field("last-modified"), "Sun, 13 Sep 2020 12:26:41 GMT");
-    // A date that a client holds is worth a tag: the next version has another one.
+    // A date is as good as a tag: the next version has another one.
     let holds = [("if-unmodified-since", "Sun, 13 Sep 2020 12:26:41 GMT")];
     assert_eq!(fixture.send(request(Method::PUT, "/c/b", &holds, "y")).await.status, StatusCode::OK);
     let lost = fixture.send(request(Method::PUT, "/c/b", &holds, "z")).await;
@@ -142,7 +142,7 @@ async fn the_date_is_sent_once_its_second_has_come() {
 }
 
 #[tokio::test]
-async fn a_policy_asks_for_a_condition_on_writes() {
+async fn a_policy_requires_a_condition_for_writes() {
     let fixture = fixture().await;
     let service = fixture.service.clone().require_preconditions(RequirePreconditions::for_writes());
     for method in [Method::PUT, Method::DELETE] {
@@ -155,7 +155,7 @@ async fn a_policy_asks_for_a_condition_on_writes() {
 }
 
 #[tokio::test]
-async fn options_and_other_methods_name_what_is_allowed() {
+async fn options_and_other_methods_list_the_allowed_ones() {
     let fixture = fixture().await;
     for (path, allow) in [
         ("/c/b", "GET, HEAD, PUT, DELETE, OPTIONS"),
@@ -175,7 +175,7 @@ async fn options_and_other_methods_name_what_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_write_with_parameters_is_not_taken_for_a_plain_one() {
+async fn a_write_with_parameters_is_refused() {
     let fixture = fixture().await;
     fixture.put("/c/b", "whole").await;
     assert_eq!(fixture.put("/c/b?comp=metadata", "").await.status, StatusCode::BAD_REQUEST);
@@ -185,7 +185,7 @@ async fn a_write_with_parameters_is_not_taken_for_a_plain_one() {
 }
 
 #[tokio::test]
-async fn a_body_has_at_most_as_many_bytes_as_set() {
+async fn a_body_over_the_configured_limit_is_refused() {
     let fixture = fixture().await;
     let service = BlobService::with_clock(Arc::new(fixture.store.clone()), fixture.clock.clone()).max_body(5000);
     assert_eq!(send(&service, request(Method::PUT, "/c/b", &[], bytes(5000, 1))).await.status, StatusCode::CREATED);
