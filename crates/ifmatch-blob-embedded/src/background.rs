@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_that_is_abandoned_goes_on() {
+    async fn abandoned_work_continues() {
         let (go_on, told) = oneshot::channel::<()>();
         let (done, is_done) = oneshot::channel();
         let mut work = Box::pin(in_the_background(async move {
@@ -69,14 +69,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_was_never_begun_is_done_as_well() {
+    async fn work_that_was_never_polled_is_done() {
         let (done, is_done) = oneshot::channel();
         drop(in_the_background(async move { done.send(()).map_err(|()| StoreErrorKind::OutcomeUnknown.into()) }));
         assert_eq!(is_done.await, Ok(()));
     }
 
     #[tokio::test]
-    async fn nobody_knows_what_came_of_work_that_panicked() {
+    async fn work_that_panicked_has_an_unknown_outcome() {
         let ended = in_the_background::<()>(async { panic!("told to") }).await;
         assert_eq!(ended.map_err(|error| error.kind().clone()), Err(StoreErrorKind::OutcomeUnknown));
     }

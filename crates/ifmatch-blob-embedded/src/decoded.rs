@@ -50,7 +50,7 @@ enum Decoded {
     Blob(Arc<Blob>),
 }
 
-/// What a container's record says.
+/// A decoded container record.
 #[derive(Debug)]
 pub(super) struct Container {
     /// Tells this container from others that had its name.
@@ -58,7 +58,7 @@ pub(super) struct Container {
     pub(super) info: ContainerInfo,
 }
 
-/// What a blob's record says.
+/// A decoded blob record.
 #[derive(Debug)]
 pub(super) struct Blob {
     pub(super) body: Body,

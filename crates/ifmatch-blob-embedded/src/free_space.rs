@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_makes_room_is_done_where_what_takes_it_is_refused() {
+    async fn a_full_disk_refuses_writes_but_not_deletions() {
         let folder = tempfile::tempdir().expect("a folder");
         let (driver, disk) = (Driver::new(MemoryRegister::unbounded()), Measured::new(100 * MIB, 1024 * MIB));
         let store = EmbeddedStore::on_disk(folder.path(), driver, disk.clone()).await.expect("it opens");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_small_disk_little_is_left_free() {
+    fn a_small_disk_has_a_small_reserve() {
         let is_refused = |free, total| check(&*Measured::new(free, total), Path::new(".")).is_err();
         assert!(!is_refused(2 * MIB, 32 * MIB));
         assert!(is_refused(2 * MIB - 1, 32 * MIB));

@@ -243,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_payload_is_refused_by_name() {
+    fn a_newer_payload_is_refused() {
         let mut bytes = payload().encode().expect("plain data").to_vec();
         bytes[0] = VERSION + 1;
         assert_eq!(Payload::decode(&bytes.into()), Err(PayloadError::Newer(VERSION + 1)));
     }
 
     #[test]
-    fn a_payload_that_is_cut_or_longer_is_refused() {
+    fn a_truncated_or_extended_payload_is_refused() {
         let whole = payload().encode().expect("plain data");
         for end in 0..whole.len() {
             assert_eq!(Payload::decode(&whole.slice(..end)), Err(PayloadError::Damaged), "cut at {end}");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inline_body_has_the_length_that_is_said() {
+    fn an_inline_body_must_have_the_stated_length() {
         let lying = Payload { length: 4, ..payload() };
         assert_eq!(Payload::decode(&lying.encode().expect("plain data")), Err(PayloadError::Damaged));
     }

@@ -32,7 +32,7 @@ pub struct Backing {
     pub(super) ordered: bool,
     /// The syntax of metadata names.
     pub(super) naming: Naming,
-    /// How long a version must exist before it is replaced, if the store derives tags from a clock.
+    /// Minimum lifetime of a version before it is replaced, if the store derives tags from a clock.
     pub(super) tick: Duration,
     /// `true` if the store accepts bodies as they are.
     pub(super) takes_uploads: bool,

@@ -9,8 +9,9 @@ use ifmatch_core::record::Record;
 use ifmatch_register::{Key, Register, Swap};
 
 use super::failure::{self, lost};
-use super::incarnation::{self, Members, Registered};
+use super::incarnation::{self, Registered};
 use super::list::name_of;
+use super::members::Members;
 use super::permit::{self, Ending, GRACE, of_register};
 use super::shared::Shared;
 use super::write::contended;

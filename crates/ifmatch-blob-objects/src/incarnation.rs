@@ -18,8 +18,8 @@ use ifmatch_register::{Key, Register, RegisterErrorKind, Swap};
 use ifmatch_runtime::nonce;
 use serde::{Deserialize, Serialize};
 
-use super::attributes::Current;
 use super::failure::refused;
+use super::members::Members;
 use super::permit::{of_driver, of_register};
 use super::shared::Shared;
 use ifmatch_blob::headers::{BlobHeaders, FieldText};
@@ -46,38 +46,6 @@ pub(super) struct Home {
     pub(super) incarnation: Revision,
     /// Oldest incarnation with blobs in the container: its own, unless it was adopted with existing objects.
     since: Revision,
-}
-
-/// The objects in a container's folder that are its blobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Members(Option<Revision>);
-
-impl Members {
-    /// Objects of this incarnation and later ones.
-    pub(super) fn since(oldest: Revision) -> Self {
-        Self(Some(oldest))
-    }
-
-    /// No objects: the container is being deleted.
-    pub(super) const NONE: Self = Self(None);
-
-    /// All objects.
-    pub(super) const ALL: Self = Self(Some(Revision::NONE));
-
-    /// Returns `true` if an object is a blob of the container. Objects without an incarnation are: another program
-    /// wrote them, or the store keeps no metadata.
-    pub(super) fn contain(&self, object: &Current) -> bool {
-        self.0.is_some() && object.incarnation.is_none_or(|incarnation| self.include(incarnation))
-    }
-
-    fn include(&self, incarnation: Revision) -> bool {
-        self.0.is_some_and(|oldest| incarnation >= oldest)
-    }
-
-    /// Returns `true` if all objects are blobs.
-    pub(super) fn are_all(&self) -> bool {
-        *self == Self::ALL
-    }
 }
 
 impl Home {

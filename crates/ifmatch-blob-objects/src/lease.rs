@@ -12,7 +12,7 @@ use object_store::path::Path;
 
 use super::attributes::Current;
 use super::failure::refused;
-use super::incarnation::Members;
+use super::members::Members;
 use super::permit::{Ending, check, key, of_driver, of_register};
 use super::shared::Shared;
 use super::write::contended;

@@ -21,7 +21,7 @@ pub struct OpenError {
     source: Option<BoxError>,
 }
 
-/// What is wrong.
+/// The kind of an [`OpenError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenErrorKind {
@@ -46,7 +46,7 @@ impl OpenError {
         Self { source: Some(source.into()), ..self }
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> OpenErrorKind {
         self.kind
     }

@@ -20,8 +20,6 @@ use super::backing::Backing;
 use super::failure;
 use super::open_error::{OpenError, OpenErrorKind};
 use super::probe::{Capability, FOLDER, Support};
-use super::shared::Shared;
-use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// Name of the mark, in the folder of objects that are not blobs.
 const NAME: &str = "owner";
@@ -34,13 +32,13 @@ const ATTEMPTS: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
     /// Random name, drawn when the register was first used.
-    register: String,
+    pub(super) register: String,
     /// `true` if the register outlasts its process. Otherwise the next gateway may replace its mark.
     lasts: bool,
 }
 
 /// Result of an attempt to mark a store.
-enum Claim {
+pub(super) enum Claim {
     Ours,
     /// The store belongs to this register.
     Taken(Owner),
@@ -81,7 +79,7 @@ impl Owner {
 
     /// Ensures that the mark names this register. With `replaces`, takes over the mark of a register that does not
     /// outlast its process.
-    async fn mark(&self, backing: &Backing, capability: Capability, replaces: bool) -> Result<Claim, Error> {
+    pub(super) async fn mark(&self, backing: &Backing, capability: Capability, replaces: bool) -> Result<Claim, Error> {
         let location = location(backing);
         for _ in 0..ATTEMPTS {
             let mode = match read(&*backing.objects, &location).await? {
@@ -99,27 +97,6 @@ impl Owner {
             }
         }
         Err(odd("others keep changing it".into()))
-    }
-}
-
-impl Shared {
-    /// Verifies that the store still belongs to this register. Call this before every change that no condition covers.
-    pub(super) async fn check_owner(&self) -> Result<(), StoreError> {
-        let Some(owner) = &self.owner else { return Ok(()) };
-        let marked = owner.mark(&self.backing, self.capability, false).await;
-        match marked.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))? {
-            Claim::Ours => Ok(()),
-            Claim::Taken(other) => {
-                tracing::error!(
-                    store = %self.backing.objects,
-                    register = %other.register,
-                    "another gateway with its own register has taken over the store: stop one of the two"
-                );
-                let why = "another gateway, with a register of its own, uses the same store: stop one of the two, or give \
-                           both the same register";
-                Err(StoreError::new(StoreErrorKind::Unavailable, why))
-            }
-        }
     }
 }
 

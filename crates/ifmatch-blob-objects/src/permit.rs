@@ -87,7 +87,7 @@ impl Shared {
     }
 
     /// Returns how long the work under a permit may take. An abandoned request may still take effect in the rest of the
-    /// permit's time, while nobody else writes.
+    /// permit's time, while no one else writes.
     pub(super) fn time_to_work(&self, deadline: Timestamp) -> Duration {
         self.driver.now().until(deadline) * 3 / 4
     }

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_credentials_are_asked_for_by_their_names() {
+    fn missing_credentials_are_named() {
         let backing = Backing { advice: Some("set AWS_ACCESS_KEY_ID"), ..Backing::new(Arc::new(InMemory::new())) };
         let asked =
             |url: &str| Error::Generic { store: "S3", source: format!("error sending request for {url}").into() };

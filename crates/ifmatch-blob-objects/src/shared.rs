@@ -11,14 +11,13 @@ use object_store::{GetOptions, GetResult, ObjectStoreExt};
 use super::attributes::Current;
 use super::backing::Backing;
 use super::failure;
-use super::incarnation::Members;
-use super::members::MemberCache;
-use super::owner::Owner;
+use super::members::{MemberCache, Members};
+use super::owner::{Claim, Owner};
 use super::probe::Capability;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
-/// How long a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
+/// Maximum time a writer waits for its turn. Writes to a remote store are slow, and twenty writers may wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// State that all operations share.
@@ -87,5 +86,24 @@ impl Shared {
     /// Deletes an object.
     pub(super) async fn remove(&self, location: &Path) -> object_store::Result<()> {
         self.backing.objects.delete(location).await
+    }
+
+    /// Verifies that the store still belongs to this register. Call this before every change that no condition covers.
+    pub(super) async fn check_owner(&self) -> Result<(), StoreError> {
+        let Some(owner) = &self.owner else { return Ok(()) };
+        let marked = owner.mark(&self.backing, self.capability, false).await;
+        match marked.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))? {
+            Claim::Ours => Ok(()),
+            Claim::Taken(other) => {
+                tracing::error!(
+                    store = %self.backing.objects,
+                    register = %other.register,
+                    "another gateway with its own register has taken over the store: stop one of the two"
+                );
+                let why = "another gateway, with a register of its own, uses the same store: stop one of the two, or give \
+                           both the same register";
+                Err(StoreError::new(StoreErrorKind::Unavailable, why))
+            }
+        }
     }
 }

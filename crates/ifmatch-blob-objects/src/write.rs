@@ -18,7 +18,8 @@ use object_store::{Attributes, PutMode, PutMultipartOptions, PutOptions, PutPayl
 use super::attributes::{Current, Stamp, tag};
 use super::direct::{DirectUpload, Offer};
 use super::failure::{self, Failure, lost};
-use super::incarnation::{Found, Home, Members};
+use super::incarnation::{Found, Home};
+use super::members::Members;
 use super::multipart::Multipart;
 use super::permit::{Ending, GRACE, check, content, key, of_driver, of_register};
 use super::probe::Support;
@@ -35,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Pause after the store refused a write as too soon: R2 accepts one write per second and object.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A write whose body is complete.
+/// A write with a complete body.
 #[derive(Debug)]
 struct Job {
     blob: BlobPath,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::store::StoreError;
+use crate::error::{BoxError, StoreError};
 
 /// The body of a response: empty, bytes in memory, or a stream.
 ///
@@ -113,6 +113,9 @@ pub struct AnyBody<E> {
     begun: Option<Pin<Box<dyn Erased<E>>>>,
 }
 
+/// The body of a request, with the client's error.
+pub type Upload = AnyBody<BoxError>;
+
 /// A body with errors of type `E`.
 trait Erased<E>: Any + Send {
     fn frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>>;
@@ -198,14 +201,13 @@ mod tests {
     use http_body_util::{BodyExt, Empty, Full};
 
     use super::*;
-    use crate::store::Upload;
 
     fn upload() -> Upload {
         Upload::new(Full::<Bytes>::from("hello"))
     }
 
     #[test]
-    fn a_body_comes_back_as_what_it_was_while_it_is_unread() {
+    fn an_unread_body_can_be_recovered() {
         let Err(upload) = upload().downcast::<Empty<Bytes>>() else { panic!("it is not empty") };
         assert_eq!((upload.size_hint().exact(), upload.is_end_stream()), (Some(5), false));
         let full: Full<Bytes> = upload.downcast().unwrap();
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_was_read_stays_what_it_is() {
+    fn a_body_that_was_read_cannot_be_recovered() {
         let mut upload = upload();
         assert!(upload.frame().now_or_never().unwrap().unwrap().is_ok());
         let Err(mut upload) = upload.downcast::<Full<Bytes>>() else { panic!("a part of it is gone") };
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_in_memory_are_no_stream() {
+    fn bytes_in_memory_are_not_a_stream() {
         let Err(body) = BlobBody::from("hello").downcast::<Full<Bytes>>() else { panic!("it never was one") };
         assert_eq!(body.size_hint().exact(), Some(5));
     }

@@ -9,8 +9,8 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_runtime::Clock;
 
-use crate::AnyClock;
 use crate::body::BlobBody;
+use crate::clock::AnyClock;
 use crate::store::{BlobStore, Upload};
 
 /// A protocol in which requests ask for blobs. [`BlobService::dialect`](crate::BlobService::dialect) adds one.

@@ -13,6 +13,7 @@ mod clock;
 pub mod conformance;
 mod content_md5;
 pub mod dialect;
+mod error;
 pub mod headers;
 pub mod name;
 mod plain;

@@ -15,8 +15,8 @@ use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
-use crate::AnyClock;
 use crate::body::BlobBody;
+use crate::clock::AnyClock;
 use crate::dialect::{Context, Dialect};
 use crate::plain;
 use crate::store::{BlobStore, BoxError, Upload};

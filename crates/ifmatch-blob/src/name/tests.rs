@@ -9,7 +9,7 @@ fn kind_of(path: &str) -> Kind {
 }
 
 #[test]
-fn what_is_no_name_is_refused_with_its_reason() {
+fn invalid_names_are_refused_with_a_reason() {
     for (path, kind) in [
         ("/c", Kind::Segment),
         ("/c/", Kind::Segment),
@@ -50,14 +50,14 @@ fn a_path_is_decoded_once() {
 }
 
 #[test]
-fn the_longest_names_are_names() {
+fn the_longest_names_are_valid() {
     assert!(ContainerName::new(&"c".repeat(88)).is_ok());
     assert!(BlobName::new(&"ü".repeat(1024)).is_ok());
     assert!(BlobName::new(&"😀".repeat(995)).is_ok());
 }
 
 #[test]
-fn no_text_is_the_name_of_an_internal_container() {
+fn internal_names_cannot_be_parsed() {
     let name = ContainerName::internal("blocks").expect("valid");
     assert_eq!((name.as_str(), name.is_internal()), ("-blocks", true));
     assert_eq!(ContainerName::new(name.as_str()).expect_err("refused").kind(), Kind::Container);

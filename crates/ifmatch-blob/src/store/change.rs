@@ -7,7 +7,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::lease::{Lease, LeaseAction, LeaseReceipt, LeaseUse};
 use ifmatch_core::precondition::Preconditions;
 
-use super::RequestKey;
+use super::write::RequestKey;
 use crate::headers::{BlobHeaders, FieldText};
 
 /// A change of header fields, which keeps the bytes.

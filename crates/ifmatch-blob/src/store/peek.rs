@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::BlobInfo;
+use super::read::BlobInfo;
 use crate::name::{BlobPath, ContainerName};
 
 /// Answers that a store can give without waiting: see [`BlobStore::peek`](super::BlobStore::peek).

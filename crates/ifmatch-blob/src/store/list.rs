@@ -1,0 +1,49 @@
+//! Listings.
+
+use super::change::ContainerInfo;
+use super::read::BlobInfo;
+use crate::name::{BlobName, ContainerName};
+
+/// The part of a listing to return.
+///
+/// ```
+/// use ifmatch_blob::store::ListQuery;
+/// let first = ListQuery { prefix: "2026/".into(), after: None, limit: 100 };
+/// let second = ListQuery { after: Some("2026/cat.jpg".into()), ..first };
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListQuery {
+    /// Prefix of the names; empty for all names.
+    pub prefix: String,
+    /// Name to continue after: [`Page::next`] of the previous page.
+    pub after: Option<String>,
+    /// Maximum number of names in the page, at least 1.
+    pub limit: usize,
+}
+
+/// A page of a listing, in the order of the names' bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The entries.
+    pub items: Vec<T>,
+    /// Name to continue after, or `None` at the end.
+    pub next: Option<String>,
+}
+
+/// A blob in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobEntry {
+    /// Its name.
+    pub name: BlobName,
+    /// Its properties. Header fields may be missing if the store's listings do not contain them.
+    pub info: BlobInfo,
+}
+
+/// A container in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerEntry {
+    /// Its name.
+    pub name: ContainerName,
+    /// Its properties.
+    pub info: ContainerInfo,
+}

@@ -1,0 +1,116 @@
+//! Reading a blob: its properties, and the bytes of one version.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::{HttpDate, Timestamp};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::Lease;
+use ifmatch_core::precondition::Validators;
+use ifmatch_core::record::Revision;
+
+use crate::body::BlobBody;
+use crate::error::StoreError;
+use crate::headers::BlobHeaders;
+
+/// The parts of a blob that a caller is going to use, so that a remote store gets no more requests than necessary.
+///
+/// ```
+/// use ifmatch_blob::store::Reading;
+///
+/// let properties = Reading::HEAD.without_lease();
+/// assert!(Reading::HEAD.lease && !properties.lease);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The bytes that will be read.
+    pub extent: Extent,
+    /// [`BlobInfo::lease`] will be used. Otherwise it may be missing.
+    pub lease: bool,
+}
+
+/// The bytes of a blob that will be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// No bytes.
+    None,
+    /// All bytes, most likely.
+    All,
+    /// Some ranges, all bytes, or none.
+    Ranges,
+}
+
+impl Reading {
+    /// Only the properties.
+    pub const HEAD: Self = Self { extent: Extent::None, lease: true };
+    /// All bytes, most likely.
+    pub const WHOLE: Self = Self { extent: Extent::All, lease: true };
+    /// Some ranges, or all bytes, or none.
+    pub const RANGES: Self = Self { extent: Extent::Ranges, lease: true };
+
+    /// Returns the same without the lease.
+    #[must_use]
+    pub const fn without_lease(self) -> Self {
+        Self { lease: false, ..self }
+    }
+}
+
+/// The properties of one version of a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobInfo {
+    /// The entity tag. A missing or weak tag never satisfies `If-Match`.
+    pub tag: Option<EntityTag>,
+    /// The modification date. Send it only once it [has come](HttpDate::has_come).
+    pub last_modified: HttpDate,
+    /// Number of bytes.
+    pub length: u64,
+    /// The hash of the bytes, if the store knows it.
+    pub hash: Option<ContentHash>,
+    /// The header fields kept with the blob.
+    pub headers: BlobHeaders,
+    /// The number of the write that created this version, larger than that of all earlier versions. `None` if the store
+    /// does not number its writes.
+    pub generation: Option<Revision>,
+    /// When the blob was created, if the store knows it.
+    pub created: Option<Timestamp>,
+    /// The lease. Its [`LeaseState`](ifmatch_core::lease::LeaseState) shows if it still locks the blob.
+    pub lease: Option<Lease>,
+}
+
+impl BlobInfo {
+    /// Returns the validators for preconditions.
+    pub fn validators(&self) -> Validators<'_> {
+        Validators { tags: self.tag.as_slice(), last_modified: Some(self.last_modified) }
+    }
+}
+
+/// One version of a blob, opened for reading.
+pub struct Opened {
+    /// Its properties.
+    pub info: BlobInfo,
+    /// Its bytes.
+    pub source: Box<dyn Source>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// The bytes of one version of a blob.
+///
+/// Every read returns bytes of this version, or an error, regardless of writes and deletions.
+pub trait Source: Send + 'static {
+    /// Reads a range, or all bytes. A range is not empty and lies within the blob.
+    ///
+    /// May be called again once the previous body is no longer read. A blob opened with [`Reading::HEAD`] returns an
+    /// empty body.
+    fn read(&mut self, range: Option<Range<u64>>) -> Reply<'_, BlobBody>;
+}
+
+/// The boxed future of a [`Source`].
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

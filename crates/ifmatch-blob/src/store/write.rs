@@ -1,0 +1,126 @@
+//! Writing and deleting a blob.
+
+use ifmatch_core::EntityTag;
+use ifmatch_core::date::HttpDate;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::lease::LeaseUse;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{RequestId, Revision};
+
+use super::md5::Md5Use;
+use crate::body::Upload;
+use crate::headers::{BlobHeaders, ContentMd5};
+
+/// A write.
+#[derive(Debug)]
+pub struct Put {
+    /// The conditions of the request.
+    pub preconditions: Preconditions,
+    /// The lease id of the request.
+    pub lease: LeaseUse,
+    /// Behaviour if the container does not exist.
+    pub container: MissingContainer,
+    /// The header fields to keep.
+    pub headers: BlobHeaders,
+    /// Handling of the MD5 of the bytes.
+    pub md5: Md5Use,
+    /// The bytes.
+    pub body: Upload,
+    /// Length declared by the client. Another length fails with [`StoreErrorKind::LengthMismatch`](crate::store::StoreErrorKind::LengthMismatch).
+    pub length: Option<u64>,
+    /// Hash declared by the client. Another hash fails with [`StoreErrorKind::DigestMismatch`](crate::store::StoreErrorKind::DigestMismatch).
+    pub digest: Option<ContentHash>,
+    /// The client's name for the request. A retry gets the first answer again.
+    pub request: Option<RequestKey>,
+    /// Maximum number of bytes. A longer body fails with [`StoreErrorKind::TooLarge`](crate::store::StoreErrorKind::TooLarge).
+    pub limit: u64,
+}
+
+impl Put {
+    /// Creates an unconditional write of these bytes.
+    pub fn new(body: Upload) -> Self {
+        Self {
+            preconditions: Preconditions::default(),
+            lease: LeaseUse::default(),
+            container: MissingContainer::Create,
+            headers: BlobHeaders::default(),
+            md5: Md5Use::default(),
+            body,
+            length: None,
+            digest: None,
+            request: None,
+            limit: u64::MAX,
+        }
+    }
+}
+
+/// Behaviour of a write to a container that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingContainer {
+    /// Creates the container.
+    Create,
+    /// Fails with [`StoreErrorKind::ContainerNotFound`](crate::store::StoreErrorKind::ContainerNotFound), also if the container is deleted before the whole body has
+    /// arrived, even if another one has its name by then.
+    Refuse,
+}
+
+/// A deletion.
+#[derive(Clone, Debug, Default)]
+pub struct Delete {
+    /// The conditions of the request.
+    pub preconditions: Preconditions,
+    /// The lease id of the request.
+    pub lease: LeaseUse,
+    /// The client's name for the request. A retry gets the first answer again.
+    pub request: Option<RequestKey>,
+}
+
+/// The client's name for a request, the same for all its retries.
+///
+/// ```
+/// use ifmatch_blob::store::RequestKey;
+/// use ifmatch_core::digest::ContentHash;
+///
+/// let key = RequestKey::of(&[b"8e03978e", b"PUT"]);
+/// let content = ContentHash::of(b"hello");
+/// assert_eq!(key.request(Some(&content)), key.clone().request(Some(&content)));
+/// assert_ne!(key.request(Some(&content)), key.request(None));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestKey(ContentHash);
+
+impl RequestKey {
+    /// Creates a key from the client's key and everything in the head that affects the outcome.
+    pub fn of(parts: &[&[u8]]) -> Self {
+        let mut framed = Vec::new();
+        for part in parts {
+            framed.extend_from_slice(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            framed.extend_from_slice(part);
+        }
+        Self(ContentHash::of(&framed))
+    }
+
+    /// Returns the identity of the request, including the hash of its content. The same key with other content is
+    /// another request.
+    pub fn request(&self, content: Option<&ContentHash>) -> RequestId {
+        let content = content.map_or(&[][..], |hash| &hash.as_bytes()[..]);
+        RequestId::of(&[self.0.as_bytes(), content])
+    }
+}
+
+/// The result of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The new tag.
+    pub tag: Option<EntityTag>,
+    /// The modification date. Send it only once it [has come](HttpDate::has_come).
+    pub last_modified: HttpDate,
+    /// The hash of the bytes, if the store knows it.
+    pub hash: Option<ContentHash>,
+    /// MD5 kept with the blob.
+    pub md5: Option<ContentMd5>,
+    /// The number of this write, if the store numbers its writes.
+    pub generation: Option<Revision>,
+    /// There was no such blob before.
+    pub created: bool,
+}
