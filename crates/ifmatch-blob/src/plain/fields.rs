@@ -14,9 +14,9 @@ use crate::headers::{BlobHeaders, FieldText};
 
 /// Prefix of the user's own fields.
 pub(super) const METADATA: &str = "x-meta-";
-/// The id of a lease on the blob, which only the Azure dialect can acquire.
+/// The id of a lease on the blob. Only the Azure dialect can acquire one.
 pub(super) use ifmatch_core::lease::azure::ID as LEASE_ID;
-/// The most bytes of names and values that are kept with a blob.
+/// Maximum total size of names and values kept with a blob, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
 
 /// Returns the fields of a request to keep.
