@@ -201,7 +201,7 @@ async fn a_folder_with_bodies_but_no_index_is_left_alone() {
         }
         let error = EmbeddedStore::open(folder.path()).await.expect_err("there is no index");
         assert_eq!(error.kind(), OpenErrorKind::Unreadable, "{error}");
-        assert!(error.to_string().contains("put it back"), "{error}");
+        assert!(error.to_string().contains("restore it"), "{error}");
     }
     fs::rename(&away, &index).expect("renamed");
     let service = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await.expect("opens")));
