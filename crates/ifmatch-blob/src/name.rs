@@ -84,7 +84,7 @@ pub fn is_server_path(path: &str) -> bool {
     path.strip_prefix("/-").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What the names of the crate's own containers begin with.
+/// Prefix of the names of internal containers.
 const INTERNAL: &str = "-";
 
 /// The name of a blob in its container: 1 to 1,024 characters, divided into segments by `/`.
