@@ -51,7 +51,7 @@ impl Preconditions {
     pub const HEADERS: [HeaderName; 4] = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH, IF_MODIFIED_SINCE];
 
     /// The header fields of preconditions that can fail a write.
-    pub const WRITE_HEADERS: [HeaderName; 3] = [IF_MATCH, IF_UNMODIFIED_SINCE, IF_NONE_MATCH];
+    pub const WRITE_HEADERS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
 
     /// Reads the preconditions of a request. Does not allocate if there are none.
     ///

@@ -1,4 +1,4 @@
-//! How often the hot paths allocate: every request to a service behind the layer takes them.
+//! Bounds on the allocations of the paths that every request to a service behind the layer takes.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at what it did not expect")]
 

@@ -178,7 +178,7 @@ fn a_lost_permit_commits_nothing() {
 }
 
 #[test]
-fn a_late_commit_counts_as_long_as_nobody_relied_on_the_deadline() {
+fn a_late_commit_succeeds_until_a_command_relies_on_the_deadline() {
     let (record, granted) = grant(&Record::unknown(), at(0.0));
     assert_eq!(*record.state(at(31.0)), State::Unknown);
     let content = Content::Tagged { variant: Variant::only(), tag: tag("v1") };
@@ -210,7 +210,7 @@ fn doubt_never_extends_a_permit() {
 }
 
 #[test]
-fn grants_of_racing_processes_differ_though_all_else_is_equal() {
+fn otherwise_equal_grants_of_racing_processes_differ() {
     let none = Preconditions::default();
     let grant_to = |nonce| {
         let mut begin = begin(&none);
@@ -344,7 +344,7 @@ fn answers_for_retries_are_kept_within_bounds() {
 }
 
 #[test]
-fn deleting_leaves_a_tombstone_and_what_is_absent_cannot_be_deleted() {
+fn deleting_leaves_a_tombstone_and_an_absent_resource_cannot_be_deleted() {
     let none = Preconditions::default();
     let delete = || Write::new(&Method::DELETE, &none, Content::Absent, 1);
     assert_eq!(refusal(&Record::absent(), &Command::Write(delete()), at(0.0)), Refusal::NotFound);

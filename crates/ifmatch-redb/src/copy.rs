@@ -8,9 +8,9 @@ use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, T
 
 use crate::database::RECORDS;
 use crate::error::OpenError;
-use crate::key_text::KeyText;
 use crate::overlay::Overlay;
 use crate::storage::Storage;
+use crate::text_key::TextKey;
 
 /// Cache size, in bytes, for a database opened read-only.
 const VIEW_CACHE: usize = 64 * 1024 * 1024;
@@ -83,7 +83,7 @@ fn into_new(storage: &dyn Storage, from: Option<&Database>) -> Result<(Database,
     Ok((database, is_cut_off))
 }
 
-fn copy_records(from: &Database, to: &mut Table<'_, KeyText, (u64, &'static [u8])>) -> Result<(), CopyError> {
+fn copy_records(from: &Database, to: &mut Table<'_, TextKey, (u64, &'static [u8])>) -> Result<(), CopyError> {
     let read = |error: redb::Error| CopyError::Read(error.into());
     let transaction = from.begin_read().map_err(|error| read(error.into()))?;
     let mut names = transaction.list_tables().map_err(|error| read(error.into()))?;

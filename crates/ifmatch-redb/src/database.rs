@@ -16,12 +16,12 @@ use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::copy::{CopyError, CutOff, View, into_place};
 use crate::error::{OpenError, unavailable, unavailable_now};
-use crate::key_text::KeyText;
-use crate::recent::Stored;
+use crate::record_cache::Stored;
 use crate::storage::Storage;
+use crate::text_key::TextKey;
 
 /// Key, revision and encoded record.
-pub(crate) const RECORDS: TableDefinition<'_, KeyText, (u64, &[u8])> = TableDefinition::new("records");
+pub(crate) const RECORDS: TableDefinition<'_, TextKey, (u64, &[u8])> = TableDefinition::new("records");
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -248,7 +248,7 @@ impl fmt::Debug for Shared {
 
 /// The record under a key.
 pub(crate) fn read(
-    table: &impl ReadableTable<KeyText, (u64, &'static [u8])>,
+    table: &impl ReadableTable<TextKey, (u64, &'static [u8])>,
     key: &Key,
 ) -> Result<Option<Stored>, RegisterError> {
     let Some(value) = table.get(key.as_str().as_bytes()).map_err(unavailable)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Why a database could not be opened, and what a failure of an open one means.
+//! Errors of opening and using a database.
 
 use std::fmt;
 use std::io;
@@ -6,26 +6,26 @@ use std::io;
 use ifmatch_register::{RegisterError, RegisterErrorKind};
 use redb::DatabaseError;
 
-/// Why a database could not be opened.
+/// A database could not be opened.
 #[derive(Debug)]
 pub struct OpenError {
     kind: OpenErrorKind,
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// What to do about a database that could not be opened.
+/// The reason for which a database could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenErrorKind {
-    /// Another process has it open: stop that one, or choose another file.
+    /// Another process has the database open: stop it, or choose another file.
     InUse,
-    /// The file or its folder is missing or may not be written.
+    /// The file or its folder is missing or not writable.
     Denied,
     /// The disk is full.
     Full,
-    /// It is damaged, or no database that this release can read.
+    /// The file is damaged, or not a database that this release can read.
     Damaged,
-    /// The system refused something else.
+    /// Another error of the system.
     Other,
 }
 
@@ -41,11 +41,11 @@ impl OpenError {
 
     /// Copying only the records would lose tables added by a newer release.
     pub(crate) fn unknown_tables() -> Self {
-        let source = "it holds tables that this release does not know: use the release that wrote it".into();
+        let source = "the database has tables unknown to this release: use the release that wrote it".into();
         Self { kind: OpenErrorKind::Damaged, source }
     }
 
-    /// What to do about it.
+    /// Returns the reason.
     pub fn kind(&self) -> OpenErrorKind {
         self.kind
     }
@@ -55,9 +55,9 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let advice = match self.kind {
             OpenErrorKind::InUse => "another process has the database open: stop it, or choose another file",
-            OpenErrorKind::Denied => "the database file or its folder cannot be written",
-            OpenErrorKind::Full => "there is no room on the disk for the database",
-            OpenErrorKind::Damaged => "the file is damaged, or no database that this release can read",
+            OpenErrorKind::Denied => "the database file or its folder is not writable",
+            OpenErrorKind::Full => "the disk has no space for the database",
+            OpenErrorKind::Damaged => "the file is damaged, or not a database that this release can read",
             OpenErrorKind::Other => "the database could not be opened",
         };
         write!(f, "{advice}: {}", self.source)

@@ -3,8 +3,8 @@
 //! After a failed write or sync, the page cache cannot be trusted. The register then copies its records into a new
 //! file, which replaces the old one. It does the same with a file that was not closed cleanly.
 //!
-//! One process at a time may open the database. Its swaps are committed in groups, so that many writers share
-//! one sync of the disk. Records that were used a while ago are in memory, 16 MiB at the most beside redb's own cache.
+//! One process at a time may open the database. Swaps are committed in groups, so that concurrent writers share one sync
+//! of the disk. Up to 16 MiB of recently used records are kept in memory, in addition to redb's own cache.
 //!
 //! ```
 //! use ifmatch_redb::RedbRegister;
@@ -20,10 +20,10 @@ mod copy;
 mod database;
 mod error;
 mod files;
-mod key_text;
 mod overlay;
-mod recent;
+mod record_cache;
 mod storage;
+mod text_key;
 mod writer;
 
 use std::path::Path;
@@ -36,11 +36,11 @@ use redb::DatabaseError;
 use database::Shared;
 pub use error::{OpenError, OpenErrorKind};
 use files::Files;
-use recent::Recent;
+use record_cache::RecordCache;
 pub use storage::Storage;
 use writer::Writer;
 
-/// The longest page that is read on its reader's thread. Longer ones take too long for that.
+/// Longest page that is read on the caller's thread. Longer pages would block it for too long.
 const SHORT_PAGE: usize = 16;
 
 /// A register in a redb database.
@@ -48,7 +48,7 @@ const SHORT_PAGE: usize = 16;
 pub struct RedbRegister {
     writer: Writer,
     shared: Arc<Shared>,
-    recent: Arc<Recent>,
+    cache: Arc<RecordCache>,
 }
 
 impl RedbRegister {
@@ -94,9 +94,9 @@ impl RedbRegister {
     }
 
     fn start(shared: Shared) -> Result<Self, OpenError> {
-        let (shared, recent) = (Arc::new(shared), Arc::new(Recent::new()));
-        let writer = Writer::start(Arc::clone(&shared), Arc::clone(&recent))?;
-        Ok(Self { writer, shared, recent })
+        let (shared, cache) = (Arc::new(shared), Arc::new(RecordCache::new()));
+        let writer = Writer::start(Arc::clone(&shared), Arc::clone(&cache))?;
+        Ok(Self { writer, shared, cache })
     }
 
     fn page(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send + use<> {
@@ -118,16 +118,16 @@ impl RedbRegister {
 }
 
 impl Register for RedbRegister {
-    // Reads on the caller's thread: the pages are in redb's cache or the system's, nearly always.
+    // Reads on the caller's thread: the pages are nearly always in redb's cache or the page cache.
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        match self.recent.load(key, || self.shared.load(key)) {
+        match self.cache.load(key, || self.shared.load(key)) {
             Err(_) if self.shared.is_in_doubt(key) => self.writer.read(key).await,
             found => found,
         }
     }
 
     fn revision_at_once(&self, key: &Key) -> Option<Revision> {
-        self.recent.revision(key)
+        self.cache.revision(key)
     }
 
     async fn compare_and_swap(
@@ -139,7 +139,7 @@ impl Register for RedbRegister {
         self.writer.swap(key, expected, next).await
     }
 
-    // A short page as `load`; a longer one is begun anew where it may take its time.
+    // Reads short pages like `load`, and longer ones on a blocking thread.
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let page = self.page(scan).await;
         match self.shared.doubtful_below(scan.prefix).filter(|_| page.is_err()) {

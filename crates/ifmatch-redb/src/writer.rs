@@ -1,4 +1,4 @@
-//! The one thread that writes: it commits all the swaps that wait in one transaction, with one sync of the disk.
+//! The writer thread. It commits all waiting swaps in one transaction, with one sync of the disk.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::database::{RECORDS, Shared, read};
 use crate::error::{OpenError, unavailable, unavailable_now};
-use crate::key_text::KeyText;
-use crate::recent::{Recent, Stored};
+use crate::record_cache::{RecordCache, Stored};
+use crate::text_key::TextKey;
 
-/// The most swaps in one transaction, and the most that wait for one.
+/// Maximum number of swaps in one transaction, and of swaps waiting for one.
 const GROUP: usize = 256;
 
 type Answer = Result<Swap, RegisterError>;
 
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// None only while dropped.
+    /// `None` only while dropped.
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -30,17 +30,17 @@ pub(crate) struct Writer {
 struct Job {
     key: Key,
     expected: Revision,
-    /// The new record, and its encoding; none to forget.
+    /// The new record and its encoding, or `None` to remove the record.
     next: Option<(Record, Vec<u8>)>,
     answer: oneshot::Sender<Answer>,
 }
 
 impl Writer {
-    pub(crate) fn start(shared: Arc<Shared>, recent: Arc<Recent>) -> Result<Self, OpenError> {
+    pub(crate) fn start(shared: Arc<Shared>, cache: Arc<RecordCache>) -> Result<Self, OpenError> {
         let (jobs, waiting) = mpsc::channel(GROUP);
         let thread = std::thread::Builder::new()
             .name("ifmatch-redb".into())
-            .spawn(move || write_groups(&shared, &recent, waiting))
+            .spawn(move || write_groups(&shared, &cache, waiting))
             .map_err(OpenError::other)?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
@@ -75,19 +75,19 @@ impl Drop for Writer {
     }
 }
 
-fn write_groups(shared: &Shared, recent: &Recent, mut waiting: mpsc::Receiver<Job>) {
+fn write_groups(shared: &Shared, cache: &RecordCache, mut waiting: mpsc::Receiver<Job>) {
     let mut group = Vec::with_capacity(GROUP);
     while waiting.blocking_recv_many(&mut group, GROUP) > 0 {
         gather(&mut waiting, &mut group);
         for job in &group {
-            recent.begin(&job.key);
+            cache.begin(&job.key);
         }
         let result = shared.write(group.iter().map(|job| &job.key), |database| commit(database, &group));
-        remember(recent, &mut group, result.as_deref().unwrap_or_default());
+        remember(cache, &mut group, result.as_deref().unwrap_or_default());
         let failed = match result {
             Ok(swaps) => {
                 for (job, swap) in group.drain(..).zip(swaps) {
-                    // A caller that is gone needs no answer.
+                    // The caller may be gone.
                     let _ = job.answer.send(Ok(swap));
                 }
                 continue;
@@ -100,8 +100,8 @@ fn write_groups(shared: &Shared, recent: &Recent, mut waiting: mpsc::Receiver<Jo
     }
 }
 
-/// Lets those go first who are about to hand over more: on a busy core, the threads that read requests. Where nobody waits
-/// for the core, this takes no time.
+/// Yields to threads that are about to submit more swaps, for example those that read requests on a busy core. Takes no
+/// time if no thread waits for the core.
 fn gather(waiting: &mut mpsc::Receiver<Job>, group: &mut Vec<Job>) {
     let mut before = 0;
     while before < group.len() && group.len() < GROUP {
@@ -112,8 +112,8 @@ fn gather(waiting: &mut mpsc::Receiver<Job>, group: &mut Vec<Job>) {
     }
 }
 
-/// Shows what the group has left to readers: of each key the last record at once, never one before it.
-fn remember(recent: &Recent, group: &mut [Job], swaps: &[Swap]) {
+/// Updates the cache with the last record of each key in the group, never an earlier one.
+fn remember(cache: &RecordCache, group: &mut [Job], swaps: &[Swap]) {
     let mut left: HashMap<Key, Option<Stored>> = HashMap::with_capacity(group.len());
     for (at, job) in group.iter_mut().enumerate() {
         let left = left.entry(job.key.clone()).or_default();
@@ -122,12 +122,12 @@ fn remember(recent: &Recent, group: &mut [Job], swaps: &[Swap]) {
         }
     }
     for (key, record) in left {
-        recent.end(&key, record);
+        cache.end(&key, record);
     }
 }
 
-/// Carries out the swaps in order, in one transaction. No answer leaves before the commit, not even a conflict: it may
-/// be with a swap of the same group.
+/// Runs the swaps in order, in one transaction. No answer is sent before the commit, not even a conflict, which may be
+/// with a swap of the same group.
 fn commit(database: &Database, group: &[Job]) -> Result<Vec<Swap>, RegisterError> {
     let transaction = database.begin_write().map_err(unavailable)?;
     let swaps = {
@@ -143,7 +143,7 @@ fn commit(database: &Database, group: &[Job]) -> Result<Vec<Swap>, RegisterError
     Ok(swaps)
 }
 
-fn swap(table: &mut Table<'_, KeyText, (u64, &'static [u8])>, job: &Job) -> Answer {
+fn swap(table: &mut Table<'_, TextKey, (u64, &'static [u8])>, job: &Job) -> Answer {
     let key = job.key.as_str().as_bytes();
     let found = table.get(key).map_err(unavailable)?.map_or(Revision::NONE.get(), |value| value.value().0);
     if found != job.expected.get() {

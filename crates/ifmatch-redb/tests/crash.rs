@@ -61,7 +61,7 @@ fn write_and_kill(path: &Path, acknowledged: usize) -> HashMap<String, u64> {
     };
     while note(lines.next().expect("the child goes on writing").unwrap()) < acknowledged {}
     child.kill().unwrap();
-    // What was written to the pipe before the kill was acknowledged as well; the last line may be cut.
+    // Lines written to the pipe before the kill were acknowledged as well. The last line may be incomplete.
     let rest: Vec<_> = lines.map_while(Result::ok).collect();
     let whole = rest.len().saturating_sub(1);
     for line in rest.into_iter().take(whole) {

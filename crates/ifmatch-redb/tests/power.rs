@@ -178,7 +178,7 @@ async fn nothing_that_was_acknowledged_or_read_ever_disappears() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_writes_and_shows_what_is_durable() {
+async fn a_full_disk_fails_writes_and_shows_durable_records() {
     let platter = Platter::new(1);
     let driver = open(&platter);
     let mut known = Known::default();
@@ -225,7 +225,7 @@ async fn a_record_in_doubt_is_not_shown_before_it_is_durable() {
 /// The directory sync fails after the copy has replaced the database, and the process exits cleanly. The name in the
 /// cache then differs from the name on the disk.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_whose_name_may_not_last_is_copied_again_by_the_next_process() {
+async fn a_copy_with_a_name_that_may_not_be_durable_is_copied_again_by_the_next_process() {
     for seed in 0..8 {
         let platter = Platter::new(seed);
         let mut known = Known::default();

@@ -16,7 +16,7 @@ async fn conforms() {
 
 /// Short pages and long ones are read in different ways.
 #[tokio::test]
-async fn a_page_has_what_was_asked_for_whatever_its_length() {
+async fn pages_of_any_length_are_complete() {
     let folder = tempfile::tempdir().unwrap();
     let register = RedbRegister::open(folder.path().join("index.redb")).unwrap();
     let names: Vec<String> = (0..40).map(|at| format!("a/{at:02}")).collect();

@@ -10,7 +10,7 @@ use ifmatch_core::record::{Record, Revision};
 use crate::key::Key;
 use crate::register::{Register, RegisterError, Scan, Swap};
 
-/// Any register, behind a pointer: for programs that choose theirs at run time. Costs one allocation per call.
+/// A register chosen at run time. Costs one allocation per call.
 ///
 /// ```
 /// use ifmatch_register::{AnyRegister, MemoryRegister};
@@ -32,14 +32,19 @@ impl fmt::Debug for AnyRegister {
     }
 }
 
-type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegisterError>> + Send + 'a>>;
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegisterError>> + Send + 'a>>;
 
 trait Erased: Send + Sync + 'static {
     fn forgets(&self) -> bool;
-    fn load<'a>(&'a self, key: &'a Key) -> Answer<'a, Option<Record>>;
+    fn load<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Record>>;
     fn revision_at_once(&self, key: &Key) -> Option<Revision>;
-    fn compare_and_swap<'a>(&'a self, key: &'a Key, expected: Revision, next: Option<&'a Record>) -> Answer<'a, Swap>;
-    fn scan<'a>(&'a self, scan: &'a Scan<'a>) -> Answer<'a, Vec<(Key, Record)>>;
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a Key,
+        expected: Revision,
+        next: Option<&'a Record>,
+    ) -> BoxFuture<'a, Swap>;
+    fn scan<'a>(&'a self, scan: &'a Scan<'a>) -> BoxFuture<'a, Vec<(Key, Record)>>;
 }
 
 impl<R: Register> Erased for R {
@@ -47,7 +52,7 @@ impl<R: Register> Erased for R {
         Register::forgets(self)
     }
 
-    fn load<'a>(&'a self, key: &'a Key) -> Answer<'a, Option<Record>> {
+    fn load<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Record>> {
         Box::pin(Register::load(self, key))
     }
 
@@ -55,11 +60,16 @@ impl<R: Register> Erased for R {
         Register::revision_at_once(self, key)
     }
 
-    fn compare_and_swap<'a>(&'a self, key: &'a Key, expected: Revision, next: Option<&'a Record>) -> Answer<'a, Swap> {
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a Key,
+        expected: Revision,
+        next: Option<&'a Record>,
+    ) -> BoxFuture<'a, Swap> {
         Box::pin(Register::compare_and_swap(self, key, expected, next))
     }
 
-    fn scan<'a>(&'a self, scan: &'a Scan<'a>) -> Answer<'a, Vec<(Key, Record)>> {
+    fn scan<'a>(&'a self, scan: &'a Scan<'a>) -> BoxFuture<'a, Vec<(Key, Record)>> {
         Box::pin(Register::scan(self, scan))
     }
 }

@@ -13,10 +13,10 @@ pub struct Key(Arc<str>);
 pub struct InvalidKey;
 
 impl Key {
-    /// The longest key, in bytes.
+    /// Maximum length of a key, in bytes.
     pub const MAX_LEN: usize = 4096;
 
-    /// A key from its text.
+    /// Creates a key.
     ///
     /// # Errors
     /// [`InvalidKey`] if the text is empty, longer than [`Key::MAX_LEN`], or contains NUL.
@@ -32,7 +32,7 @@ impl Key {
         if valid { Ok(Self(text)) } else { Err(InvalidKey) }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

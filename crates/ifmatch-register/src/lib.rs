@@ -1,5 +1,5 @@
-//! The register that ifmatch keeps its records in: a trait of two methods, the driver that runs commands on it, an
-//! in-memory register, and the conformance suite that every register must pass.
+//! The register in which ifmatch keeps its records: the [`Register`] trait, the [`Driver`] that runs commands on it, a
+//! register in memory, and the conformance suite that every register must pass.
 //!
 //! ```
 //! use ifmatch_core::lease::LeaseUse;

@@ -1,4 +1,4 @@
-//! The register in this process's memory: for one process, or for tests.
+//! A register in memory.
 
 use std::collections::hash_map::RandomState;
 use std::future::{Future, ready};
@@ -14,16 +14,16 @@ use crate::key::Key;
 use crate::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
 const SHARDS: usize = 64;
-/// How many revisions of forgotten records a shard tells apart. One read in so many, at the most, is asked again for
-/// nothing when a record is forgotten.
+/// Number of slots per shard for the revisions of evicted records. Keys that share a slot are revalidated needlessly after
+/// an eviction.
 const FORGOTTEN: usize = 256;
-/// How many records a full shard looks at to find one that it may forget.
+/// Number of records that a full shard checks to find one to evict.
 const EVICTION_TRIES: usize = 32;
 
-/// A register in memory. Its records end with the process.
+/// A register in memory, for a single process or for tests. Its records end with the process.
 ///
-/// With a capacity it forgets records that say no more than a probe of the resource would, and refuses
-/// ([`RegisterErrorKind::Full`]) when all are of writes in flight. Without one it forgets nothing.
+/// With a capacity, it evicts records that a probe of the resource would restore, and fails with
+/// [`RegisterErrorKind::Full`] if all records belong to writes in flight. Without a capacity, it evicts nothing.
 #[derive(Debug)]
 pub struct MemoryRegister {
     shards: Vec<Mutex<Shard>>,
@@ -40,23 +40,23 @@ struct Shard {
 }
 
 impl MemoryRegister {
-    /// A register that holds about `records` at the most: for services whose resources can be probed.
+    /// Creates a register of about `records` records at most, for services with resources that can be probed.
     pub fn with_capacity(records: usize) -> Self {
         let hasher = RandomState::new();
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(hasher.clone()))).collect();
         Self { shards, hasher, shard_capacity: records.div_ceil(SHARDS).max(1) }
     }
 
-    /// A register that forgets nothing: for stores whose index it is.
+    /// Creates a register that evicts nothing, for stores that use it as their index.
     pub fn unbounded() -> Self {
         Self::with_capacity(usize::MAX)
     }
 
-    /// The shard of a key, and the key's hash.
+    /// Returns the shard of a key and the key's hash.
     fn shard(&self, key: &Key) -> (MutexGuard<'_, Shard>, u64) {
         let hash = self.hasher.hash_one(key);
-        // By other bits than the shard's own table goes by.
-        let number = usize::try_from((hash >> 32) % SHARDS as u64).unwrap_or_default();
+        // Uses other bits than the shard's own table.
+        let number = index((hash >> 32) % SHARDS as u64);
         (lock(&self.shards[number]), hash)
     }
 
@@ -147,10 +147,10 @@ impl Shard {
         self.records.raw_entry_v1().from_key_hashed_nocheck(hash, key).map(|(_, record)| record)
     }
 
-    /// Forgets a record chosen by chance that says no more than a probe would. The newcomer's revision is about now.
+    /// Evicts an arbitrary record that a probe would restore. The newcomer's revision is close to the current time.
     fn forget_one(&mut self, newcomer: Revision) -> Result<(), RegisterError> {
         let len = self.records.len();
-        let start = usize::try_from(newcomer.get() % len as u64).unwrap_or_default();
+        let start = index(newcomer.get() % len as u64);
         let idle = (start..start + EVICTION_TRIES.min(len)).map(|at| at % len).find(|at| {
             let found = self.records.get_index(*at);
             found.is_some_and(|(_, record)| record.is_idle(newcomer.timestamp()))
@@ -163,9 +163,14 @@ impl Shard {
     }
 }
 
-/// Where the revisions of forgotten records with this hash are kept.
+/// Returns the slot for the revisions of evicted records with this hash.
 fn slot(hash: u64) -> usize {
-    usize::try_from(hash % FORGOTTEN as u64).unwrap_or_default()
+    index(hash % FORGOTTEN as u64)
+}
+
+#[expect(clippy::expect_used, reason = "the number is a remainder of a usize")]
+fn index(remainder: u64) -> usize {
+    usize::try_from(remainder).expect("less than a usize")
 }
 
 /// No code panics while it holds the lock, so a poisoned shard is whole.

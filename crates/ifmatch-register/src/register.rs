@@ -1,4 +1,4 @@
-//! The contract between ifmatch and whatever keeps its records.
+//! The storage contract.
 
 use std::error::Error;
 use std::fmt;
@@ -11,45 +11,47 @@ use crate::key::Key;
 
 /// A linearizable register for each key.
 ///
-/// # What an implementation owes
+/// Three methods are required: [`load`](Self::load), [`compare_and_swap`](Self::compare_and_swap) and [`scan`](Self::scan).
+/// Two have defaults: [`forgets`](Self::forgets) and [`revision_at_once`](Self::revision_at_once).
+///
+/// # Requirements
 /// - **Linearizable**: a load or a scan that begins after a successful swap, in any process, sees that swap or a later
 ///   one.
 /// - **Atomic**: of several swaps that expect the same revision, one succeeds.
 /// - **Durable**, unless documented otherwise: a swap answered with [`Swap::Done`] survives a crash and a loss of
 ///   power, and so does every result of a load or a scan. After [`RegisterErrorKind::Ambiguous`] a driver loads the
 ///   record to learn if its swap took place; after a failed sync, the contents of the page cache do not prove that.
-/// - **Opaque**: it stores [`Record::encode`] beside [`Record::revision`], looks at neither, and reads with
-///   [`Record::decode`], whose refusals it passes on.
-/// - An error is honest about what happened: [`RegisterErrorKind::Unavailable`] only if the swap definitely did not take
-///   place, [`RegisterErrorKind::Ambiguous`] if it may have.
-/// - **Bounded**: it answers, or fails, within a time of its own choice. A register that hangs holds up every write.
-/// - A future that is dropped leaves the swap done or not done, nothing in between.
+/// - **Opaque**: it stores [`Record::encode`] with [`Record::revision`], interprets neither, decodes with
+///   [`Record::decode`], and returns errors of decoding.
+/// - **Honest errors**: [`RegisterErrorKind::Unavailable`] only if the swap definitely did not take place,
+///   [`RegisterErrorKind::Ambiguous`] if it may have.
+/// - **Bounded**: it returns or fails within a time limit of its choice. A register that hangs blocks every write.
+/// - **Cancel-safe**: dropping a future leaves the swap done or not done.
 ///
-/// # What callers may assume
-/// Nothing about order between keys, and no fairness. A spurious [`Swap::Conflict`] is safe; a spurious
-/// [`Swap::Done`] never is.
+/// Callers must not assume an order between keys, or fairness. A spurious [`Swap::Conflict`] is safe; a spurious
+/// [`Swap::Done`] is not.
 ///
 /// The suite in [`conformance`](crate::conformance) (feature `conformance`) checks all of this.
 pub trait Register: Send + Sync + 'static {
-    /// The current record, none if there is none.
+    /// Returns the current record, if there is one.
     fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send;
 
     /// Returns `true` if the records end with this process, or may be evicted while they still matter. Guarantees that
-    /// must outlast the process, such as leases, are then not given.
+    /// must outlast the process, such as leases, are then unavailable. Defaults to `false`.
     fn forgets(&self) -> bool {
         false
     }
 
-    /// The revision of the current record, [`Revision::NONE`] if there is none, where the register can tell it without
-    /// waiting for anything. None: it takes a [`load`](Self::load).
+    /// Returns the revision of the current record if the register knows it without waiting, or [`Revision::NONE`] if it
+    /// knows that there is no record. Returns `None`, the default, if it takes a [`load`](Self::load).
     ///
-    /// It is held to what a load is held to, and spares what has a record's content in memory the loading.
+    /// Same guarantees as [`load`](Self::load). Lets caches revalidate without loading.
     fn revision_at_once(&self, _key: &Key) -> Option<Revision> {
         None
     }
 
-    /// Replaces the record with `next`, or forgets it if that is none, if its revision is still `expected`
-    /// ([`Revision::NONE`]: there is no record).
+    /// Replaces the record with `next`, or removes it if `next` is `None`, if its revision is still `expected`.
+    /// [`Revision::NONE`] means that there is no record.
     fn compare_and_swap(
         &self,
         key: &Key,
@@ -57,8 +59,7 @@ pub trait Register: Send + Sync + 'static {
         next: Option<&Record>,
     ) -> impl Future<Output = Result<Swap, RegisterError>> + Send;
 
-    /// The records whose keys begin with `scan.prefix` and come after `scan.after`, in the order of the keys' bytes, at the most
-    /// `scan.limit`. An empty page ends the listing.
+    /// Lists at most `scan.limit` records in the order of their keys' bytes. An empty page ends the listing.
     ///
     /// A page is as fresh as a [`load`](Self::load) of each of its keys that begins when the scan begins: it shows
     /// every earlier successful swap, including new and deleted keys. Entries that change during the scan may be seen
@@ -67,35 +68,35 @@ pub trait Register: Send + Sync + 'static {
     fn scan(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send;
 }
 
-/// What came of a swap.
-#[allow(clippy::large_enum_variant, reason = "the one with a record is looked at, and gone")]
+/// The result of a swap.
+#[allow(clippy::large_enum_variant, reason = "the value is short-lived")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swap {
-    /// The record is the new one.
+    /// The record was replaced.
     Done,
-    /// The revision was another one; this is the record now.
+    /// The revision was not the expected one. Contains the current record.
     Conflict(Option<Record>),
 }
 
-/// Which records to list.
+/// The records to list.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scan<'a> {
-    /// What the keys begin with.
+    /// The prefix of the keys.
     pub prefix: &'a str,
-    /// The key to continue after, from the end of the page before.
+    /// The last key of the previous page.
     pub after: Option<&'a str>,
-    /// The most records in the page.
+    /// Maximum number of records in the page.
     pub limit: usize,
 }
 
-/// Why a register could not answer.
+/// A register failed.
 #[derive(Debug)]
 pub struct RegisterError {
     kind: RegisterErrorKind,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What a register's failure means for the caller.
+/// The meaning of a register's failure for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterErrorKind {
@@ -103,19 +104,19 @@ pub enum RegisterErrorKind {
     Unavailable,
     /// The swap may have taken place, or may still do so.
     Ambiguous,
-    /// The stored record cannot be read: it is damaged, or a newer release wrote it.
+    /// The stored record cannot be decoded: it is damaged, or was written by a newer release.
     Unreadable,
-    /// The register holds as many records as it may. Nothing was changed.
+    /// The register has reached its capacity. Nothing was changed.
     Full,
 }
 
 impl RegisterError {
-    /// An error of the given kind, with its cause.
+    /// Creates an error with its cause.
     pub fn new(kind: RegisterErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: Some(source.into()) }
     }
 
-    /// What the failure means.
+    /// Returns the meaning of the failure.
     pub fn kind(&self) -> RegisterErrorKind {
         self.kind
     }
@@ -143,8 +144,8 @@ impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             RegisterErrorKind::Unavailable => "the register is unavailable, nothing was changed",
-            RegisterErrorKind::Ambiguous => "the register did not say whether the change took place",
-            RegisterErrorKind::Unreadable => "the register holds a record that cannot be read",
+            RegisterErrorKind::Ambiguous => "the register did not report whether the change took place",
+            RegisterErrorKind::Unreadable => "the register has a record that cannot be read",
             RegisterErrorKind::Full => "the register is full, nothing was changed",
         })?;
         match &self.source {

@@ -19,7 +19,7 @@ use ifmatch_register::{
 };
 use ifmatch_runtime::{Clock, SystemClock, nonce};
 
-/// What happens to the next swaps, in order; after that all goes well.
+/// The faults of the next swaps, in order. Later swaps succeed.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// Another writer was faster.
@@ -149,7 +149,7 @@ async fn a_conflict_makes_the_command_be_applied_to_the_new_record() {
 }
 
 #[tokio::test]
-async fn a_swap_whose_answer_was_lost_is_recognised_as_ones_own() {
+async fn a_swap_with_a_lost_answer_is_recognised() {
     let (outcome, register) = write_with(&[Fault::DoneWithoutAnswer]).await;
     assert!(matches!(outcome.unwrap(), Outcome::Written(_)), "not a false 412 for its own creation");
     assert_eq!(register.swaps.load(Ordering::Relaxed), 1);

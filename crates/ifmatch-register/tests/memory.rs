@@ -117,7 +117,7 @@ async fn writes_in_flight_are_never_forgotten_and_a_register_full_of_them_refuse
 }
 
 /// A reader begins where there is no record; a write comes and goes, and its record is forgotten for want of room.
-/// What the reader saw is then older than the write, and must not be recorded.
+/// The result of the read is older than the write and must not be recorded.
 #[tokio::test]
 async fn a_read_older_than_a_forgotten_write_is_not_recorded() {
     let driver = Driver::new(MemoryRegister::with_capacity(1));

@@ -1,4 +1,4 @@
-//! What ifmatch needs from the platform: clocks and timers, detached tasks and time limits, random numbers, queues of
+//! Platform services for ifmatch: clocks and timers, detached tasks and time limits, random numbers, queues of
 //! tasks, and private files. One API on the tokio runtime and in JavaScript runtimes.
 //!
 //! ```

@@ -1,6 +1,5 @@
-//! Work that goes on when the one who waits for it has left, and work that may take only so long. On every platform.
+//! Detached tasks, which outlive their callers, and time limits.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -15,20 +14,20 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::platform;
 
-/// Detached work, to be run to its end. It does not panic.
+/// Detached work. It must be run to completion and does not panic.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs detached work, where the platform must be asked another way.
+/// The function that runs detached work, if it is not the platform's own.
 static SPAWNER: OnceLock<fn(Work)> = OnceLock::new();
 
-/// The result of detached work. Dropping it leaves the work running.
+/// A handle to the result of detached work. Dropping it does not stop the work.
 #[derive(Debug)]
 pub struct Detached<T>(oneshot::Receiver<Option<T>>);
 
-/// Starts work that nobody's leaving can stop, but the end of the runtime. A panic in it stops nothing else, where panics
+/// Spawns a task that outlives its caller, until the end of the runtime. A panic in the task affects nothing else if panics
 /// unwind.
 ///
-/// It runs on the tokio runtime that this is called in, or on the JavaScript event loop; or as [`spawn_by`] says.
+/// The task runs on the current tokio runtime or the JavaScript event loop, or with the function set by [`spawn_by`].
 ///
 /// ```
 /// use ifmatch_runtime::task::detach;
@@ -42,7 +41,7 @@ pub fn detach<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static)
     let (tell, told) = oneshot::channel();
     let work = async move {
         let result = AssertUnwindSafe(work).catch_unwind().await.ok();
-        // Nobody may be waiting.
+        // The handle may have been dropped.
         let _ = tell.send(result);
     };
     match SPAWNER.get() {
@@ -52,10 +51,10 @@ pub fn detach<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static)
     Detached(told)
 }
 
-/// Has all detached work of this process run by a function of your own, from now on.
+/// Sets the function that runs all detached work of this process from now on. Returns `true` for the first call; later
+/// calls have no effect.
 ///
-/// For platforms that end with a request what it began, unless they are told: a Cloudflare Worker's `waitUntil`. The first
-/// call counts; says whether this was it.
+/// For platforms that stop work at the end of a request unless it is registered, such as `waitUntil` in Cloudflare Workers.
 ///
 /// ```no_run
 /// assert!(ifmatch_runtime::task::spawn_by(|work| drop(tokio::spawn(work))));
@@ -65,31 +64,24 @@ pub fn spawn_by(spawner: fn(Work)) -> bool {
 }
 
 impl<T> Detached<T> {
-    /// Waits for the result. None: the work panicked, or there is no runtime to run it, or no longer.
+    /// Waits for the result. Returns `None` if the work panicked, or if there is no runtime or it has ended.
     pub async fn result(self) -> Option<T> {
         self.0.await.ok().flatten()
     }
 }
 
-/// The time was over before the work was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The time limit elapsed before the work was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not done within {0:?}")]
 pub struct Elapsed(Duration);
 
-impl fmt::Display for Elapsed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it was not done within {:?}", self.0)
-    }
-}
+/// Maximum time between checks of the clock. A timer that stops while the machine is suspended fires late.
+const MAX_STEP: Duration = Duration::from_secs(1);
 
-impl std::error::Error for Elapsed {}
-
-/// Maximum time between looks at the clock. A timer that stops while the machine is suspended fires late.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// Does work, and drops it when its time is over by this clock.
+/// Runs a future with a time limit by this clock, then drops it.
 ///
 /// # Errors
-/// [`Elapsed`] when the time is over. Work that is done at once is done, however short the time.
+/// [`Elapsed`] if the limit is exceeded. A future that is ready at once succeeds even with a limit of zero.
 ///
 /// ```
 /// use std::future::pending;
@@ -147,7 +139,7 @@ pub async fn until<T>(clock: &impl Clock, deadline: Timestamp, work: impl Future
 async fn alarm(clock: &impl Clock, deadline: Timestamp) {
     let mut left = clock.now().until(deadline);
     while !left.is_zero() {
-        let step = left.min(LOOK);
+        let step = left.min(MAX_STEP);
         clock.sleep(step).await;
         left = clock.now().until(deadline).min(left.saturating_sub(step));
     }

@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 fn main() {
     match env::var_os(STEP) {
-        Some(file) => the_interval_clock_is_not_set_with_the_time_of_day(Path::new(&file)),
+        Some(file) => the_interval_clock_ignores_changes_of_the_system_time(Path::new(&file)),
         None => begin(),
     }
 }
@@ -34,7 +34,7 @@ fn begin() {
     assert!(status.success(), "{status}");
 }
 
-fn the_interval_clock_is_not_set_with_the_time_of_day(file: &Path) {
+fn the_interval_clock_ignores_changes_of_the_system_time(file: &Path) {
     let clocks = || (SystemClock.wall(), SystemClock.now());
     let (wall, mut now) = clocks();
     for (step, is_there) in [
@@ -45,10 +45,7 @@ fn the_interval_clock_is_not_set_with_the_time_of_day(file: &Path) {
         fs::write(file, step).unwrap();
         let (stepped, after) = clocks();
         assert!(is_there(wall, stepped), "the time of day was not set by {step}: {wall:?} {stepped:?}");
-        assert!(
-            after >= now && now.until(after) < HOUR,
-            "the interval clock went along with {step}: {now:?} {after:?}"
-        );
+        assert!(after >= now && now.until(after) < HOUR, "the interval clock followed {step}: {now:?} {after:?}");
         now = after;
     }
 }
@@ -65,5 +62,5 @@ fn library() -> PathBuf {
     let folders = ["lib/x86_64-linux-gnu/faketime", "lib/aarch64-linux-gnu/faketime", "lib64/faketime", "lib/faketime"];
     let found = folders.map(|folder| Path::new("/usr").join(folder).join("libfaketime.so.1"));
     let found = found.into_iter().find(|path| path.exists());
-    found.expect("libfaketime is needed: apt-get install libfaketime, or say by IFMATCH_FAKETIME where it is")
+    found.expect("libfaketime is missing: apt-get install libfaketime, or set IFMATCH_FAKETIME to its path")
 }

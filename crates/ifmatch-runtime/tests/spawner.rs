@@ -1,4 +1,4 @@
-//! A function of one's own that runs detached work: one for the whole process, so that this file has one test.
+//! A custom spawner. It is set for the whole process, so this file has a single test.
 
 #![allow(clippy::unwrap_used, reason = "a test speaks by panicking")]
 
@@ -9,7 +9,7 @@ use ifmatch_runtime::task::{Work, detach, spawn_by};
 
 static QUEUE: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
-/// Runs what was detached, here: whatever it does comes up in this thread.
+/// Runs the detached work on this thread, so that panics reach the test.
 fn run() -> usize {
     let queue = std::mem::take(&mut *QUEUE.lock().unwrap());
     let number = queue.len();
@@ -27,5 +27,5 @@ async fn all_detached_work_is_run_by_the_first_spawner_and_does_not_panic() {
     assert_eq!(run(), 2);
     assert_eq!((done.result().await, panicked.result().await), (Some(2), None));
     drop(detach(async { 3 }));
-    assert_eq!(run(), 1, "work that nobody waits for is run");
+    assert_eq!(run(), 1, "work without a handle runs");
 }

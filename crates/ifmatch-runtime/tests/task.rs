@@ -1,4 +1,4 @@
-//! Detached work and its end: done, panicked, or without anybody who runs it.
+//! Detached tasks that complete, panic or have no runtime, and time limits.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
@@ -12,7 +12,7 @@ use ifmatch_runtime::task::{detach, timeout};
 use tokio::sync::{Notify, oneshot};
 
 #[tokio::test]
-async fn a_panic_is_no_result_and_stops_nothing_else() {
+async fn a_panic_gives_no_result_and_affects_no_other_task() {
     let go = Arc::new(Notify::new());
     let other = {
         let go = Arc::clone(&go);
@@ -25,7 +25,7 @@ async fn a_panic_is_no_result_and_stops_nothing_else() {
 }
 
 #[tokio::test]
-async fn it_goes_on_when_nobody_waits_any_longer() {
+async fn a_task_outlives_its_handle() {
     let (go, gone) = oneshot::channel::<()>();
     let (done, finished) = oneshot::channel();
     let work = detach(async move {
@@ -43,7 +43,7 @@ fn without_a_runtime_there_is_no_result() {
 }
 
 #[test]
-fn the_end_of_the_runtime_is_the_end_of_the_work() {
+fn a_task_ends_with_the_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let work = runtime.block_on(async { detach(pending::<()>()) });
     drop(runtime);
@@ -51,7 +51,7 @@ fn the_end_of_the_runtime_is_the_end_of_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_is_dropped_when_its_time_is_over() {
+async fn a_future_is_dropped_when_its_limit_is_exceeded() {
     let (held, dropped) = oneshot::channel::<()>();
     let limit = Duration::from_secs(5);
     let work = async move {
@@ -59,8 +59,8 @@ async fn work_is_dropped_when_its_time_is_over() {
         pending::<()>().await;
     };
     let elapsed = timeout(&SystemClock, limit, work).await.unwrap_err();
-    assert_eq!(elapsed.to_string(), "it was not done within 5s");
-    assert!(dropped.now_or_never().expect("the work is gone").is_err());
+    assert_eq!(elapsed.to_string(), "not done within 5s");
+    assert!(dropped.now_or_never().expect("the work was dropped").is_err());
     let slow = async {
         tokio::time::sleep(limit / 2).await;
         3

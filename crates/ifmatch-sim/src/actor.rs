@@ -1,4 +1,4 @@
-//! Those who take part: what each wants, and how far it is.
+//! The actors: their tasks and their progress.
 
 use http::Method;
 use http::header::{HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
@@ -8,21 +8,21 @@ use ifmatch_core::date::Timestamp;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision, Snapshot, Token, Variant};
 
-/// What the resource holds: the number of the actor that wrote it last, none if it is absent.
+/// The content of the resource: the number of the actor that wrote it last, or `None` if it is absent.
 pub type Bytes = Option<u8>;
 
-/// What an actor wants.
+/// The task of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Task {
-    /// Reads the resource, then writes with `If-Match` and the tag it got.
+    /// Reads the resource, then writes with `If-Match` and the tag of the read.
     Edit,
     /// Writes with `If-None-Match: *`.
     Create,
     /// Writes without a condition.
     Overwrite,
-    /// Reads, and reads once more when it is done, from memory where that is allowed.
+    /// Reads twice, the second time from memory if permitted.
     Read,
-    /// Acquires the lease, writes under it, and gives it back.
+    /// Acquires the lease, writes under it, and releases it.
     Hold,
     /// Acquires the lease, renews it, perhaps late, and writes under it.
     Return,
@@ -30,20 +30,20 @@ pub enum Task {
     Break,
 }
 
-/// How far an actor is.
+/// The next step of an actor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// About to load the record before its read.
     LoadForRead,
     /// About to read the resource.
     Read(Option<Snapshot>),
-    /// About to load the record, to put in what it saw.
+    /// About to load the record, to record the result of its read.
     LoadToObserve(Option<Snapshot>, Bytes),
-    /// About to swap in what it saw.
+    /// About to swap in the result of its read.
     Observe(Box<Record>, Option<Snapshot>, Bytes),
     /// About to load the record, to begin its write.
     LoadToBegin(Option<Seen>),
-    /// About to swap in the begin of its write.
+    /// About to swap in the start of its write.
     Begin(Box<Record>, Option<Seen>),
     /// About to probe the resource, having loaded the record.
     Probe(Option<Snapshot>),
@@ -61,82 +61,82 @@ pub enum Step {
     ProbeToLease(Operation, Option<Snapshot>),
     /// Done, or refused.
     Done,
-    /// Gone.
+    /// Crashed.
     Crashed,
 }
 
-/// What a probe saw.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
-    /// When the probe began.
+    /// The snapshot at the start of the probe.
     pub snapshot: Snapshot,
-    /// What it saw.
+    /// The content of the resource.
     pub bytes: Bytes,
 }
 
 /// The permit that an actor holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// The permit.
+    /// The token of the permit.
     pub token: Token,
-    /// Its end.
+    /// The deadline of the permit.
     pub deadline: Timestamp,
-    /// The end of the lease that it was given under, as its holder knew it.
+    /// The end of the lease that the permit was granted under, as known to its holder.
     pub lease_end: Option<Timestamp>,
 }
 
 /// A lease operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// For one tick, under the actor's own id.
+    /// Acquires the lease for one tick, with the actor's id.
     Acquire,
-    /// For another tick.
+    /// Renews the lease for another tick.
     Renew,
-    /// Gives it back.
+    /// Releases the lease.
     Release,
-    /// At once.
+    /// Breaks the lease at once.
     Break,
 }
 
-/// The lease as its holder knows it.
+/// A lease as known to its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
-    /// Its end, as it was told.
+    /// The end of the lease in the last response.
     pub end: Timestamp,
-    /// What the resource held when the actor last came to know that the lease is its own, or wrote.
+    /// The content of the resource when the holder last acquired or renewed the lease, or wrote.
     pub bytes: Bytes,
-    /// Whether somebody has broken it, which the holder is not told.
+    /// `true` if another actor has broken the lease, which the holder does not know.
     pub broken: bool,
 }
 
-/// How a write ended.
+/// The end of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// It took effect.
+    /// The write took effect.
     Commit,
-    /// It did not.
+    /// The write did not take effect.
     Abort,
-    /// Nobody knows.
+    /// The effect is unknown.
     Doubt,
 }
 
-/// An actor: what it wants, how far it is, what it has read.
+/// An actor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Actor {
-    /// What it wants.
+    /// Its task.
     pub task: Task,
-    /// How far it is.
+    /// Its next step.
     pub step: Step,
-    /// What it read first.
+    /// The content of its first read.
     pub base: Bytes,
-    /// The version that its memory holds, as a reader's.
+    /// The version in the memory of a reader.
     pub memory: Option<(Revision, Bytes)>,
-    /// The lease that it believes to have, as a holder.
+    /// The lease that a holder believes it has.
     pub held: Option<Held>,
 }
 
 impl Actor {
-    /// An actor at its beginning.
+    /// Creates an actor at its first step.
     pub fn new(task: Task) -> Self {
         let step = match task {
             Task::Edit | Task::Read => Step::LoadForRead,
@@ -147,7 +147,7 @@ impl Actor {
         Self { task, step, base: None, memory: None, held: None }
     }
 
-    /// The conditions of its write.
+    /// Returns the preconditions of its write.
     pub fn preconditions(&self) -> Preconditions {
         let mut headers = HeaderMap::new();
         match (self.task, self.base) {
@@ -158,7 +158,7 @@ impl Actor {
         Preconditions::from_headers(&headers)
     }
 
-    /// Whether its write may follow on what the resource holds.
+    /// Returns `true` if its write may replace this content.
     pub fn may_follow(&self, bytes: Bytes) -> bool {
         match self.task {
             Task::Edit => bytes == self.base,
@@ -172,12 +172,12 @@ impl Actor {
 /// The method of every write in the model.
 pub const METHOD: Method = Method::PUT;
 
-/// The tag of an actor's bytes.
+/// Returns the tag of an actor's bytes.
 pub fn tag(writer: u8) -> EntityTag {
     ifmatch_core::digest::ContentHash::of(&[writer]).content_tag()
 }
 
-/// What a read of these bytes tells the record.
+/// Returns the observation of a read of these bytes.
 pub fn observed(snapshot: Snapshot, bytes: Bytes, authority: ifmatch_core::command::Authority) -> Observed {
     let observation = match bytes {
         Some(writer) => Observation::Present { variant: Variant::only(), tag: Some(tag(writer)), last_modified: None },

@@ -1,4 +1,4 @@
-//! Leases in the model: what their holders do, and what must not happen to them.
+//! Leases in the model: the steps of their holders, and the faults that must not occur.
 
 use std::collections::BTreeSet;
 
@@ -10,26 +10,27 @@ use ifmatch_core::record::{Record, Revision};
 use crate::actor::{Actor, Grant, Held, Operation, Seen, Step, Task, observed};
 use crate::protocol::{Protocol, Sabotage, World, without_permit};
 
-/// What must not happen.
+/// A fault that must not occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Fault {
-    /// A write took effect while somebody else held the lease, or after somebody else had acquired it since its permit.
+    /// A write took effect while another actor held the lease, or after another actor had acquired it since the permit was
+    /// granted.
     BesideHolder,
     /// A write under a lease took effect after the lease's end.
     OutlivedLease,
-    /// A write came into the record after somebody else had acquired the lease.
+    /// A write was recorded after another actor had acquired the lease.
     RecordedLate,
-    /// A lease was renewed although the resource was written by others.
+    /// A lease was renewed although other actors had written to the resource.
     MissedWrite,
-    /// A lease was acquired with no larger token than one before.
+    /// A lease was acquired without a larger token than the previous one.
     TokenFell,
 }
 
-/// The leases that were given.
+/// The granted leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Leases {
     faults: BTreeSet<Fault>,
-    /// Who came to hold the lease last, and the revision of it.
+    /// The last actor that acquired or renewed the lease, and the revision at which it did.
     last: Option<(usize, Revision)>,
 }
 
@@ -44,7 +45,7 @@ impl Leases {
 }
 
 impl World {
-    /// Who believes that it holds the lease, and has not lost it by a break.
+    /// Returns the actors that believe they hold the lease and have not lost it by a break.
     pub(crate) fn holders(&self) -> impl Iterator<Item = usize> {
         let held = self.actors.iter().enumerate().filter_map(|(at, actor)| Some((at, actor.held?)));
         held.filter(|(_, held)| !held.broken && held.end > self.now()).map(|(at, _)| at)
@@ -63,7 +64,7 @@ impl World {
         self.leases.note(Fault::RecordedLate, self.others_since(at, grant));
     }
 
-    /// Whether somebody else has come to hold the lease since a permit was given.
+    /// Returns `true` if another actor has acquired the lease since the permit was granted.
     fn others_since(&self, at: usize, grant: Grant) -> bool {
         self.leases.last.is_some_and(|(holder, revision)| holder != at && revision > grant.token.revision)
     }
@@ -78,12 +79,12 @@ impl Actor {
     }
 }
 
-/// The lease that an actor's write comes with.
+/// Returns the lease that an actor's write names.
 pub(crate) fn lease_use(actor: &Actor, at: usize, sabotage: Sabotage) -> LeaseUse {
     let held = actor.held.map(|_| id(at));
     match sabotage {
         Sabotage::IgnoreLease => LeaseUse::Read(None),
-        // The id is checked, but the permit has nothing to do with the lease.
+        // The id is checked, but the permit is independent of the lease.
         Sabotage::OutliveLease if held.is_some() => LeaseUse::Read(held),
         _ => LeaseUse::Write(held),
     }
@@ -126,7 +127,7 @@ impl Protocol {
                 world.leased(at, operation, lease)
             }
             Outcome::Refused(Refusal::ProbeFirst) => Step::ProbeToLease(operation, believed.snapshot(now)),
-            // Waits: nothing happens until another one's step or the clock changes something.
+            // Waits until another actor or the clock changes something.
             Outcome::Refused(refusal) if is_worth_waiting(&refusal, operation) => {
                 if world.register == *loaded {
                     return None;
@@ -139,7 +140,7 @@ impl Protocol {
 }
 
 impl World {
-    /// The next step of an actor whose lease operation was carried out.
+    /// Returns the next step of an actor after a successful lease operation.
     fn leased(
         &mut self,
         at: usize,
@@ -176,7 +177,7 @@ impl World {
     }
 }
 
-/// A thief waits for the lease to end; whoever has lost it gives up.
+/// Returns `true` for an actor that waits for the lease of another one to end. Actors that have lost the lease give up.
 fn is_worth_waiting(refusal: &Refusal, operation: Operation) -> bool {
     match refusal {
         Refusal::InFlight { .. } => true,
@@ -204,7 +205,7 @@ fn fields(record: &Record) -> serde_json::Value {
     serde_json::to_value(record).unwrap_or_default()
 }
 
-/// A record as no command would leave it.
+/// Returns a record that no command would produce.
 fn edited(record: &Record, edit: impl FnOnce(&mut serde_json::Value)) -> Record {
     let mut fields = fields(record);
     edit(&mut fields);

@@ -1,4 +1,4 @@
-//! The world of the model: its state, the steps that are possible, and what must hold.
+//! The model: its state, its possible events, and its properties.
 
 use std::time::Duration;
 
@@ -10,51 +10,51 @@ use stateright::{Model, Property};
 use crate::actor::{Actor, Bytes, End, Grant, METHOD, Seen, Step, Task, observed, tag};
 use crate::lease::{Fault, Leases, lease_use};
 
-/// A check that the model leaves out.
+/// The check that the model disables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None: the protocol as it is.
+    /// None: the unmodified protocol.
     Nothing,
-    /// The register swaps whatever the revision is.
+    /// The register ignores the expected revision.
     SwapBlindly,
-    /// Writers do not see the permit of others.
+    /// Writers ignore the permits of others.
     IgnorePermits,
-    /// Reads record what they saw without looking whether something happened since they began.
+    /// Reads are recorded even if the record has changed since they began.
     ObserveLate,
     /// The service is not cancelled at the deadline.
     NeverCancel,
-    /// Nobody doubts a write that had no answer: it counts as not done.
+    /// A write without an answer counts as not done.
     AssumeNotDone,
-    /// Writers do not probe a resource in doubt: what they saw before counts.
+    /// Writers rely on earlier reads of a resource in an unknown state instead of probing it.
     TrustOldProbes,
-    /// A lease is given while a write is in flight.
+    /// A lease is granted while a write is in flight.
     LockInFlight,
-    /// A permit under a lease lasts as long as any other.
+    /// A permit can outlast its lease.
     OutliveLease,
     /// Writers need no lease.
     IgnoreLease,
-    /// A lease operation leaves a permit that ran out.
+    /// A lease operation keeps an expired permit.
     KeepExpiredPermit,
-    /// A lease that is over is renewed although a write in doubt may have changed the resource since.
+    /// An expired lease can be renewed although a write with an unknown effect may have changed the resource since.
     RenewAfterDoubt,
 }
 
 /// The model.
 #[derive(Clone, Debug)]
 pub struct Protocol {
-    /// What the actors want.
+    /// The tasks of the actors.
     pub tasks: Vec<Task>,
-    /// What the resource holds at first.
+    /// The initial content of the resource.
     pub bytes: Bytes,
-    /// Who knows the version.
+    /// The authority on the current version.
     pub authority: Authority,
-    /// How many actors may crash.
+    /// Maximum number of crashes.
     pub crashes: u8,
-    /// How often the clock may tick. A lease lasts one tick.
+    /// Maximum number of clock ticks. A lease lasts one tick.
     pub ticks: u8,
-    /// How many ticks a permit lasts.
+    /// Duration of a permit, in ticks.
     pub permit: u8,
-    /// The check that is left out.
+    /// The disabled check.
     pub sabotage: Sabotage,
 }
 
@@ -73,16 +73,16 @@ pub struct World {
     pub(crate) leases: Leases,
 }
 
-/// What can happen next.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// An actor takes its next step.
     Step(usize),
-    /// An actor's write is refused by the service, or fails there without effect.
+    /// The service refuses an actor's write, or fails without an effect.
     Refuse(usize),
-    /// An actor's write fails at the service, after it took effect or before.
+    /// An actor's write fails at the service. The flag is `true` if it took effect before.
     Fail(usize, bool),
-    /// An actor is gone.
+    /// An actor crashes.
     Crash(usize),
     /// Time passes.
     Tick,
@@ -107,7 +107,7 @@ impl Protocol {
         expected || self.sabotage == Sabotage::SwapBlindly
     }
 
-    /// The next step of an actor, or none if there is none.
+    /// Runs the next step of an actor. Returns `None` if there is none.
     fn step(&self, world: &mut World, at: usize) -> Option<()> {
         let actor = world.actors[at].clone();
         let next = match actor.step.clone() {
@@ -143,7 +143,7 @@ impl Protocol {
         Some(())
     }
 
-    /// A reader's second read: from memory if the record confirms what is there.
+    /// Runs a reader's second read, from memory if the record confirms its content.
     fn recall(&self, world: &mut World, actor: &Actor) -> Option<Step> {
         let (generation, bytes) = actor.memory?;
         let settled = world.register.settled(world.now())?;

@@ -1,4 +1,4 @@
-//! Leases, checked over every interleaving; and the checker, checked by breaking the protocol.
+//! Checks leases over every interleaving, and the model checker itself by breaking the protocol.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +38,7 @@ fn holds_for(authorities: &[Authority], protocol: &Protocol) {
     }
 }
 
-/// Leaves out a check, and expects the checker to find what it guards against.
+/// Disables a check, and expects the model checker to find the fault that it prevents.
 fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
     model.clone().checker().spawn_bfs().join().assert_no_discovery(property);
     let checker = Protocol { sabotage, ..model }.checker().spawn_bfs().join();
@@ -47,7 +47,7 @@ fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
 }
 
 #[test]
-fn a_holder_and_a_thief_whose_lease_ends_in_the_middle_of_a_write() {
+fn a_lease_that_ends_during_a_write_of_a_holder_and_a_thief() {
     holds(&protocol(&[Hold, Hold], 3));
 }
 
@@ -68,12 +68,12 @@ fn a_holder_a_breaker_and_a_writer_without_an_id() {
 }
 
 #[test]
-fn a_holder_who_comes_back_late_and_a_writer_without_an_id() {
+fn a_holder_that_returns_late_and_a_writer_without_an_id() {
     holds(&protocol(&[Return, Overwrite], 3));
 }
 
 #[test]
-fn a_lease_beside_a_write_in_flight_is_found() {
+fn a_lease_during_a_write_in_flight_is_found() {
     breaks(Sabotage::LockInFlight, "no write beside a holder", protocol(&[Hold, Overwrite], 1));
     breaks(Sabotage::LockInFlight, "no write beside a holder", protocol(&[Hold, Hold, Break], 0));
 }
@@ -84,16 +84,16 @@ fn a_write_that_outlives_its_lease_is_found() {
 }
 
 #[test]
-fn writers_who_ignore_the_lease_are_found() {
+fn writers_that_ignore_the_lease_are_found() {
     breaks(Sabotage::IgnoreLease, "no write beside a holder", protocol(&[Hold, Overwrite], 0));
 }
 
 #[test]
-fn a_late_commit_beside_the_next_holder_is_found() {
+fn a_late_commit_under_the_next_holder_is_found() {
     breaks(Sabotage::KeepExpiredPermit, "no write recorded beside a holder", protocol(&[Hold, Hold], 1));
 }
 
 #[test]
-fn a_renewal_after_a_write_in_doubt_is_found() {
+fn a_renewal_after_a_write_with_an_unknown_effect_is_found() {
     breaks(Sabotage::RenewAfterDoubt, "who renews missed no write", protocol(&[Return, Overwrite], 3));
 }

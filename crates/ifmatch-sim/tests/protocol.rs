@@ -1,4 +1,4 @@
-//! The write protocol, checked over every interleaving; and the checker, checked by breaking the protocol.
+//! Checks the write protocol over every interleaving, and the model checker itself by breaking the protocol.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ fn protocol(tasks: &[Task], bytes: Option<u8>) -> Protocol {
     }
 }
 
-/// What the resource holds before any of the actors writes.
+/// The initial content of the resource.
 const OTHER: Option<u8> = Some(99);
 
 fn holds(protocol: &Protocol) {
@@ -40,7 +40,7 @@ fn holds_for(authorities: &[Authority], protocol: &Protocol) {
     }
 }
 
-/// Leaves out a check, and expects the checker to find what it guards against.
+/// Disables a check, and expects the model checker to find the fault that it prevents.
 fn breaks(sabotage: Sabotage, property: &'static str, model: Protocol) {
     let checker = Protocol { sabotage, ..model }.checker().spawn_bfs().join();
     let path = checker.discovery(property);
@@ -58,7 +58,7 @@ fn three_creators_and_a_crash_create_once() {
 }
 
 #[test]
-fn an_editor_a_creator_an_overwriter_and_a_reader_get_along() {
+fn an_editor_a_creator_an_overwriter_and_a_reader_do_not_conflict() {
     let all = protocol(&[Edit, Create, Overwrite, Read], OTHER);
     holds_for(&[Authority::Register], &all);
     holds_for(&[Authority::Resource], &protocol(&[Edit, Overwrite, Read], OTHER));
@@ -90,7 +90,7 @@ fn ignored_permits_lose_updates() {
 }
 
 #[test]
-fn late_observations_put_a_tag_on_other_bytes() {
+fn late_observations_give_a_tag_to_other_bytes() {
     breaks(Sabotage::ObserveLate, "no tag on other bytes", protocol(&[Overwrite, Read], OTHER));
 }
 
@@ -100,7 +100,7 @@ fn a_service_that_is_not_cancelled_loses_updates() {
 }
 
 #[test]
-fn a_write_without_an_answer_taken_for_not_done_puts_a_tag_on_other_bytes() {
+fn assuming_that_an_unanswered_write_failed_gives_a_tag_to_other_bytes() {
     breaks(Sabotage::AssumeNotDone, "no tag on other bytes", protocol(&[Edit, Read], OTHER));
 }
 

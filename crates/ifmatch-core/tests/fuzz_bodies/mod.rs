@@ -1,4 +1,4 @@
-//! What the fuzz targets in `fuzz/` do with their bytes. The tests run the same over seeds and random bytes.
+//! The bodies of the fuzz targets in `fuzz/`. Tests run them on seeds and random bytes.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use ifmatch_core::EntityTag;

@@ -1,4 +1,4 @@
-//! What clients can rely on in problem bodies and their header fields (RFC 9457).
+//! The stable parts of problem bodies and their header fields (RFC 9457).
 
 use std::time::Duration;
 

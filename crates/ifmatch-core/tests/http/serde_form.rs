@@ -1,4 +1,4 @@
-//! What the serialised forms look like: registers keep them for years.
+//! The serialised forms, which registers keep for years.
 
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::{HttpDate, Timestamp};

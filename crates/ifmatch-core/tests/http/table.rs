@@ -6,7 +6,7 @@ use ifmatch_core::date::HttpDate;
 
 /// One line of a table.
 pub(crate) struct Row {
-    /// Where it stands, for messages.
+    /// The position of the row, for messages.
     pub(crate) place: String,
     /// Its columns, without the white space around them.
     pub(crate) columns: Vec<String>,

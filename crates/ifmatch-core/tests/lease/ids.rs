@@ -1,4 +1,4 @@
-//! Lease ids: every format that .NET writes, compared as GUIDs.
+//! Lease ids in every format of .NET's `Guid`.
 
 use ifmatch_core::lease::LeaseId;
 
@@ -22,7 +22,7 @@ fn all_formats_of_a_guid_are_the_same_id() {
 }
 
 #[test]
-fn anything_else_is_no_id() {
+fn other_formats_are_rejected() {
     let wrong = [
         "",
         "1",
@@ -52,7 +52,7 @@ fn anything_else_is_no_id() {
 }
 
 #[test]
-fn random_bytes_make_a_random_guid() {
+fn random_bytes_become_a_random_guid() {
     let id = LeaseId::from_random([0xff; 16]).to_string();
     assert_eq!(id, "ffffffff-ffff-4fff-bfff-ffffffffffff");
     assert_eq!(LeaseId::from_random([0; 16]).to_string(), "00000000-0000-4000-8000-000000000000");

@@ -1,4 +1,4 @@
-//! Leases and writes in flight: nobody comes to hold a lease while somebody else's write may still take effect.
+//! Leases and writes in flight: no lease is granted while another client's write may still take effect.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn holder() -> LeaseUse {
     LeaseUse::Write(Some(id("A")))
 }
 
-/// What a probe saw just now.
+/// Returns the result of a probe made now.
 fn seen(world: &World) -> Observed {
     let observation = Observation::Present { variant: Variant::only(), tag: None, last_modified: None };
     let snapshot = world.record.snapshot(world.now).unwrap();
@@ -67,9 +67,9 @@ fn a_lease_comes_to_lock_only_when_no_write_is_in_flight() {
     }
 }
 
-/// Nobody knows whether the other one's write took effect: whoever renewed would believe that nothing happened.
+/// The other client's write may have taken effect, and a renewal would suggest that nothing happened.
 #[test]
-fn what_is_over_cannot_be_renewed_after_a_write_in_doubt() {
+fn an_expired_lease_cannot_be_renewed_after_a_write_with_an_unknown_effect() {
     let written_by_others = || {
         let mut world = World::in_state("Expired(A)");
         let grant = world.begin(LeaseUse::Write(None)).unwrap();
@@ -122,7 +122,7 @@ fn a_late_commit_is_refused_once_a_lease_was_acquired() {
 }
 
 #[test]
-fn a_late_commit_that_nobody_overtook_counts_and_ends_the_lease() {
+fn a_late_commit_without_a_competing_write_succeeds_and_ends_the_lease() {
     let mut world = World::in_state("Leased(A)");
     let grant = world.begin(holder()).unwrap();
     world.pass(29.0);
@@ -132,7 +132,7 @@ fn a_late_commit_that_nobody_overtook_counts_and_ends_the_lease() {
 }
 
 #[test]
-fn who_lost_the_lease_in_the_middle_of_a_write_holds_up_the_next_one() {
+fn a_write_that_lost_its_lease_blocks_the_next_lease() {
     for action in [LeaseAction::Release(id("A")), LeaseAction::Break(ifmatch_core::lease::BreakPeriod::from_seconds(0))]
     {
         let mut world = World::in_state("Leased(A)");
@@ -159,7 +159,7 @@ fn the_holder_renews_in_the_middle_of_its_write() {
 }
 
 #[test]
-fn who_has_no_lease_is_told_so_at_once() {
+fn a_writer_without_a_lease_is_refused_at_once() {
     let mut world = World::in_state("Leased(A)");
     let grant = world.begin(holder()).unwrap();
     assert_eq!(world.begin(LeaseUse::Write(None)), Err(Refusal::Lease(LeaseFailure::IdMissing)));

@@ -31,7 +31,7 @@ fn a_repeated_acquisition_without_an_id_gets_the_first_id() {
 }
 
 #[test]
-fn a_repeated_acquisition_of_what_expired_meanwhile_is_a_new_one() {
+fn repeating_the_acquisition_of_an_expired_lease_acquires_a_new_one() {
     let mut world = World::new();
     let first = world.lease_by(acquire("R"), Some("request")).unwrap();
     world.pass(31.0);
@@ -41,7 +41,7 @@ fn a_repeated_acquisition_of_what_expired_meanwhile_is_a_new_one() {
     assert!(again.lease.unwrap().token() > first.lease.unwrap().token());
 }
 
-/// Whoever knows the id of a lease that was lost must not find it valid again because others use the same name.
+/// A lost lease must not become valid again because another client uses the same id.
 #[test]
 fn a_reused_name_brings_back_no_id_after_others_had_the_lease() {
     let mut world = World::new();
@@ -55,7 +55,7 @@ fn a_reused_name_brings_back_no_id_after_others_had_the_lease() {
 }
 
 #[test]
-fn a_repeated_acquisition_of_what_others_have_is_refused() {
+fn repeating_the_acquisition_of_a_lease_held_by_another_client_is_refused() {
     let mut world = World::new();
     world.lease_by(acquire("A"), Some("request")).unwrap();
     world.pass(31.0);
@@ -65,7 +65,7 @@ fn a_repeated_acquisition_of_what_others_have_is_refused() {
 }
 
 #[test]
-fn a_repeated_acquisition_of_what_was_broken_is_told_so() {
+fn repeating_the_acquisition_of_a_broken_lease_is_refused() {
     let mut world = World::new();
     world.lease_by(acquire("A"), Some("request")).unwrap();
     world.lease(LeaseAction::Break(BreakPeriod::from_seconds(20))).unwrap();

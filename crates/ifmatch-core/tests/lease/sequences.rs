@@ -50,12 +50,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the test knows of the writers, without looking into the record.
+/// The state of the writers as known to the test without the record.
 #[derive(Default)]
 struct Writers {
     /// The writes that were begun and not ended, and how long each may still take effect.
     begun: Vec<(Grant, Timestamp)>,
-    /// Who was told that it has the lease, and until when: none for ever.
+    /// The client that was granted the lease, and its end, or `None` for an infinite lease.
     told: Option<(LeaseId, Option<Timestamp>)>,
     highest_token: Revision,
 }
@@ -169,7 +169,7 @@ fn lease(
     Ok(())
 }
 
-/// The end of a write that was begun. Late ones count only as long as nobody relied on the end of their time.
+/// Ends a write. A late commit succeeds only if no other command has relied on its deadline.
 fn end(
     world: &mut World,
     writers: &mut Writers,

@@ -140,7 +140,7 @@ fn a_change_that_the_lease_does_not_protect_keeps_the_lease() {
 }
 
 #[test]
-fn after_a_write_nobody_can_renew_what_is_over() {
+fn an_expired_lease_cannot_be_renewed_after_a_write() {
     for state in ["Broken(A)", "Expired(A)"] {
         let mut world = World::in_state(state);
         world.write(LeaseUse::Write(None)).unwrap();

@@ -129,7 +129,7 @@ fn durations_and_periods_are_within_bounds() {
 }
 
 #[test]
-fn what_is_deleted_has_no_lease_when_it_is_made_again() {
+fn a_recreated_resource_has_no_lease() {
     let mut world = World::in_state("Infinite(A)");
     world.delete(ifmatch_core::lease::LeaseUse::Write(Some(id("A")))).unwrap();
     assert_eq!(world.state(), "Available");

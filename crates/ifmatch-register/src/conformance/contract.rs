@@ -1,4 +1,4 @@
-//! What a single caller may rely on.
+//! Guarantees for a single caller.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a listing must show.
+//! Guarantees of listings.
 
 use ifmatch_core::record::{Record, Revision};
 

@@ -1,4 +1,4 @@
-//! The suite that every register must pass. A backend's test is one line:
+//! The test suite that every register must pass:
 //!
 //! ```
 //! use ifmatch_register::{MemoryRegister, conformance::{self, Traits}};
@@ -8,10 +8,10 @@
 //! # }
 //! ```
 //!
-//! Every check works under keys of its own, so that the register may hold other records, and the suite may run
-//! again on the same one. Run it on tokio's multi-threaded runtime: its races then run in parallel.
+//! Each check uses its own keys, so the register may have other records, and the suite can run repeatedly on one
+//! register. Run it on tokio's multi-threaded runtime, so that the races run in parallel.
 
-#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test suite speaks by panicking")]
+#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test suite reports failures by panicking")]
 
 mod contract;
 mod listing;
@@ -27,13 +27,13 @@ use ifmatch_core::record::Record;
 use crate::key::Key;
 use crate::register::Register;
 
-/// What a register is like, where registers may differ.
+/// Properties in which registers may differ.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Traits {
-    /// How many tasks take part in a race. 16 by default; fewer for a slow backend.
+    /// Number of tasks in a race. Defaults to 16; use fewer for a slow backend.
     pub racers: usize,
-    /// How often each of them must win. 20 by default.
+    /// Number of times that each task must win. Defaults to 20.
     pub rounds: usize,
 }
 
@@ -56,7 +56,7 @@ impl Traits {
 /// Checks the whole contract of [`Register`].
 ///
 /// # Panics
-/// With the name of what is violated.
+/// If the register violates the contract. The message states the requirement.
 pub async fn run(register: impl Register, traits: Traits) {
     let register = Arc::new(register);
     contract::absent_key_loads_nothing(&*register).await;
@@ -75,18 +75,18 @@ pub async fn run(register: impl Register, traits: Traits) {
     race::reads_never_go_back(&register, traits).await;
 }
 
-/// A key that no other check, and no earlier run, uses.
+/// Returns a key that is unique to this check and run.
 fn fresh_key(check: &str) -> Key {
     let nonce = ifmatch_runtime::nonce().expect("the system gives random numbers");
     Key::new(format!("conformance/{check}/{nonce:016x}")).expect("the key is short")
 }
 
-/// The write of some bytes.
+/// Returns the content of a write.
 fn content(bytes: &[u8]) -> Content {
     Content::Hashed { hash: ContentHash::of(bytes), payload: bytes.to_vec().into() }
 }
 
-/// An unconditional PUT of some bytes.
+/// Returns an unconditional PUT of some bytes.
 fn put<'a>(bytes: &[u8], preconditions: &'a Preconditions) -> ifmatch_core::command::Write<'a> {
     ifmatch_core::command::Write::new(
         &http::Method::PUT,
@@ -96,7 +96,7 @@ fn put<'a>(bytes: &[u8], preconditions: &'a Preconditions) -> ifmatch_core::comm
     )
 }
 
-/// The record of an absent resource after bytes were written to it.
+/// Returns the record after a write of some bytes.
 fn written(before: &Record, bytes: &[u8]) -> Record {
     let none = Preconditions::default();
     let command = ifmatch_core::command::Command::Write(put(bytes, &none));

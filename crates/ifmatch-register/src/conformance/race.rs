@@ -1,4 +1,4 @@
-//! What racing callers may rely on.
+//! Guarantees for racing callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::{Traits, fresh_key, put};
 use crate::driver::Driver;
 use crate::register::{Register, Scan};
 
-/// Every racer writes `If-None-Match: *`: one of them creates, the others learn of it.
+/// Every racer writes with `If-None-Match: *`. One creates the resource, the others are refused.
 pub(super) async fn one_creator<R: Register>(register: &Arc<R>, traits: Traits) {
     let create = if_none_match_any();
     for _ in 0..traits.rounds {
@@ -35,7 +35,7 @@ pub(super) async fn one_creator<R: Register>(register: &Arc<R>, traits: Traits) 
     }
 }
 
-/// Every racer reads a number, adds one and writes it if nothing has changed since, until it succeeded often enough.
+/// Every racer repeatedly reads a number and writes its successor if the number has not changed since.
 pub(super) async fn increments_are_exact<R: Register>(register: &Arc<R>, traits: Traits) {
     let key = fresh_key("counter");
     race(traits.racers, |_| {
@@ -68,8 +68,8 @@ async fn increment<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key) -> bo
     }
 }
 
-/// Every racer, with a queue of its own as another process would have, takes the permit, looks whether it is alone,
-/// and gives it back.
+/// Every racer has its own driver, as another process would. It takes the permit, checks that it is alone, and returns the
+/// permit.
 pub(super) async fn permits_exclude_each_other<R: Register>(register: &Arc<R>, traits: Traits) {
     let key = fresh_key("permit");
     let inside = Arc::new(AtomicUsize::new(0));
@@ -100,8 +100,8 @@ pub(super) async fn permits_exclude_each_other<R: Register>(register: &Arc<R>, t
     .await;
 }
 
-/// Who wrote or read a record tells all others its revision: whoever looks afterwards finds that one, or a later one, in
-/// whatever way it looks. A cache that an older record slips into fails here.
+/// Racers share the highest revision they have written or read. Every later load, scan or revision lookup must find that
+/// revision or a later one. Fails for a cache that an older record can enter.
 pub(super) async fn reads_never_go_back<R: Register>(register: &Arc<R>, traits: Traits) {
     let key = fresh_key("reads");
     let known = Arc::new(AtomicU64::new(0));

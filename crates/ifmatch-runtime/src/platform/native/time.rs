@@ -1,4 +1,4 @@
-//! Time by the system's clocks, waits by the tokio runtime's timer.
+//! The system's clocks and the timer of the tokio runtime.
 
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,7 @@ pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Waits. The timer is asked for only once that is waited for.
+/// Waits. Needs the runtime only when the future is polled.
 pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

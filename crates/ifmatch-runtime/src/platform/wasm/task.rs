@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-/// Starts a task.
+/// Spawns a task.
 pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     wasm_bindgen_futures::spawn_local(work);
 }

@@ -12,7 +12,7 @@ use wasm_bindgen::prelude::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_time::{Instant, SystemTime};
 
-/// The longest that `setTimeout` waits, in milliseconds.
+/// Maximum delay of `setTimeout`, in milliseconds.
 const LONGEST: u32 = i32::MAX.cast_unsigned();
 
 /// Returns the system's time since 1970 at the first call, plus the time elapsed since that call. It never goes back:
@@ -32,7 +32,7 @@ pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Waits, in whole milliseconds. The timer is set only once that is waited for.
+/// Waits, in whole milliseconds. The timer starts when the future is first polled.
 pub(crate) fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
     SendWrapper::new(async move {
         let mut left = duration.as_micros().div_ceil(1_000);
@@ -44,11 +44,11 @@ pub(crate) fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
     })
 }
 
-/// A timer. Dropping it ends it: a Durable Object stays in memory as long as one runs.
+/// A timer. Dropping it clears it: a Durable Object stays in memory as long as a timer runs.
 struct Timer {
     id: JsValue,
     over: oneshot::Receiver<()>,
-    /// What the runtime calls.
+    /// The callback of the timer.
     _call: Closure<dyn FnMut()>,
 }
 
@@ -57,23 +57,23 @@ impl Timer {
     fn set(milliseconds: u32) -> Self {
         let (tell, over) = oneshot::channel();
         let call = Closure::once_assert_unwind_safe(move || {
-            // Nobody may be waiting any more.
+            // The receiver may have been dropped.
             let _ = tell.send(());
         });
         let id = SET.with(|set| set.call2(&JsValue::UNDEFINED, call.as_ref(), &milliseconds.into()));
         Self { id: id.unwrap_or_default(), over, _call: call }
     }
 
-    /// Waits until its time is over.
+    /// Waits until the timer fires.
     async fn over(mut self) {
-        // The other end is in this timer.
+        // The sender is in this timer, so receiving cannot fail.
         let _ = (&mut self.over).await;
     }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // It does not fail.
+        // Clearing a timer does not fail.
         let _ = CLEAR.with(|clear| clear.call1(&JsValue::UNDEFINED, &self.id));
     }
 }
@@ -83,7 +83,7 @@ thread_local! {
     static CLEAR: Function = global("clearTimeout");
 }
 
-/// A function that every JavaScript runtime has.
+/// Returns a global function that every JavaScript runtime has.
 fn global(name: &str) -> Function {
     Reflect::get(&js_sys::global(), &name.into()).unwrap_or_default().unchecked_into()
 }

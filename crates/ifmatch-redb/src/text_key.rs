@@ -1,16 +1,16 @@
-//! The keys of the table: text, compared by its bytes.
+//! Table keys: text, compared by its bytes.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use redb::{TypeName, Value};
 
-/// Stored as redb stores text, and in its order. Its own type for text checks at each comparison that both sides are
-/// text, which takes as long as all else that an insertion does with them.
+/// Has the encoding and the order of redb's `&str`, which validates both sides as UTF-8 at each comparison. That validation
+/// would double the cost of an insertion.
 #[derive(Debug)]
-pub(crate) struct KeyText;
+pub(crate) struct TextKey;
 
-impl Value for KeyText {
+impl Value for TextKey {
     type SelfType<'a> = &'a [u8];
     type AsBytes<'a> = &'a [u8];
 
@@ -37,7 +37,7 @@ impl Value for KeyText {
     }
 }
 
-impl redb::Key for KeyText {
+impl redb::Key for TextKey {
     fn compare(one: &[u8], other: &[u8]) -> Ordering {
         one.cmp(other)
     }
@@ -55,16 +55,16 @@ mod tests {
     use super::*;
 
     const AS_TEXT: TableDefinition<'_, &str, u64> = TableDefinition::new("keys");
-    const AS_BYTES: TableDefinition<'_, KeyText, u64> = TableDefinition::new("keys");
+    const AS_BYTES: TableDefinition<'_, TextKey, u64> = TableDefinition::new("keys");
 
-    /// Names of all lengths of UTF-8, that differ early and late.
+    /// Names with UTF-8 sequences of all lengths, which differ early or late.
     fn names() -> Vec<String> {
         let stems = ["a", "ä", "€", "😀", "b/c", "b/c/0000/"];
         stems.iter().flat_map(|stem| (0..400).map(move |at| format!("{stem}{}{at}", "ü".repeat(at % 40)))).collect()
     }
 
     #[test]
-    fn what_was_written_as_text_is_found_by_its_bytes_and_the_other_way_round() {
+    fn text_and_byte_keys_are_interchangeable() {
         let database = Builder::new().create_with_backend(InMemoryBackend::new()).expect("in memory");
         for (at, name) in (0_u64..).zip(names()) {
             let transaction = database.begin_write().expect("it is open");
