@@ -50,14 +50,14 @@ fn a_tag_becomes_a_header_without_allocation() {
 }
 
 #[test]
-fn a_list_too_long_is_read_no_further() {
+fn reading_stops_at_the_limit_of_a_list() {
     let long = HeaderValue::try_from("\"a\",".repeat(100_000)).unwrap();
     let headers = HeaderMap::from_iter([(IF_NONE_MATCH, long)]);
     let counted = measure(|| assert_eq!(TagList::from_headers(&headers, IF_NONE_MATCH), Some(TagList::Unreadable)));
     assert!(counted.count_total < 1_100, "{} allocations", counted.count_total);
 }
 
-/// A value as a server makes it: a part of a buffer that the whole request shares.
+/// Creates a value as a server does: a slice of a buffer shared by the whole request.
 fn received(value: &'static str) -> HeaderValue {
     let buffer = Bytes::from(format!("header: {value}\r\n"));
     HeaderValue::from_maybe_shared(buffer.slice(8..8 + value.len())).unwrap()

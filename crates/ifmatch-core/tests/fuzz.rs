@@ -1,4 +1,4 @@
-//! Runs the fuzz targets' bodies over the seeds in `tests/data/seeds`, over damaged seeds, and over random bytes.
+//! Runs the bodies of the fuzz targets on the seeds in `tests/data/seeds`, damaged seeds, and random bytes.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at what it did not expect")]
 

@@ -1,4 +1,4 @@
-//! The write protocol, step by step: what each command does to a record.
+//! The write protocol, command by command.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
@@ -19,7 +19,7 @@ use ifmatch_core::record::{Overlong, Record, RequestId, State, Variant, Version}
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// A time some seconds into the test.
+/// Returns a time, in seconds from the start of the test.
 fn at(seconds: f64) -> Timestamp {
     let start = Timestamp::from_micros(1_700_000_000_000_000);
     start.saturating_add(Duration::from_secs_f64(seconds))
@@ -102,7 +102,7 @@ fn a_second_writer_waits_while_a_write_is_in_flight() {
     assert_eq!(refusal(&record, &Command::Begin(begin(&none)), at(29.9)), wait);
     assert_eq!(refusal(&record, &Command::Write(put(&none, b"1")), at(29.9)), wait);
     let outcome = record.apply(&Command::Begin(begin(&none)), at(30.0)).outcome;
-    assert!(matches!(outcome, Outcome::Granted(_)), "at the deadline the permit is over");
+    assert!(matches!(outcome, Outcome::Granted(_)), "the permit ends at the deadline");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn without_authority_a_recorded_version_is_probed_as_well() {
 }
 
 #[test]
-fn a_probe_that_was_overtaken_is_not_believed() {
+fn an_outdated_probe_is_ignored() {
     let unknown = Record::unknown();
     let old = seen(&unknown, "v1", at(0.0));
     let newer = observe(&unknown, "v2", at(0.1));
@@ -154,7 +154,7 @@ fn a_read_that_began_during_a_write_cannot_be_recorded() {
 }
 
 #[test]
-fn a_read_that_a_write_overtook_cannot_be_recorded() {
+fn a_read_overtaken_by_a_write_cannot_be_recorded() {
     let before = observe(&Record::unknown(), "v1", at(0.0));
     let read = seen(&before, "v1", at(0.1));
     let (in_flight, granted) = grant(&before, at(0.2));
@@ -188,7 +188,7 @@ fn a_late_commit_succeeds_until_a_command_relies_on_the_deadline() {
 }
 
 #[test]
-fn an_aborted_write_leaves_the_version_and_a_doubted_one_leaves_nothing_known() {
+fn an_aborted_write_keeps_the_version_and_a_doubted_one_makes_it_unknown() {
     let before = observe(&Record::unknown(), "v1", at(0.0));
     let (record, granted) = grant(&before, at(1.0));
     let aborted = record.apply(&Command::Abort(granted.token), at(2.0)).next.unwrap();
@@ -227,7 +227,7 @@ fn otherwise_equal_grants_of_racing_processes_differ() {
 }
 
 #[test]
-fn another_tag_of_a_representation_is_a_new_version_and_ends_the_others() {
+fn another_tag_of_a_representation_is_a_new_version_and_drops_the_others() {
     let gzip = Variant("accept-encoding: gzip\n".into());
     let plain = observe(&Record::unknown(), "plain-1", at(0.0));
     let observation = Observation::Present { variant: gzip.clone(), tag: Some(tag("gzip-1")), last_modified: None };
@@ -243,7 +243,7 @@ fn another_tag_of_a_representation_is_a_new_version_and_ends_the_others() {
 }
 
 #[test]
-fn an_observation_that_is_no_news_changes_nothing() {
+fn an_observation_without_news_changes_nothing() {
     let record = observe(&Record::unknown(), "v1", at(0.0));
     let again = record.apply(&Command::Observe(seen(&record, "v1", at(5.0))), at(5.0));
     assert_eq!((again.next, again.outcome), (None, Outcome::Observed));
@@ -266,7 +266,7 @@ fn without_authority_a_date_moves_on_when_another_representation_is_first_seen()
 }
 
 #[test]
-fn a_resources_own_date_counts_only_when_its_second_is_over() {
+fn a_resources_own_date_counts_only_after_its_second_has_ended() {
     let date = HttpDate::from_unix(1_700_000_005);
     let dated = |now| {
         let record = Record::unknown();
@@ -281,9 +281,10 @@ fn a_resources_own_date_counts_only_when_its_second_is_over() {
     assert_eq!(dated(at(6.0)), date);
 }
 
-/// Written at 10.7 and read before its second was over, so that the client holds 11; written again at 11.5 without a tag.
+/// A write at 10.7 is read before its second has ended, so the client has date 11. Another write without a tag follows at
+/// 11.5.
 #[test]
-fn a_resources_own_date_does_not_come_again_after_a_write_without_a_tag() {
+fn a_resources_own_date_does_not_recur_after_a_write_without_a_tag() {
     let before = observe(&Record::unknown(), "v1", at(10.8));
     let held = before.settled(at(11.2)).unwrap().last_modified();
     let (record, granted) = grant(&before, at(11.4));
@@ -301,7 +302,7 @@ fn a_resources_own_date_does_not_come_again_after_a_write_without_a_tag() {
 }
 
 #[test]
-fn an_absence_that_a_probe_saw_grants_once_and_is_not_recorded() {
+fn a_probed_absence_grants_once_and_is_not_recorded() {
     let unknown = Record::unknown();
     let snapshot = unknown.snapshot(at(0.0)).unwrap();
     let absent = Observed::new(snapshot, Observation::Absent, Authority::Register);
@@ -328,7 +329,7 @@ fn a_retry_gets_the_first_answer_even_if_its_condition_is_false_now() {
 }
 
 #[test]
-fn answers_for_retries_are_kept_within_bounds() {
+fn answers_for_retries_are_bounded() {
     let none = Preconditions::default();
     let id = |number: usize| Some(RequestId::of(&[&number.to_le_bytes()]));
     let mut record = Record::absent();
@@ -340,7 +341,7 @@ fn answers_for_retries_are_kept_within_bounds() {
         record.apply(&command, at(1.0)).outcome
     };
     assert!(matches!(retry(1), Outcome::Replayed(_)));
-    assert!(matches!(retry(0), Outcome::Written(_)), "the oldest answer made room");
+    assert!(matches!(retry(0), Outcome::Written(_)), "the oldest answer was dropped");
 }
 
 #[test]
@@ -367,7 +368,7 @@ fn content_derived_from_another_generation_is_refused() {
 }
 
 #[test]
-fn a_forgotten_record_is_no_fresh_start_for_an_old_read() {
+fn an_old_read_cannot_be_recorded_after_an_eviction() {
     let read = seen(&Record::unknown(), "v1", at(0.0));
     let (in_flight, granted) = grant(&Record::unknown(), at(0.1));
     let commit = Command::Commit(Commit::new(granted.token, Content::Unknown));
@@ -377,7 +378,7 @@ fn a_forgotten_record_is_no_fresh_start_for_an_old_read() {
 }
 
 #[test]
-fn bytes_that_are_no_record_of_this_release_are_refused() {
+fn bytes_that_are_not_a_record_of_this_release_are_rejected() {
     let record = observe(&Record::unknown(), "v1", at(0.0));
     let bytes = record.encode();
     assert_eq!(Record::decode(&bytes), Ok(record));
@@ -392,7 +393,7 @@ fn bytes_that_are_no_record_of_this_release_are_refused() {
     }
 }
 
-/// Stored records must stay readable: this is what the first release wrote.
+/// Stored records must stay readable. These were written by the first release.
 #[test]
 fn the_encoding_does_not_change_by_accident() {
     let create = condition(header::IF_NONE_MATCH, "*");
@@ -445,7 +446,7 @@ fn no_two_versions_share_a_date() {
         let deletion = Write::new(&Method::PUT, &none, Content::Absent, 1);
         record = record.apply(&Command::Write(deletion), at(now)).next.unwrap();
         record = Record::decode(&record.encode()).unwrap();
-        assert!(!record.is_forgettable(at(now)), "a date that has not come is still to be told from later ones");
+        assert!(!record.is_forgettable(at(now)), "a date in the future must stay distinguishable from later ones");
     }
     assert!(dates.is_sorted_by(|before, after| before < after), "{dates:?}");
     let date = condition(header::IF_UNMODIFIED_SINCE, &dates[0].to_string());
@@ -456,7 +457,7 @@ fn no_two_versions_share_a_date() {
 
 /// The clock was a day ahead when the permit was granted.
 #[test]
-fn a_permit_has_never_longer_to_go_than_it_was_granted_for() {
+fn the_remaining_time_of_a_permit_never_exceeds_its_duration() {
     let (record, granted) = grant(&Record::unknown(), at(86_400.0));
     assert_eq!(record.permit(at(0.0)).unwrap().deadline, at(30.0));
     let overlong: Vec<_> = record.overlong(at(0.0)).collect();

@@ -1,4 +1,4 @@
-//! `kill -9` in the middle of many writers: every acknowledged swap is there afterwards.
+//! `kill -9` during concurrent writes: every acknowledged swap survives.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
 mod common;
@@ -16,7 +16,7 @@ use ifmatch_register::Driver;
 const DATABASE: &str = "IFMATCH_TEST_DATABASE";
 const WRITERS: usize = 16;
 
-/// The child of the test below; without its variable there is nothing to write to.
+/// The child process of the test below. Does nothing without its environment variable.
 #[tokio::test(flavor = "multi_thread")]
 async fn writer_process() {
     let Some(path) = std::env::var_os(DATABASE) else { return };
@@ -41,7 +41,7 @@ async fn writer_process() {
     }
 }
 
-/// Lets a child write until it has acknowledged so many swaps, and kills it.
+/// Runs a child until it has acknowledged a number of swaps, then kills it.
 fn write_and_kill(path: &Path, acknowledged: usize) -> HashMap<String, u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["writer_process", "--exact", "--nocapture"])
@@ -82,7 +82,7 @@ async fn acknowledged_swaps_survive_a_kill() {
         for (name, number) in last {
             let found = get(&driver, &name).await.unwrap();
             assert!(found >= Some(number), "{name}: acknowledged {number}, found {found:?}");
-            assert!(found <= Some(number + 1), "{name}: only one write can be without an acknowledgement");
+            assert!(found <= Some(number + 1), "{name}: at most one write can be unacknowledged");
         }
     }
 }

@@ -52,7 +52,7 @@ struct Known(BTreeMap<String, Number>);
 struct Number {
     /// Last value that was acknowledged or read.
     sure: Option<u64>,
-    /// Later values without an answer.
+    /// Later values with an unknown result.
     possible: BTreeSet<u64>,
     tried: u64,
 }
@@ -101,7 +101,7 @@ enum Meanwhile {
 
 /// Fails each disk call once, at each position in a sequence of writes.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_failure_costs_no_acknowledged_write_and_not_the_index() {
+async fn one_failure_loses_no_acknowledged_write_and_no_database() {
     for call in Call::ALL {
         let seeds = if call == Call::Sync { 6 } else { 1 };
         for (number, seed) in (1..=5).flat_map(|number| (0..seeds).map(move |seed| (number, seed))) {
@@ -187,7 +187,7 @@ async fn a_full_disk_fails_writes_and_shows_durable_records() {
     platter.set_full(true);
     for _ in 0..3 {
         assert!(known.set(&driver, "during").await.is_err());
-        assert!(!platter.has_leftover(), "a copy that cannot be completed gives its room back");
+        assert!(!platter.has_leftover(), "an incomplete copy frees its space");
         assert_eq!(get(&driver, "before").await.unwrap(), Some(1));
         let scan = Scan { prefix: "before", after: None, limit: 100 };
         assert_eq!(driver.register().scan(&scan).await.unwrap().len(), 1);
@@ -244,7 +244,7 @@ async fn a_copy_with_a_name_that_may_not_be_durable_is_copied_again_by_the_next_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_needs_a_copy_says_that_the_disk_is_full_and_opens_once_there_is_room() {
+async fn a_database_that_needs_a_copy_reports_a_full_disk_and_opens_once_there_is_space() {
     let platter = Platter::new(5);
     let mut known = Known::default();
     let driver = open(&platter);
@@ -260,7 +260,7 @@ async fn a_database_that_needs_a_copy_says_that_the_disk_is_full_and_opens_once_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_nothing_can_replace_ends_with_its_first_failure() {
+async fn a_database_without_a_storage_ends_with_its_first_failure() {
     let platter = Platter::new(6);
     let disk = platter.clone();
     let register = RedbRegister::open_with(move || {

@@ -1,4 +1,4 @@
-//! The redb register: the conformance suite, and how it opens.
+//! The redb register: the conformance suite and opening.
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_redb::{OpenErrorKind, RedbRegister};
@@ -14,7 +14,7 @@ async fn conforms() {
     conformance::run(register, Traits::default().with_race(8, 5)).await;
 }
 
-/// Short pages and long ones are read in different ways.
+/// Short and long pages are read differently.
 #[tokio::test]
 async fn pages_of_any_length_are_complete() {
     let folder = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ async fn pages_of_any_length_are_complete() {
 }
 
 #[test]
-fn a_second_opener_is_told_that_the_database_is_in_use() {
+fn opening_a_database_twice_reports_that_it_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index.redb");
     let _first = RedbRegister::open(&path).unwrap();
@@ -52,7 +52,7 @@ fn a_closed_database_can_be_opened_again() {
 }
 
 #[test]
-fn a_missing_folder_and_a_file_that_is_no_database_are_told_apart() {
+fn a_missing_folder_and_a_damaged_file_have_different_errors() {
     let folder = tempfile::tempdir().unwrap();
     let missing = RedbRegister::open(folder.path().join("missing/index.redb")).unwrap_err();
     assert_eq!(missing.kind(), OpenErrorKind::Denied);

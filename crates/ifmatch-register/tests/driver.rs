@@ -1,4 +1,4 @@
-//! The driver over registers that conflict, fail, and leave questions open.
+//! The driver on registers that conflict, fail, and return ambiguous results.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
@@ -24,13 +24,13 @@ use ifmatch_runtime::{Clock, SystemClock, nonce};
 enum Fault {
     /// Another writer was faster.
     Overtaken,
-    /// It takes place, and the answer is lost.
+    /// The swap takes place, and the answer is lost.
     DoneWithoutAnswer,
-    /// It takes place, the answer is lost, and another writer is next.
+    /// The swap takes place, the answer is lost, and another writer follows.
     DoneWithoutAnswerThenOvertaken,
-    /// It does not take place, and the answer is lost.
+    /// The swap does not take place, and the answer is lost.
     LostWithoutAnswer,
-    /// It fails, and says so.
+    /// The swap fails and reports the failure.
     Unavailable,
 }
 
@@ -141,7 +141,7 @@ async fn body(register: &Arc<Faulty>) -> Option<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_conflict_makes_the_command_be_applied_to_the_new_record() {
+async fn after_a_conflict_the_command_is_applied_to_the_new_record() {
     let (outcome, register) = write_with(&[Fault::Overtaken]).await;
     let refused = outcome.unwrap();
     assert!(matches!(refused, Outcome::Refused(Refusal::PreconditionFailed { .. })), "{refused:?}");
@@ -167,23 +167,23 @@ async fn an_unavailable_register_is_an_error_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn after_a_lost_answer_no_error_says_that_nothing_was_changed() {
+async fn after_a_lost_answer_no_error_claims_that_nothing_was_changed() {
     let faults = [Fault::LostWithoutAnswer, Fault::Unavailable];
     let DriverError::Register(error) = write_with(&faults).await.0.unwrap_err() else { panic!() };
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
 }
 
 #[tokio::test]
-async fn a_register_that_never_answers_is_not_asked_for_long() {
+async fn a_register_that_never_answers_is_retried_a_few_times() {
     let (outcome, register) = write_with(&[Fault::LostWithoutAnswer; 100]).await;
     let DriverError::Register(error) = outcome.unwrap_err() else { panic!() };
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
     assert!(register.swaps.load(Ordering::Relaxed) <= 3);
 }
 
-/// The write took place, so that a refusal would be false; and it must not take place again.
+/// The write took place, so a refusal would be false, and a repetition would repeat its effect.
 #[tokio::test]
-async fn a_swap_without_an_answer_that_others_may_have_built_upon_is_neither_repeated_nor_denied() {
+async fn an_ambiguous_swap_followed_by_other_writers_is_neither_repeated_nor_denied() {
     let (outcome, register) = write_with(&[Fault::DoneWithoutAnswerThenOvertaken]).await;
     let DriverError::Register(error) = outcome.unwrap_err() else { panic!() };
     assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
@@ -191,7 +191,7 @@ async fn a_swap_without_an_answer_that_others_may_have_built_upon_is_neither_rep
     assert_eq!(body(&register).await.as_deref(), Some(&b"faster"[..]));
 }
 
-/// A clock that every wait moves on by 20 seconds.
+/// A clock that advances by 20 seconds with every wait.
 #[derive(Debug, Default)]
 struct Leaping(AtomicU64);
 
@@ -205,9 +205,9 @@ impl Clock for Leaping {
     }
 }
 
-/// The swap may still take place; that the lease ended before another one is no answer to the first.
+/// The swap may still take place. The end of the lease before the next attempt does not decide the first one.
 #[tokio::test]
-async fn a_swap_without_an_answer_is_not_denied_because_time_has_passed() {
+async fn an_ambiguous_swap_is_not_denied_because_time_has_passed() {
     let register = Faulty::new(&[]);
     let driver = Driver::with_clock(Arc::clone(&register), Leaping::default()).assume_absent();
     let none = Preconditions::default();
@@ -242,7 +242,7 @@ async fn endless_conflicts_end_as_contention() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_seen_spares_the_loads_and_no_conflict() {
+async fn an_earlier_record_saves_loads_but_not_conflicts() {
     for (faults, loads) in [(&[][..], 0), (&[Fault::Overtaken], 0), (&[Fault::DoneWithoutAnswer], 1)] {
         let register = Faulty::new(faults);
         let driver = Driver::new(Arc::clone(&register)).assume_absent();
@@ -256,17 +256,17 @@ async fn a_record_that_was_seen_spares_the_loads_and_no_conflict() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_out_of_date_grants_nothing_and_refuses_nothing() {
+async fn an_outdated_record_neither_grants_nor_refuses() {
     let register = Faulty::new(&[]);
     let driver = Driver::new(Arc::clone(&register)).assume_absent();
     let (none, create) = (Preconditions::default(), create());
     let before = driver.load(&key()).await.unwrap();
     let first = driver.apply(&key(), &Command::Write(put(&none, b"first"))).await.unwrap();
-    // By what was seen, there is nothing yet.
+    // In the outdated record, the resource does not exist yet.
     let refused = driver.apply_to(&key(), Some(before), &Command::Write(put(&create, b"second"))).await.unwrap();
     assert!(matches!(refused.outcome, Outcome::Refused(Refusal::PreconditionFailed { .. })), "{:?}", refused.outcome);
     assert_eq!(body(&register).await.as_deref(), Some(&b"first"[..]));
-    // By what was seen, there is something still.
+    // In the outdated record, the resource still exists.
     register.inner.compare_and_swap(&key(), first.after.revision(), None).await.unwrap();
     let write = Command::Write(put(&create, b"third"));
     let written = driver.apply_to(&key(), Some(first.after), &write).await.unwrap();
@@ -302,7 +302,7 @@ async fn patience_ends_with_the_refusal() {
 }
 
 #[tokio::test]
-async fn a_writer_does_not_wait_beyond_the_deadline_of_one_that_crashed() {
+async fn a_writer_does_not_wait_beyond_the_deadline_of_a_crashed_writer() {
     let driver = Driver::new(Faulty::new(&[]));
     granted(&driver, Duration::from_millis(50)).await;
     let none = Preconditions::default();
@@ -311,7 +311,7 @@ async fn a_writer_does_not_wait_beyond_the_deadline_of_one_that_crashed() {
     assert!(matches!(outcome, Outcome::Granted(_)), "{outcome:?}");
 }
 
-/// A clock on which no wait ever ends: who waits goes on only when called.
+/// A clock with timers that never fire: tasks continue only when woken.
 #[derive(Debug)]
 struct Patient;
 
@@ -325,7 +325,7 @@ impl Clock for Patient {
     }
 }
 
-/// The waiters' queue: each that gives up, or is refused, must call the next.
+/// A waiter that gives up or is refused must wake the next one.
 #[tokio::test]
 async fn a_waiter_that_leaves_does_not_strand_the_next() {
     let driver = Arc::new(Driver::with_clock(Faulty::new(&[]), Patient).assume_absent());

@@ -1,4 +1,4 @@
-//! The in-memory register: the conformance suite, and what is its own.
+//! The in-memory register: the conformance suite and its eviction.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
@@ -86,7 +86,7 @@ async fn touch(driver: &Driver<MemoryRegister>, number: usize) {
 }
 
 #[tokio::test]
-async fn with_a_capacity_it_holds_no_more_records_than_that() {
+async fn the_capacity_bounds_the_number_of_records() {
     let driver = Driver::new(MemoryRegister::with_capacity(640));
     for number in 0..5_000 {
         touch(&driver, number).await;
@@ -97,7 +97,7 @@ async fn with_a_capacity_it_holds_no_more_records_than_that() {
 }
 
 #[tokio::test]
-async fn writes_in_flight_are_never_forgotten_and_a_register_full_of_them_refuses() {
+async fn writes_in_flight_are_never_evicted_and_a_register_full_of_them_fails() {
     let driver = Driver::new(MemoryRegister::with_capacity(64));
     let mut granted = Vec::new();
     let refused = loop {
@@ -112,14 +112,14 @@ async fn writes_in_flight_are_never_forgotten_and_a_register_full_of_them_refuse
     assert_eq!(refused, RegisterErrorKind::Full);
     for (number, token) in granted.into_iter().enumerate() {
         let outcome = driver.apply(&key(number), &Command::Abort(token)).await.unwrap().outcome;
-        assert_eq!(outcome, Outcome::Released, "permit {number} is still there");
+        assert_eq!(outcome, Outcome::Released, "permit {number} is still held");
     }
 }
 
-/// A reader begins where there is no record; a write comes and goes, and its record is forgotten for want of room.
+/// A read begins before there is a record. A write follows, and its record is evicted.
 /// The result of the read is older than the write and must not be recorded.
 #[tokio::test]
-async fn a_read_older_than_a_forgotten_write_is_not_recorded() {
+async fn a_read_older_than_an_evicted_write_is_not_recorded() {
     let driver = Driver::new(MemoryRegister::with_capacity(1));
     let snapshot = driver.load(&key(0)).await.unwrap().snapshot(driver.now()).unwrap();
     touch(&driver, 0).await;

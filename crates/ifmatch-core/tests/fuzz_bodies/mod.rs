@@ -11,8 +11,8 @@ use ifmatch_core::range::{Limits, Selection};
 use ifmatch_core::record::Record;
 use ifmatch_core::tag::TagList;
 
-/// A list of tags, its field lines separated by line feeds: what is read can be written and read again, and an unreadable
-/// or unmatched list lets no write pass.
+/// A list of tags with field lines separated by line feeds. Parsed lists survive a round trip, and unreadable or unmatched
+/// lists fail every write.
 pub(crate) fn tag_list(data: &[u8]) {
     let Some(headers) = lines(&header::IF_MATCH, data) else { return };
     let Some(list) = TagList::from_headers(&headers, header::IF_MATCH) else { return };
@@ -30,7 +30,7 @@ pub(crate) fn tag_list(data: &[u8]) {
     assert_eq!(verdict == Verdict::Proceed, list == TagList::Any);
 }
 
-/// A date: what is read can be written and read again.
+/// A date. Parsed dates survive a round trip.
 pub(crate) fn http_date(data: &[u8]) {
     let Some(read) = HttpDate::parse(data) else { return };
     assert!((HttpDate::MIN..=HttpDate::MAX).contains(&read));
@@ -39,8 +39,8 @@ pub(crate) fn http_date(data: &[u8]) {
     assert_eq!(HttpDate::parse(written.as_bytes()), Some(read));
 }
 
-/// A range header over a representation whose length the first eight bytes give: all parts lie within it, none overlaps
-/// another, and the multipart frame knows its length.
+/// A range header, for a representation with the length given by the first eight bytes. All parts lie within it and do not
+/// overlap, and the multipart framing has the right length.
 pub(crate) fn range(data: &[u8]) {
     let Some((len, value)) = data.split_first_chunk() else { return };
     let len = u64::from_le_bytes(*len);
@@ -59,7 +59,7 @@ pub(crate) fn range(data: &[u8]) {
     assert_eq!(multipart.content_length(), sent.saturating_add(frame));
 }
 
-/// A digest header: what is read can be written and read again.
+/// A digest header. Parsed digests survive a round trip.
 pub(crate) fn digest_header(data: &[u8]) {
     let name = HeaderName::from_static("repr-digest");
     let Some(headers) = lines(&name, data) else { return };
@@ -70,7 +70,7 @@ pub(crate) fn digest_header(data: &[u8]) {
     }
 }
 
-/// A lease id: what is read can be written and read again, in every format and in capitals, and is the same id.
+/// A lease id. Parsed ids survive a round trip in every format and in upper case.
 pub(crate) fn lease_id(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(id) = text.parse::<LeaseId>() else { return };
@@ -82,7 +82,7 @@ pub(crate) fn lease_id(data: &[u8]) {
     }
 }
 
-/// A stored record: what is read can be written and read again.
+/// A stored record. Decoded records survive a round trip.
 pub(crate) fn record_decode(data: &[u8]) {
     if let Ok(record) = Record::decode(data) {
         assert_eq!(Record::decode(&record.encode()), Ok(record));

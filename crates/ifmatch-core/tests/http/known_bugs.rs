@@ -55,14 +55,14 @@ fn if_modified_since_does_not_override_if_none_match() {
 fn times_below_a_second_do_not_break_if_unmodified_since() {
     let first = Timestamp::from_micros(100_200_000);
     let second = Timestamp::from_micros(100_900_000);
-    // Both writes are within one second. The first one's date may not be sent before that second is over...
+    // Both writes are within one second. The date of the first must not be sent before that second has ended...
     assert!(!first.last_modified().has_come(second));
-    // ...and a reader at its beginning holds the date of the second write, whose own condition passes.
+    // ...and a reader at the start of the next second has the date of the second write, so its precondition succeeds.
     let read = Timestamp::from_micros(101_000_000);
     let date = second.last_modified();
     assert!(date.has_come(read));
     assert_eq!(unmodified_since(date, second), Verdict::Proceed);
-    // A write from then on, however soon, has a later date.
+    // Every write after that has a later date.
     let third = Timestamp::from_micros(101_000_000);
     assert_eq!(unmodified_since(date, third), Verdict::Failed(Precondition::IfUnmodifiedSince));
 }
@@ -92,7 +92,7 @@ fn only_get_and_head_are_answered_304() {
 #[test]
 fn a_client_without_conditions_gets_no_304() {
     assert_eq!(verdict(&Method::GET, &[], &["\"a\""], Some(1)), Verdict::Proceed);
-    // Nor one whose conditions say nothing about the current representation.
+    // The same holds for preconditions that do not concern the current representation.
     assert_eq!(verdict(&Method::GET, &[(IF_NONE_MATCH, "\"\"")], &[], None), Verdict::Proceed);
     assert_eq!(verdict(&Method::GET, &[(IF_MATCH, "\"a\"")], &["\"a\""], None), Verdict::Proceed);
 }
@@ -105,11 +105,11 @@ fn a_304_keeps_vary() {
 }
 
 #[test]
-fn gzip_and_identity_have_tags_of_their_own() {
+fn gzip_and_identity_have_different_tags() {
     let identity = EntityTag::strong("a").unwrap();
     let gzip = identity.with_suffix("-gzip").unwrap();
     assert!(!gzip.strong_eq(&identity) && !gzip.weak_eq(&identity));
-    // A condition with either tag holds, whichever coding this response would have.
+    // A precondition with either tag succeeds, with any coding of the response.
     for sent in ["\"a\"", "\"a-gzip\""] {
         assert_eq!(
             verdict(&Method::GET, &[(IF_NONE_MATCH, sent)], &["\"a\"", "\"a-gzip\""], None),
@@ -117,7 +117,7 @@ fn gzip_and_identity_have_tags_of_their_own() {
         );
         assert_eq!(verdict(&Method::PUT, &[(IF_MATCH, sent)], &["\"a\"", "\"a-gzip\""], None), Verdict::Proceed);
     }
-    // A range of the one is never joined to the other.
+    // Ranges of different codings are never combined.
     let sent = Representation { tag: Some(&identity), last_modified: None, len: 10 };
     let resumed = headers(&[(RANGE, "bytes=5-"), (IF_RANGE, "\"a-gzip\"")]);
     assert_eq!(select(&resumed, &sent, Timestamp::default(), Limits::default()), Selection::Whole);
@@ -136,7 +136,7 @@ fn if_range_is_not_ignored() {
 }
 
 #[test]
-fn a_list_of_thousands_of_tags_lets_no_write_pass() {
+fn a_list_of_thousands_of_tags_fails_every_write() {
     let tags = vec!["\"x\""; 5_000].join(",") + ",\"a\"";
     let mut headers = HeaderMap::new();
     headers.insert(IF_NONE_MATCH, HeaderValue::from_str(&tags).unwrap());

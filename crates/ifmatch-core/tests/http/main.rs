@@ -1,4 +1,4 @@
-//! Tests of the HTTP half: tables after the RFC, bugs seen elsewhere, and properties.
+//! Tests of the HTTP rules: tables from the RFCs, known bugs of other implementations, and properties.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at what it did not expect")]
 

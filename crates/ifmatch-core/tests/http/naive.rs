@@ -1,10 +1,10 @@
-//! A second evaluator, slow and plain, that shares no code with the first: what properties compare with.
+//! A second evaluator, slow and simple, that shares no code with the first. Properties compare the two.
 
 use http::{HeaderMap, Method};
 
 use crate::table::Current;
 
-/// The verdict as the tables write it.
+/// Returns the verdict as written in the tables.
 pub(crate) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Current>) -> String {
     let read = ["GET", "HEAD"].contains(&method.as_str());
     let safe = read || method.as_str() == "QUERY";
@@ -50,12 +50,12 @@ pub(crate) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Cu
     }
 }
 
-/// A star beside something else, or a list too long.
+/// Returns `true` for a star with other members, or a list that is too long.
 fn garbled(list: &[Vec<u8>]) -> bool {
     list.len() > 1_000 || (list.len() > 1 && list.contains(&b"*".to_vec()))
 }
 
-/// The members of all field lines, empty ones included. Every byte is looked at by itself.
+/// Returns the members of all field lines, including empty ones, byte by byte.
 pub(crate) fn members(headers: &HeaderMap, name: &str) -> Option<Vec<Vec<u8>>> {
     if !headers.contains_key(name) {
         return None;
@@ -92,7 +92,7 @@ fn opaque(tag: &[u8]) -> &[u8] {
     &tag[tag.iter().position(|byte| *byte == b'"').unwrap()..]
 }
 
-/// Dates are parsed elsewhere; here it matters that there is exactly one.
+/// Returns the date if there is exactly one. Parsing is tested elsewhere.
 fn date(headers: &HeaderMap, name: &str) -> Option<i64> {
     let lines: Vec<_> = headers.get_all(name).iter().collect();
     let [line] = lines.as_slice() else { return None };

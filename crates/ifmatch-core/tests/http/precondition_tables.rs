@@ -67,7 +67,7 @@ fn run(file: &str) {
     });
 }
 
-/// A verdict as the tables write it.
+/// Returns a verdict as written in the tables.
 pub(crate) fn name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Proceed => "proceed",

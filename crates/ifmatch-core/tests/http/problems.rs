@@ -31,7 +31,7 @@ fn a_412_without_a_current_representation_carries_no_tag() {
 }
 
 #[test]
-fn a_tag_that_is_no_text_is_in_the_header_only() {
+fn a_tag_that_is_not_text_is_only_in_the_header() {
     let tag = EntityTag::parse(b"\"\xe9\"").unwrap();
     let problem = Problem::precondition_failed(Precondition::IfNoneMatch, Some(&tag));
     assert_eq!(body(&problem).get("etag"), None);
@@ -39,15 +39,15 @@ fn a_tag_that_is_no_text_is_in_the_header_only() {
 }
 
 #[test]
-fn a_428_says_how_to_retry() {
+fn a_428_explains_how_to_retry() {
     let body = body(&Problem::precondition_required(&Method::PATCH));
     let detail = body["detail"].as_str().unwrap();
     assert!(["PATCH", "If-Match", "If-None-Match: *"].iter().all(|text| detail.contains(text)), "{detail}");
-    assert_eq!(body["conditions"], json!(["if-match", "if-unmodified-since", "if-none-match"]));
+    assert_eq!(body["conditions"], json!(["if-match", "if-none-match", "if-unmodified-since"]));
 }
 
 #[test]
-fn a_wait_is_rounded_up_and_never_nothing() {
+fn a_wait_is_rounded_up_and_never_zero() {
     for (millis, seconds) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2"), (59_500, "60")] {
         let wait = Duration::from_millis(millis);
         for problem in [Problem::write_in_flight(wait), Problem::unavailable(wait)] {
@@ -59,7 +59,7 @@ fn a_wait_is_rounded_up_and_never_nothing() {
 }
 
 #[test]
-fn an_extension_replaces_no_member_of_the_standard() {
+fn an_extension_cannot_replace_a_standard_member() {
     let problem = Problem::new(StatusCode::BAD_REQUEST, "bad").detail("real");
     let problem =
         ["type", "title", "status", "detail"].into_iter().fold(problem, |problem, name| problem.member(name, 1));

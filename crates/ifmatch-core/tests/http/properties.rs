@@ -1,4 +1,4 @@
-//! Properties: agreement with the naive evaluator, round trips, and that a date loses no update.
+//! Properties: agreement with the naive evaluator, round trips, and dates that lose no update.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use ifmatch_core::EntityTag;
@@ -32,12 +32,12 @@ proptest! {
     }
 
     #[test]
-    fn a_sent_date_names_one_state(events in vec(event(), 1..30)) {
+    fn a_sent_date_identifies_one_state(events in vec(event(), 1..30)) {
         check_dates(&events)?;
     }
 
     #[test]
-    fn a_date_survives_writing_and_reading(seconds in HttpDate::MIN.unix()..=HttpDate::MAX.unix()) {
+    fn a_date_survives_a_round_trip(seconds in HttpDate::MIN.unix()..=HttpDate::MAX.unix()) {
         let date = HttpDate::from_unix(seconds);
         prop_assert_eq!(HttpDate::parse(date.to_string().as_bytes()), Some(date));
     }
@@ -66,9 +66,9 @@ proptest! {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A write so many microseconds later.
+    /// A write after a number of microseconds.
     Write(u64),
-    /// A read so many microseconds later, which leaves a client with the date, if it is sent.
+    /// A read after a number of microseconds. A client gets the date if it is sent.
     Read(u64),
 }
 
@@ -78,7 +78,7 @@ fn event() -> impl Strategy<Value = Event> {
     (step, any::<bool>()).prop_map(|(step, write)| if write { Event::Write(step) } else { Event::Read(step) })
 }
 
-/// Every client that was sent a date tries it after every write: it may only work while the state is the client's.
+/// Every client with a date uses it after every write. It may succeed only while the state is the one the client has seen.
 fn check_dates(events: &[Event]) -> Result<(), TestCaseError> {
     let mut now = Timestamp::from_micros(1_000_000);
     let mut state = Revision::NONE.next(now);
@@ -132,7 +132,7 @@ fn line() -> impl Strategy<Value = (HeaderName, HeaderValue)> {
     prop_oneof![tags, dates]
 }
 
-/// Fragments that make up good lists often, and bad ones often.
+/// Fragments that often form valid lists, and often invalid ones.
 fn tag_line() -> impl Strategy<Value = HeaderValue> {
     let good = select(&["\"a\"", "\"b\"", "W/\"a\"", "\"a,b\"", "\"\\xe9\"", "\"\"", "*", ""][..]);
     let list = vec(good, 1..4).prop_map(|members| members.join(", "));

@@ -30,7 +30,7 @@ fn a_stored_date_stays_within_the_four_digit_years() {
 }
 
 #[test]
-fn a_moment_is_its_microseconds() {
+fn a_timestamp_is_its_microseconds() {
     let stored = postcard::to_allocvec(&Timestamp::from_micros(300)).unwrap();
     assert_eq!(stored, postcard::to_allocvec(&300_u64).unwrap());
 }
@@ -56,7 +56,7 @@ fn an_unknown_format_is_refused() {
 
 #[test]
 #[cfg(feature = "blake3")]
-fn a_blake3_tag_is_the_blake3_hash_and_claims_no_registered_digest() {
+fn a_blake3_tag_is_the_blake3_hash_without_a_registered_digest() {
     let mut hasher = Hasher::new(TagFormat::Blake3);
     hasher.update(b"");
     let hash = hasher.finish();

@@ -1,4 +1,4 @@
-//! Reads the tables in `tests/data`: one case a line, columns between bars, `#` for comments, `\xNN` for a byte.
+//! Reads the tables in `tests/data`: one case per line, columns separated by bars, `#` for comments, `\xNN` for a byte.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_core::EntityTag;
@@ -8,11 +8,11 @@ use ifmatch_core::date::HttpDate;
 pub(crate) struct Row {
     /// The position of the row, for messages.
     pub(crate) place: String,
-    /// Its columns, without the white space around them.
+    /// The trimmed columns.
     pub(crate) columns: Vec<String>,
 }
 
-/// The tables, which are part of the program: it may run where there are no files.
+/// The tables, embedded because the tests may run without a file system.
 macro_rules! tables {
     ($($file:literal)*) => {
         fn text(file: &str) -> &'static str {
@@ -43,7 +43,7 @@ tables! {
     "write_conditions.txt"
 }
 
-/// Runs `check` on every row of a table with so many columns.
+/// Runs `check` on every row of a table with a fixed number of columns.
 pub(crate) fn each_row(file: &str, columns: usize, check: impl Fn(&Row)) {
     let mut rows = 0;
     for (number, line) in text(file).lines().enumerate() {
@@ -72,7 +72,7 @@ pub(crate) fn bytes(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Reads `name: value ;; name: value`; `-` means none.
+/// Reads `name: value ;; name: value`. `-` means none.
 pub(crate) fn headers(text: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in text.split(";;").map(str::trim).filter(|line| *line != "-") {

@@ -43,7 +43,7 @@ fn a_permit_under_a_lease_ends_with_it() {
 }
 
 #[test]
-fn a_lease_comes_to_lock_only_when_no_write_is_in_flight() {
+fn a_lease_starts_to_lock_only_without_a_write_in_flight() {
     for (state, action) in
         [("Available", "acquire"), ("Broken(A)", "acquire"), ("Expired(A)", "acquire"), ("Expired(A)", "renew")]
     {
@@ -54,11 +54,11 @@ fn a_lease_comes_to_lock_only_when_no_write_is_in_flight() {
             _ => world.acquire("B", 30).map(|_| ()),
         };
         assert_eq!(attempt(&mut world), Err(Refusal::InFlight { deadline: grant.deadline }), "{action} in {state}");
-        // Had it no effect, the lease is what it was.
+        // A write without an effect leaves the lease unchanged.
         let mut aborted = world.clone();
         aborted.apply(&Command::Abort(grant.token)).unwrap();
         assert_eq!(attempt(&mut aborted), Ok(()), "{action} in {state}");
-        // After a write, what is over cannot be renewed.
+        // After a write, an expired lease cannot be renewed.
         world.commit(grant.token, hashed()).unwrap();
         match action {
             "renew" => assert_eq!(code(&attempt(&mut world).unwrap_err()), ID_MISMATCH),
@@ -80,7 +80,7 @@ fn an_expired_lease_cannot_be_renewed_after_a_write_with_an_unknown_effect() {
     overdue.pass(TTL.as_secs_f64());
     assert_eq!(renewed(overdue.clone()), ID_MISMATCH);
     assert_eq!(overdue.record.check_lease(holder(), overdue.now), Err(LeaseFailure::NotPresent));
-    // Neither a read nor another begin makes one forget it.
+    // Neither a read nor another write changes this.
     let mut read = overdue.clone();
     read.apply(&Command::Observe(seen(&read))).unwrap();
     assert_eq!(renewed(read), ID_MISMATCH);
@@ -96,7 +96,7 @@ fn an_expired_lease_cannot_be_renewed_after_a_write_with_an_unknown_effect() {
 }
 
 #[test]
-fn a_holders_write_in_doubt_leaves_a_lease_that_still_locks() {
+fn a_holders_write_with_an_unknown_effect_keeps_a_locking_lease() {
     let mut world = World::in_state("Infinite(A)");
     let grant = world.begin(holder()).unwrap();
     world.apply(&Command::Doubt(Doubt::new(grant.token, Duration::ZERO))).unwrap();
@@ -107,7 +107,7 @@ fn a_holders_write_in_doubt_leaves_a_lease_that_still_locks() {
     world.lease(LeaseAction::Renew(id("A"))).unwrap();
 }
 
-/// The holder's write hangs, its lease ends, a thief takes it: what the holder's write was is not in the record.
+/// The holder's write hangs, its lease ends and another client acquires it. The holder's write is not recorded.
 #[test]
 fn a_late_commit_is_refused_once_a_lease_was_acquired() {
     let mut world = World::in_state("Leased(A)");
@@ -115,7 +115,7 @@ fn a_late_commit_is_refused_once_a_lease_was_acquired() {
     world.pass(28.9);
     assert_eq!(code(&world.acquire("B", 30).unwrap_err()), "LeaseAlreadyPresent");
     world.pass(0.1);
-    assert_eq!(world.acquire("B", 30), Err(Refusal::ProbeFirst), "nobody knows what is there");
+    assert_eq!(world.acquire("B", 30), Err(Refusal::ProbeFirst), "the state is unknown");
     acquire_after_probe(&mut world, "B").unwrap();
     assert_eq!(world.commit(grant.token, hashed()), Err(Refusal::Stale));
     assert_eq!(world.state(), "Leased(B)");
@@ -147,13 +147,13 @@ fn a_write_that_lost_its_lease_blocks_the_next_lease() {
 }
 
 #[test]
-fn the_holder_renews_in_the_middle_of_its_write() {
+fn the_holder_renews_during_its_write() {
     let mut world = World::in_state("Leased(A)");
     let grant = world.begin(holder()).unwrap();
     world.pass(20.0);
     world.lease(LeaseAction::Renew(id("A"))).unwrap();
     world.lease(LeaseAction::Change { id: id("A"), proposed: id("B") }).unwrap();
-    assert_eq!(world.record.permit(world.now).unwrap().deadline, grant.deadline, "the permit is what it was");
+    assert_eq!(world.record.permit(world.now).unwrap().deadline, grant.deadline, "the permit is unchanged");
     world.commit(grant.token, hashed()).unwrap();
     assert_eq!(world.state(), "Leased(B)");
 }
@@ -168,10 +168,10 @@ fn a_writer_without_a_lease_is_refused_at_once() {
 }
 
 #[test]
-fn a_read_that_began_before_a_lease_operation_is_recorded_after_another_look_only() {
+fn a_read_that_began_before_a_lease_operation_is_recorded_only_after_another_load() {
     let mut world = World::in_state("Leased(A)");
     let read = seen(&world);
     world.lease(LeaseAction::Renew(id("A"))).unwrap();
     assert_eq!(world.apply(&Command::Observe(read)), Err(Refusal::Stale));
-    assert!(world.record.settled(world.now).is_some(), "what was known stays known");
+    assert!(world.record.settled(world.now).is_some(), "the version stays known");
 }

@@ -1,4 +1,4 @@
-//! Tests of leases: Azure's tables cell by cell, retries, time, writes in flight, ids, and random sequences.
+//! Tests of leases: every cell of Azure's tables, retries, time, writes in flight, ids, and random sequences.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test speaks by panicking")]
 

@@ -1,5 +1,4 @@
-//! Retries: a client that did not hear the answer asks again, and hears no false refusal; nor that it holds what it
-//! does not.
+//! Retries: a client that repeats a request after a lost answer gets no false refusal, and no false confirmation.
 
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseReceipt, LeaseUse};
@@ -16,7 +15,7 @@ fn holder(receipt: &LeaseReceipt) -> ifmatch_core::lease::LeaseId {
     receipt.lease.unwrap().id()
 }
 
-/// The shell draws another id at random for the retry: R, then S.
+/// The retry comes with another random id: S instead of R.
 #[test]
 fn a_repeated_acquisition_without_an_id_gets_the_first_id() {
     let mut world = World::new();
@@ -43,7 +42,7 @@ fn repeating_the_acquisition_of_an_expired_lease_acquires_a_new_one() {
 
 /// A lost lease must not become valid again because another client uses the same id.
 #[test]
-fn a_reused_name_brings_back_no_id_after_others_had_the_lease() {
+fn a_reused_request_id_restores_no_lease_after_another_client_had_it() {
     let mut world = World::new();
     world.lease_by(acquire("R"), Some("request")).unwrap();
     world.lease(LeaseAction::Release(id("R"))).unwrap();
@@ -73,9 +72,9 @@ fn repeating_the_acquisition_of_a_broken_lease_is_refused() {
     assert_eq!(code(&refusal), "LeaseIsBreakingAndCannotBeAcquired");
 }
 
-/// A client that names all its requests alike must not believe that it renewed what it did not.
+/// A client that reuses one request id must not get a false confirmation of a renewal.
 #[test]
-fn a_renewal_under_an_old_name_begins_the_time_anew() {
+fn a_renewal_with_a_reused_request_id_restarts_the_duration() {
     let mut world = World::new();
     world.lease_by(acquire("A"), Some("acquire")).unwrap();
     for _ in 0..4 {
@@ -90,13 +89,13 @@ fn a_renewal_under_an_old_name_begins_the_time_anew() {
 }
 
 #[test]
-fn a_repeated_release_is_done() {
+fn a_repeated_release_succeeds() {
     let mut world = World::in_state("Leased(A)");
     let release = LeaseAction::Release(id("A"));
     world.lease_by(release, Some("request")).unwrap();
     assert_eq!(world.lease_by(release, Some("request")).unwrap().lease, None);
     assert_eq!(code(&world.lease_by(release, Some("other")).unwrap_err()), "LeaseIdMismatchWithLeaseOperation");
-    // Others have it since: it is not theirs that was given back.
+    // Another client has acquired the lease since: its lease is not released.
     world.acquire("B", 30).unwrap();
     assert_eq!(world.lease_by(release, Some("request")).unwrap().lease, None);
     assert_eq!(world.state(), "Leased(B)");
@@ -108,22 +107,22 @@ fn a_repeated_release_is_done() {
 }
 
 #[test]
-fn a_repeated_change_is_done() {
+fn a_repeated_change_succeeds() {
     let mut world = World::in_state("Leased(A)");
     let change = LeaseAction::Change { id: id("A"), proposed: id("B") };
     world.lease_by(change, Some("request")).unwrap();
     assert_eq!(holder(&world.lease_by(change, Some("request")).unwrap()), id("B"));
     world.lease(LeaseAction::Change { id: id("B"), proposed: id("C") }).unwrap();
     let refusal = world.lease_by(change, Some("request")).unwrap_err();
-    assert_eq!(code(&refusal), "LeaseIdMismatchWithLeaseOperation", "it has changed since");
+    assert_eq!(code(&refusal), "LeaseIdMismatchWithLeaseOperation", "the id has changed since");
     assert_eq!(world.state(), "Leased(C)");
     world.lease(LeaseAction::Change { id: id("C"), proposed: id("A") }).unwrap();
-    assert!(world.lease_by(change, Some("request")).is_err(), "the retry would bring back the id B");
+    assert!(world.lease_by(change, Some("request")).is_err(), "the retry would restore the id B");
     assert_eq!(world.state(), "Leased(A)");
 }
 
 #[test]
-fn a_repeated_break_is_done_and_lengthens_nothing() {
+fn a_repeated_break_succeeds_and_does_not_extend_the_lease() {
     let mut world = World::in_state("Infinite(A)");
     let action = LeaseAction::Break(BreakPeriod::from_seconds(20));
     world.lease_by(action, Some("request")).unwrap();
@@ -142,9 +141,9 @@ fn a_repeated_break_is_done_and_lengthens_nothing() {
     assert_eq!(world.state(), "Breaking(B)");
 }
 
-/// The few places of the memory are for answers that a retry could not get otherwise.
+/// Renewals can be repeated, so their answers need not be remembered.
 #[test]
-fn renewals_leave_the_memory_to_others() {
+fn renewals_are_not_remembered() {
     let mut world = World::in_state("Leased(A)");
     let request = Some(RequestId::of(&[b"write"]));
     let put = |world: &mut World| {
@@ -165,10 +164,10 @@ fn renewals_leave_the_memory_to_others() {
 }
 
 #[test]
-fn the_name_of_a_write_is_none_of_a_lease_operation() {
+fn a_request_id_of_a_write_does_not_match_a_lease_operation() {
     let mut world = World::new();
     world.lease_by(acquire("A"), Some("request")).unwrap();
     let write = Write::new(&http::Method::PUT, &Preconditions::NONE, Content::Absent, 1)
         .with_request(Some(RequestId::of(&[b"request"])));
-    assert!(world.apply(&Command::Write(write)).is_err(), "it is no answer to a write");
+    assert!(world.apply(&Command::Write(write)).is_err(), "a lease answer is not an answer to a write");
 }

@@ -1,4 +1,4 @@
-//! Random sequences of lease operations, writes and time: at no time can two write.
+//! Random sequences of lease operations, writes and time: at most one client can write at any time.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ enum Step {
     Begin(Option<LeaseId>),
     Write(Option<LeaseId>),
     Delete(Option<LeaseId>),
-    /// Ends the begun write of this number.
+    /// Ends the started write with this number.
     Commit(prop::sample::Index),
     Abort(prop::sample::Index),
     Doubt(prop::sample::Index, u64),
@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// The state of the writers as known to the test without the record.
 #[derive(Default)]
 struct Writers {
-    /// The writes that were begun and not ended, and how long each may still take effect.
+    /// The unfinished writes, and how long each may still take effect.
     begun: Vec<(Grant, Timestamp)>,
     /// The client that was granted the lease, and its end, or `None` for an infinite lease.
     told: Option<(LeaseId, Option<Timestamp>)>,
@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
-    fn at_no_time_can_two_write(steps in vec(step(), 1..40)) {
+    fn at_most_one_client_can_write(steps in vec(step(), 1..40)) {
         let mut world = World::new();
         let mut writers = Writers::default();
         for step in &steps {
@@ -84,7 +84,7 @@ proptest! {
     }
 }
 
-/// With a lease that locks exactly its holder can write; else only who names none.
+/// Under a locking lease, exactly its holder can write; otherwise only clients that name no lease.
 fn one_can_write(world: &World, writers: &Writers) -> Result<(), TestCaseError> {
     let now = world.now;
     let can = |user: Option<LeaseId>| world.record.check_lease(LeaseUse::Write(user), now).is_ok();
@@ -145,15 +145,15 @@ fn lease(
 ) -> Result<(), TestCaseError> {
     let now = world.now;
     let locked = world.record.lease_state(now).is_locked();
-    // As a shell does it: the name stands for the client's request, the action and the ids.
+    // As in the shells, the identity covers the client's request id, the action and the ids.
     let request = request.map(|request| format!("{request} {action:?}"));
     let Ok(receipt) = world.lease_by(action, request.as_deref()) else { return Ok(()) };
     match action {
         LeaseAction::Acquire { id, .. } | LeaseAction::Renew(id) => {
             prop_assert!(writers.holds(now).is_none_or(|holder| holder == id), "two holders");
-            prop_assert!(locked || !writers.may_take_effect(now), "a lease beside a write in flight");
+            prop_assert!(locked || !writers.may_take_effect(now), "a lease during a write in flight");
             let lease = receipt.lease.unwrap();
-            prop_assert!(lease.end().is_none_or(|end| end > now), "an answer that was over when it was given");
+            prop_assert!(lease.end().is_none_or(|end| end > now), "a lease that had ended when it was granted");
             prop_assert!(lease.token() >= writers.highest_token, "fencing tokens grow");
             prop_assert!(
                 locked || matches!(action, LeaseAction::Renew(_)) || lease.token() > writers.highest_token,

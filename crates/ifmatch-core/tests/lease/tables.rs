@@ -1,4 +1,4 @@
-//! Azure's two tables, cell by cell, on records that real commands have brought into each state.
+//! Every cell of Azure's two tables, on records brought into each state by real commands.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -82,7 +82,7 @@ fn every_use_in_every_state() {
         let (kind, given) = text.split_once(' ').unwrap();
         let given = (given != "-").then(|| id(given));
         let one_step = World::in_state(state);
-        // A write and a deletion each in one step, and with a permit.
+        // A write and a deletion, each in one step and with a permit.
         let ends = match kind {
             "read" => vec![
                 one_step
@@ -121,12 +121,12 @@ fn every_use_in_every_state() {
     }
 }
 
-/// The state after a use, or the code of its refusal.
+/// Returns the state after a use, or the code of its refusal.
 fn end(mut world: World, r#use: impl Fn(&mut World) -> Result<(), ifmatch_core::command::Refusal>) -> String {
     r#use(&mut world).map_or_else(|refusal| code(&refusal).to_owned(), |()| world.state())
 }
 
-/// Header fields and the like change without the lease's protection, and leave one that is over as it is.
+/// Header fields and similar data are not protected by the lease, and changing them keeps an expired lease.
 #[test]
 fn a_change_that_the_lease_does_not_protect_keeps_the_lease() {
     for state in ["Available", "Leased(A)", "Breaking(A)", "Broken(A)", "Expired(A)"] {
@@ -151,7 +151,7 @@ fn an_expired_lease_cannot_be_renewed_after_a_write() {
 }
 
 #[test]
-fn containers_have_codes_of_their_own() {
+fn containers_have_their_own_codes() {
     let mut world = World::in_state("Leased(A)");
     let codes = |world: &mut World, given: Option<&str>| match world.delete(LeaseUse::Write(given.map(id))) {
         Err(ifmatch_core::command::Refusal::Lease(failure)) => failure.container_code(),

@@ -1,4 +1,4 @@
-//! Time: leases end by comparison with now, breaks bring the end nearer, fencing tokens grow.
+//! Time: leases end by comparison with the current time, breaks bring the end forward, fencing tokens grow.
 
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseState};
 
@@ -20,7 +20,7 @@ fn a_lease_ends_to_the_microsecond() {
 }
 
 #[test]
-fn to_renew_begins_the_time_anew() {
+fn a_renewal_restarts_the_duration() {
     let mut world = World::new();
     world.acquire("A", 15).unwrap();
     for _ in 0..4 {
@@ -41,7 +41,7 @@ fn a_lease_being_broken_becomes_broken() {
 }
 
 #[test]
-fn an_infinite_lease_ends_by_a_break_only() {
+fn an_infinite_lease_ends_only_by_a_break() {
     let mut world = World::in_state("Infinite(A)");
     world.pass(1e9);
     assert_eq!(world.state(), "Leased(A)");
@@ -60,7 +60,7 @@ fn a_break_takes_the_lesser_of_its_period_and_the_time_left() {
 }
 
 #[test]
-fn a_later_break_is_only_ever_sooner() {
+fn a_second_break_can_only_bring_the_end_forward() {
     let mut world = World::in_state("Infinite(A)");
     for (period, expected) in [(Some(50), 50), (Some(60), 50), (None, 50), (Some(40), 40), (Some(41), 40), (Some(0), 0)]
     {
@@ -94,8 +94,8 @@ fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
     world.pass(60.0);
     assert_eq!(world.record.lease_state(world.now), LeaseState::Expired);
     world.lease(LeaseAction::Renew(id("B"))).unwrap();
-    assert_eq!(token(&world), last, "nobody else had it meanwhile");
-    // Every other one gets a larger one, even if the clock goes back.
+    assert_eq!(token(&world), last, "there was no other holder");
+    // Every other holder gets a larger token, even if the clock goes back.
     for (action, back) in [
         (LeaseAction::Release(id("B")), 0),
         (LeaseAction::Break(BreakPeriod::from_seconds(0)), 0),
@@ -104,7 +104,7 @@ fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
         world.lease(action).unwrap();
         world.now = ifmatch_core::date::Timestamp::from_micros(world.now.micros() - back * 1_000_000);
         if world.record.lease_state(world.now).is_locked() {
-            // To a clock that went back the lease is not broken yet.
+            // By a clock that went back, the lease is not broken yet.
             world.pass(100.0);
         }
         world.acquire("C", 30).unwrap();
@@ -113,7 +113,7 @@ fn fencing_tokens_grow_with_every_holder_and_stay_with_one() {
     }
     world.pass(30.0);
     world.acquire("C", 30).unwrap();
-    assert!(token(&world) > last, "an expired lease that is acquired by its old id is a new one");
+    assert!(token(&world) > last, "acquiring an expired lease by its old id creates a new lease");
 }
 
 #[test]

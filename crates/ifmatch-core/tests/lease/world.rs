@@ -1,4 +1,4 @@
-//! A record, the time, and the commands that the tests give by few words.
+//! A record, the time, and shorthands for commands.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use ifmatch_core::record::{Record, RequestId, Token};
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 pub(crate) const TTL: Duration = Duration::from_mins(2);
 
-/// A resource at some time. Commands that are carried out change it.
+/// A resource and the current time. Successful commands change the resource.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) record: Record,
@@ -23,7 +23,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A resource that exists.
+    /// Creates a resource that exists.
     pub(crate) fn new() -> Self {
         let mut world = Self { record: Record::absent(), now: START };
         world.write(LeaseUse::Write(None)).unwrap();
@@ -50,12 +50,12 @@ impl World {
         world
     }
 
-    /// Time passes.
+    /// Advances the time.
     pub(crate) fn pass(&mut self, seconds: f64) {
         self.now = self.now.saturating_add(Duration::from_secs_f64(seconds));
     }
 
-    /// The state such as `Leased(A)`.
+    /// Returns the state, for example `Leased(A)`.
     pub(crate) fn state(&self) -> String {
         let state = self.record.lease_state(self.now);
         let holder = self.record.lease().map(|lease| format!("({})", name(lease.id())));
@@ -80,7 +80,7 @@ impl World {
         self.lease_by(action, None)
     }
 
-    /// A lease operation with the client's name for the request.
+    /// Applies a lease operation with a client request id.
     pub(crate) fn lease_by(&mut self, action: LeaseAction, request: Option<&str>) -> Result<LeaseReceipt, Refusal> {
         let operation = LeaseOperation::new(action, &Preconditions::NONE, 1)
             .with_authority(Authority::Register)
@@ -95,12 +95,12 @@ impl World {
         self.lease(LeaseAction::Acquire { id: id(holder), duration: LeaseDuration::from_seconds(seconds).unwrap() })
     }
 
-    /// A write in one step.
+    /// Writes in one step.
     pub(crate) fn write(&mut self, lease: LeaseUse) -> Result<Outcome, Refusal> {
         self.put(&Method::PUT, lease, hashed())
     }
 
-    /// A deletion in one step.
+    /// Deletes in one step.
     pub(crate) fn delete(&mut self, lease: LeaseUse) -> Result<Outcome, Refusal> {
         self.put(&Method::DELETE, lease, Content::Absent)
     }
@@ -111,7 +111,7 @@ impl World {
         self.apply(&Command::Write(write))
     }
 
-    /// The beginning of a write through a service.
+    /// Starts a write through a service.
     pub(crate) fn begin(&mut self, lease: LeaseUse) -> Result<Grant, Refusal> {
         let begin = Begin::new(&Method::PUT, &Preconditions::NONE, 1, TTL)
             .with_lease(lease)
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// The end of a write that took effect.
+    /// Ends a write that took effect.
     pub(crate) fn commit(&mut self, token: Token, content: Content) -> Result<Outcome, Refusal> {
         self.apply(&Command::Commit(Commit::new(token, content)))
     }
@@ -132,7 +132,7 @@ pub(crate) fn hashed() -> Content {
     Content::Hashed { hash: ContentHash::of(b"bytes"), payload: b"payload".to_vec().into() }
 }
 
-/// The id of a name: a letter.
+/// Returns the id for a letter.
 pub(crate) fn id(name: &str) -> LeaseId {
     let letter = name.as_bytes()[0];
     assert!(letter.is_ascii_uppercase() && name.len() == 1, "{name} is no name");
@@ -144,7 +144,7 @@ fn name(id: LeaseId) -> char {
     names.unwrap_or_else(|| panic!("{id} has no name"))
 }
 
-/// The code of a refusal, as Azure names it for a blob.
+/// Returns Azure's code of a refusal, for a blob.
 pub(crate) fn code(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Lease(failure) => failure.blob_code(),
