@@ -150,7 +150,7 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Excludes these response fields from storage, such as request ids. The client whose request reaches the inner service
+    /// Excludes these response fields from storage, such as request ids. The client that causes a request to the inner service
     /// still gets them.
     ///
     /// ```
@@ -164,7 +164,7 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Revalidates stored responses before each use, regardless of their lifetime. For inner services whose resources change
+    /// Revalidates stored responses before each use, regardless of their lifetime. For inner services with resources that change
     /// behind the cache's back, or have several names. The cache still saves transfers of unchanged content.
     ///
     /// ```

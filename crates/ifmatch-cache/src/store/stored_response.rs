@@ -24,7 +24,7 @@ use crate::policy::{fields, groups, update};
 
 /// Tolerance for responses that seem to have arrived in the future before the clock counts as set back.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
-/// Age of a response whose arrival time is wrong. No response is fresh at this age (RFC 9111 §1.2.2).
+/// Age of a response with a wrong arrival time. No response is fresh at this age (RFC 9111 §1.2.2).
 const UNKNOWN_AGE: Duration = Duration::from_secs(1 << 31);
 
 /// A response in the store. Cheap to clone.
