@@ -37,7 +37,7 @@ use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 ///
 /// All requests must be signed with an account's key. A tag in `If-Match` is compared as text; if it differs, the
 /// response is 412 `UpdateConditionNotSatisfied`. The store must number its writes, as
-/// [`EmbeddedStore`](ifmatch_blob_embedded::EmbeddedStore) does.
+/// `EmbeddedStore` does.
 ///
 /// ```
 /// use std::sync::Arc;
