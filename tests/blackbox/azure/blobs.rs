@@ -22,7 +22,7 @@ pub(crate) fn add(suite: &mut Suite) {
         assert_eq!(http.delete(&path, &[]).is(202).header("x-ms-delete-type-permanent"), "true");
         assert_eq!(http.head(&path).is(404).field("content-type"), "", "no body, no content type");
     });
-    suite.case("azure blob: x-ms-range wins, and one range is served", ranges);
+    suite.case("azure blob: x-ms-range overrides Range, and only a single range is supported", ranges);
     suite.case("azure blob: empty", empty);
     suite.case("azure blob: creation time", |site| {
         let mut http = site.azure();
@@ -33,7 +33,7 @@ pub(crate) fn add(suite: &mut Suite) {
         assert_eq!(http.head(&path).is(200).header("x-ms-creation-time"), created);
     });
     suite.case("azure blob: dates are always sent", dated);
-    suite.case("azure blob: a body without its length", no_length);
+    suite.case("azure blob: a body without a length", no_length);
     for name in ["with%20space", "a/b/c", "%C3%BC", "plus+sign", "a%2Fb", "~a!$'()"] {
         suite.case(format!("azure blob: the name {name}"), move |site| named(site, name));
     }

@@ -7,14 +7,14 @@ use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("container: created once, described, changed, deleted", life);
-    suite.case("container: empty when created again", again);
+    suite.case("container: empty after it is recreated", again);
     suite.case("container: shared with the plain dialect", plain);
     suite.case("container: listed in pages, with metadata", listed);
     suite.case("container: the longest name", |site| {
         let name = format!("{:c<63}", site.name());
         site.azure().put(&format!("/{name}?restype=container"), &[], "").is(201);
     });
-    suite.case("account: describes itself", |site| {
+    suite.case("account: information and properties", |site| {
         let mut http = site.azure();
         let account = http.get("?restype=account&comp=properties").is(200);
         assert_eq!(account.header("x-ms-account-kind"), "StorageV2");

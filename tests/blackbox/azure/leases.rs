@@ -40,7 +40,7 @@ pub(crate) fn add(suite: &mut Suite, prepare: bool) {
     }
     suite.case("lease: ids are compared as GUIDs", forms);
     suite.case("lease: an infinite lease breaks at once", infinite);
-    suite.case("lease: a later break only shortens", shortened);
+    suite.case("lease: another break can only shorten the period", shortened);
     suite.case("lease: checked before the conditions", before_conditions);
     suite.case("lease: protects against the plain dialect", plain);
     suite.case("lease: shown in properties", told);

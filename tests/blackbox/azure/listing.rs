@@ -22,7 +22,7 @@ pub(crate) fn add(suite: &mut Suite) {
         });
     }
     suite.case("azure list: properties, metadata and leases", properties);
-    suite.case("azure list: with everything that can be included", |site| {
+    suite.case("azure list: with every value of include", |site| {
         let (mut http, own) = filled(site, &["a", "b"]);
         let all = "copy,deleted,metadata,snapshots,tags,uncommittedblobs,versions,deletedwithversions,legalhold";
         let listing = http.get(&format!("{own}?restype=container&comp=list&include={all}")).is(200);

@@ -9,14 +9,14 @@ const REQUEST: (&str, &str) = ("x-ms-client-request-id", "a2fbd51e-4b2a-4b1c-8a9
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("retry: a creation gets its first response", creation);
-    suite.case("retry: an undone creation is not replayed", undone);
-    suite.case("retry: a deleted creation is not replayed", deleted);
-    suite.case("retry: an undone block list is not replayed", undone_list);
+    suite.case("retry: a creation is not replayed after the blob was recreated", undone);
+    suite.case("retry: a creation is not replayed after the blob was deleted", deleted);
+    suite.case("retry: a block list is not replayed after the blob was deleted", undone_list);
     suite.case("retry: a block list gets its first response", block_list);
-    suite.case("retry: metadata under a tag gets its first response", metadata);
-    suite.case("retry: a change under a tag gets its first response", change);
-    suite.case("retry: a deletion under a tag gets its first response", deletion);
-    suite.case("retry: writes without a tag are carried out each time", repeated);
+    suite.case("retry: metadata under If-Match gets its first response", metadata);
+    suite.case("retry: a change under If-Match gets its first response", change);
+    suite.case("retry: a deletion under If-Match gets its first response", deletion);
+    suite.case("retry: writes without a tag are repeated", repeated);
     suite.case("retry: an acquisition gets the same lease", acquisition);
     suite.case("retry: a release succeeds until another client holds the lease", release);
 }

@@ -20,16 +20,16 @@ pub(crate) fn add(suite: &mut Suite) {
             assert_eq!(walk(&mut site.plain(), &container, prefix, 2), names);
         });
     }
-    suite.case("list: a blob beside a folder of its name", |site| {
+    suite.case("list: a blob next to a folder with the same name", |site| {
         let (container, mut http) = (site.name(), site.plain());
         for name in ["a/1", "a", "a/1/x"] {
             http.put(&format!("/{container}/{name}"), &[], "x").is(201);
         }
         assert_eq!(walk(&mut http, &container, "", 1), ["a", "a/1", "a/1/x"]);
     });
-    suite.case("list: tells what a HEAD tells", tells);
-    suite.case("list: after a name that is not there", after);
-    suite.case("list: deleted blobs are gone from it, and the container stays", deleted);
+    suite.case("list: an entry matches HEAD", tells);
+    suite.case("list: after a missing name", after);
+    suite.case("list: deleted blobs disappear, and the container remains", deleted);
     suite.case("list: an unknown container", |site| drop(site.plain().get(&format!("/{}", site.name())).is(404)));
     suite.case("list: the containers", containers);
     suite.case("list: HEAD", |site| {
@@ -38,7 +38,7 @@ pub(crate) fn add(suite: &mut Suite) {
         assert_eq!(head.field("content-type"), get.field("content-type"));
     });
     for query in ["limit=0", "limit=-1", "limit=many", "prefix=%FF", "nonsense=1", "limit=99999999999999999999999"] {
-        suite.case(format!("list: refused, {query}"), move |site| {
+        suite.case(format!("list: rejected, {query}"), move |site| {
             let container = filled(site);
             site.plain().get(&format!("/{container}?{query}")).is(400);
         });

@@ -14,15 +14,15 @@ pub(crate) fn add(suite: &mut Suite) {
             status => refused(site, &encoded, status.parse().expect("a status")),
         });
     }
-    suite.case("name: of 1,024 characters", |site| taken(site, &long(1024), &long(1024)));
-    suite.case("name: of 1,025 characters", |site| refused(site, &long(1025), 414));
-    suite.case("name: of 10 KiB", |site| refused(site, &"x".repeat(10_240), 414));
-    suite.case("name: of a container with 89 characters", |site| {
+    suite.case("name: 1,024 characters", |site| taken(site, &long(1024), &long(1024)));
+    suite.case("name: 1,025 characters", |site| refused(site, &long(1025), 414));
+    suite.case("name: 10 KiB", |site| refused(site, &"x".repeat(10_240), 414));
+    suite.case("name: a container with 89 characters", |site| {
         let path = format!("/{}/blob", "c".repeat(89));
         site.plain().put(&path, &[], "x").is(414);
     });
     for container in ["-c", ".c", "c%20c", "c~", "%C3%BC"] {
-        suite.case(format!("name: of a container, {container}"), move |site| {
+        suite.case(format!("name: a container, {container}"), move |site| {
             let status = site.plain().put(&format!("/{container}/blob"), &[], "x").status;
             assert!(status == 400 || status == 404, "{status}");
         });

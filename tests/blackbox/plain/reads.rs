@@ -6,10 +6,10 @@ use crate::site::{Site, eventually};
 use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    suite.case("read: HEAD tells what GET tells", head);
-    suite.case("read: a 304 has what updates a stored response, and describes no content", not_modified);
-    suite.case("read: a date comes once its second is over, and stays", dated);
-    suite.case("read: nothing is compressed on the way", identity);
+    suite.case("read: HEAD has the headers of GET", head);
+    suite.case("read: a 304 has the headers that update a stored response, and none about content", not_modified);
+    suite.case("read: Last-Modified is sent after its second has ended, and does not change", dated);
+    suite.case("read: the body is not compressed", identity);
     suite.case("read: a 412 carries the tag and problem details", failed);
     suite.case("read: many requests on one connection", kept_alive);
 }

@@ -8,17 +8,17 @@ use crate::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("write: created, replaced, deleted, gone", life);
-    suite.case("write: the same bytes again have another tag", same_bytes);
-    suite.case("write: what was deleted is created with a tag of its own", created_again);
-    suite.case("write: fields and metadata are kept", fields);
-    suite.case("write: a replacement keeps no field of the one before", replaced_fields);
-    suite.case("write: a retry with its key gets the first answer", retried);
-    suite.case("write: a key with another body is another request", key_with_another_body);
+    suite.case("write: the same bytes get a new tag", same_bytes);
+    suite.case("write: a recreated blob has a new tag", created_again);
+    suite.case("write: headers and metadata are stored", fields);
+    suite.case("write: a replacement removes all previous headers", replaced_fields);
+    suite.case("write: a retry with the same key gets the first response", retried);
+    suite.case("write: a key with a different body is a different request", key_with_another_body);
     suite.case("write: in chunks", chunked);
-    suite.case("write: methods that are none here", other_methods);
-    suite.case("write: OPTIONS tells the methods", options);
-    suite.case("write: a body is asked for where it is wanted", |site| continued(site, "", 201, true));
-    suite.case("write: a body is not asked for where a condition fails", |site| {
+    suite.case("write: unsupported methods", other_methods);
+    suite.case("write: OPTIONS lists the methods", options);
+    suite.case("write: 100 (Continue) is sent if the body is needed", |site| continued(site, "", 201, true));
+    suite.case("write: 100 (Continue) is not sent if a condition fails", |site| {
         continued(site, "If-Match: \"x\"\r\n", 412, false);
     });
     for length in [0, 1, 4096, 65_536, 65_537, 1_048_576, 5_000_001] {
@@ -41,7 +41,7 @@ const DIGESTS: [(&str, Fields, u16); 5] = [
         &[("repr-digest", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:")],
         400,
     ),
-    ("a Content-Digest that is none", &[("content-digest", "sha-256=hello")], 400),
+    ("a malformed Content-Digest", &[("content-digest", "sha-256=hello")], 400),
     (
         "digests that contradict each other",
         &[

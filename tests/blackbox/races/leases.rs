@@ -18,12 +18,12 @@ use crate::suite::Suite;
 const HALF: usize = 40_000;
 
 pub(crate) fn add(suite: &mut Suite) {
-    suite.case("lease race: a write whose lease expires meanwhile", |site| lost(site, 15, false));
-    suite.case("lease race: a write whose lease is broken meanwhile", |site| lost(site, -1, true));
-    suite.case("lease race: a write whose lease is released meanwhile", released);
+    suite.case("lease race: a lease expires during its holder's write", |site| lost(site, 15, false));
+    suite.case("lease race: a lease is broken during its holder's write", |site| lost(site, -1, true));
+    suite.case("lease race: a lease is released during its holder's write", released);
     suite.case("lease race: a break among renewals", broken);
     suite.case("lease race: changes of one lease to different ids", changed);
-    suite.case("lease race: holders take turns, and none writes in another's", turns);
+    suite.case("lease race: holders take turns, and none writes during another's turn", turns);
 }
 
 /// A write by A, with half of its body sent.
