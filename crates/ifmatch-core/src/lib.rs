@@ -15,4 +15,5 @@ pub mod range;
 pub mod record;
 pub mod tag;
 
+mod revision;
 mod text;

@@ -2,70 +2,19 @@
 
 mod encoding;
 mod encoding_v1;
-mod overlong;
 
-use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use encoding::{DecodeError, DecodeErrorKind};
-pub use overlong::Overlong;
+pub use crate::revision::Revision;
 
 use crate::date::{HttpDate, Timestamp};
 use crate::digest::ContentHash;
 use crate::lease::{Lease, LeaseFailure, LeaseReceipt, LeaseState, LeaseUse};
 use crate::precondition::Validators;
 use crate::tag::EntityTag;
-
-/// The revision of a record. It grows with every change and is never used twice.
-///
-/// A revision is `max(previous + 1, microseconds of now)`. It therefore stays unique even if the record of a deleted
-/// resource is evicted after a while, unless the clock goes back that far.
-///
-/// ```
-/// use ifmatch_core::date::Timestamp;
-/// use ifmatch_core::record::Revision;
-///
-/// let first = Revision::NONE.next(Timestamp::from_micros(1_000));
-/// assert_eq!(first.get(), 1_000);
-/// assert_eq!(first.next(Timestamp::from_micros(5)).get(), 1_001); // a clock that went back
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Revision(u64);
-
-impl Revision {
-    /// The revision of a record that was never written.
-    pub const NONE: Self = Self(0);
-
-    /// Creates a revision from the number that a register stores beside the record.
-    pub const fn new(number: u64) -> Self {
-        Self(number)
-    }
-
-    /// Returns the number.
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-
-    /// Returns the revision of a change made at `now`.
-    #[must_use]
-    pub fn next(self, now: Timestamp) -> Self {
-        Self(now.micros().max(self.0.saturating_add(1)))
-    }
-
-    /// Returns the time of the change. It may be a little late if several changes were made in one microsecond.
-    pub const fn timestamp(self) -> Timestamp {
-        Timestamp::from_micros(self.0)
-    }
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Identifies a grant. `Commit`, `Abort` and `Doubt` must present it.
 ///
@@ -387,5 +336,73 @@ impl Record {
     /// Returns `true` if the parts of the record are consistent, which decoding checks.
     pub(crate) fn is_consistent(&self) -> bool {
         self.state.version().is_none_or(|version| version.tags.len() == version.variants.len())
+    }
+}
+
+/// A deadline further away than the granted time, written by a clock ahead of this one.
+///
+/// Neither clock can be trusted in this case. The grant was certainly running when the deadline was first seen. A
+/// process that sees it unchanged for the granted time, by an interval clock, knows that the grant has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Overlong {
+    /// Deadline of the permit with this token.
+    Permit(Token),
+    /// Deadline of the lease with this token, and its end.
+    Lease(Revision, Timestamp),
+}
+
+impl Record {
+    /// Returns the deadlines in this record that exceed the granted time by more than a tenth, each with that time.
+    pub fn overlong(&self, now: Timestamp) -> impl Iterator<Item = (Overlong, Duration)> {
+        let permit = self.permit.map(|permit| (Overlong::Permit(permit.token), permit.deadline, permit.ttl));
+        let lease = self.lease.and_then(|lease| {
+            let end = lease.end()?;
+            Some((Overlong::Lease(lease.token(), end), end, lease.longest()?))
+        });
+        let is_overlong = move |deadline, given: Duration| now.until(deadline) > given.saturating_add(given / 10);
+        let found = [permit, lease].into_iter().flatten();
+        found.filter(move |(_, deadline, given)| is_overlong(*deadline, *given)).map(|(what, _, given)| (what, given))
+    }
+
+    /// Returns the record without a deadline that was seen unchanged for the whole granted time, and so has passed.
+    #[must_use]
+    pub fn without_overlong(mut self, overlong: Overlong, now: Timestamp) -> Self {
+        match overlong {
+            Overlong::Permit(token) => {
+                self.permit.iter_mut().filter(|permit| permit.token == token).for_each(|permit| permit.deadline = now);
+            }
+            Overlong::Lease(token, end) => {
+                let same = self.lease.iter_mut().filter(|lease| lease.token() == token && lease.end() == Some(end));
+                same.for_each(|lease| lease.end_at(now));
+            }
+        }
+        self
+    }
+}
+
+/// Encoding version written by this release.
+const ENCODING_VERSION: u8 = 2;
+
+/// The bytes are not a record that this release can read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct DecodeError(DecodeErrorKind);
+
+/// The reason for which bytes cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeErrorKind {
+    /// A newer release wrote the record, with this encoding version.
+    #[error("the record has encoding version {0}, this release reads up to {ENCODING_VERSION}: run a newer release")]
+    Newer(u8),
+    /// The bytes are damaged, or were never a record.
+    #[error("the record is damaged: restore it from a backup, or delete it")]
+    Corrupt,
+}
+
+impl DecodeError {
+    /// Returns the reason.
+    pub fn kind(&self) -> DecodeErrorKind {
+        self.0
     }
 }

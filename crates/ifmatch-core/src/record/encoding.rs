@@ -1,37 +1,9 @@
 //! The encoding of records: a version byte, then postcard. Every register stores exactly these bytes.
 
-use super::encoding_v1;
-use crate::record::Record;
-
-/// Encoding version written by this release.
-const VERSION: u8 = 2;
+use super::{DecodeError, DecodeErrorKind, ENCODING_VERSION, Record, encoding_v1};
 
 /// Initial capacity, enough for nearly all records without their payload.
 const USUAL_SIZE: usize = 512;
-
-/// The bytes are not a record that this release can read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(transparent)]
-pub struct DecodeError(DecodeErrorKind);
-
-/// The reason for which bytes cannot be decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DecodeErrorKind {
-    /// A newer release wrote the record, with this encoding version.
-    #[error("the record has encoding version {0}, this release reads up to {VERSION}: run a newer release")]
-    Newer(u8),
-    /// The bytes are damaged, or were never a record.
-    #[error("the record is damaged: restore it from a backup, or delete it")]
-    Corrupt,
-}
-
-impl DecodeError {
-    /// Returns the reason.
-    pub fn kind(&self) -> DecodeErrorKind {
-        self.0
-    }
-}
 
 impl Record {
     /// Encodes the record.
@@ -49,7 +21,7 @@ impl Record {
     pub fn encode(&self) -> Vec<u8> {
         let payload = self.state.version().map_or(0, |version| version.payload.len());
         let mut encoded = Vec::with_capacity(USUAL_SIZE + payload);
-        encoded.push(VERSION);
+        encoded.push(ENCODING_VERSION);
         postcard::to_extend(self, encoded).expect("a record always serialises")
     }
 
@@ -59,12 +31,12 @@ impl Record {
     /// If the encoding version is unknown, or the bytes are not exactly one record.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (version, rest) = bytes.split_first().ok_or(DecodeError(DecodeErrorKind::Corrupt))?;
-        if *version > VERSION {
+        if *version > ENCODING_VERSION {
             return Err(DecodeError(DecodeErrorKind::Newer(*version)));
         }
         let record = match *version {
             1 => encoding_v1::decode(rest),
-            VERSION => {
+            ENCODING_VERSION => {
                 postcard::take_from_bytes(rest).ok().filter(|(_, left)| left.is_empty()).map(|(record, _)| record)
             }
             _ => None,
