@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 
-use crate::BoxError;
 use crate::connection::activity::Activity;
+use crate::error::BoxError;
 use crate::interim::InterimSender;
 use crate::request_body::RequestBody;
 use crate::slots::{RequestSlot, RequestSlots};

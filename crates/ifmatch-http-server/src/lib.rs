@@ -8,6 +8,7 @@
 //! On its way in, a connection takes a slot, negotiates TLS and the protocol, and is then driven together with a
 //! watchdog that closes it once a timeout has expired.
 
+pub use error::BoxError;
 pub use handler::{RequestContext, RequestHandler};
 pub use interim::InterimSender;
 pub use limits::{Limits, SlotLimit};
@@ -19,6 +20,7 @@ pub use slots::RequestSlot;
 pub mod framing;
 
 mod connection;
+mod error;
 mod handler;
 mod host;
 mod http1;
@@ -30,9 +32,6 @@ mod progress_timeout;
 mod request_body;
 mod server;
 mod slots;
-
-/// Any error.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

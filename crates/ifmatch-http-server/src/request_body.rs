@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Either};
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
-use crate::BoxError;
+use crate::error::BoxError;
 use crate::http2::StreamBody;
 use crate::progress_timeout::ProgressTimeout;
 

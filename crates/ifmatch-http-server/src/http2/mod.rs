@@ -28,7 +28,7 @@ use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::BoxError;
+use crate::error::BoxError;
 use crate::interim::InterimQueue;
 use crate::limits::Limits;
 use cancellations::Cancellations;

@@ -1,0 +1,4 @@
+//! The error type of response bodies.
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
