@@ -1,5 +1,7 @@
 //! Routes requests to operations.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
@@ -18,18 +20,27 @@ use crate::request::metadata_level::MetadataLevel;
 use crate::request::options::Options;
 use crate::request::resource::Resource;
 use crate::response::ResponseFormat;
-use crate::service::Shared;
 use crate::storage::entities::{Change, Entities};
 use crate::storage::tables::{AccountContainers, TableName};
+use ifmatch_azure::accounts::Accounts;
 use ifmatch_azure::auth;
+use ifmatch_blob::AnyClock;
 use ifmatch_blob::body::BlobBody;
-use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
+use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 const X_MS_CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
 const X_HTTP_METHOD: HeaderName = HeaderName::from_static("x-http-method");
 /// The version of responses to requests without one.
 const VERSION: HeaderValue = HeaderValue::from_static("2019-02-02");
+
+/// State shared by all requests.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn BlobStore>,
+    pub(crate) clock: AnyClock,
+    pub(crate) accounts: Accounts,
+}
 
 /// Responds to a request.
 pub(crate) async fn answer<B>(shared: &Shared, head: Parts, body: B) -> Response<BlobBody>

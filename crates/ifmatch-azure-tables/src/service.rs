@@ -13,7 +13,7 @@ use http_body::Body;
 use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
-use crate::route;
+use crate::route::{self, Shared};
 use crate::storage::garbage;
 use crate::storage::tables::AccountContainers;
 use ifmatch_azure::accounts::Accounts;
@@ -63,14 +63,6 @@ use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
 #[derive(Clone)]
 pub struct TableService {
     shared: Arc<Shared>,
-}
-
-/// State shared by all requests.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    pub(crate) store: Arc<dyn BlobStore>,
-    pub(crate) clock: AnyClock,
-    pub(crate) accounts: Accounts,
 }
 
 impl TableService {

@@ -2,22 +2,20 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
 use ifmatch_core::EntityTag;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::Revision;
-use ifmatch_core::tag::TagList;
 use ifmatch_runtime::Clock;
 
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::Entity;
 use crate::error::{Code, TableError};
+use crate::storage::blob::{absent, bytes, exactly, is_refused, present, put};
 use crate::storage::tables::{AccountContainers, Table};
 use ifmatch_blob::AnyClock;
 use ifmatch_blob::name::BlobPath;
-use ifmatch_blob::store::{BlobStore, Delete, Opened, Put, Reading, StoreError, StoreErrorKind, Upload};
+use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
 
 /// The entities of a table.
 pub(crate) struct Entities<'a> {
@@ -176,36 +174,6 @@ impl Written {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Builds a write of these bytes.
-pub(crate) fn put(content: String, preconditions: Preconditions) -> Put {
-    let length = u64::try_from(content.len()).ok();
-    let body = Upload::new(Full::new(Bytes::from(content)));
-    Put { preconditions, length, ..Put::new(body) }
-}
-
-/// Returns `true` if the preconditions of a write are false.
-pub(crate) fn is_refused(error: &StoreError) -> bool {
-    matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. })
-}
-
-/// Reads a whole blob.
-pub(crate) async fn bytes(mut opened: Opened) -> Result<Bytes, StoreError> {
-    Ok(opened.source.read(None).await?.collect().await?.to_bytes())
-}
-
-/// Requires that there is no blob.
-pub(crate) fn absent() -> Preconditions {
-    Preconditions { if_none_match: Some(TagList::Any), ..Preconditions::default() }
-}
-
-fn present() -> Preconditions {
-    Preconditions { if_match: Some(TagList::Any), ..Preconditions::default() }
-}
-
-fn exactly(tag: &EntityTag) -> Preconditions {
-    Preconditions { if_match: Some(TagList::Tags(vec![tag.clone()])), ..Preconditions::default() }
 }
 
 fn numbered(generation: Option<Revision>) -> Result<Revision, TableError> {

@@ -1,5 +1,6 @@
 //! Tables and entities in the blob store.
 
+pub(crate) mod blob;
 pub(crate) mod entities;
 pub(crate) mod garbage;
 pub(crate) mod page;

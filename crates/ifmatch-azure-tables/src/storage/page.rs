@@ -95,7 +95,7 @@ pub(crate) async fn page<R: Rows>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::entities;
+    use crate::storage::blob::{absent, put};
     use ifmatch_blob::name::BlobPath;
     use ifmatch_blob_embedded::EmbeddedStore;
 
@@ -123,7 +123,7 @@ mod tests {
         for number in 0..9 {
             let blob =
                 BlobPath { container: container.clone(), name: BlobName::new(&number.to_string()).expect("valid") };
-            store.put(&blob, entities::put(String::new(), entities::absent())).await.expect("stored");
+            store.put(&blob, put(String::new(), absent())).await.expect("stored");
         }
         let budget = |examined, bytes| PageBudget { examined, bytes };
         let rows: [(usize, PageBudget, &[&[usize]]); 6] = [
