@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableError, TableHandle};
 
-use crate::database::RECORDS;
 use crate::error::OpenError;
 use crate::overlay::Overlay;
 use crate::storage::Storage;
-use crate::text_key::TextKey;
+use crate::table::{RECORDS, TextKey};
 
 /// Cache size, in bytes, for a database opened read-only.
 const VIEW_CACHE: usize = 64 * 1024 * 1024;

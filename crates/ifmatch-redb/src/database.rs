@@ -12,16 +12,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use ifmatch_core::record::Record;
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan};
-use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Builder, Database, ReadableDatabase, ReadableTable};
 
 use crate::copy::{CopyError, CutOff, View, into_place};
 use crate::error::{OpenError, unavailable, unavailable_now};
 use crate::record_cache::Stored;
 use crate::storage::Storage;
-use crate::text_key::TextKey;
-
-/// Key, revision and encoded record.
-pub(crate) const RECORDS: TableDefinition<'_, TextKey, (u64, &[u8])> = TableDefinition::new("records");
+use crate::table::{RECORDS, TextKey};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

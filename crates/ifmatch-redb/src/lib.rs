@@ -23,7 +23,7 @@ mod files;
 mod overlay;
 mod record_cache;
 mod storage;
-mod text_key;
+mod table;
 mod writer;
 
 use std::path::Path;

@@ -1,9 +1,12 @@
-//! Table keys: text, compared by its bytes.
+//! The table of records. Its keys are text, compared by its bytes.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use redb::{TypeName, Value};
+use redb::{TableDefinition, TypeName, Value};
+
+/// Key, revision and encoded record.
+pub(crate) const RECORDS: TableDefinition<'_, TextKey, (u64, &[u8])> = TableDefinition::new("records");
 
 /// Has the encoding and the order of redb's `&str`, which validates both sides as UTF-8 at each comparison. That validation
 /// would double the cost of an insertion.
@@ -50,7 +53,7 @@ impl redb::Key for TextKey {
 #[cfg(test)]
 mod tests {
     use redb::backends::InMemoryBackend;
-    use redb::{Builder, ReadableDatabase, ReadableTable, TableDefinition};
+    use redb::{Builder, ReadableDatabase, ReadableTable};
 
     use super::*;
 
