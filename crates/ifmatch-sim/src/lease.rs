@@ -1,6 +1,4 @@
-//! Leases in the model: the steps of their holders, and the faults that must not occur.
-
-use std::collections::BTreeSet;
+//! Leases in the model: the steps of their holders, and their faults.
 
 use ifmatch_core::command::{Command, LeaseOperation, Outcome, Refusal};
 use ifmatch_core::lease::{BreakPeriod, LeaseAction, LeaseDuration, LeaseId, LeaseUse};
@@ -8,41 +6,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 
 use crate::actor::{Actor, Grant, Held, Operation, Seen, Step, Task, observed};
-use crate::protocol::{Protocol, Sabotage, World, without_permit};
-
-/// A fault that must not occur.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Fault {
-    /// A write took effect while another actor held the lease, or after another actor had acquired it since the permit was
-    /// granted.
-    BesideHolder,
-    /// A write under a lease took effect after the lease's end.
-    OutlivedLease,
-    /// A write was recorded after another actor had acquired the lease.
-    RecordedLate,
-    /// A lease was renewed although other actors had written to the resource.
-    MissedWrite,
-    /// A lease was acquired without a larger token than the previous one.
-    TokenFell,
-}
-
-/// The granted leases.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Leases {
-    faults: BTreeSet<Fault>,
-    /// The last actor that acquired or renewed the lease, and the revision at which it did.
-    last: Option<(usize, Revision)>,
-}
-
-impl Leases {
-    pub(crate) fn are_free_of(&self, fault: Fault) -> bool {
-        !self.faults.contains(&fault)
-    }
-
-    fn note(&mut self, fault: Fault, happened: bool) {
-        self.faults.extend(happened.then_some(fault));
-    }
-}
+use crate::model::{Fault, Protocol, Sabotage, World, without_permit};
 
 impl World {
     /// Returns the actors that believe they hold the lease and have not lost it by a break.

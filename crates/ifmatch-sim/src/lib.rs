@@ -1,10 +1,11 @@
 //! A model of the write protocol, checked over every interleaving. It runs the real `Record::apply`.
 //!
-//! [`Protocol`](protocol::Protocol) has a register, a resource, writers, a reader, a clock and crashes. Each step of an
+//! [`Protocol`](model::Protocol) has a register, a resource, writers, a reader, a clock and crashes. Each step of an
 //! actor is one message to the register or the resource, and steps of other actors may come between any two steps.
-//! [`Sabotage`](protocol::Sabotage) disables one check of the protocol: the model checker must then find an interleaving
+//! [`Sabotage`](model::Sabotage) disables one check of the protocol: the model checker must then find an interleaving
 //! that the check prevents.
 
 pub mod actor;
 mod lease;
+pub mod model;
 pub mod protocol;

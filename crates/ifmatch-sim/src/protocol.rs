@@ -1,77 +1,14 @@
-//! The model: its state, its possible events, and its properties.
+//! The model: its possible events, their effect, and its properties.
 
 use std::time::Duration;
 
 use ifmatch_core::command::{Authority, Begin, Command, Commit, Content, Doubt, Outcome, Refusal};
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Variant};
 use stateright::{Model, Property};
 
 use crate::actor::{Actor, Bytes, End, Grant, METHOD, Seen, Step, Task, observed, tag};
-use crate::lease::{Fault, Leases, lease_use};
-
-/// The check that the model disables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None: the unmodified protocol.
-    Nothing,
-    /// The register ignores the expected revision.
-    SwapBlindly,
-    /// Writers ignore the permits of others.
-    IgnorePermits,
-    /// Reads are recorded even if the record has changed since they began.
-    ObserveLate,
-    /// The service is not cancelled at the deadline.
-    NeverCancel,
-    /// A write without an answer counts as not done.
-    AssumeNotDone,
-    /// Writers rely on earlier reads of a resource in an unknown state instead of probing it.
-    TrustOldProbes,
-    /// A lease is granted while a write is in flight.
-    LockInFlight,
-    /// A permit can outlast its lease.
-    OutliveLease,
-    /// Writers need no lease.
-    IgnoreLease,
-    /// A lease operation keeps an expired permit.
-    KeepExpiredPermit,
-    /// An expired lease can be renewed although a write with an unknown effect may have changed the resource since.
-    RenewAfterDoubt,
-}
-
-/// The model.
-#[derive(Clone, Debug)]
-pub struct Protocol {
-    /// The tasks of the actors.
-    pub tasks: Vec<Task>,
-    /// The initial content of the resource.
-    pub bytes: Bytes,
-    /// The authority on the current version.
-    pub authority: Authority,
-    /// Maximum number of crashes.
-    pub crashes: u8,
-    /// Maximum number of clock ticks. A lease lasts one tick.
-    pub ticks: u8,
-    /// Duration of a permit, in ticks.
-    pub permit: u8,
-    /// The disabled check.
-    pub sabotage: Sabotage,
-}
-
-/// The state of the model.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct World {
-    pub(crate) register: Record,
-    pub(crate) bytes: Bytes,
-    pub(crate) actors: Vec<Actor>,
-    tick: u8,
-    crashes: u8,
-    lost_update: bool,
-    wrong_tag: bool,
-    created: u8,
-    committed: u8,
-    pub(crate) leases: Leases,
-}
+use crate::lease::lease_use;
+use crate::model::{Fault, Leases, Protocol, Sabotage, TICK, World, without_permit};
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,25 +25,7 @@ pub enum Event {
     Tick,
 }
 
-/// A tick is the shortest lease, and longer than any number of changes at one microsecond each.
-pub(crate) const TICK: u64 = 15_000_000;
-
-impl World {
-    pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::from_micros(u64::from(self.tick + 1) * TICK)
-    }
-}
-
 impl Protocol {
-    pub(crate) fn swap(&self, world: &mut World, loaded: &Record, next: Option<Record>) -> bool {
-        let Some(next) = next else { return true };
-        let expected = world.register.revision() == loaded.revision();
-        if expected || self.sabotage == Sabotage::SwapBlindly {
-            world.register = next;
-        }
-        expected || self.sabotage == Sabotage::SwapBlindly
-    }
-
     /// Runs the next step of an actor. Returns `None` if there is none.
     fn step(&self, world: &mut World, at: usize) -> Option<()> {
         let actor = world.actors[at].clone();
@@ -248,12 +167,6 @@ impl Protocol {
         }
         world.actors[at].after_write()
     }
-}
-
-/// The record as one sees it who does not know permits.
-pub(crate) fn without_permit(record: &Record, now: Timestamp) -> Option<Record> {
-    let token = record.permit(now)?.token;
-    record.apply(&Command::Abort(token), now).next
 }
 
 impl Model for Protocol {

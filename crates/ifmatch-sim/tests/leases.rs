@@ -9,7 +9,7 @@
 
 use ifmatch_core::command::Authority;
 use ifmatch_sim::actor::Task::{self, Break, Hold, Overwrite, Return};
-use ifmatch_sim::protocol::{Protocol, Sabotage};
+use ifmatch_sim::model::{Protocol, Sabotage};
 use stateright::{Checker, Model};
 
 /// Permits last longer than leases, so that only the lease ends a write in time.

@@ -9,7 +9,7 @@
 
 use ifmatch_core::command::Authority;
 use ifmatch_sim::actor::Task::{self, Create, Edit, Overwrite, Read};
-use ifmatch_sim::protocol::{Protocol, Sabotage};
+use ifmatch_sim::model::{Protocol, Sabotage};
 use stateright::{Checker, Model};
 
 fn protocol(tasks: &[Task], bytes: Option<u8>) -> Protocol {
