@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::command::Run;
 use crate::step::{Context, Step, Tool, run_all};
-use crate::workspace::Workspace;
+use crate::workspace::{SELECTION, Workspace};
 use crate::{Result, js, npm, package, sdk, tree, wasm, worker};
 
 /// Options of `cargo xtask test`.
@@ -41,10 +41,6 @@ const RESTIC: Tool = Tool { name: "restic", probe: &["restic", "version"], insta
 const TAR: Tool = Tool { name: "tar", probe: &["tar", "--version"], install: "apt-get install tar" };
 /// The sources of the standard library.
 const WASM: Tool = wasm::TOOLCHAIN;
-
-/// One selection of packages and features for all native builds and tests, so that nothing is compiled twice. With its
-/// feature, the harness builds only with the Worker's toolchain.
-pub(crate) const WORKSPACE: &str = "--workspace --exclude wasm-harness --all-features";
 
 /// In running order: quick steps first, and steps before those that depend on them.
 const STEPS: &[Step] = &[
@@ -95,7 +91,7 @@ const STEPS: &[Step] = &[
         about: "the Cloudflare Worker: size, tests, the Azure clients",
         minutes: 60,
         needs: &[NODE, NPM, PYTHON, WASM],
-        run: worker::check,
+        run: worker::check::check,
     },
     Step {
         name: "package",
@@ -133,11 +129,11 @@ fn format(context: &Context<'_>) -> Result {
 }
 
 fn tidy(context: &Context<'_>) -> Result {
-    cargo(context, &format!("test --quiet --locked {WORKSPACE} --test tidy"))
+    cargo(context, &format!("test --quiet --locked {SELECTION} --test tidy"))
 }
 
 fn clippy(context: &Context<'_>) -> Result {
-    cargo(context, &format!("clippy --quiet --locked {WORKSPACE} --all-targets -- -D warnings"))?;
+    cargo(context, &format!("clippy --quiet --locked {SELECTION} --all-targets -- -D warnings"))?;
     cargo(context, "clippy --quiet --locked --package wasm-harness -- -D warnings")
 }
 
@@ -157,14 +153,14 @@ fn doc(context: &Context<'_>) -> Result {
 
 fn test(context: &Context<'_>) -> Result {
     let gateway = gateway(context)?;
-    Run::cargo(&format!("test --locked {WORKSPACE} --lib --bins --tests --examples"), context.workspace.root())
+    Run::cargo(&format!("test --locked {SELECTION} --lib --bins --tests --examples"), context.workspace.root())
         .env("IFMATCH_BIN", gateway)
         .passes(context.deadline)
 }
 
 /// Builds the gateway and returns the path of a copy: later builds may replace the original while it is in use.
 fn gateway(context: &Context<'_>) -> Result<PathBuf> {
-    cargo(context, &format!("build --locked {WORKSPACE} --bin ifmatch"))?;
+    cargo(context, &format!("build --locked {SELECTION} --bin ifmatch"))?;
     let binary = format!("ifmatch{}", std::env::consts::EXE_SUFFIX);
     let folder = context.workspace.target().join("gateway-under-test");
     fs::create_dir_all(&folder)?;
@@ -179,7 +175,7 @@ fn sdk(context: &Context<'_>) -> Result {
 }
 
 fn doctest(context: &Context<'_>) -> Result {
-    cargo(context, &format!("test --locked {WORKSPACE} --doc"))
+    cargo(context, &format!("test --locked {SELECTION} --doc"))
 }
 
 #[cfg(test)]

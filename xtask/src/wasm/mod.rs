@@ -12,11 +12,7 @@ use crate::workspace::Workspace;
 
 pub(crate) use bindings::{Target, write};
 pub(crate) use toolchain::TOOLCHAIN;
-use toolchain::Toolchain;
-
-/// Cargo profile of the builds.
-const PROFILE: &str = "worker";
-const TARGET: &str = "wasm32-unknown-unknown";
+use toolchain::{PROFILE, TARGET, Toolchain};
 
 /// Builds a package, and returns the path of its module, which has no bindings yet.
 pub(crate) fn build(workspace: &Workspace, package: &str, deadline: Instant) -> Result<PathBuf> {

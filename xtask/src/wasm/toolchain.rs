@@ -5,11 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{PROFILE, TARGET};
 use crate::Result;
 use crate::command::Run;
 use crate::step::Tool;
 use crate::workspace::Workspace;
+
+/// Cargo profile of the builds.
+pub(super) const PROFILE: &str = "worker";
+pub(super) const TARGET: &str = "wasm32-unknown-unknown";
 
 /// Prints the folder of a suitable toolchain's programs, or an empty line for the toolchain that runs this task.
 const PROBE: &[&str] = &[

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::{Served, build, build_package, wrangler};
+use super::server::Served;
+use super::{build, build_package, size, wrangler};
 use crate::command::Run;
 use crate::step::Context;
-use crate::test::WORKSPACE;
-use crate::workspace::Workspace;
-use crate::{Result, npm, sdk, wasm};
+use crate::workspace::{SELECTION, Workspace};
+use crate::{Result, npm, sdk};
 
 /// Checks the Worker's size and deployment, and runs its own tests, the black-box suite and the Azure clients.
 pub(crate) fn check(context: &Context<'_>) -> Result {
@@ -32,7 +32,7 @@ fn black_box(context: &Context<'_>, folder: &Path) -> Result {
     let log = context.workspace.target().join("worker.log");
     let served = Served::start(context, folder, &log)?;
     // One case at a time: unfinished bodies fill an isolate's memory, and concurrent cases would get 503.
-    let suite = format!("test --locked {WORKSPACE} --test blackbox -- --test-threads=1");
+    let suite = format!("test --locked {SELECTION} --test blackbox -- --test-threads=1");
     let passed = Run::cargo(&suite, context.workspace.root())
         .env("IFMATCH_SERVER", "worker")
         .env("IFMATCH_URL", format!("http://{}", served.blobs))
@@ -47,14 +47,4 @@ fn budget(workspace: &Workspace) -> Result<usize> {
     let budget: serde_json::Value = serde_json::from_str(&text)?;
     let bytes = budget["compressed bytes"].as_u64().ok_or("wasm/budget.json has no `compressed bytes`")?;
     Ok(usize::try_from(bytes)?)
-}
-
-/// Returns the compressed size of all modules.
-pub(super) fn size(folder: &Path) -> Result<usize> {
-    std::fs::read_dir(folder)?
-        .map(|entry| {
-            let path = entry?.path();
-            if path.is_dir() { size(&path) } else { wasm::compressed(&path) }
-        })
-        .sum()
 }

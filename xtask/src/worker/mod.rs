@@ -1,10 +1,10 @@
 //! `cargo xtask worker`: builds the Cloudflare Worker and serves it on this machine.
 
-mod check;
-mod server;
+pub(crate) mod check;
+pub(crate) mod server;
 mod wrangler;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -13,9 +13,9 @@ use crate::Result;
 use crate::wasm::{self, Target};
 use crate::workspace::Workspace;
 
-pub(crate) use check::check;
-pub(crate) use server::{Served, Server};
 pub use wrangler::start_up;
+
+use server::Server;
 
 /// Entry module of the Worker.
 const ENTRY: &str = include_str!("entry.js");
@@ -61,6 +61,16 @@ fn build_package(workspace: &Workspace, package: &str, folder: &str, deadline: I
     let folder = workspace.target().join(folder);
     wasm::write(&module, Target::Worker, &folder)?;
     std::fs::write(folder.join("entry.js"), ENTRY)?;
-    println!("{}: {} bytes compressed", folder.display(), check::size(&folder)?);
+    println!("{}: {} bytes compressed", folder.display(), size(&folder)?);
     Ok(folder)
+}
+
+/// Returns the compressed size of all modules.
+fn size(folder: &Path) -> Result<usize> {
+    std::fs::read_dir(folder)?
+        .map(|entry| {
+            let path = entry?.path();
+            if path.is_dir() { size(&path) } else { wasm::compressed(&path) }
+        })
+        .sum()
 }
