@@ -1,4 +1,4 @@
-//! A client that sends exactly what it is told, and responses that describe their requests on failure.
+//! A client that sends requests unchanged, and responses that describe their requests on failure.
 
 use std::fmt::Write as _;
 use std::ops::Deref;

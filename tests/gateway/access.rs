@@ -97,7 +97,7 @@ async fn tokens_are_read_from_files() {
         client.get("/", &[("authorization", &format!("Bearer {token}"))]).await.expect(401);
     }
 
-    fs::write(folder.path().join("empty"), "# nobody yet\n").unwrap();
+    fs::write(folder.path().join("empty"), "# no tokens yet\n").unwrap();
     let empty = folder.path().join("empty");
     let end = support::run(["serve", "--store", "memory://", "--write-token-file", empty.to_str().unwrap()]);
     assert_eq!(end.status.code(), Some(2), "a file without tokens must not open the gateway: {end:#?}");

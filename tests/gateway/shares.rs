@@ -48,7 +48,7 @@ fn one_client_cannot_take_all_request_slots() {
     wait_for(&gateway, r#"ifmatch_turned_away_total{what="request"} 1"#);
 }
 
-/// The gateway's own responses and refusals do not occupy request slots, and are not read here.
+/// The gateway's own responses and rejections do not occupy request slots, and are not read here.
 #[test]
 fn one_client_cannot_accumulate_unread_responses() {
     let gateway = memory(&["--max-requests-per-client", "1", "--max-streams", "3"]);
@@ -103,7 +103,7 @@ fn silent_connections_are_evicted() {
     assert!(silent.rest().is_empty());
 }
 
-/// A client that is told which requests were processed can send the others elsewhere.
+/// A client that learns which requests were processed can send the others elsewhere.
 #[test]
 fn an_evicted_http2_connection_gets_goaway() {
     let gateway = memory(&["--max-connections", "1"]);

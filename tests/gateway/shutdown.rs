@@ -31,7 +31,7 @@ async fn writes_in_flight_are_completed() {
     let mut put = half_a_put(&gateway);
     gateway.terminate();
     wait_until_port_closed(&gateway);
-    assert!(idle.rest().is_empty(), "an idle connection is closed at once");
+    assert!(idle.rest().is_empty(), "an idle connection is closed immediately");
     put.send("done");
     let answer = put.answer().expect(201);
     assert_eq!(answer.header("connection"), "close");

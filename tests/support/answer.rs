@@ -12,7 +12,7 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The content, without its framing.
     pub body: Bytes,
-    /// Fields that came after the content.
+    /// Trailers.
     pub trailers: HeaderMap,
 }
 

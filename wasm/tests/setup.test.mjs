@@ -12,7 +12,7 @@ const wrong = {
     /RECORDS.*Durable Object/,
   ],
   "no credentials": [{ bindings: { IFMATCH_DEVELOPMENT: "false" } }, /wrangler secret put/],
-  "a setting that is none": [{ bindings: { IFMATCH_SERVES: "queues" } }, /IFMATCH_SERVES/],
+  "an invalid setting": [{ bindings: { IFMATCH_SERVES: "queues" } }, /IFMATCH_SERVES/],
   "a flag that is a list": [{ bindings: { IFMATCH_REQUIRE_CONDITIONS: [true, true] } }, /IFMATCH_REQUIRE_CONDITIONS/],
   "a token that is a table": [{ bindings: { IFMATCH_WRITE_TOKEN: { token: "writer" } } }, /token/],
 };

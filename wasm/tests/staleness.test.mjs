@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { COUNTING, interposed, start } from "./support.mjs";
 
-// A write directly to the bucket stands for another isolate.
+// A write directly to the bucket simulates another isolate.
 const AROUND = `async (request, env) => {
   if (!request.url.endsWith("/-/around")) return;
   const { key, text } = await request.json();

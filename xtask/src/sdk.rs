@@ -15,7 +15,7 @@ use crate::{listening, npm};
 mod backup;
 mod files;
 
-/// The published development account and key, which `UseDevelopmentStorage=true` stands for.
+/// The published development account and key, as in `UseDevelopmentStorage=true`.
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 

@@ -10,7 +10,7 @@ use hmac::{Hmac, KeyInit};
 use sha2::Sha256;
 use thiserror::Error;
 
-/// The account that `UseDevelopmentStorage=true` stands for in every Azure SDK.
+/// The account of `UseDevelopmentStorage=true` in every Azure SDK.
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 /// The published key of that account, a constant in the source of every Azure SDK. It is not a secret.
 pub const DEVELOPMENT_KEY: &str =

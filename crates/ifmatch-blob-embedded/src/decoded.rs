@@ -12,7 +12,7 @@
 //! - **A container that is deleted and created again during `Inner::cached`.** The blob's key contains the incarnation of the
 //!   container that was current when the call began. It is either current still, or the call returns the blob as it was
 //!   before the deletion, with which it overlaps.
-//! - **Bytes.** A body in a file has a name that no other body gets, and that comes from the checked record. An inline body
+//! - **Bytes.** A body in a file has a unique name, which comes from the checked record. An inline body
 //!   is part of the record. The bytes thus always belong to the version with the tag.
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ enum Decoded {
 /// A decoded container record.
 #[derive(Debug)]
 pub(super) struct Container {
-    /// Tells this container from others that had its name.
+    /// Distinguishes this container from earlier ones with its name.
     pub(super) incarnation: Revision,
     pub(super) info: ContainerInfo,
 }

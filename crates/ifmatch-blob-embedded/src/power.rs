@@ -108,7 +108,7 @@ impl State {
     fn restore(&mut self, from: &Path, to: &Path) {
         let mut names = self.names.get(from).cloned().unwrap_or_default();
         for (name, number) in entries(from) {
-            // The system may have written it on its own.
+            // The system may have written it back without a sync.
             if self.draw(4) == 0 && !self.lost.contains(&(from.to_owned(), name.clone(), number)) {
                 names.insert(name, number);
             }

@@ -17,11 +17,11 @@ use super::error::{disk, lost};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::{Reply, Source, StoreError, StoreErrorKind};
 
-/// Number of bytes per read. A shorter file is read at once. A longer one uses twice as much memory: one chunk is read
+/// Number of bytes per read. A shorter file is read in one piece. A longer one uses twice as much memory: one chunk is read
 /// while the previous one is sent.
 const CHUNK: u64 = 128 * 1024;
 
-/// Opens a file of a known length. Returns `None` if there is no such file. Passes the bytes of a file read at once to
+/// Opens a file of a known length. Returns `None` if there is no such file. Passes the bytes of a file read in one piece to
 /// `keep`.
 ///
 /// An open file stays readable after its removal.

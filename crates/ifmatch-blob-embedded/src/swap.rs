@@ -161,7 +161,7 @@ pub(super) fn encoded(payload: &Payload) -> Result<Content, StoreError> {
     Ok(Content::Hashed { hash, payload })
 }
 
-/// Converts any outcome other than a write. Writes have no such outcome but refusals.
+/// Converts an outcome other than a completed write. For writes, only refusals occur.
 pub(super) fn unexpected(outcome: Outcome, now: Timestamp) -> StoreError {
     match outcome {
         Outcome::Refused(refusal) => refused(refusal, now),

@@ -97,7 +97,7 @@ impl Job {
     async fn incarnation<R: Register, C: Clock>(&self, inner: &Inner<R, C>) -> Result<Revision, StoreError> {
         match (self.missing, inner.find(&self.blob.container).await?) {
             (MissingContainer::Create, None) => {
-                // A refused write leaves no container behind.
+                // A rejected write leaves no container behind.
                 inner.check(&self.blob, None, self.missing, &self.change).await?;
                 inner.ensure(&self.blob.container).await
             }
@@ -134,7 +134,7 @@ impl Job {
 }
 
 impl<R: Register, C: Clock> Inner<R, C> {
-    /// Refuses a write early.
+    /// Rejects a write early.
     async fn check(
         &self,
         blob: &BlobPath,

@@ -9,7 +9,7 @@ use object_store::Error;
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 
-/// The store refused a write because it followed another write of the same object too soon. Nothing was changed.
+/// The store rejected a write that followed another write of the same object too soon. Nothing was changed.
 ///
 /// A custom object store reports this as the source of an [`object_store::Error::Generic`]. The write is then retried
 /// after a second instead of being reported as unknown.
@@ -29,7 +29,7 @@ pub struct TooSoon;
 pub(super) enum Failure {
     /// The object has changed: look it up again.
     Changed,
-    /// The write came too soon after another one and did not take effect: wait, then retry.
+    /// The write followed another one too soon and did not take effect: wait, then retry.
     TooSoon(StoreError),
     /// The write did not take effect.
     Definite(StoreError),

@@ -240,7 +240,7 @@ impl BlobStore for ObjectBlobs {
         self.shared.read(blob, reading).await
     }
 
-    /// Other processes may write to the store, so only the store can tell.
+    /// Other processes may write to the store, so only the store knows.
     fn peek(&self) -> Option<&dyn Peek> {
         None
     }

@@ -1,4 +1,4 @@
-//! Large bodies: parts are sent while more arrives, and become an object at once.
+//! Large bodies: parts are uploaded while more data arrives, and become an object in one step.
 
 use std::fmt;
 
@@ -43,14 +43,14 @@ impl Multipart {
     }
 
     /// Combines the parts into an object. After an ambiguous error the parts stay at the store. Can be called again
-    /// after a write that came too soon.
+    /// after a write that followed another one too soon.
     pub(super) async fn complete(&mut self) -> Result<PutResult, Error> {
         let Some(mut upload) = self.upload.take() else {
             let source = "the upload has ended".into();
             return Err(Error::Generic { store: "multipart", source });
         };
         upload.complete().await.map_err(|error| match error {
-            // The store retries if a response is lost. By then the upload may have ended and no longer exist.
+            // The store retries if a response is lost. The upload may have been completed by then, and no longer exist.
             Error::NotFound { source, .. } => Error::Generic { store: "multipart", source },
             refusal if failure::is_too_soon(&refusal) => {
                 self.upload = Some(upload);

@@ -33,7 +33,7 @@ use ifmatch_blob::store::{Delete, MissingContainer, Put, StoreError, StoreErrorK
 const TRIES: u32 = 8;
 /// Pause before another attempt, multiplied by the number of attempts so far.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Pause after the store refused a write as too soon: R2 accepts one write per second and object.
+/// Pause after the store rejected a write as too early: R2 accepts one write per second and object.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A write with a complete body.

@@ -2,7 +2,7 @@
 //!
 //! A [`Server`] accepts connections on its listeners and passes each request to a [`RequestHandler`]. [`Limits`] bound
 //! what clients can hold; an [`Observer`] receives an [`Event`] for each connection and each limit that takes effect.
-//! A handler should first call [`framing::reject`], which refuses requests that hyper and h2 accept although the RFCs
+//! A handler should first call [`framing::reject`], which rejects requests that hyper and h2 accept although the RFCs
 //! forbid them.
 //!
 //! On its way in, a connection takes a slot, negotiates TLS and the protocol, and is then driven together with a

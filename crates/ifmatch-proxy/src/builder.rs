@@ -39,7 +39,7 @@ impl ProxyBuilder {
     /// specific route wins; a route matches its path and every path below.
     ///
     /// If routes or upstreams have paths, every reading of a request's path by a server must lead to the same route.
-    /// Paths with dot segments are refused, as are paths that lead elsewhere because of empty segments, parameters,
+    /// Paths with dot segments are rejected, as are paths that lead elsewhere because of empty segments, parameters,
     /// backslashes or escapes. Accepted paths are forwarded in their normal form (RFC 3986 §6.2.2).
     ///
     /// # Errors

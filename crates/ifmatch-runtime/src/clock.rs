@@ -36,7 +36,7 @@ pub trait Clock: Send + Sync + 'static {
 /// `CLOCK_BOOTTIME`, which includes time spent suspended. Setting the system time does not affect it. The wall clock is
 /// the system time.
 ///
-/// In workerd, time stands still while a request computes, and advances with its I/O.
+/// In workerd, time does not advance while a request computes, only with its I/O.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

@@ -15,7 +15,7 @@ thread_local! {
 #[error("the system failed to provide random numbers")]
 pub struct RandomError(#[source] getrandom::Error);
 
-/// Returns a random number, for example to tell racing writers apart.
+/// Returns a random number, for example to distinguish racing writers.
 ///
 /// # Errors
 /// If the system fails to provide random numbers.

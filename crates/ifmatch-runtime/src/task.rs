@@ -81,7 +81,7 @@ const MAX_STEP: Duration = Duration::from_secs(1);
 /// Runs a future with a time limit by this clock, then drops it.
 ///
 /// # Errors
-/// [`Elapsed`] if the limit is exceeded. A future that is ready at once succeeds even with a limit of zero.
+/// [`Elapsed`] if the limit is exceeded. A future that is ready immediately succeeds even with a limit of zero.
 ///
 /// ```
 /// use std::future::pending;

@@ -94,7 +94,7 @@ pub enum Operation {
     Renew,
     /// Releases the lease.
     Release,
-    /// Breaks the lease at once.
+    /// Breaks the lease immediately.
     Break,
 }
 

@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test speaks by panicking, and tells its size"
+    reason = "tests fail by panicking, and print the size of the model"
 )]
 
 use ifmatch_core::command::Authority;

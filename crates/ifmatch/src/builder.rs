@@ -236,7 +236,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
     /// duration.
     ///
     /// # Panics
-    /// Panics if the timeout is zero, since every write would be refused.
+    /// Panics if the timeout is zero, since every write would be rejected.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -39,7 +39,7 @@ pub(crate) fn add(suite: &mut Suite, prepare: bool) {
         add_row(suite, &expired, format!("lease: {} {}", row.action, row.before), row, is_container, attempt);
     }
     suite.case("lease: ids are compared as GUIDs", forms);
-    suite.case("lease: an infinite lease breaks at once", infinite);
+    suite.case("lease: an infinite lease breaks immediately", infinite);
     suite.case("lease: another break can only shorten the period", shortened);
     suite.case("lease: checked before the conditions", before_conditions);
     suite.case("lease: protects against the plain dialect", plain);

@@ -49,7 +49,7 @@ fn check(site: &Site, method: &str, state: &str, text: &str, status: &str) {
     match (status, method) {
         ("ok", "PUT") => {
             let read = read.is(200);
-            assert_eq!((read.etag(), read.text()), (reply.etag(), WRITTEN), "what was written is there");
+            assert_eq!((read.etag(), read.text()), (reply.etag(), WRITTEN), "the blob has the written content");
             assert!(reply.etag() != blob.tag && reply.etag() != blob.old, "a tag of its own");
         }
         ("ok", "DELETE") => drop(read.is(404)),

@@ -117,7 +117,7 @@ impl<'a> World<'a> {
             }
             404 => return false,
             _ if reply.changed_nothing() => return false,
-            _ => reply.fail("a change, or a refusal"),
+            _ => reply.fail("a change, or a rejection"),
         }
         true
     }
@@ -139,7 +139,7 @@ impl<'a> World<'a> {
                 assert_eq!(reply.etag(), tag);
                 self.saw(start, &reply);
             } else if !matches!(reply.status.as_u16(), 404 | 412 | 503) {
-                reply.fail("206, or a refusal");
+                reply.fail("206, or a rejection");
             }
         }
     }

@@ -118,7 +118,7 @@ fn broken(site: &Site) {
             match reply.status.as_u16() {
                 200 if !before => {}
                 409 => reply.refused(409, "LeaseIsBrokenAndCannotBeRenewed"),
-                _ => reply.fail("a renewal before the break, or a refusal"),
+                _ => reply.fail("a renewal before the break, or a rejection"),
             }
         }
     });

@@ -66,7 +66,7 @@ impl History {
             let over = changes.iter().rposition(|change| change.end < event.start).map_or(0, |at| at + 1);
             let begun = changes.iter().rposition(|change| change.start < event.end).map_or(0, |at| at + 1);
             if let Some(tag) = seen {
-                let place = *places.get(tag).unwrap_or_else(|| panic!("a read saw {tag}, which nobody wrote"));
+                let place = *places.get(tag).unwrap_or_else(|| panic!("a read saw {tag}, which was never written"));
                 assert!(place >= over, "a read saw {tag} at place {place} after {over} was acknowledged");
                 assert!(place <= begun, "a read saw {tag} at place {place} before it was written ({begun})");
             } else {
@@ -108,7 +108,7 @@ fn chain<'a>(events: &'a [Event], first: &str, last: Option<&str>) -> Vec<&'a Ev
         chain.extend(life);
     }
     assert_eq!(chain.len(), total, "every change has its place: {by_version:?}");
-    assert_eq!(chain.last().map_or(Some(first), |event| made(event)), last, "the chain ends with what is there");
+    assert_eq!(chain.last().map_or(Some(first), |event| made(event)), last, "the chain ends with the final state");
     chain
 }
 

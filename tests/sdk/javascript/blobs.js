@@ -136,7 +136,7 @@ test("a list goes on where it stopped", async () => {
   assert.deepEqual(rest, [["2", "3"], ["4"]]);
 });
 
-test("lists tell what properties tell", async () => {
+test("listings match properties", async () => {
   const container = await newContainer();
   const blob = await newBlob(container);
   await blob.setHTTPHeaders({ blobContentType: "text/plain", blobCacheControl: "no-cache" });

@@ -16,7 +16,7 @@ const known = knownErrors(process.env.IFMATCH_SDK_KNOWN_ERRORS);
 const unknown = [...known.keys()].filter((title) => !cases.has(title));
 assert.deepEqual(unknown, [], "known errors of cases that do not exist");
 
-// Cases that wait come first, so that the others run meanwhile.
+// Cases that wait run first, so that the others run in the meantime.
 const ordered = [...cases].sort(([, a], [, b]) => Number(b.waits) - Number(a.waits));
 
 describe("the clients for JavaScript", { concurrency: 48 }, () => {

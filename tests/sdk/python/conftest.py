@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items):
         if reason := known.get(title(item)):
             # Strict: a listed case that passes is an error, which keeps the list accurate.
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
-    # Cases that wait come first, so that the others run meanwhile.
+    # Cases that wait run first, so that the others run in the meantime.
     items.sort(key=lambda item: item.get_closest_marker("waits") is None)
 
 

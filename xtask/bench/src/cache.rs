@@ -186,7 +186,7 @@ fn small(program: &Path, count: usize, seconds: u32, dir: &Path, deadline: Insta
     Ok(())
 }
 
-/// Sends requests until the time is over, and returns their number.
+/// Sends requests until the time has passed, and returns their number.
 fn load_small(subject: &Subject, script: &Path, seconds: u32, dir: &Path) -> Result<usize> {
     let output = Run::new("taskset", dir)
         .args(["-c", CLIENT_CORE, "wrk", "--threads", "1", "--connections", "32"])

@@ -75,7 +75,7 @@ impl Backup<'_> {
                 .env("RCLONE_CONFIG_HERE_TYPE", "azureblob")
                 .env("RCLONE_CONFIG_HERE_USE_EMULATOR", "true")
                 .env("RCLONE_CONFIG_HERE_ENDPOINT", &endpoint)
-                // A retry must not hide a refusal.
+                // A retry must not hide a rejection.
                 .env("RCLONE_RETRIES", "1")
         };
         let passes = |args: &[&str]| rclone(args).passes(self.context.deadline);
@@ -91,7 +91,7 @@ impl Backup<'_> {
                 Ok(lines)
             };
             if listed(&all)? != listed(there)? {
-                return Err("the service does not tell every file's MD5".into());
+                return Err("the service does not report the MD5 of every file".into());
             }
             let listed = rclone(&["lsl", there]).output()?.lines().count();
             let expected = files::read(&kept)?.len();

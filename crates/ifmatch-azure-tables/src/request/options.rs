@@ -60,7 +60,7 @@ impl Options {
             "NextRowKey" => self.next_row = Some(Token::decode(value)?),
             "NextTableName" => self.next_table = Some(Token::decode(value)?),
             "comp" | "restype" => self.other = true,
-            // `timeout` is ignored, as are unknown parameters, also by Azure.
+            // As in Azure, `timeout` and unknown parameters are ignored.
             _ => {}
         }
         Ok(())

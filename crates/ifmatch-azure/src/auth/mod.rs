@@ -2,9 +2,9 @@
 //!
 //! For blobs, `SharedKey` covers everything that determines what a request does: method, path, query, the `x-ms-*`
 //! headers and the standard ones. `SharedKeyLite` and both forms for tables cover less, as Azure defines them: no
-//! conditions and hardly any parameters, and `SharedKeyLite` for tables not even the method. None covers the body. A
-//! copy of a signed request is accepted for 15 minutes, also if it was changed in parts that the signature does not
-//! cover; TLS prevents both.
+//! conditions and hardly any parameters, and `SharedKeyLite` for tables not even the method. None covers the body. For
+//! 15 minutes, a signed request can be replayed, and the parts that the signature does not cover can be changed. TLS
+//! prevents both.
 
 mod header_order;
 pub(crate) mod string_to_sign;
@@ -144,14 +144,14 @@ fn has_shared_access(head: &Parts) -> bool {
     head.uri.query().is_some_and(|query| query.split('&').any(|parameter| parameter.starts_with("sig=")))
 }
 
-/// Returns `true` if the path begins with the account's name: a key opens only its own account.
+/// Returns `true` if the path begins with the account's name: a key is valid only for its own account.
 fn addresses(path: &str, account: &Account) -> bool {
     let inner = path.strip_prefix('/').and_then(|path| path.strip_prefix(account.name()));
     inner.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Returns `true` if one of the keys signed the text. Does the same work for any number of keys, including zero, so
-/// that the time of a refusal does not reveal which accounts exist.
+/// that the time of a rejection does not reveal which accounts exist.
 fn is_signed(keys: &[Hmac<Sha256>], text: &str, signature: &[u8]) -> bool {
     #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
     static DECOY: LazyLock<Hmac<Sha256>> =

@@ -55,7 +55,7 @@ pub(crate) fn rejected(write: &Write, error: StoreError) -> AzureError {
     }
 }
 
-/// Rejects the replay of a creation that has since been undone. The same request may come from a program that uses one
+/// Rejects the replay of a creation if the blob has been deleted or replaced since. The same request may come from a program that uses one
 /// id for all its requests, which would take a blob that another client created by now for its own.
 pub(crate) async fn confirm(
     context: &Context,
@@ -76,7 +76,7 @@ pub(crate) async fn confirm(
     Err(AzureError::new(StatusCode::CONFLICT, "BlobAlreadyExists", message))
 }
 
-/// Translates an error of the store. If it is "not found", tells a missing container from a missing blob.
+/// Translates an error of the store. If it is "not found", distinguishes a missing container from a missing blob.
 pub(crate) async fn explain(context: &Context, blob: &BlobPath, error: StoreError) -> AzureError {
     match error.kind() {
         StoreErrorKind::NotFound => match containers::find(context, &blob.container).await {

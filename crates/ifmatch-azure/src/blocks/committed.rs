@@ -61,7 +61,7 @@ impl CommittedList {
         for _ in 0..TRIES {
             let known = store.open(place, Reading::HEAD).await?.and_then(|opened| opened.info.tag);
             let there = if known.is_some() { Self::load(store, place).await? } else { None };
-            // Without generations, the order is unknown; `belongs_to` tells later which one is valid.
+            // Without generations, the order is unknown; `belongs_to` later determines which one is valid.
             let numbers = there.and_then(|there| Some((there.generation?, self.generation?)));
             if numbers.is_some_and(|(there, own)| there > own) {
                 return Ok(());

@@ -25,7 +25,7 @@ pub(super) fn of_read(headers: &HeaderMap) -> Result<Preconditions, AzureError> 
 
 /// Evaluates the conditions of a read: `If-Match && If-Unmodified-Since && (If-None-Match || If-Modified-Since)`.
 ///
-/// Core evaluates each header on its own: in Azure's rules no header overrides another, unlike in RFC 9110.
+/// Core evaluates each header separately: in Azure's rules no header overrides another, unlike in RFC 9110.
 pub(crate) fn evaluate_read(conditions: &Preconditions, info: &BlobInfo) -> Result<Verdict, AzureError> {
     if conditions.if_none_match == Some(TagList::Any) {
         let message = "If-None-Match: * is never true for a blob that exists";
@@ -78,7 +78,7 @@ pub(super) fn of_write(headers: &HeaderMap) -> Result<WriteConditions, AzureErro
 }
 
 impl WriteConditions {
-    /// Returns `true` if the same request cannot rightly succeed twice in a row: it requires a tag that the write
+    /// Returns `true` if the same request cannot succeed twice in a row: it requires a tag that the write
     /// replaces, or that there is no blob. `If-Match: *` is as true after the write as before.
     pub(super) fn hold_once(&self) -> bool {
         let Preconditions { if_match, if_none_match, .. } = &self.preconditions;

@@ -95,7 +95,7 @@ impl List {
         })
     }
 
-    /// Returns the folder of a name, which stands for all names in it.
+    /// Returns the folder of a name. The listing shows it in place of all names in it.
     pub(crate) fn folder<'a>(&self, name: &'a str) -> Option<&'a str> {
         let delimiter = self.delimiter.as_deref()?;
         let at = name.get(self.prefix.len()..)?.find(delimiter)?;

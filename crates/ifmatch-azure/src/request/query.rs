@@ -8,7 +8,7 @@ use ifmatch_blob::name;
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Parses the part after the question mark. A plus stands for itself: the SDKs write a space as `%20`.
+    /// Parses the part after the question mark. A plus is literal: the SDKs write a space as `%20`.
     pub(super) fn parse(text: &str) -> Result<Self, AzureError> {
         let mut query = Self::default();
         for parameter in text.split('&').filter(|parameter| !parameter.is_empty()) {

@@ -11,9 +11,9 @@ use ifmatch_blob::store::RequestKey;
 
 /// Returns the identity of a request: the client's id and every header that determines what the request does.
 ///
-/// Used for lease operations, and for writes with a condition that can hold only once. Any other write may rightly be
-/// repeated, also by a program that uses one id for all its requests; replaying an earlier response would then be
-/// wrong.
+/// Used for lease operations, and for writes with a condition that can hold only once. Any other write may be
+/// repeated on purpose, for example by a program that uses one id for all its requests; replaying an earlier response
+/// would then be wrong.
 pub(super) fn key(head: &Parts) -> Option<RequestKey> {
     let id = headers::one(&head.headers, &azure::CLIENT_REQUEST_ID).ok().flatten().filter(|id| !id.is_empty())?;
     let decides = |name: &str| {

@@ -124,7 +124,7 @@ async fn a_blob_deleted_by_another_program_loses_its_lease() {
     let broken = subject.store.lease(&lost, request(LeaseAction::Break(None))).await;
     assert_eq!(kind(broken), StoreErrorKind::NotFound);
     store.put(&"c/b".into(), "theirs".into()).await.unwrap();
-    assert_eq!(subject.head(&lost).await.unwrap().lease, None, "the blob that came later has none");
+    assert_eq!(subject.head(&lost).await.unwrap().lease, None, "the later blob has none");
 }
 
 /// A blob with a lease that ends after this number of seconds.
@@ -187,7 +187,7 @@ async fn a_writer_that_lost_its_permit_to_another_process_gets_no_success() {
             tokio::task::yield_now().await;
         }
         write_next(&other, &blob, &current).await;
-        resume.send(()).expect("the thread stands still");
+        resume.send(()).expect("the thread is waiting");
     };
     let (suspended, ()) = futures_util::join!(suspended, next);
     assert_eq!(kind(suspended), StoreErrorKind::OutcomeUnknown);

@@ -170,12 +170,12 @@ async fn a_container_counts_as_created_if_its_record_is_found_after_a_lost_answe
     let subject = durable_on(&Faulty::in_memory(false), AnyRegister::new(register.clone())).await;
     let container = blob("new", "x").container;
     register.lose_answer();
-    subject.store.create_container(&container, BlobHeaders::default()).await.expect("its record is there");
+    subject.store.create_container(&container, BlobHeaders::default()).await.expect("its record exists");
     register.recover();
     assert!(subject.store.container(&container).await.unwrap().is_some());
 }
 
-/// A store without metadata cannot tell a late blob from one of the next container.
+/// A store without metadata cannot distinguish a late blob from one of the next container.
 #[tokio::test(start_paused = true)]
 async fn without_metadata_a_deletion_waits_for_writes_with_a_permit() {
     let store = Faulty::in_memory(false);

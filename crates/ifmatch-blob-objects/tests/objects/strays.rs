@@ -141,7 +141,7 @@ async fn a_gateway_that_lost_its_store_removes_no_strays() {
 
     blobs.forget_idle().await.unwrap();
     objects.head(&"c/old".into()).await.expect("it may be a blob of the other gateway");
-    assert!(register.load(&Key::new("c/c").unwrap()).await.unwrap().is_some(), "the record that tells of it is kept");
+    assert!(register.load(&Key::new("c/c").unwrap()).await.unwrap().is_some(), "its container's record is kept");
 }
 
 /// The blob is leased, and its holder's write stays in flight; the holder then releases the lease.

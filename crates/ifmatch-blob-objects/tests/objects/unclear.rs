@@ -1,4 +1,4 @@
-//! Writes with a lost response: the winner is determined, or no writer is told that it won.
+//! Writes with a lost response: the winner is determined, or no writer gets a success.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -33,7 +33,7 @@ async fn a_large_body_comes_back(subject: &Subject) {
         let written = subject.store.put(&blob, Put { body, length, digest, ..put("") }).await.unwrap();
         assert_eq!(written.created, round == 0);
         let (info, read) = subject.read(&blob).await.unwrap();
-        assert!(read == bytes, "{} bytes came back as {}", bytes.len(), read.len());
+        assert!(read == bytes, "wrote {} bytes, read {}", bytes.len(), read.len());
         assert_eq!((info.tag, info.length), (written.tag, LARGE as u64));
     }
     let mut opened = subject.store.open(&blob, Reading::RANGES).await.unwrap().unwrap();

@@ -132,7 +132,7 @@ async fn a_deletion_includes_the_blobs(subject: &Subject) {
     assert_eq!(kind(subject.delete_if(&small, Preconditions::default()).await), StoreErrorKind::NotFound);
     let written = subject.write(&small, "1").await;
     assert!(written.created);
-    assert_ne!(written.tag, Some(tag), "a tag came back");
+    assert_ne!(written.tag, Some(tag), "a tag was reused");
     assert_eq!(subject.blobs(&container).await, Some(vec!["small".into()]));
     assert_eq!(subject.read(&blob("containers-gone2", "other")).await.unwrap().1, "1");
 }
@@ -205,7 +205,7 @@ async fn a_write_in_flight_does_not_outlive_its_container(subject: &Subject) {
                 assert_eq!(subject.blobs(&blob.container).await, recreated.then(Vec::new));
                 assert!(subject.read(&blob).await.is_none());
             } else {
-                assert_eq!(subject.tag(&blob).await, written.unwrap().tag.unwrap(), "what was answered is there");
+                assert_eq!(subject.tag(&blob).await, written.unwrap().tag.unwrap(), "the blob has the reported tag");
             }
         }
     }
@@ -284,5 +284,5 @@ async fn a_retried_deletion_keeps_the_next_container(subject: &Subject) {
     subject.store.delete_container(&container, delete()).await.unwrap();
     subject.create(&container).await;
     subject.store.delete_container(&container, delete()).await.unwrap();
-    assert!(subject.info(&container).await.is_some(), "the retry came late, and deleted nothing");
+    assert!(subject.info(&container).await.is_some(), "the late retry deletes nothing");
 }

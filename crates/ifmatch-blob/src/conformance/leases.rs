@@ -225,7 +225,7 @@ async fn one_acquisition_wins(subject: &Subject) {
     }
 }
 
-/// The holder writes while others write without the lease: none of theirs may come in between.
+/// The holder writes while others try to write without the lease: none of their writes may succeed.
 async fn the_holder_writes_alone(subject: &Subject) {
     let blob = blob("leases", "alone");
     subject.write(&blob, "before").await;

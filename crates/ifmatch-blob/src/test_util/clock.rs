@@ -1,4 +1,4 @@
-//! A clock that stands still until a test moves it.
+//! A clock that only a test advances.
 #![expect(clippy::expect_used, reason = "it is for tests")]
 
 use std::future::Future;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use ifmatch_core::date::Timestamp;
 use ifmatch_runtime::Clock;
 
-/// A clock that stands still until it is moved; waits are the runtime's.
+/// A clock that advances only when it is set; waits use the runtime's timers.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<AtomicU64>);
 

@@ -16,7 +16,7 @@ use crate::support::{bytes, files_in, fixture, request, send};
 /// Set in the process that may only write short files.
 const LIMITED: &str = "IFMATCH_TEST_FILE_SIZE_LIMITED";
 
-/// The limit on the size of files stands for a full disk: the system refuses the write in the middle of a body.
+/// A limit on file sizes simulates a full disk: the system rejects the write in the middle of a body.
 #[test]
 fn a_full_disk_is_a_507_and_the_old_blob_stays() {
     let this = std::env::current_exe().expect("a path");

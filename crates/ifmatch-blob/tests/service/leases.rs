@@ -59,7 +59,7 @@ async fn the_lease_id_of_a_read_must_match() {
         assert!(String::from_utf8_lossy(&refused.body).contains("LeaseIdMismatchWithBlobOperation"), "{refused:?}");
     }
     fixture.clock.advance(Duration::from_secs(15));
-    assert_eq!(get(&[("x-ms-lease-id", HOLDER)]).await.status, 412, "the lease is over");
+    assert_eq!(get(&[("x-ms-lease-id", HOLDER)]).await.status, 412, "the lease has ended");
     assert_eq!(get(&[not_modified]).await.status, 304);
     fixture.put("/c/b", "two").await;
     let gone = get(&[("x-ms-lease-id", HOLDER)]).await;

@@ -146,7 +146,7 @@ async fn the_record_of_a_deleted_blob_is_forgotten_after_a_day() {
     assert_eq!(records().await, 0);
     let created = send(&service, request(Method::PUT, "/c/b", &[], "x")).await;
     assert_eq!(created.status, StatusCode::CREATED);
-    assert_ne!(created.tag(), tag, "a tag came back");
+    assert_ne!(created.tag(), tag, "a tag was reused");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Invalid paths: a clear refusal for every method.
+//! Invalid paths: every method rejects them with a clear error.
 
 use http::Method;
 

@@ -123,7 +123,7 @@ async fn invalid_fields_are_refused_and_change_nothing() {
         refused.problem();
     }
     assert_eq!(fixture.get("/c/b").await.status, StatusCode::NOT_FOUND);
-    assert_eq!(fixture.get("/c").await.status, StatusCode::NOT_FOUND, "a refused write creates no container");
+    assert_eq!(fixture.get("/c").await.status, StatusCode::NOT_FOUND, "a rejected write creates no container");
 }
 
 #[tokio::test]

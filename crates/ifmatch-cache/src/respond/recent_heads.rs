@@ -13,8 +13,8 @@ const PLACES: usize = 512;
 /// Maximum size of a stored head, in bytes.
 const LARGEST: usize = 4 * 1024;
 
-/// Heads that were requested twice within a second. Each has one place, determined by the address of its response, until
-/// another one takes that place. A busy place is skipped, not waited for.
+/// Heads that were requested twice within a second. Each has one slot, determined by the address of its response, until
+/// another one replaces it. A locked slot is skipped, without waiting.
 #[derive(Debug)]
 pub(crate) struct RecentHeads(Box<[RwLock<Place>]>);
 
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-/// Returns the index of the place. Neighbours in memory have different places, as do the two heads of one response.
+/// Returns the index of the slot. Neighbours in memory have different slots, as do the two heads of one response.
 fn place(meta: &Arc<Meta>, unmodified: bool) -> usize {
     let address = Arc::as_ptr(meta).addr() / size_of::<Meta>();
     (address * 2 + usize::from(unmodified)) % PLACES

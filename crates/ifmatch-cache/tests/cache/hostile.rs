@@ -87,7 +87,7 @@ async fn a_stalled_body_without_readers_is_abandoned() {
     let reader = world.try_send(get("/", &[])).await.unwrap();
     feed.send("hel");
     tokio::time::sleep(std::time::Duration::from_mins(5)).await;
-    assert!(feed.send("lo"), "a reader is there");
+    assert!(feed.send("lo"), "there is a reader");
     drop(reader);
     tokio::time::sleep(std::time::Duration::from_mins(5)).await;
     assert!(!feed.send("!"), "nobody is there");

@@ -160,7 +160,7 @@ async fn a_stalled_reader_holds_up_others_only_for_the_patience() {
     }
     drop(feed);
     assert_eq!(reader.await.unwrap().text().len(), 5_000_000);
-    assert!(Answer::read(stalled).await.body.is_err(), "its part is gone, and it is told so");
+    assert!(Answer::read(stalled).await.body.is_err(), "its part was dropped, so its response breaks off");
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn an_endless_body_ends_with_its_last_reader() {
     settle().await;
     drop(reader);
     settle().await;
-    assert!(!feed.send("z"), "the origin is told that nobody reads");
+    assert!(!feed.send("z"), "the origin learns that no client reads");
 }
 
 #[tokio::test]

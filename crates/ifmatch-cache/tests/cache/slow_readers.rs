@@ -166,7 +166,7 @@ async fn a_body_too_long_for_the_disk_continues_from_the_origin() {
     assert!(stalled.rest().await.text() == text(0, LEN));
     let asked = world.origin.seen()[1].headers["range"].to_str().unwrap().to_owned();
     let start: usize = asked.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap();
-    assert!(start > LEN / 4 && start <= LEN / 2, "the file has the beginning, and not what comes from {start}");
+    assert!(start > LEN / 4 && start <= LEN / 2, "the file has the beginning, but not the part from {start}");
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn many_clients_at_different_paces_get_the_same_body() {
         let all = join_all(clients.into_iter().chain([tokio::spawn(async move {
             assert!(Answer::read(first).await.text() == text(0, LEN));
         })]));
-        let all = tokio::time::timeout(Duration::from_mins(2), all).await.expect("a client waits for ever");
+        let all = tokio::time::timeout(Duration::from_mins(2), all).await.expect("a client waits forever");
         assert!(all.into_iter().all(|client| client.is_ok()), "round {round}");
         writer.await.unwrap();
     }

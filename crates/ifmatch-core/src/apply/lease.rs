@@ -74,7 +74,7 @@ enum Repeated {
     Done(LeaseReceipt),
     /// It is applied again, to the lease that it left.
     Again(LeaseAction),
-    /// A later operation has replaced its effect, which must not come back.
+    /// A later operation has replaced its effect, which must not be restored.
     Superseded,
 }
 

@@ -92,7 +92,7 @@ fn one_can_write(world: &World, writers: &Writers) -> Result<(), TestCaseError> 
     let able: Vec<_> = users.into_iter().filter(|user| can(*user)).collect();
     prop_assert_eq!(able.len(), 1, "{:?} can write", able);
     if let Some(holder) = writers.holds(now) {
-        prop_assert_eq!(able[0], Some(holder), "who was told so has it");
+        prop_assert_eq!(able[0], Some(holder), "the client with a success holds the lease");
     }
     Ok(())
 }

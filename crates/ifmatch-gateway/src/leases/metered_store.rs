@@ -33,7 +33,7 @@ impl MeteredStore {
         self.metrics.expire(SystemClock.now());
     }
 
-    /// Counts a refusal by a lease.
+    /// Counts a rejection because of a lease.
     pub(crate) fn refused(&self) {
         self.metrics.refused();
     }

@@ -89,7 +89,7 @@ impl LeaseMetrics {
         self.held.set(active.count());
     }
 
-    /// Counts a refusal by a lease.
+    /// Counts a rejection because of a lease.
     pub(crate) fn refused(&self) {
         self.refused.increment(1);
     }

@@ -42,7 +42,7 @@ impl Conditions {
     }
 }
 
-/// Returns `true` if a response is a refusal by a lease, rather than by a condition.
+/// Returns `true` if a request was rejected because of a lease, not because of a condition.
 pub(crate) fn is_by_lease(headers: &HeaderMap) -> bool {
     headers.get(ERROR_CODE).map(HeaderValue::as_bytes).is_some_and(|code| code.starts_with(b"Lease"))
 }

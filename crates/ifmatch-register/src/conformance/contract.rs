@@ -70,7 +70,7 @@ pub(super) async fn every_part_of_a_record_is_kept<R: Register>(register: &R) {
     let in_flight = transition.next.expect("a grant");
     register.compare_and_swap(&key, Revision::NONE, Some(&in_flight)).await.expect("swap");
     let loaded = register.load(&key).await.expect("load");
-    assert_eq!(loaded, Some(in_flight), "state, permit and replies come back as they were stored");
+    assert_eq!(loaded, Some(in_flight), "state, permit and replies are loaded as stored");
 }
 
 pub(super) async fn keys_are_told_apart<R: Register>(register: &R) {
@@ -99,5 +99,5 @@ pub(super) async fn large_payloads_are_kept<R: Register>(register: &R) {
     let bytes: Vec<u8> = (0..64 * 1024_u32).map(|at| at.to_le_bytes()[0] ^ 0x5a).collect();
     let record = written(&Record::absent(), &bytes);
     register.compare_and_swap(&key, Revision::NONE, Some(&record)).await.expect("swap");
-    assert_eq!(register.load(&key).await.expect("load"), Some(record), "64 KiB of payload come back");
+    assert_eq!(register.load(&key).await.expect("load"), Some(record), "64 KiB of payload are loaded as stored");
 }

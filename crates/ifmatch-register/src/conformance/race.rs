@@ -141,7 +141,7 @@ async fn look<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key, known: &At
     assert!(found >= before, "a scan finds revision {found} after {before} was observed");
     let before = known.fetch_max(found, Ordering::SeqCst).max(found);
     let Some(found) = driver.revision_at_once(key) else { return };
-    assert!(found.get() >= before, "the revision at once is {found} after {before} was observed");
+    assert!(found.get() >= before, "the cached revision is {found} after {before} was observed");
     known.fetch_max(found.get(), Ordering::SeqCst);
 }
 

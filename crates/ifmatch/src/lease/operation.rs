@@ -98,7 +98,7 @@ async fn apply<R: Register, C: Clock>(
     context.shared.driver.apply_in_turn(&context.key, &Command::Lease(operation)).await
 }
 
-/// Removes `comp=lease`, the marker of lease operations, from the query. Returns `None` if it is not there.
+/// Removes `comp=lease`, the marker of lease operations, from the query. Returns `None` without it.
 fn without_marker(uri: &Uri) -> Option<Uri> {
     let query = uri.query()?;
     let kept: Vec<_> = query.split('&').filter(|pair| *pair != "comp=lease").collect();

@@ -110,7 +110,7 @@ impl<'a, T: Body> Selected<'a, T> {
     }
 }
 
-/// Returns `true` once the second named by a date is over: then no later state can have the same date.
+/// Returns `true` once the second of a date has ended: no later state can have that date.
 pub(crate) fn is_past(date: HttpDate, now: Timestamp) -> bool {
     HttpDate::from_unix(date.unix().saturating_add(1)).has_come(now)
 }

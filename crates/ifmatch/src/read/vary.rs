@@ -16,7 +16,7 @@ const MAX_FIELDS: usize = 8;
 pub(crate) struct Vary(Box<[HeaderName]>);
 
 impl Vary {
-    /// Parses `Vary`. Returns `None` if nothing tells the representations apart (`*`), or only credentials, which must not
+    /// Parses `Vary`. Returns `None` if no field distinguishes the representations (`*`), or only credentials, which must not
     /// be stored.
     pub(crate) fn of(response: &HeaderMap) -> Option<Self> {
         if !response.contains_key(VARY) {

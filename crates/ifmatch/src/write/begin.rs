@@ -13,14 +13,14 @@ use super::request::{WriteContext, WriteResult};
 use crate::inner::InnerService;
 use crate::responses;
 
-/// Maximum number of stale probes before the write is refused.
+/// Maximum number of stale probes before the write is rejected.
 pub(crate) const MAX_PROBES: u32 = 32;
 
 impl<R: Register, C: Clock> WriteContext<R, C> {
     /// Waits for the permit, and returns it with the lock that keeps this process's other writers away.
     ///
     /// # Errors
-    /// Returns the result of the write if it is refused.
+    /// Returns the result of the write if it is rejected.
     pub(crate) async fn begin<S, B>(&self, inner: &mut S) -> Result<(Grant, KeyLock<'_>), WriteResult<S, B>>
     where
         S: InnerService<B>,

@@ -111,7 +111,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
     ///
     /// - 2xx: done. After 202 the effect may come at any time until the deadline. For POST, 202 usually means a task
     ///   somewhere else, which the next POST need not wait for.
-    /// - 3xx: the handler has ended, perhaps without an effect. The next probe tells.
+    /// - 3xx: the handler has ended, perhaps without an effect. The next probe shows which.
     /// - 4xx: none, except for 408, the response of a timeout that has cut off the handler: unknown.
     /// - Others: unknown.
     async fn effect_of<T: Body>(&self, response: Response<T>) -> (Effect, Response<ResponseBody<T>>) {

@@ -273,7 +273,7 @@ async fn a_handler_may_write_another_resource_through_the_same_layer() {
     });
     let service = layer.layer(inner);
     assert_eq!(send(&service, request("PUT /outer", &[], "x")).await.status, 201);
-    // The same resource is in flight already: the write is refused rather than deadlocked.
+    // A write of the same resource is in flight already, so this one is rejected instead of deadlocking.
     let reply = send(&service, request("PUT /outer2", &[("x-nested", "/outer2")], "x")).await;
     assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (409, "write-in-flight"));
 }

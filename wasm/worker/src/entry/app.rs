@@ -33,7 +33,7 @@ use crate::bindings::records;
 use crate::records::{Kept, RecordObjects};
 use crate::tasks::subrequests;
 
-/// Reason for refusing requests to a development Worker that other machines can reach.
+/// Reason for rejecting requests to a development Worker that other machines can reach.
 const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT authorizes every request, and applies only to requests to localhost or \
                            a loopback address: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`";
 

@@ -1,7 +1,7 @@
 //! Cache of blob metadata in the isolate's memory. For the time in `IFMATCH_MAX_STALENESS`, readers with the cached version get
 //! 304 without a request to R2.
 //!
-//! Another isolate may replace the blob meanwhile: its version is visible once the time is over. The time counts from
+//! Another isolate may replace the blob meanwhile: its version becomes visible when that time has passed. The time counts from
 //! before R2 was asked, so that it includes the answer's latency. Everything in one response belongs to one version.
 //!
 //! Writes through this isolate evict the blob. A read concurrent with a write may have seen the previous state, and is not

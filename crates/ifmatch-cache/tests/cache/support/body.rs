@@ -85,7 +85,7 @@ impl Body for TestBody {
         if let Some(frame) = self.frames.pop_front() {
             return Poll::Ready(Some(frame));
         }
-        assert!(!self.panics, "the body panics, as it was told");
+        assert!(!self.panics, "the body panics as instructed");
         let Some(live) = &mut self.live else { return Poll::Ready(None) };
         let frame = std::task::ready!(live.poll_recv(cx));
         if frame.as_ref().is_some_and(Result::is_ok) {

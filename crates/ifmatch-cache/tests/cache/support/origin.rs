@@ -116,7 +116,7 @@ impl Service<Request<TestBody>> for Origin {
             match act {
                 Some(Act::Answer(response)) => Ok(response),
                 Some(Act::Fail) => Err(Unreachable),
-                Some(Act::Panic) => panic!("the origin panics, as it was told"),
+                Some(Act::Panic) => panic!("the origin panics as instructed"),
                 Some(Act::Held(held)) => held.await.map_err(|_| Unreachable),
                 None => Ok(response(599, &[], "unexpected request")),
             }

@@ -40,7 +40,7 @@ impl<K: Eq + Hash> Turn<'_, K> {
         pending()
     }
 
-    /// Completes at once.
+    /// Completes immediately.
     pub fn front(&mut self) -> impl Future<Output = ()> {
         ready(())
     }
