@@ -1,7 +1,7 @@
 //! Instruction counts of functions, and of the layer compared with the bare service. They do not depend on the machine's load.
 //!
 //! `cargo xtask bench functions` runs this. It needs valgrind, and the runner of the library's version.
-#![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 #![expect(missing_docs, reason = "the macros make public items")]
 
 mod scenes;

@@ -1,5 +1,5 @@
 //! Times of the layer compared with the bare service, and of its most expensive parts. Compare only within one run.
-#![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 
 mod scenes;
 

@@ -1,4 +1,4 @@
-//! A custom register in one file. It keeps each record in a file of its own, in a folder that processes share.
+//! A custom register in one file. It keeps each record in a separate file, in a folder that processes share.
 //!
 //! A register implements three methods over opaque records. `tests/custom_register.rs` runs the public conformance suite on
 //! this one, in one line.

@@ -133,7 +133,7 @@ async fn check(client: &Client, blobs: &Blobs, folder: &Path, round: usize) {
 fn one_of(blob: &mut Expected, found: Option<&(Bytes, String)>, place: &str) {
     let is_acknowledged = found == blob.acknowledged.as_ref();
     let is_later = found.is_some_and(|(body, _)| blob.unanswered.contains(body));
-    assert!(is_acknowledged || is_later, "{place} is neither what was acknowledged nor what was tried after it");
+    assert!(is_acknowledged || is_later, "{place} is neither the acknowledged version nor a later attempt");
     *blob = Expected { acknowledged: found.cloned(), unanswered: Vec::new() };
 }
 

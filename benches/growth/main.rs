@@ -1,7 +1,7 @@
 //! Growth: cost per request and memory per resource, with few and with many resources.
 //!
 //! All sizes are measured in turns, so that other load affects all of them. `--quick` skips the largest.
-#![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its table, and its progress")]
 
 mod footprint;

@@ -12,7 +12,7 @@ use crate::connection::Connection;
 /// Content of every blob.
 const CONTENT: &[u8] = &[b'x'; 1024];
 const CONTAINER: &str = "bench";
-/// Lease id of every client. Each has a blob of its own.
+/// Lease id of every client. Each has its own blob.
 const LEASE: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 
 /// Operation that a client repeats on its blob.

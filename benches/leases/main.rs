@@ -6,7 +6,7 @@
 //!
 //! The first server is compared with the others, with the same number of clients, and with each one's best number. Its writes
 //! with many clients, which share disk syncs, are compared with those of one client.
-#![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its tables, and its progress")]
 
 mod connection;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use load::{Scene, Server};
 use table::{median, ratio, row, spread};
 
-/// Numbers of concurrent clients, each with a connection and a blob of its own.
+/// Numbers of concurrent clients, each with its own connection and blob.
 const CLIENTS: [usize; 4] = [1, 8, 64, 256];
 
 /// Operations per second, round by round.

@@ -1,4 +1,4 @@
-//! The services inside the layer: bytes in memory, with and without a tag of their own.
+//! The services inside the layer: bytes in memory, with and without their own tag.
 
 use std::convert::Infallible;
 use std::future::ready;

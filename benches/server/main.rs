@@ -7,7 +7,7 @@
 //! ```
 //!
 //! All answer `/1k` with 1 KiB and `/64k` with 64 KiB from memory.
-#![expect(clippy::unwrap_used, reason = "a benchmark ends at what it did not expect")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at an unexpected result")]
 #![expect(clippy::print_stdout, reason = "says that it is ready")]
 
 mod bare;

@@ -41,7 +41,7 @@ fn vanishes(site: &Site, bytes: usize) {
     });
 }
 
-/// Runs a case beside a blob, which must be the only one before and afterwards.
+/// Runs a case with an existing blob, which must be unchanged and alone afterwards.
 fn kept(site: &Site, case: impl FnOnce(&str)) {
     let (container, mut http) = (site.name(), site.plain());
     let path = format!("/{container}/kept");

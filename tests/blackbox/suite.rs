@@ -1,4 +1,4 @@
-//! The cases, each a test of its own, and the known differences between servers.
+//! The cases, each a separate test, and the known differences between servers.
 
 use std::any::Any;
 use std::cell::RefCell;

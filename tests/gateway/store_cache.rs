@@ -23,7 +23,7 @@ fn status(answer: &Answer) -> &str {
 /// Writes a blob with a long lifetime, and reads it so that it is cached.
 fn stored(gateway: &Gateway, path: &str) {
     put(gateway, path, "cache-control: max-age=600\r\n", "first").expect(201);
-    crate::eventually("an answer from what is kept", || {
+    crate::eventually("a response from the cache", || {
         status(&get(gateway, path, "").expect(200)).contains("fwd-status=304").then_some(())
     });
 }
@@ -65,7 +65,7 @@ fn clients_without_a_token_get_no_cached_blobs() {
     let gateway = Gateway::start(["serve", "--store", "memory://"].iter().chain(&CACHE).chain(&flags));
     let (reader, writer) = ("authorization: Bearer reader\r\n", "authorization: Bearer writer\r\n");
     put(&gateway, "/c/a", writer, "first").expect(201);
-    crate::eventually("an answer from what is kept", || {
+    crate::eventually("a response from the cache", || {
         status(&get(&gateway, "/c/a", reader).expect(200)).contains("fwd-status=304").then_some(())
     });
     get(&gateway, "/c/a", "").expect(401);

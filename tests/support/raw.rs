@@ -57,7 +57,7 @@ impl Connection {
 
     /// Sends these bytes.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.try_send(bytes).expect("the server takes what is sent");
+        self.try_send(bytes).expect("the server accepts the bytes");
     }
 
     /// Sends these bytes to a server that may have closed the connection.

@@ -104,7 +104,7 @@ fn inherits(line: &str) -> bool {
     line.contains("workspace = true") || line.contains("path = \".")
 }
 
-/// No lock file names a registry of its own: the user's tools decide.
+/// No lock file names a registry: the user's tools decide.
 pub(crate) fn lock_files(files: &[File]) -> Vec<String> {
     let npm = files.iter().filter(|file| file.path.ends_with("package-lock.json"));
     let resolved = npm.filter(|file| file.text.contains("\"resolved\""));

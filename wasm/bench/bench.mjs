@@ -93,7 +93,7 @@ try {
   report("304", await measure(each(names, (name) => read(name, 304, { "if-none-match": tags[name] })), 8, count));
   report("GET 1 KiB", await measure(each(names, (name) => read(name, 200, {})), 8, count));
 
-  // Each client replaces a blob of its own, if it is unchanged.
+  // Each client replaces its own blob if it is unchanged.
   const conditional = (name) => {
     const known = [];
     return async (agent, number) => {

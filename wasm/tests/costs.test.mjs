@@ -16,7 +16,7 @@ const requests = [
   ["DELETE", "DELETE", "/docs/there", {}],
 ];
 
-test("requests cost what the table in the README says", async (t) => {
+test("requests cost as much as in the README's table", async (t) => {
   const { fetch } = await start(t, interposed(t, COUNTING));
   const rows = [];
   await fetch("/docs/there", { method: "PUT", body: "x" });

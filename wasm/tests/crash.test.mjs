@@ -14,7 +14,7 @@ const ROUNDS = 3;
 const WRITERS = 100;
 const LEASED = Array.from({ length: 8 }, (_, at) => `/crash/leased-${at}`);
 
-// Starts a server in a process of its own, so that its runtime can be killed.
+// Starts a server in a separate process, so that its runtime can be killed.
 async function serve(persist) {
   const node = spawn(process.execPath, [SERVE, "--modules", FOLDER, "--port", "0", "--persist", persist], {
     stdio: ["pipe", "pipe", "ignore"],

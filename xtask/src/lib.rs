@@ -1,7 +1,7 @@
 //! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask bench` measures, `cargo xtask worker` serves
 //! the Cloudflare Worker, `cargo xtask js` builds the npm package.
 //!
-//! The benchmarks are a program of their own, xtask-bench, which uses this library.
+//! The benchmarks are a separate program, xtask-bench, which uses this library.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
 
 pub mod command;

@@ -1,7 +1,7 @@
 //! The published crates as a registry would serve them: packaged, unpacked, and compiled alone.
 //!
 //! `cargo package` can build the packages itself, but caches dependencies by version: a second run would build the
-//! previous sources. Here the packages are unpacked into a workspace of their own, which patches the registry with them.
+//! previous sources. Here the packages are unpacked into a separate workspace, which patches the registry with them.
 
 use std::fs;
 use std::path::Path;

@@ -137,7 +137,7 @@ fn clippy(context: &Context<'_>) -> Result {
     cargo(context, "clippy --quiet --locked --package wasm-harness -- -D warnings")
 }
 
-/// The fuzz targets are a workspace of their own, since cargo-fuzz builds them with flags of its own.
+/// The fuzz targets are a separate workspace, since cargo-fuzz builds them with its own flags.
 fn fuzz(context: &Context<'_>) -> Result {
     Run::cargo("clippy --quiet --locked --manifest-path fuzz/Cargo.toml -- -D warnings", context.workspace.root())
         .env("CARGO_TARGET_DIR", context.workspace.target().join("fuzz"))

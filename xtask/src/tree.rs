@@ -6,7 +6,7 @@ use crate::Result;
 use crate::command::Run;
 use crate::step::Context;
 
-/// `package` must not reach any of `forbidden` through normal dependencies, whatever its features.
+/// `package` must not reach any of `forbidden` through normal dependencies, with any features.
 struct Rule {
     package: &'static str,
     forbidden: &'static [&'static str],
@@ -133,7 +133,7 @@ const RULES: &[Rule] = &[
             "ifmatch-cache",
             "ifmatch-gateway",
         ],
-        why: "forwarding is one matter, and what is stored of it another: the gateway puts them together",
+        why: "forwarding and caching are separate concerns: the gateway combines them",
     },
 ];
 

@@ -79,7 +79,7 @@ impl TableService {
     /// Deletes the entities of deleted tables and returns their number.
     ///
     /// They are unreachable as soon as their table is deleted; this frees their space. Call it at startup and then at
-    /// intervals. It may run beside any requests.
+    /// intervals. It may run concurrently with any requests.
     ///
     /// # Errors
     /// The store failed. The next call deletes the rest.

@@ -14,7 +14,7 @@ type Work<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 /// Completes a change even if the client disconnects, since its outcome decides which file to remove.
 ///
-/// The caller polls the work. Only if the caller drops it does the work become a task of its own, which is rare.
+/// The caller polls the work. Only if the caller drops it does the work become a separate task, which is rare.
 pub(super) fn in_the_background<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> impl Future<Output = Result<T, StoreError>> + Send {

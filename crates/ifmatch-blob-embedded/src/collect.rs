@@ -84,7 +84,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         }
         .await;
         if let Err(error) = collected {
-            tracing::warn!(%container, %error, "blobs of a deleted container are left over; they are collected later");
+            tracing::warn!(%container, %error, "blobs of a deleted container remain; they are collected later");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The embedded store: bodies as files in a folder, everything else in a register beside them.
+//! The embedded store: bodies as files in a folder, everything else in a register next to them.
 //!
 //! A blob is one record. Its payload contains the header fields and the location of the body. A write stores its body
 //! under a unique name, makes it durable, and then swaps the record, which is the commit point. The previous body is
@@ -66,7 +66,7 @@ mod swap;
 mod upload;
 mod write;
 
-/// The embedded store: bodies as files in a folder, everything else in a register beside them. Cheap to clone.
+/// The embedded store: bodies as files in a folder, everything else in a register next to them. Cheap to clone.
 ///
 /// ```
 /// use ifmatch_blob_embedded::EmbeddedStore;

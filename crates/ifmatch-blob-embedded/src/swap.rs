@@ -137,7 +137,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
         let path = self.folder.body(&body);
         let removed = spawn_blocking(move || fs::remove_file(path)).await.map_err(io::Error::other).flatten();
         if let Err(error) = removed {
-            tracing::warn!(%error, hash = body.hash.hex(), "a body is left over; the next start collects it");
+            tracing::warn!(%error, hash = body.hash.hex(), "a body remains; the next start collects it");
         }
     }
 }

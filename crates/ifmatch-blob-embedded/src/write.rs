@@ -33,7 +33,7 @@ pub(super) async fn put<R: Register, C: Clock>(
     let change = Change { method, preconditions: put.preconditions, lease: put.lease, request: None, nonce };
     let container = inner.find(&blob.container).await?;
     if put.request.is_none() {
-        // A retry gets its answer from the record whatever the conditions say by now, but only the whole body
+        // A retry gets its response from the record, regardless of its conditions, but only the whole body
         // identifies the request.
         inner.check(blob, container, put.container, &change).await?;
     }

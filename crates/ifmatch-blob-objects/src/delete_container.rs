@@ -152,7 +152,7 @@ impl Turn<'_> {
                 let now = self.shared.driver.now();
                 let content = self.payload.clone().deleting(now).content()?;
                 if let Err(error) = self.end(content).await {
-                    tracing::warn!(container = %self.container, %error, "a deleter's turn ends by itself");
+                    tracing::warn!(container = %self.container, %error, "a deleter's turn is left to expire");
                 }
                 Err(if matches!(error.kind(), StoreErrorKind::InFlight { .. }) { error } else { lost(error) })
             }

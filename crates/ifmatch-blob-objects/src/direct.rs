@@ -43,7 +43,7 @@ impl fmt::Debug for DirectBody {
     }
 }
 
-/// An incoming body that a store may take as it is, in the extensions of `PutMultipartOptions`. Offered for long bodies
+/// An incoming body that a store may take unread, in the extensions of `PutMultipartOptions`. Offered for long bodies
 /// to a store that [accepts them](super::Backing::takes_uploads).
 ///
 /// A store that [takes](Self::take) it sends all its bytes as the only part of the upload, and reports that they [have

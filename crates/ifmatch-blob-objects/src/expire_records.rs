@@ -1,4 +1,4 @@
-//! Removal of records that only repeat what the object store says. Without it the register would grow with every name
+//! Removal of records that only repeat the object store's state. Otherwise the register would grow with every name
 //! ever written, including those of blocks.
 
 use futures_util::TryStreamExt;
@@ -58,7 +58,7 @@ impl Shared {
                 match self.remove_strays(container, gone.members()).await {
                     Ok(()) => self.forget(key, record).await,
                     Err(error) => {
-                        tracing::warn!(%container, %error, "objects of a deleted container are still there");
+                        tracing::warn!(%container, %error, "objects of a deleted container remain");
                         Ok(0)
                     }
                 }

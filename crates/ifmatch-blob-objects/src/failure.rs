@@ -94,7 +94,7 @@ pub(super) fn of_read(error: Error) -> StoreError {
 
 /// The store cannot have such an object. The store's message contains paths of this machine and is only logged.
 fn unsupported(error: &Error) -> StoreError {
-    tracing::info!(%error, "the store refused a name or a header field");
+    tracing::info!(%error, "the store rejected a name or a header field");
     let why = "a blob of this name, or with these header fields, cannot be kept in this store";
     StoreError::new(StoreErrorKind::Unsupported, why)
 }

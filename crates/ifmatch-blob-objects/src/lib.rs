@@ -101,7 +101,7 @@ pub struct ObjectBlobs {
 }
 
 impl ObjectBlobs {
-    /// Opens an object store, and tests with an object of its own that the store honours conditions.
+    /// Opens an object store, and tests with a probe object if the store honours conditions.
     ///
     /// The register decides which process may write. An in-memory register suffices for one process. The store is
     /// marked with the register; a process that opens the store later with another register takes it over. The first

@@ -70,7 +70,7 @@ impl Drop for Multipart {
                 let _arrived = part.result().await;
             }
             if let Err(error) = upload.abort().await {
-                tracing::warn!(%error, "the parts of an abandoned upload are still in the store");
+                tracing::warn!(%error, "the parts of an abandoned upload remain in the store");
             }
         }));
     }

@@ -1,6 +1,6 @@
-//! The register that owns a store, named in an object beside the blobs.
+//! The register that owns a store, named in an object next to the blobs.
 //!
-//! The permits of two registers do not exclude each other. Two gateways with registers of their own could both make a
+//! The permits of two registers do not exclude each other. Two gateways with separate registers could both make a
 //! change that no condition covers (a deletion, a creation, the end of a multipart upload, any write to a store without
 //! conditions). Each therefore checks the store's mark at startup and before each such change.
 

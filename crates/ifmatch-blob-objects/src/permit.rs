@@ -80,7 +80,7 @@ impl Shared {
             Ok(_) => result,
             // The object store knows the version. Only the early return of the permit is lost.
             Err(error) => {
-                tracing::warn!(%key, %error, "a permit could not be returned and will expire");
+                tracing::warn!(%key, %error, "a permit could not be released and will expire");
                 result
             }
         }

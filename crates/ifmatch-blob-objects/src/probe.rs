@@ -63,7 +63,7 @@ impl Capability {
     }
 }
 
-/// Tests the store with an object of its own, which is deleted afterwards.
+/// Tests the store with a probe object, which is deleted afterwards.
 pub(super) async fn probe(backing: &Backing) -> Result<Capability, OpenError> {
     let number = nonce().map_err(|error| unusable(backing, error))?;
     let location = backing.prefix.clone().join(FOLDER).join(format!("probe-{number:016x}"));

@@ -74,7 +74,7 @@ impl Shared {
     /// Writes an object.
     ///
     /// Evaluates the conditions before the body is received, and again under the permit. Once the body is complete, the
-    /// write continues in a task of its own, so that a client that disconnects does not leave a permit behind.
+    /// write continues in a separate task, so that a client that disconnects does not leave a permit behind.
     pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
         this.put_based(blob, put, None).await
     }
@@ -422,7 +422,7 @@ fn is_from(current: &Current, request: Option<&str>) -> bool {
 pub(super) async fn in_a_task<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
-    let stopped = || Err(StoreError::new(StoreErrorKind::OutcomeUnknown, "it was stopped half way"));
+    let stopped = || Err(StoreError::new(StoreErrorKind::OutcomeUnknown, "the request was interrupted"));
     detach(work).result().await.unwrap_or_else(stopped)
 }
 

@@ -1,7 +1,7 @@
 //! The ifmatch blob service: blobs over HTTP, with writes that can be made conditional and are decided in one step.
 //!
 //! [`BlobService`] is a [`tower_service::Service`] over any [`BlobStore`]. It speaks plain HTTP, and every [`Dialect`] that it
-//! is given. The stores are crates of their own: `ifmatch-blob-embedded` keeps blobs in a folder, `ifmatch-blob-objects` in
+//! is given. The stores are separate crates: `ifmatch-blob-embedded` keeps blobs in a folder, `ifmatch-blob-objects` in
 //! another store.
 //!
 //! [`Dialect`]: dialect::Dialect

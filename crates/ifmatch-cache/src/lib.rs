@@ -25,7 +25,7 @@
 //! **A failed origin** is not waited for if a stored response may be used stale: each request gets the stale response
 //! immediately, and every few seconds a background request checks if the origin has recovered.
 //!
-//! **Every other method** is forwarded in a task of its own, so that its outcome is known even if the client leaves. If
+//! **Every other method** is forwarded in a separate task, so that its outcome is known even if the client leaves. If
 //! it is unsafe and the response is not an error, it invalidates the stored responses for the URI, for the URIs in
 //! `Location` and `Content-Location`, and for the groups in `Cache-Group-Invalidation`. An error of the inner service
 //! has the same effect, unless [the error means](Builder::unchanged_by) that nothing has changed. A response to a

@@ -26,7 +26,7 @@ use crate::respond::response_body::{BodyError, ResponseBody};
 use crate::state::CacheState;
 use crate::store::table::Invalidated;
 
-/// Forwards a write in a task of its own: the origin may carry it out even if the client has left, and its response
+/// Forwards a write in a separate task: the origin may carry it out even if the client has left, and its response
 /// decides if the stored responses remain valid.
 pub(crate) async fn write<C, B, S>(
     state: Arc<CacheState<C>>,

@@ -15,7 +15,7 @@ use crate::tag::EntityTag;
 /// One step on a record.
 ///
 /// A write through a service takes `Begin`, then one of `Commit`, `Abort` and `Doubt`. A write of content that is
-/// already durable under a name of its own takes a single `Write`.
+/// already durable under a unique name takes a single `Write`.
 #[derive(Clone, Debug)]
 pub enum Command<'a> {
     /// Requests a permit to write.
@@ -26,7 +26,7 @@ pub enum Command<'a> {
     Abort(Token),
     /// The write may have taken effect, or still may.
     Doubt(Doubt),
-    /// Records what a read or a probe saw.
+    /// Records the result of a read or a probe.
     Observe(Observed),
     /// Evaluates the preconditions and writes, in one step.
     Write(Write<'a>),

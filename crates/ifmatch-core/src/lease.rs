@@ -118,7 +118,7 @@ pub enum LeaseConflict {
     #[error("there is already a lease: wait until it ends, or break it")]
     AlreadyPresent,
     /// The lease has this id, but is being broken.
-    #[error("the lease is being broken: acquire it once that is over")]
+    #[error("the lease is being broken: acquire it after the break period")]
     IsBreakingAndCannotBeAcquired,
     /// The lease is being broken or was broken.
     #[error("the lease was broken and cannot be renewed: acquire a new one")]

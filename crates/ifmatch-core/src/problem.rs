@@ -158,7 +158,7 @@ impl Problem {
     /// assert_eq!(Problem::not_found().status(), 404);
     /// ```
     pub fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not-found").detail("there is nothing at this address")
+        Self::new(StatusCode::NOT_FOUND, "not-found").detail("there is no resource at this address")
     }
 
     /// 409: another write is in flight, for at most `wait`.

@@ -1,6 +1,6 @@
 //! Bounds on the allocations of the paths that every request to a service behind the layer takes.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at what it did not expect")]
+#![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 use allocation_counter::measure;
 use bytes::Bytes;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 /// Maximum total size of the interim responses to one request, in bytes. Further ones are dropped.
 const MAX_SIZE: usize = 64 * 1024;
 
-/// Size of a field besides its text, and of a message without fields.
+/// Size of a field without its text, and of a message without fields.
 const OVERHEAD: usize = 32;
 
 /// Time that a final response waits for a client that does not read the interim ones.

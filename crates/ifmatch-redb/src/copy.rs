@@ -102,7 +102,7 @@ fn copy_records(from: &Database, to: &mut Table<'_, TextKey, (u64, &'static [u8]
     Ok(())
 }
 
-/// A storage backend whose writes can be cut off.
+/// A storage backend with writes that can be cut off.
 #[derive(Debug)]
 pub(crate) struct CutOff {
     storage: Box<dyn StorageBackend>,

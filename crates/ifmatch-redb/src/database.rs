@@ -54,7 +54,7 @@ impl Shared {
             }
             found => {
                 if found.is_some() {
-                    tracing::info!("the index was not closed in order: its records are copied into a new file");
+                    tracing::info!("the index was not closed cleanly: its records are copied into a new file");
                 }
                 into_place(&*storage, found.as_ref().map(|found| &found.database))?
             }
@@ -149,7 +149,7 @@ impl Shared {
             let result = match &current.state {
                 State::InUse(database) => work(database),
                 State::Failed(_) if is_in_doubt() => {
-                    let error = "the index has failed, and what is durable of the last change is not known yet";
+                    let error = "the index has failed, and the durable state of the last change is not known yet";
                     return Err(unavailable_now(error));
                 }
                 State::Failed(Some(view)) => work(&view.database),

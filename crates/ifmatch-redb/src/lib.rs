@@ -55,7 +55,7 @@ impl RedbRegister {
     /// Opens the database at `path`, or creates it. Other users of the machine cannot read the file.
     ///
     /// A database that was not closed cleanly is first copied into a new file, which replaces it. This temporarily
-    /// doubles the disk space used. A file with the suffix `.lock` is kept beside the database.
+    /// doubles the disk space used. A file with the suffix `.lock` is kept next to the database.
     ///
     /// # Errors
     /// [`OpenErrorKind::InUse`] if another process has the database open; [`OpenErrorKind::Denied`] if the file or its

@@ -23,7 +23,7 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// Fails if the system refuses, with [`io::ErrorKind::ResourceBusy`] if the database is open elsewhere.
     fn open(&self) -> io::Result<Option<Box<dyn StorageBackend>>>;
 
-    /// Creates an empty storage beside the database, discarding any earlier one that was never swapped in.
+    /// Creates an empty storage next to the database, discarding any earlier one that was never swapped in.
     ///
     /// # Errors
     /// Fails if the system refuses.

@@ -59,7 +59,7 @@ fn write_and_kill(path: &Path, acknowledged: usize) -> HashMap<String, u64> {
         }
         seen
     };
-    while note(lines.next().expect("the child goes on writing").unwrap()) < acknowledged {}
+    while note(lines.next().expect("the child keeps writing").unwrap()) < acknowledged {}
     child.kill().unwrap();
     // Lines written to the pipe before the kill were acknowledged as well. The last line may be incomplete.
     let rest: Vec<_> = lines.map_while(Result::ok).collect();

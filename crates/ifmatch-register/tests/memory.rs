@@ -60,7 +60,7 @@ impl Register for Snapshots {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[should_panic(expected = "a page shows what was swapped before it was asked for")]
+#[should_panic(expected = "a page shows all swaps before its request")]
 async fn a_listing_from_a_snapshot_does_not_conform() {
     let register = Snapshots { records: MemoryRegister::unbounded(), listing: Mutex::default() };
     conformance::run(register, Traits::default().with_race(2, 1)).await;

@@ -241,13 +241,13 @@ impl Model for Protocol {
                 !world.wrong_tag && relied_on.is_none_or(right)
             }),
             Property::always("no two holders", |_, world: &World| world.holders().count() <= 1),
-            Property::always("no write beside a holder", |_, world: &World| {
+            Property::always("no write against a lease", |_, world: &World| {
                 world.leases.are_free_of(Fault::BesideHolder)
             }),
             Property::always("no write outlives its lease", |_, world: &World| {
                 world.leases.are_free_of(Fault::OutlivedLease)
             }),
-            Property::always("no write recorded beside a holder", |_, world: &World| {
+            Property::always("no write recorded against a lease", |_, world: &World| {
                 world.leases.are_free_of(Fault::RecordedLate)
             }),
             Property::always("who renews missed no write", |_, world: &World| {

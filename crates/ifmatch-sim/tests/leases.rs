@@ -74,8 +74,8 @@ fn a_holder_that_returns_late_and_a_writer_without_an_id() {
 
 #[test]
 fn a_lease_during_a_write_in_flight_is_found() {
-    breaks(Sabotage::LockInFlight, "no write beside a holder", protocol(&[Hold, Overwrite], 1));
-    breaks(Sabotage::LockInFlight, "no write beside a holder", protocol(&[Hold, Hold, Break], 0));
+    breaks(Sabotage::LockInFlight, "no write against a lease", protocol(&[Hold, Overwrite], 1));
+    breaks(Sabotage::LockInFlight, "no write against a lease", protocol(&[Hold, Hold, Break], 0));
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn a_write_that_outlives_its_lease_is_found() {
 
 #[test]
 fn writers_that_ignore_the_lease_are_found() {
-    breaks(Sabotage::IgnoreLease, "no write beside a holder", protocol(&[Hold, Overwrite], 0));
+    breaks(Sabotage::IgnoreLease, "no write against a lease", protocol(&[Hold, Overwrite], 0));
 }
 
 #[test]
 fn a_late_commit_under_the_next_holder_is_found() {
-    breaks(Sabotage::KeepExpiredPermit, "no write recorded beside a holder", protocol(&[Hold, Hold], 1));
+    breaks(Sabotage::KeepExpiredPermit, "no write recorded against a lease", protocol(&[Hold, Hold], 1));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(crate) const MEMORY: u64 = 32 * 1024 * 1024;
 pub(crate) type Predicate = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 #[derive(Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own, named as the builder names it")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate setting, named as in the builder")]
 pub(crate) struct Config {
     pub(crate) keys: Arc<dyn KeyExtractor>,
     pub(crate) authority: Authority,

@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 
 /// Extracts the key of the resource that a request addresses.
 ///
-/// Requests that change the same resource must have the same key, whatever their method; otherwise two writers can both
+/// Requests that change the same resource must have the same key, regardless of the method; otherwise two writers can both
 /// succeed. Requests to different resources should have different keys; otherwise they wait for each other needlessly.
 ///
 /// Closures implement this trait.
@@ -84,7 +84,7 @@ impl PathKey {
         Self::default()
     }
 
-    /// Adds the whole query to the key, for services in which each query is a resource of its own.
+    /// Adds the whole query to the key, for services in which each query is a separate resource.
     ///
     /// ```
     /// # use http::Request;

@@ -40,7 +40,7 @@ pub(crate) fn container(http: &mut Http<'_>, site: &Site) -> String {
     path
 }
 
-/// Creates a blob in a container of its own and returns its path.
+/// Creates a blob in a new container and returns its path.
 pub(crate) fn blob(http: &mut Http<'_>, site: &Site) -> String {
     let path = format!("{}/blob", container(http, site));
     http.upload(&path, &[], "first").is(201);

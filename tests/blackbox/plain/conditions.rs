@@ -50,7 +50,7 @@ fn check(site: &Site, method: &str, state: &str, text: &str, status: &str) {
         ("ok", "PUT") => {
             let read = read.is(200);
             assert_eq!((read.etag(), read.text()), (reply.etag(), WRITTEN), "the blob has the written content");
-            assert!(reply.etag() != blob.tag && reply.etag() != blob.old, "a tag of its own");
+            assert!(reply.etag() != blob.tag && reply.etag() != blob.old, "a new tag");
         }
         ("ok", "DELETE") => drop(read.is(404)),
         _ if present => {

@@ -40,7 +40,7 @@ fn count<'a>(site: &'a Site, path: &str, clients: usize, increments: usize, http
     assert_eq!(site.plain().get(path).is(200).text(), (clients * increments).to_string());
 }
 
-/// Each client stages a block of its own and commits it under `If-Match`.
+/// Each client stages its own block and commits it under `If-Match`.
 fn block_lists(site: &Site) {
     let path = format!("{}/a", container(&mut site.azure(), site));
     site.plain().put(&path, &[], "0").is(201);

@@ -67,8 +67,8 @@ impl<'a> World<'a> {
         race(READERS + WRITERS, |number| if number < WRITERS { self.write(number) } else { self.read(number) });
         let last = self.site.plain().get(&self.path);
         let last = (last.status == 200).then(|| last.etag().to_owned());
-        let written = self.written.into_inner().expect("nobody panics here");
-        for (tag, number) in self.seen.into_inner().expect("nobody panics here") {
+        let written = self.written.into_inner().expect("no thread panics");
+        for (tag, number) in self.seen.into_inner().expect("no thread panics") {
             assert_eq!(written.get(&tag), Some(&number), "the bytes under {tag} are those of another version");
         }
         self.history.check(&first, last.as_deref());
@@ -80,7 +80,7 @@ impl<'a> World<'a> {
     }
 
     fn knows(&self, tag: &str, number: usize) {
-        let before = self.written.lock().expect("nobody panics here").insert(tag.to_owned(), number);
+        let before = self.written.lock().expect("no thread panics").insert(tag.to_owned(), number);
         assert_eq!(before, None, "{tag} was given twice");
     }
 
@@ -170,6 +170,6 @@ impl<'a> World<'a> {
         let whole = self.version(number);
         let part = if reply.status == 206 { &whole[20..80] } else { &whole[..] };
         assert!(reply.body == part, "a mixture of versions, or a part of one");
-        self.seen.lock().expect("nobody panics here").push((reply.etag().to_owned(), number));
+        self.seen.lock().expect("no thread panics").push((reply.etag().to_owned(), number));
     }
 }

@@ -1,4 +1,4 @@
-//! Races: one of several exclusive operations succeeds, and readers see only what was written.
+//! Races: one of several exclusive operations succeeds, and readers see only written versions.
 
 pub(crate) mod counter;
 mod history;

@@ -22,7 +22,7 @@ pub(crate) fn add(suite: &mut Suite) {
     queries::add(suite);
 }
 
-/// A client with a table of its own.
+/// A client with its own table.
 struct Table<'a> {
     http: Http<'a>,
     path: String,

@@ -119,7 +119,7 @@ fn continued(site: &Site) {
     assert_eq!(rows.collect::<Vec<_>>(), ["c", "d"]);
 }
 
-/// A page must fit into memory, whatever the size of its entities.
+/// A page must fit into memory, regardless of the size of its entities.
 fn large(site: &Site) {
     let mut table = Table::new(site);
     let large: Value = (0..15).map(|number| (format!("p{number}"), Value::from("x".repeat(32 * 1024)))).collect();

@@ -126,7 +126,7 @@ test("lists by prefix delimiter and page", async () => {
   assert.deepEqual([Math.max(...sizes), sizes.reduce((a, b) => a + b)], [4, all.length]);
 });
 
-test("a list goes on where it stopped", async () => {
+test("a listing continues at its marker", async () => {
   const container = await newContainer();
   await fill(container, "0", "1", "2", "3", "4");
   const { value: first } = await container.listBlobsFlat().byPage({ maxPageSize: 2 }).next();
@@ -198,7 +198,7 @@ test("blocks are committed in the order of the list", async () => {
   assert.deepEqual((await blob.getProperties()).metadata, { colour: "red" });
   const { committedBlocks, uncommittedBlocks = [] } = await blob.getBlockList("all");
   assert.deepEqual(committedBlocks.map(({ name }) => name), [id(1), id(3), id(1)]);
-  assert.deepEqual(uncommittedBlocks, [], "what is not in the list is gone");
+  assert.deepEqual(uncommittedBlocks, [], "blocks that are not in the list are discarded");
   await blob.stageBlock(id(4), "[4]", 3);
   await blob.commitBlockList([id(3), id(4)]);
   assert.equal(await text(blob), "[3][4]", "committed blocks can be used again");

@@ -85,7 +85,7 @@ def test_a_blob_has_the_md5_of_its_bytes(container):
 def test_a_blob_of_blocks_has_the_md5_that_is_given(container):
     blob = in_blocks(container.get_blob_client("blob"), MIB)
     blob.upload_blob(b"x" * 2 * MIB)
-    assert known_md5(blob) is None, "nobody computed it"
+    assert known_md5(blob) is None, "it was not computed"
     data = b"y" * 2 * MIB
     blob.upload_blob(data, overwrite=True, content_settings=ContentSettings(content_md5=md5(data)))
     assert known_md5(blob) == md5(data)
@@ -218,7 +218,7 @@ def test_blocks_are_committed_in_the_order_of_the_list(container):
     assert blob.download_blob().readall() == b"[1][3][1]"
     assert blob.get_blob_properties().metadata == {"colour": "red"}
     committed, staged = blob.get_block_list("all")
-    assert ([block.id for block in committed], staged) == (["0001", "0003", "0001"], []), "what is not in the list is gone"
+    assert ([block.id for block in committed], staged) == (["0001", "0003", "0001"], []), "blocks that are not in the list are discarded"
     blob.stage_block("0004", b"[4]")
     blob.commit_block_list([BlobBlock("0003"), BlobBlock("0004")])
     assert blob.download_blob().readall() == b"[3][4]", "committed blocks can be used again"

@@ -18,7 +18,7 @@ extern "C" {
     fn log(text: &str);
 }
 
-/// Runs the tests, one after the other. The last line has their numbers: `N passed, N ignored`.
+/// Runs the tests one by one. The last line has their numbers: `N passed, N ignored`.
 ///
 /// # Panics
 /// Throws an error in JavaScript if a test fails or cannot run here.

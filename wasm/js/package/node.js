@@ -1,4 +1,4 @@
-// For Node: the .wasm file lies beside this one.
+// For Node: the .wasm file is next to this one.
 import { readFileSync } from "node:fs";
 import { initSync } from "./ifmatch.js";
 

@@ -1,4 +1,4 @@
-// Compiled, not run: the declarations say what the package does.
+// Compiled, not run: checks the declarations.
 import { ContentHash, ContentHasher, evaluatePreconditions, lastModified, selectRange, type Validators } from "ifmatch";
 
 const request = new Request("http://a/");
@@ -30,5 +30,5 @@ hash.versionedTag(1);
 evaluatePreconditions(request, { etag: 1 });
 // @ts-expect-error a length must be given
 selectRange(request, { etag: '"a"' });
-// @ts-expect-error there is no such property in what was not asked for yet
+// @ts-expect-error the property does not exist in this type
 console.log(verdict.condition);

@@ -1,4 +1,4 @@
-//! The load: wrk on a core of its own, and the server's CPU time meanwhile.
+//! The load: wrk on a separate core, and the server's CPU time during the run.
 
 use std::path::Path;
 

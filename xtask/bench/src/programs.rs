@@ -22,7 +22,7 @@ pub(crate) fn leases(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--package ifmatch-workspace --bench leases")
 }
 
-/// Builds the proxy of benches/pingora, a workspace of its own.
+/// Builds the proxy of benches/pingora, a separate workspace.
 pub(crate) fn pingora(workspace: &Workspace) -> Result<PathBuf> {
     build(workspace, "--manifest-path benches/pingora/Cargo.toml --target-dir target/pingora")
 }

@@ -54,7 +54,7 @@ impl<'a> Measured<'a> {
             for (row, cells) in rows.iter().zip(&mut cells) {
                 for at in (0..subjects.len()).map(|at| (at + round) % subjects.len()) {
                     if Instant::now() > deadline {
-                        return Err("the time is over".into());
+                        return Err("the time limit has passed".into());
                     }
                     let subject = &subjects[at];
                     let (path, fields) = (subject.path(row.file), subject.fields(row)?);

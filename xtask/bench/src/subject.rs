@@ -71,12 +71,12 @@ impl Subject {
 
     /// Returns its CPU time in seconds.
     pub(crate) fn cpu(&self) -> Result<f64> {
-        self.running.as_ref().ok_or("it is not a process of its own")?.cpu()
+        self.running.as_ref().ok_or("it is not a separate process")?.cpu()
     }
 
     /// Returns its resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
-        self.running.as_ref().ok_or("it is not a process of its own")?.resident()
+        self.running.as_ref().ok_or("it is not a separate process")?.resident()
     }
 
     /// Stores a file of a given length.

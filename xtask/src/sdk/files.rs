@@ -104,11 +104,11 @@ pub(super) fn read(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
 pub(super) fn compare(expected: &Path, found: &Path) -> Result {
     let (expected, found) = (read(expected)?, read(found)?);
     if let Some(name) = expected.keys().find(|name| expected.get(*name) != found.get(*name)) {
-        let what = if found.contains_key(name) { "came back with other bytes" } else { "did not come back" };
+        let what = if found.contains_key(name) { "was restored with other bytes" } else { "was not restored" };
         return Err(format!("`{name}` {what}").into());
     }
     match found.keys().find(|name| !expected.contains_key(*name)) {
-        Some(name) => Err(format!("`{name}` came back and was not there").into()),
+        Some(name) => Err(format!("`{name}` was restored but not backed up").into()),
         None => Ok(()),
     }
 }
@@ -127,10 +127,10 @@ mod tests {
         compare(&one, &other).unwrap();
         write(&other, "b", b"more").unwrap();
         let said = |expected, found| compare(expected, found).unwrap_err().to_string();
-        assert_eq!(said(&one, &other), "`b` came back and was not there");
-        assert_eq!(said(&other, &one), "`b` did not come back");
+        assert_eq!(said(&one, &other), "`b` was restored but not backed up");
+        assert_eq!(said(&other, &one), "`b` was not restored");
         write(&one, "b", b"less").unwrap();
-        assert_eq!(said(&one, &other), "`b` came back with other bytes");
+        assert_eq!(said(&one, &other), "`b` was restored with other bytes");
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -43,7 +43,7 @@ impl Server<'_> {
 /// disk drops new connections.
 const MEMORY: &str = "/dev/shm";
 
-/// A Worker on free ports with a state of its own, stopped on drop.
+/// A Worker on free ports with its own state, stopped on drop.
 pub(crate) struct Served {
     /// Address of the blobs.
     pub(crate) blobs: SocketAddr,

@@ -12,7 +12,7 @@ const STEP: usize = 1000;
 
 /// Deletes the entities of an account that belong to no table, and returns their number.
 ///
-/// Safe beside concurrent requests: the identities of entities are listed before the tables. A table with an entity in
+/// Safe with concurrent requests: the identities of entities are listed before the tables. A table with an entity in
 /// the first listing existed before it, so the second listing contains the table unless it was deleted.
 pub(crate) async fn collect(store: &dyn BlobStore, containers: &AccountContainers) -> Result<usize, StoreError> {
     let identities = identities(store, containers).await?;

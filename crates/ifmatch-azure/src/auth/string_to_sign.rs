@@ -135,7 +135,7 @@ fn push_own_fields(text: &mut String, headers: &HeaderMap) -> Option<()> {
     Some(())
 }
 
-/// Appends the account and the path as it was sent. The path begins with the account, so the account occurs twice.
+/// Appends the account and the path, as sent. The path begins with the account, so the account occurs twice.
 fn push_resource(text: &mut String, head: &Parts, account: &str) {
     text.extend(["/", account, head.uri.path()]);
 }

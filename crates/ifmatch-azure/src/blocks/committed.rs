@@ -1,6 +1,6 @@
 //! The committed blocks of a blob.
 //!
-//! The list is stored as a blob of its own, after the blob it belongs to, and names that blob's content hash. It is
+//! The list is stored as a separate blob, after the blob it belongs to, and names that blob's content hash. It is
 //! valid while the blob has that content. In a store without content hashes, it is valid for the one version with its
 //! tag.
 

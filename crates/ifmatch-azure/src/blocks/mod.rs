@@ -1,6 +1,6 @@
 //! Block blobs: blocks are staged one by one, then a block list assembles a blob from them.
 //!
-//! A staged block is stored as a blob of its own, in a container that no request can name. Put Block List reads its
+//! A staged block is stored as a separate blob, in a container that no request can name. Put Block List reads its
 //! blocks one after another as the body of a single write, so conditions, lease and swap work as for any write.
 
 mod body;

@@ -148,7 +148,7 @@ pub(super) fn find(kind: Kind, method: &Method, query: &Query, headers: &HeaderM
     let mut of_method = candidates.iter().filter(|rule| rule.request.0.split(' ').any(|name| name == method.as_str()));
     let rule = of_method.next().ok_or_else(|| wrong_method(&candidates))?;
     if rule.name == Name::PutBlob {
-        // Checked first: other blob types have headers of their own.
+        // Checked first: other blob types have their own headers.
         headers::check_blob_type(headers)?;
     }
     rule.check_parameters(query)?;

@@ -78,7 +78,7 @@ pub(crate) fn not_modified(info: &BlobInfo) -> Response<BlobBody> {
     let mut response = empty(StatusCode::NOT_MODIFIED, info.tag.as_ref(), None);
     let headers = response.headers_mut();
     retain_304_headers(headers);
-    // Azure sends the date even beside a tag.
+    // Azure sends the date even with a tag.
     headers.insert(LAST_MODIFIED, info.last_modified.to_header());
     headers.insert(azure::ERROR_CODE, HeaderValue::from_static("ConditionNotMet"));
     response

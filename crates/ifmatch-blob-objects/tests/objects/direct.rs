@@ -123,7 +123,7 @@ impl ObjectStore for Store {
         let mut upload = Box::new(Counted { inner, aborted: Arc::clone(&self.aborted) });
         let takes = *self.takes.lock().unwrap();
         if let Some(direct) = direct.filter(|_| takes != Takes::Nothing) {
-            assert!(direct.take::<String>().is_none(), "nobody has such a body");
+            assert!(direct.take::<String>().is_none(), "there is no such body");
             if let Some(Raw { bytes: Some(bytes), .. }) = direct.take() {
                 self.taken.fetch_add(1, Ordering::Relaxed);
                 let hash = ContentHash::of(&bytes);
@@ -212,7 +212,7 @@ async fn a_read_returns_the_stores_own_body() {
         assert_eq!(response.headers()["content-length"], *expected.len().to_string());
         let raw = response.into_body().downcast::<Raw>().expect("the store's own body");
         assert_eq!(raw.bytes.unwrap(), expected);
-        assert_eq!(store.read.load(Ordering::Relaxed), 0, "nobody looked at the bytes");
+        assert_eq!(store.read.load(Ordering::Relaxed), 0, "the bytes were not read");
     }
     let request = Request::get("/c/b").header("range", "bytes=0-1,8-9").body(String::new()).unwrap();
     let body = service.oneshot(request).await.unwrap().into_body();

@@ -97,7 +97,7 @@ impl MultipartUpload for FaultyUpload {
                 Err(Error::NotFound { path: self.location.to_string(), source })
             }
             other => {
-                assert!(other.is_none(), "nothing of the kind happens to the end of an upload: {other:?}");
+                assert!(other.is_none(), "the end of an upload cannot fail this way: {other:?}");
                 self.inner.complete().await
             }
         }

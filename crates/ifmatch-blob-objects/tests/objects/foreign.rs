@@ -103,7 +103,7 @@ async fn a_store_that_ignores_conditions_is_detected() {
     store.modes();
     let tag = subject.write_if(&blob("c", "b"), if_absent(), "1").await.unwrap().tag.unwrap();
     subject.write_if(&blob("c", "b"), if_match(&tag), "2").await.unwrap();
-    assert_eq!(store.modes(), ["overwrite", "overwrite"], "what is ignored is not relied on");
+    assert_eq!(store.modes(), ["overwrite", "overwrite"], "ignored conditions are not sent");
     ifmatch_blob::conformance::check(&subject).await;
 }
 

@@ -190,7 +190,7 @@ async fn an_interrupted_deletion_is_completed_by_the_next_request() {
     subject.write(&blob, "before").await;
     store.schedule([Fault::Refused]);
     let failed = kind(subject.store.delete_container(&blob.container, Delete::default()).await);
-    assert_eq!(failed, StoreErrorKind::OutcomeUnknown, "the deletion goes on");
+    assert_eq!(failed, StoreErrorKind::OutcomeUnknown, "the deletion continues");
     store.head(&"c/b".into()).await.expect("the object is still there");
     assert!(subject.read(&blob).await.is_none(), "the container is as good as deleted");
     store.put(&"c/theirs".into(), "theirs".into()).await.unwrap();
@@ -214,7 +214,7 @@ async fn a_deletion_can_be_repeated_until_it_is_complete() {
     subject.write(&blob, "before").await;
     store.schedule([Fault::Refused]);
     subject.store.delete_container(&blob.container, Delete::default()).await.unwrap_err();
-    subject.store.delete_container(&blob.container, Delete::default()).await.expect("it goes on");
+    subject.store.delete_container(&blob.container, Delete::default()).await.expect("it continues");
     store.head(&"c/b".into()).await.unwrap_err();
 }
 

@@ -1,4 +1,4 @@
-//! Azurite, the Azure Storage emulator, as a process of its own on a free port.
+//! Azurite, the Azure Storage emulator, as a separate process on a free port.
 
 use std::path::PathBuf;
 use std::process::Stdio;

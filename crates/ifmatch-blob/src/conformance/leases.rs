@@ -192,7 +192,7 @@ async fn a_broken_lease_admits_others(subject: &Subject) {
     assert_eq!(subject.lease(&blob, at_once).await.unwrap().receipt.seconds_left(), Some(0));
     assert_eq!(failure(subject.write_with(&blob, with(1), "3").await), LeaseFailure::Lost);
     subject.write_with(&blob, LeaseUse::Write(None), "3").await.unwrap();
-    assert_eq!(subject.state(&blob).await, LeaseState::Available, "a write clears away what is broken");
+    assert_eq!(subject.state(&blob).await, LeaseState::Available, "a write clears a broken lease");
 }
 
 async fn an_operation_is_conditional(subject: &Subject) {
@@ -234,7 +234,7 @@ async fn the_holder_writes_alone(subject: &Subject) {
         let mut tag = subject.tag(&blob).await;
         for _ in 0..8 {
             let next = Put { lease: with(1), preconditions: if_match(&tag), ..put("holder") };
-            tag = subject.store.put(&blob, next).await.expect("nobody else may write").tag.unwrap();
+            tag = subject.store.put(&blob, next).await.expect("only the holder may write").tag.unwrap();
         }
         subject.lease(&blob, request(LeaseAction::Release(id(1)))).await.unwrap();
         tag

@@ -1,6 +1,6 @@
 //! The suite that every blob store must pass. A store's test fills in a [`Subject`] and calls [`check`].
 //!
-//! Each check uses containers of its own. A failed check panics.
+//! Each check uses its own containers. A failed check panics.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed check panics")]
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ mod races;
 mod reading;
 
 /// A store under test, and its capabilities.
-#[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate capability")]
 pub struct Subject {
     /// The store.
     pub store: Arc<dyn BlobStore>,

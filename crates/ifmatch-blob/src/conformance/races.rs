@@ -73,7 +73,7 @@ async fn one_deletion_succeeds(subject: &Subject) {
     }
 }
 
-/// Every version consists of one byte value of its own, which reveals mixtures and tags of other versions.
+/// Every version repeats a unique byte value, which reveals mixtures and tags of other versions.
 async fn bytes_come_with_their_own_tag(subject: &Subject) {
     let blob = blob("races", "overwrite");
     let version = |filler: u8| vec![filler; 150_000 + usize::from(filler)];

@@ -1,4 +1,4 @@
-//! Which paths name a blob, and what is said of the others.
+//! Paths that name a blob, and errors for the others.
 
 use proptest::prelude::*;
 

@@ -74,7 +74,7 @@ pub trait BlobStore: Send + Sync + 'static {
     /// Writes a blob, and creates its container if necessary.
     async fn put(&self, blob: &BlobPath, put: Put) -> Result<Written, StoreError>;
 
-    /// Deletes a blob. [`StoreErrorKind::NotFound`] if there is none, whatever the conditions.
+    /// Deletes a blob. [`StoreErrorKind::NotFound`] if there is none, regardless of the conditions.
     async fn delete(&self, blob: &BlobPath, delete: Delete) -> Result<(), StoreError>;
 
     /// Lists the blobs of a container. Returns `None` if there is no such container.

@@ -101,7 +101,7 @@ async fn an_unknown_query_is_refused() {
     assert_eq!(fixture.get("/c?limit=999999&").await.status, StatusCode::OK);
 }
 
-/// Checks the blobs of a container, beside one with a name that begins alike.
+/// Checks the blobs of a container, next to one with the same prefix.
 async fn check_pages(stored: &BTreeSet<String>, prefix: &str, limit: usize) {
     let fixture = fixture().await;
     for name in stored {

@@ -1,5 +1,5 @@
 //! The blob service over the embedded store, called as a tower service.
-#![expect(clippy::expect_used, reason = "a test ends at what it did not expect")]
+#![expect(clippy::expect_used, reason = "a failed expectation is a failed test")]
 
 mod conditions;
 mod faults;

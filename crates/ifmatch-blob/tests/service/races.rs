@@ -41,7 +41,7 @@ async fn of_fifty_creators_one_wins() {
         let got = send(&service, request(Method::GET, &path, &[], "")).await;
         assert_eq!((got.tag(), got.body), (winner.tag(), bytes(size, *creator)));
     }
-    assert_eq!(files_in(&folder.path().join("bodies")), 2, "the losers' bodies are left over");
+    assert_eq!(files_in(&folder.path().join("bodies")), 2, "the losers' bodies remain");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

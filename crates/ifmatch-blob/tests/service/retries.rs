@@ -14,7 +14,7 @@ async fn a_retried_create_gets_its_first_answer_again() {
         let again = fixture.send(create()).await;
         assert_eq!((first.status, again.status), (StatusCode::CREATED, StatusCode::CREATED));
         assert_eq!(first.tag(), again.tag());
-        assert_eq!(fixture.files(), usize::from(size > 4096), "the retry's body is left over");
+        assert_eq!(fixture.files(), usize::from(size > 4096), "the retry's body remains");
     }
 }
 

@@ -67,7 +67,7 @@ impl Fixture {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), none).await.expect("a file is left over");
+        tokio::time::timeout(Duration::from_secs(30), none).await.expect("a file remains");
     }
 
     /// Returns the number of files of bodies, including incoming ones.

@@ -140,7 +140,7 @@ impl PartialBody {
         Some(if fits { joined } else { newer.clone() })
     }
 
-    /// Returns the whole body, once nothing is missing.
+    /// Returns the whole body once it is complete.
     pub(crate) fn whole(&self) -> Option<Arc<MemoryBody>> {
         match &self.pieces[..] {
             [(0, content)] if content.len == self.total => Some(Arc::new(content.clone())),

@@ -18,7 +18,7 @@ const LARGEST: usize = 4 * 1024;
 #[derive(Debug)]
 pub(crate) struct RecentHeads(Box<[RwLock<Place>]>);
 
-/// The inputs of a head, besides the stored response.
+/// The inputs of a head, other than the stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     /// `true` for a 304.

@@ -17,7 +17,7 @@ async fn a_response_from_the_future_is_not_fresh() {
     world.origin.will(304, &[("etag", "\"1\"")], "");
     assert_eq!(world.get("/").await.text(), "hello");
     assert_eq!(world.origin.count(), 2, "it was used for two days and the step");
-    assert!(world.get("/").await.is_hit(), "it came now, by the clock as it is");
+    assert!(world.get("/").await.is_hit(), "it arrived now, by the current clock");
     assert_eq!(world.origin.count(), 2);
 }
 
@@ -69,7 +69,7 @@ async fn setting_the_clock_back_does_not_lengthen_the_pause_of_a_failed_origin()
 async fn setting_the_clock_back_does_not_keep_requests_from_collapsing() {
     let world = World::default();
     world.clock.set_ahead(DAY);
-    world.origin.will(200, &[("cache-control", "no-store")], "for nobody else");
+    world.origin.will(200, &[("cache-control", "no-store")], "for one client");
     world.get("/").await;
     world.clock.set_ahead(0);
     world.clock.advance(60);

@@ -173,7 +173,7 @@ async fn a_modified_file_is_never_served_as_complete() {
     world.get("/").await;
     change(folder.path(), LEN - 1);
     let broken = world.get("/").await;
-    assert!(broken.body.is_err(), "the last piece is not what was stored");
+    assert!(broken.body.is_err(), "the last piece has been modified");
     // The next request goes to the origin, and its response is stored.
     world.origin.will(200, &FRESH, &body);
     assert_eq!(world.get("/").await.text(), body);

@@ -90,7 +90,7 @@ async fn a_stalled_body_without_readers_is_abandoned() {
     assert!(feed.send("lo"), "there is a reader");
     drop(reader);
     tokio::time::sleep(std::time::Duration::from_mins(5)).await;
-    assert!(!feed.send("!"), "nobody is there");
+    assert!(!feed.send("!"), "there is no reader");
     not_stored(&world, "/").await;
 }
 

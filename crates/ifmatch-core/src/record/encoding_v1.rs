@@ -1,4 +1,4 @@
-//! The previous encoding: versions have no date of their own, and permits do not record their duration.
+//! The previous encoding: versions have no dates, and permits do not record their duration.
 
 use bytes::Bytes;
 use serde::Deserialize;

@@ -114,7 +114,7 @@ fn take(world: &mut World, writers: &mut Writers, step: &Step) -> Result<(), Tes
                 _ => world.delete(LeaseUse::Write(*user)),
             };
             if result.is_ok() {
-                prop_assert!(!writers.may_take_effect(now), "a write beside a permit");
+                prop_assert!(!writers.may_take_effect(now), "a write during another permit");
                 prop_assert!(writers.holds(now).is_none_or(|holder| Some(holder) == *user), "a write by another");
                 writers.told = writers.told.filter(|_| matches!(step, Step::Write(_)) && user.is_some());
             }

@@ -1,4 +1,4 @@
-//! The commands, and what they share: the runtime, signals, listeners, TLS, the log and the cache.
+//! The commands and their shared parts: the runtime, signals, listeners, TLS, the log and the cache.
 
 pub(crate) mod lease;
 pub(crate) mod proxy;

@@ -31,7 +31,7 @@ pub(super) async fn replaced_at_the_expected_revision_only<R: Register>(register
     let first = written(&Record::absent(), b"first");
     let second = written(&first, b"second");
     let swap = register.compare_and_swap(&key, first.revision(), Some(&second)).await.expect("swap");
-    assert_eq!(swap, Swap::Conflict(None), "nothing is replaced where nothing is");
+    assert_eq!(swap, Swap::Conflict(None), "a missing record cannot be replaced");
     register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.expect("swap");
     let swap = register.compare_and_swap(&key, first.revision(), Some(&second)).await.expect("swap");
     assert_eq!(swap, Swap::Done, "a record is replaced at its revision");
@@ -47,7 +47,7 @@ pub(super) async fn forgotten_at_the_expected_revision_only<R: Register>(registe
     register.compare_and_swap(&key, Revision::NONE, Some(&first)).await.expect("swap");
     let stale = Revision::new(first.revision().get() + 1);
     let swap = register.compare_and_swap(&key, stale, None).await.expect("swap");
-    assert_eq!(swap, Swap::Conflict(Some(first.clone())), "nothing is forgotten at another revision");
+    assert_eq!(swap, Swap::Conflict(Some(first.clone())), "a removal at another revision fails");
     let swap = register.compare_and_swap(&key, first.revision(), None).await.expect("swap");
     assert_eq!(swap, Swap::Done, "a record is forgotten at its revision");
     assert_eq!(register.load(&key).await.expect("load"), None, "a forgotten record is gone");
@@ -81,7 +81,7 @@ pub(super) async fn keys_are_told_apart<R: Register>(register: &R) {
     let records: Vec<_> = names.iter().map(|name| written(&Record::absent(), name.as_bytes())).collect();
     for (key, record) in keys.iter().zip(&records) {
         let swap = register.compare_and_swap(key, Revision::NONE, Some(record)).await.expect("swap");
-        assert_eq!(swap, Swap::Done, "{key} is a key of its own");
+        assert_eq!(swap, Swap::Done, "{key} is a separate key");
     }
     for (key, record) in keys.iter().zip(&records) {
         let loaded = register.load(key).await.expect("load");

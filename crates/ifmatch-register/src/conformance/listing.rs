@@ -71,6 +71,6 @@ pub(super) async fn each_page_is_as_fresh_as_a_load<R: Register>(register: &R) {
     for (after, expected) in [("a", ("c", second)), ("c", ("d", d))] {
         let after = key(after);
         let page = register.scan(&Scan { after: Some(after.as_str()), ..scan }).await.expect("scan");
-        assert_eq!(page, [(key(expected.0), expected.1)], "a page shows what was swapped before it was asked for");
+        assert_eq!(page, [(key(expected.0), expected.1)], "a page shows all swaps before its request");
     }
 }

@@ -1,4 +1,4 @@
-//! Recording what a read saw: the tag in the register, and the header fields of a 304 in memory.
+//! Recording the result of a read: the tag in the register, and the header fields of a 304 in memory.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub(crate) async fn observe_absence<R: Register, C: Clock>(context: &ReadContext
     }
 }
 
-/// Returns the record as it was when the read began, or `None` if it has changed since or the register failed.
+/// Returns the record at the beginning of the read, or `None` if it has changed since or the register failed.
 async fn baseline_record<R: Register, C: Clock>(context: &ReadContext<R, C>) -> Option<Cow<'_, Record>> {
     match &context.baseline.state {
         BaselineState::Unavailable => None,

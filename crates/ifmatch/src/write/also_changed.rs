@@ -1,4 +1,4 @@
-//! The resources that a write has changed besides its target.
+//! Other resources that a write has changed.
 
 use http::header::{CONTENT_LOCATION, HOST, LOCATION};
 use http::request::Parts;

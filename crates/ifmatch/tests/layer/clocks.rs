@@ -73,7 +73,7 @@ async fn an_expired_permit_admits_no_second_handler_while_the_first_runs() {
         clock.step(SECOND * 60);
         let second = put(&[], "second");
         settle().await;
-        assert!(!second.is_finished(), "it ran beside the first one: {:?}", second.await);
+        assert!(!second.is_finished(), "it ran concurrently with the first one: {:?}", second.await);
         assert_eq!(world.runs(&http::Method::PUT), 1);
         // The handler is due for its next step, but its deadline has passed.
         world.release("first");
@@ -113,7 +113,7 @@ async fn an_expired_permit_lets_no_write_overtake_a_pending_commit() {
     assert_eq!(world.get("/a").as_deref(), Some("second"));
 }
 
-/// The same for a lease, beside a handler that started without one.
+/// The same for a lease, with a handler that started without one.
 #[tokio::test]
 async fn an_expired_permit_admits_no_lease_while_its_handler_runs() {
     use crate::leases::{A, acquire};

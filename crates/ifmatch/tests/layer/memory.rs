@@ -179,7 +179,7 @@ async fn each_variant_and_query_is_remembered_separately() {
     ask(&service, "GET /a", &[("accept-language", "fr"), ("if-none-match", &tag)]).await;
     ask(&service, "GET /a?page=2", &[german, ("if-none-match", &tag)]).await;
     assert_eq!(world.runs(&Method::GET), 3);
-    // The first one is still remembered beside the others.
+    // The first one is still remembered along with the others.
     ask(&service, "GET /a", &[german, ("if-none-match", &tag)]).await;
     assert_eq!(world.runs(&Method::GET), 3);
 }

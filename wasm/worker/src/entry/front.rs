@@ -47,7 +47,7 @@ pub(crate) fn unusable(path: &str, why: &str) -> Response<BlobBody> {
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-set-up");
     let detail = match path {
         HEALTH => why,
-        _ => "this Worker is not set up: its log and /-/health say what is missing",
+        _ => "this Worker is not set up: its log and /-/health name the missing settings",
     };
     sent(problem.detail(detail).to_response())
 }
@@ -55,7 +55,7 @@ pub(crate) fn unusable(path: &str, why: &str) -> Response<BlobBody> {
 /// Response to a request when other bodies fill the memory.
 pub(crate) fn busy() -> Response<BlobBody> {
     let problem = Problem::unavailable(Duration::from_secs(1));
-    sent(problem.detail("other requests fill this Worker's memory at the moment, try again later").to_response())
+    sent(problem.detail("this Worker's memory is full: try again later").to_response())
 }
 
 /// Response to a request that is not valid in HTTP.
@@ -67,7 +67,7 @@ fn own(method: &Method, path: &str) -> Response<BlobBody> {
     let problem = match path {
         HEALTH if matches!(*method, Method::GET | Method::HEAD) => return healthy(),
         HEALTH => Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-            .detail("this endpoint can only be read")
+            .detail("this endpoint is read-only")
             .header(header::ALLOW, HeaderValue::from_static("GET, HEAD")),
         _ => Problem::not_found().detail("the Worker's own endpoint is /-/health"),
     };

@@ -11,7 +11,7 @@ struct Console;
 
 /// Installs the subscriber.
 pub(crate) fn begin() {
-    // The program may have installed one of its own.
+    // The program may have installed another one.
     let _ = tracing::subscriber::set_global_default(Console);
 }
 

@@ -277,7 +277,7 @@ mod tests {
     async fn what_another_isolate_wrote_is_seen_when_the_time_is_over() {
         let (store, other, clock) = isolates();
         let first = put(&other, "first").await;
-        assert_eq!(remembered(&store), None, "nobody has read it");
+        assert_eq!(remembered(&store), None, "it was not read");
         assert_eq!(read(&store).await, first);
         let second = put(&other, "second").await;
         clock.pass(Duration::from_micros(4_999_999));

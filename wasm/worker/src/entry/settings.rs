@@ -62,7 +62,7 @@ impl Settings {
         let development = flag("IFMATCH_DEVELOPMENT", set("IFMATCH_DEVELOPMENT").as_deref())?;
         if !is_closed && !development {
             return Err(Unusable(
-                "nobody may use this Worker yet: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`, \
+                "this Worker rejects all requests: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`, \
                  or IFMATCH_DEVELOPMENT = \"true\" where only you can reach it"
                     .to_owned(),
             ));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn without_credentials_nobody_gets_in() {
+    fn without_credentials_all_requests_are_rejected() {
         for set in [&[][..], &[("IFMATCH_DEVELOPMENT", "false")], &[("IFMATCH_WRITE_TOKEN", " , ")]] {
             let error = read(set).unwrap_err();
             assert!(error.contains("wrangler secret put"), "{error}");

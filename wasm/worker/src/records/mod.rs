@@ -14,7 +14,7 @@
 //! 2. A record is deleted *before* its name, and the name only if it was not registered again since. A creation that
 //!    began before the deletion may have registered its name too early: it is rejected as a conflict, and starts over.
 //!
-//! So the name of each record is registered at all times.
+//! The name of each record is therefore always registered.
 //!
 //! # Expiry
 //! An object sets an [alarm](age) if its record may expire, and then deletes its database.

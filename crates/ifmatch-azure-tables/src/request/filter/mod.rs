@@ -51,7 +51,7 @@ pub(crate) trait Row {
     fn property(&self, name: &str) -> Property<'_>;
 }
 
-/// The value of a property, as far as it was read.
+/// The value of a property, or the fact that it was not read yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Property<'a> {
     /// The property was not read yet.

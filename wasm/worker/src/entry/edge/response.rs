@@ -30,7 +30,7 @@ pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<wor
         return send(ResponseBody::Empty);
     }
     let mut body = match body.downcast::<EdgeBody>() {
-        // The runtime knows the length of its own streams, and sends it.
+        // The runtime knows the length of its own streams and sends it.
         Ok(own) => return send(own.into_whole().map_or(ResponseBody::Empty, ResponseBody::Stream)),
         Err(body) => body,
     };
@@ -48,7 +48,7 @@ pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<wor
 
 fn sent(status: StatusCode, headers: &HeaderMap, body: ResponseBody) -> Result<worker::Response> {
     let response = ResponseBuilder::new().with_status(status.as_u16()).with_headers(headers::to_js(headers)?);
-    // By default, the runtime would encode an encoded body once more.
+    // By default, the runtime would encode an encoded body again.
     let is_encoded = headers.contains_key(header::CONTENT_ENCODING);
     let response = if is_encoded { response.with_encode_body(EncodeBody::Manual) } else { response };
     Ok(response.body(body))

@@ -31,7 +31,7 @@ pub(super) async fn get(bucket: &Bucket, location: &Path, options: GetOptions) -
         stream::empty().boxed()
     } else {
         let raw = body(&object).map_err(|error| failure::of(location, &error))?.ok_or_else(bodiless)?;
-        // Passed on as it is, the body need not be read here.
+        // The body is passed on without being read.
         let whole = EdgeBody::new(ByteStream::new(raw.clone()), Some(range.end.saturating_sub(range.start)));
         extensions.insert(DirectBody::new(BlobBody::stream(whole)));
         ByteStream::new(raw).map_err(broken).boxed()
