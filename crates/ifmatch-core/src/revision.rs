@@ -26,7 +26,7 @@ impl Revision {
     /// The revision of a record that was never written.
     pub const NONE: Self = Self(0);
 
-    /// Creates a revision from the number that a register stores beside the record.
+    /// Creates a revision from the number that a register stores with the record.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
