@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import http from "node:http";
 import { test } from "node:test";
 import { acquire, signed } from "./azure.mjs";
-import { BETWEEN, COUNTING, interposed, start } from "./support.mjs";
+import { BETWEEN, COUNTING, forEach, interposed, start } from "./support.mjs";
 
 const put = (fetch, target, body = "x", headers = {}) => fetch(target, { method: "PUT", body, headers });
 const text = async (response) => (await response).text();
@@ -131,7 +131,7 @@ test("a listing with more names than the request limit comes in pages", async (t
   const bindings = { IFMATCH_MAX_REQUESTS: String(ALLOWED) };
   const { fetch } = await start(t, { ...interposed(t, BUDGET), bindings });
   const names = Array.from({ length: ALLOWED }, (_, at) => String(at).padStart(3, "0"));
-  await Promise.all(names.map((name) => put(fetch, `/docs/${name}`)));
+  await forEach(names, (name) => put(fetch, `/docs/${name}`));
   const listed = [];
   let after = "";
   do {
@@ -150,7 +150,7 @@ test("a listing takes one request per name", async (t) => {
   const { fetch } = await start(t, interposed(t, COUNTING));
   await fetch(...signed("PUT", "/docs?restype=container"));
   const names = Array.from({ length: 40 }, (_, at) => `b${at}`);
-  await Promise.all(names.map((name) => put(fetch, `/docs/${name}`, "x", { "x-meta-name": name })));
+  await forEach(names, (name) => put(fetch, `/docs/${name}`, "x", { "x-meta-name": name }));
   for (const request of [["/docs"], signed("GET", "/docs?restype=container&comp=list&include=metadata")]) {
     await fetch("/-/count");
     const listing = await text(fetch(...request));
@@ -186,6 +186,25 @@ test("when other bodies fill the memory, writes get 503 and reads are served", a
     taken = await put(fetch, "/docs/other");
   } while (taken.status === 503);
   assert.ok(taken.ok);
+});
+
+test("bodies without a length count as they arrive", async (t) => {
+  const { fetch, url } = await start(t);
+  const begin = (at, bytes) => {
+    const request = http.request(new URL(`/docs/chunked-${at}`, url), { method: "PUT", agent: false });
+    const status = new Promise((resolve) => {
+      request.on("response", (response) => resolve(response.resume().statusCode)).on("error", resolve);
+    });
+    request.write(Buffer.alloc(bytes));
+    return { request, status };
+  };
+  const small = Array.from({ length: 8 }, (_, at) => begin(at, 1));
+  assert.equal((await put(fetch, "/docs/other")).status, 201);
+  small.forEach(({ request }) => request.end());
+  assert.deepEqual(await Promise.all(small.map(({ status }) => status)), Array(8).fill(201));
+  const large = Array.from({ length: 5 }, (_, at) => begin(`large-${at}`, 7 << 20));
+  assert.equal(await Promise.race(large.map(({ status }) => status)), 503);
+  large.forEach(({ request }) => request.destroy());
 });
 
 test("the hash of a body is right, in WebAssembly and by the runtime", async (t) => {
@@ -225,7 +244,7 @@ test("a container with more names than the request limit is deleted", async (t) 
   const create = () => fetch(...signed("PUT", "/docs?restype=container"));
   assert.equal((await create()).status, 201);
   const names = Array.from({ length: 2 * ALLOWED }, (_, at) => `b${at}`);
-  await Promise.all(names.map((name) => put(fetch, `/docs/${name}`)));
+  await forEach(names, (name) => put(fetch, `/docs/${name}`));
   await set(fetch, "budget", ALLOWED);
   assert.equal((await fetch(...signed("DELETE", "/docs?restype=container"))).status, 202);
   assert.ok((await set(fetch, "budget", 100_000)) > ALLOWED / 2, "R2 deletes a thousand objects per request");

@@ -22,6 +22,16 @@ export function ask(url, target, init = {}) {
   return fetch(new URL(target, url), { ...init, headers });
 }
 
+// Runs `work` for each item, eight at a time. The runtime closes a connection 15 seconds after accepting it if it has not
+// read a request by then; on a busy machine, that happens with a hundred requests at once.
+export async function forEach(items, work) {
+  const left = items.values();
+  const run = async () => {
+    for (const item of left) await work(item);
+  };
+  await Promise.all(Array.from({ length: 8 }, run));
+}
+
 // Creates an empty folder, removed after the test.
 export function folder(t) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "ifmatch-worker-"));

@@ -164,12 +164,15 @@ impl App {
         if let Some(answer) = self.front.answer(&request) {
             return answer;
         }
-        let Some(_room) = Room::take(request.method(), request.headers()) else { return front::busy() };
+        let Some(room) = Room::take(request.method(), request.headers()) else { return front::busy() };
+        let request = request.map(|body| body.limited_by(&room));
         let answer: std::result::Result<Response<BlobBody>, Infallible> = match self.service {
             Serving::Blobs(mut service) => service.call(request).await,
             Serving::Tables(mut service) => service.call(request).await,
         };
         match answer {
+            // The service takes it for an incomplete body.
+            Ok(_) if room.is_exceeded() => front::busy(),
             Ok(answer) => answer,
             Err(never) => match never {},
         }

@@ -30,6 +30,13 @@ enum State {
 #[error("the stream failed: {0}")]
 pub(crate) struct Broken(String);
 
+impl Broken {
+    /// Creates an error with a reason.
+    pub(super) fn new(reason: &str) -> Self {
+        Self(reason.to_owned())
+    }
+}
+
 impl From<Broken> for StoreError {
     fn from(broken: Broken) -> Self {
         Self::new(StoreErrorKind::Unavailable, broken)

@@ -14,7 +14,7 @@ use worker::crypto::{DigestStream, DigestStreamAlgorithm};
 use worker::web_sys::{ReadableStream, WritableStream, WritableStreamDefaultWriter};
 use worker::worker_sys::FixedLengthStream;
 
-use super::multipart::Upload;
+use super::upload::Upload;
 use super::{failure, in_time};
 use crate::entry::edge::reader::Reader;
 

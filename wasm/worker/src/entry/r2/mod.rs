@@ -11,6 +11,7 @@ pub(super) mod hash;
 mod list;
 mod multipart;
 mod put;
+mod upload;
 
 use std::fmt;
 use std::ops::Range;

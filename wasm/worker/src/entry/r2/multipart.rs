@@ -7,19 +7,12 @@ use async_trait::async_trait;
 use ifmatch_blob_objects::DirectUpload;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, PutMultipartOptions, PutPayload, PutResult, Result, UploadPart};
-use worker::send::{IntoSendFuture, SendWrapper};
-use worker::{Bucket, UploadedPart, web_sys};
+use worker::send::IntoSendFuture;
+use worker::{Bucket, UploadedPart};
 
-use super::{attributes, direct, put, within_budget, within_limits};
+use super::upload::Upload;
+use super::{attributes, direct, put, within_limits};
 use crate::entry::edge::body::EdgeBody;
-
-/// An upload at R2.
-#[derive(Clone)]
-pub(super) struct Upload {
-    bucket: SendWrapper<Bucket>,
-    location: Path,
-    id: String,
-}
 
 /// An upload in parts.
 struct Parts {
@@ -39,7 +32,7 @@ pub(super) async fn begin(
     let (http, custom) = attributes::metadata(&options.attributes)?;
     let request = bucket.create_multipart_upload(location.as_ref()).http_metadata(http).custom_metadata(custom);
     let id = within_limits(location, request.execute()).await?.upload_id().await;
-    let upload = Upload { bucket: SendWrapper::new(bucket.clone()), location: location.clone(), id };
+    let upload = Upload::new(bucket, location, id);
     let mut begun = Parts { upload, begun: 0, arrived: Arc::default() };
     let direct = options.extensions.get::<DirectUpload>();
     if let Some((direct, body)) = direct.and_then(|direct| Some((direct, direct.take::<EdgeBody>()?))) {
@@ -56,21 +49,9 @@ pub(super) async fn begin(
     Ok(Box::new(begun))
 }
 
-impl Upload {
-    /// Uploads a stream as a part, and returns the part's tag. There is no time limit.
-    pub(super) async fn send(&self, number: u16, body: web_sys::ReadableStream) -> Result<String> {
-        let sent = async { self.resume()?.upload_part(number, body).await };
-        within_budget(&self.location, sent).await.map(|part| part.etag())
-    }
-
-    fn resume(&self) -> worker::Result<worker::MultipartUpload> {
-        self.bucket.resume_multipart_upload(self.location.as_ref(), &self.id)
-    }
-}
-
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let location = &self.upload.location;
+        let location = self.upload.location();
         f.debug_struct("Upload").field("location", location).field("begun", &self.begun).finish_non_exhaustive()
     }
 }
@@ -82,9 +63,9 @@ impl MultipartUpload for Parts {
         self.begun = number.unwrap_or(self.begun);
         let (upload, arrived) = (self.upload.clone(), Arc::clone(&self.arrived));
         let sent = async move {
-            let number = number.ok_or_else(|| too_many(&upload.location))?;
+            let number = number.ok_or_else(|| too_many(upload.location()))?;
             let sent = async { upload.resume()?.upload_part(number, put::bytes(&data)).await };
-            let part = within_limits(&upload.location, sent).await?;
+            let part = within_limits(upload.location(), sent).await?;
             arrived.lock().unwrap_or_else(PoisonError::into_inner).push((number, part.etag()));
             Ok(())
         };
@@ -99,12 +80,12 @@ impl MultipartUpload for Parts {
         let completed = async {
             upload.resume()?.complete(parts.into_iter().map(|(number, tag)| UploadedPart::new(number, tag))).await
         };
-        within_limits(&upload.location, completed).into_send().await.map(|object| put::result(&object))
+        within_limits(upload.location(), completed).into_send().await.map(|object| put::result(&object))
     }
 
     async fn abort(&mut self) -> Result<()> {
         let upload = &self.upload;
-        within_limits(&upload.location, async { upload.resume()?.abort().await }).into_send().await
+        within_limits(upload.location(), async { upload.resume()?.abort().await }).into_send().await
     }
 }
 
