@@ -80,5 +80,5 @@ fn library() -> PathBuf {
     let folders = ["lib/x86_64-linux-gnu/faketime", "lib/aarch64-linux-gnu/faketime", "lib64/faketime", "lib/faketime"];
     let found = folders.map(|folder| Path::new("/usr").join(folder).join("libfaketimeMT.so.1"));
     let found = found.into_iter().find(|path| path.exists());
-    found.expect("libfaketime is needed: apt-get install libfaketime, or say by IFMATCH_FAKETIME where it is")
+    found.expect("libfaketime is needed: apt-get install libfaketime, or set IFMATCH_FAKETIME to its path")
 }

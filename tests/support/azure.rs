@@ -30,7 +30,7 @@ impl Azure {
         Self { client, signer: Signer::new(account, key) }
     }
 
-    /// Sends a request about blobs. The path begins behind the account: `/container/blob?comp=lease`.
+    /// Sends a request about blobs. The path begins after the account: `/container/blob?comp=lease`.
     pub async fn blob(
         &self,
         method: Method,

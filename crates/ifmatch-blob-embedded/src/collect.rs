@@ -90,7 +90,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
 
     /// Removes the blobs of deleted containers, forgets old deletions, and returns the other records.
     ///
-    /// The records were read before their containers are. An incarnation that had blobs then and is not the current one
+    /// The records are read before their containers. An incarnation that had blobs at that time and is not the current one
     /// now never returns.
     async fn tidy(&self, records: Vec<(Key, Record)>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let mut containers = HashMap::new();

@@ -1,6 +1,6 @@
 //! Decoded records of blobs and containers, in memory.
 //!
-//! An entry holds what a record says at one revision. It counts only while the register has that revision of the record
+//! An entry holds a decoded record at one revision. It is valid only while the register has that revision of the record
 //! in memory. A register never reuses a revision, so a stale entry is ignored, and nothing has to remove it.
 //!
 //! # Interleavings
@@ -10,10 +10,10 @@
 //! - **A slow reader that inserts an old version after a write.** Its entry has the revision of the record that it decoded,
 //!   which is no longer the current one.
 //! - **A container that is deleted and created again during `Inner::cached`.** The blob's key contains the incarnation of the
-//!   container that was current when the call began. It is either current still, or the call returns the blob as it was
-//!   before the deletion, with which it overlaps.
-//! - **Bytes.** A body in a file has a unique name, which comes from the checked record. An inline body
-//!   is part of the record. The bytes thus always belong to the version with the tag.
+//!   container that was current when the call began. It is either still current, or the call overlaps with the
+//!   deletion and returns the blob from before it.
+//! - **Bytes.** A body in a file has a unique name, which comes from the checked record. An inline body is part of the
+//!   record. The bytes thus always belong to the version with the tag.
 
 use std::sync::Arc;
 
@@ -116,13 +116,13 @@ impl DecodedRecords {
         Some(blob)
     }
 
-    /// Keeps what a container's record says at this revision.
+    /// Caches a container's record at this revision.
     pub(super) fn keep_container(&self, key: Key, revision: Revision, container: &Arc<Container>) {
         self.0.insert(key, Entry { revision, decoded: Decoded::Container(Arc::clone(container)) });
     }
 
-    /// Keeps what a blob's record says at this revision. The record must have no write in flight, which would end with
-    /// time alone.
+    /// Caches a blob's record at this revision. The record must have no write in flight, since that would end with time
+    /// and without a new revision.
     pub(super) fn keep_blob(&self, key: Key, revision: Revision, payload: &Payload, info: &BlobInfo) {
         let body = match (&payload.place, payload.file()) {
             (Place::Inline(bytes), _) => Body::Inline(bytes.clone()),
@@ -222,8 +222,7 @@ mod tests {
                 let mut cached = 0_usize;
                 while writing.load(Ordering::SeqCst) > 0 || cached == 0 {
                     let floor = newest.load(Ordering::SeqCst);
-                    let opened =
-                        store.open(&blob(), Reading::HEAD).await.expect("it can be read").expect("it is there");
+                    let opened = store.open(&blob(), Reading::HEAD).await.expect("it can be read").expect("it exists");
                     let seen = opened.info.generation.expect("a number").get();
                     assert!(seen >= floor, "opened an older version");
                     let floor = newest.fetch_max(seen, Ordering::SeqCst).max(seen);
@@ -263,22 +262,22 @@ mod tests {
         let name = ContainerName::new("notes").expect("valid");
         assert!(look_up(&store, &name).await.is_none());
         store.create_container(&name, fields("me")).await.expect("created");
-        let first = look_up(&store, &name).await.expect("it is there");
+        let first = look_up(&store, &name).await.expect("it exists");
         assert_eq!(first.info.headers, fields("me"));
-        let again = store.inner.look_up(&name).await.expect("it can be read").expect("it is there");
+        let again = store.inner.look_up(&name).await.expect("it can be read").expect("it exists");
         assert!(Arc::ptr_eq(&first, &again), "it was not from memory");
 
         let change = HeaderChange::Metadata(fields("you").metadata);
         let set =
             SetHeaders { change, preconditions: Preconditions::default(), lease: LeaseUse::default(), request: None };
         store.set_container(&name, set).await.expect("changed");
-        let changed = look_up(&store, &name).await.expect("it is there");
+        let changed = look_up(&store, &name).await.expect("it exists");
         assert_eq!((&changed.info.headers, changed.incarnation), (&fields("you"), first.incarnation));
 
         store.delete_container(&name, Delete::default()).await.expect("deleted");
         assert!(look_up(&store, &name).await.is_none());
         store.create_container(&name, fields("me")).await.expect("created");
-        let second = look_up(&store, &name).await.expect("it is there");
+        let second = look_up(&store, &name).await.expect("it exists");
         assert_ne!(second.incarnation, first.incarnation);
     }
 }

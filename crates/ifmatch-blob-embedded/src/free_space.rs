@@ -120,7 +120,7 @@ mod tests {
         assert!(is_full(store.create_container(&other, BlobHeaders::default()).await));
         assert_eq!(std::fs::read_dir(folder.path().join("tmp")).expect("a folder").count(), 0);
 
-        let opened = store.open(&blob("large"), Reading::HEAD).await.expect("it can be read").expect("it is there");
+        let opened = store.open(&blob("large"), Reading::HEAD).await.expect("it can be read").expect("it exists");
         assert_eq!(opened.info.length, 100_000);
         let action = LeaseAction::Acquire { id: LeaseId::from_random([1; 16]), duration: LeaseDuration::Infinite };
         let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };

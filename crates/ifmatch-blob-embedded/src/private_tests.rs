@@ -16,7 +16,7 @@ fn open_to_others(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        if fs::metadata(&path).expect("it is there").permissions().mode() & 0o077 != 0 {
+        if fs::metadata(&path).expect("it exists").permissions().mode() & 0o077 != 0 {
             found.push(path.clone());
         }
         if path.is_dir() {
@@ -29,7 +29,7 @@ fn open_to_others(folder: &Path) -> Vec<PathBuf> {
 #[tokio::test]
 async fn other_users_cannot_read_a_new_store() {
     let root = tempfile::tempdir().expect("a temporary folder");
-    let mode = |name: &str| fs::metadata(root.path().join(name)).expect("it is there").permissions().mode() & 0o777;
+    let mode = |name: &str| fs::metadata(root.path().join(name)).expect("it exists").permissions().mode() & 0o777;
     drop(EmbeddedStore::open(root.path().join("new/data")).await.expect("it opens"));
     assert_eq!((mode("new"), mode("new/data")), (0o700, 0o700));
 

@@ -120,7 +120,7 @@ impl Shared {
     }
 }
 
-/// Returns what the record says about a version.
+/// Returns the record's data on a version.
 pub(super) fn content(current: &ifmatch_blob::store::Written) -> Content {
     match &current.tag {
         Some(tag) => Content::Tagged { variant: Variant::only(), tag: tag.clone() },

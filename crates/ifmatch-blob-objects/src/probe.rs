@@ -44,11 +44,11 @@ pub struct Capability {
 /// Treatment of a condition by a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It honours the condition.
+    /// The store honours the condition.
     Native,
     /// The store accepts the condition and ignores it.
     Ignored,
-    /// The store refuses conditional writes.
+    /// The store rejects conditional writes.
     Unsupported,
 }
 
@@ -140,7 +140,7 @@ impl Trial<'_> {
         }
         match refusal(self.put("7", PutMode::Update(current.into())).await)? {
             Support::Ignored => Ok(Support::Native),
-            // The store refuses every update.
+            // The store rejects every update.
             Support::Native | Support::Unsupported => Ok(Support::Unsupported),
         }
     }

@@ -131,7 +131,7 @@ mod tests {
     /// Returns the revision that a reader gets while the database holds the given one.
     fn seen(cache: &RecordCache, key: &Key, in_the_database: u64) -> u64 {
         let record = cache.load(key, || Ok(Some(stored(in_the_database)))).expect("it can be read");
-        record.expect("it is there").revision().get()
+        record.expect("it exists").revision().get()
     }
 
     /// Runs `meanwhile` after a reader has read the old revision 1 from the database.

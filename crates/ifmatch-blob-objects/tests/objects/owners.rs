@@ -48,7 +48,7 @@ async fn a_gateway_that_lost_its_store_makes_no_unconditional_change() {
     assert_eq!(kind(first.store.put(&blob, put(pattern(LONG))).await), StoreErrorKind::Unavailable);
     let refused = kind(first.store.delete_container(&blob.container, Delete::default()).await);
     assert_eq!(refused, StoreErrorKind::OutcomeUnknown);
-    assert_eq!(second.read(&blob).await.expect("it is still there").1, "before");
+    assert_eq!(second.read(&blob).await.expect("it still exists").1, "before");
 
     second.write(&blob, pattern(LONG)).await;
     second.store.delete(&blob, Delete::default()).await.unwrap();

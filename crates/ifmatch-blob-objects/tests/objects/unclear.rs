@@ -31,12 +31,12 @@ async fn a_write_with_a_lost_response_succeeds() {
     let blob = blob("c", "b");
     for fault in [Fault::LostAnswer, Fault::Retried] {
         store.schedule([fault.clone()]);
-        let created = subject.write_if(&blob, if_absent(), "1").await.expect("it is there");
+        let created = subject.write_if(&blob, if_absent(), "1").await.expect("it exists");
         assert!(created.created, "{fault:?}");
         let tag = subject.tag(&blob).await;
         assert_eq!(created.tag.as_ref(), Some(&tag));
         store.schedule([fault.clone()]);
-        let updated = subject.write_if(&blob, if_match(&tag), "2").await.expect("it is there");
+        let updated = subject.write_if(&blob, if_match(&tag), "2").await.expect("it exists");
         assert!(!updated.created, "{fault:?}");
         assert_eq!(updated.tag, Some(subject.tag(&blob).await));
         assert_eq!(subject.read(&blob).await.unwrap().1, "2");

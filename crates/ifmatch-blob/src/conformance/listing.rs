@@ -79,7 +79,7 @@ async fn a_container_outlives_its_blobs(subject: &Subject) {
     subject.write(&blob("emptied", "x/y"), "").await;
     assert!(subject.store.list(&container, &query("nothing", 1)).await.unwrap().unwrap().items.is_empty());
     subject.delete_if(&blob("emptied", "x/y"), Preconditions::default()).await.unwrap();
-    let page = subject.store.list(&container, &query("", 1)).await.unwrap().expect("it is still there");
+    let page = subject.store.list(&container, &query("", 1)).await.unwrap().expect("it still exists");
     assert!(page.items.is_empty() && page.next.is_none());
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-/// ASCII characters that are percent-encoded, besides everything that is not ASCII.
+/// ASCII characters that are percent-encoded, in addition to all non-ASCII characters.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ');
 
 /// Escapes a path.
