@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_gets_a_slot_however_many_clients_compete() {
+    fn a_new_client_gets_a_slot_among_any_number_of_others() {
         let limit = SlotLimit { total: 1000, per_client: None };
         for clients in [1, 2, 3, 10, 100] {
             let held = greedy(limit, clients);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_comes_with_its_spread() {
+    fn the_median_has_its_spread() {
         assert_eq!(spread([3.0, 1.0, 2.04, 9.0, 2.0].into_iter(), 1), "2.0 (1.0–9.0)");
         assert_eq!(spread([1.5].into_iter(), 2), "1.50");
     }

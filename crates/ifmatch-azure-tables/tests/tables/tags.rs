@@ -20,7 +20,7 @@ async fn a_tag_is_the_time_of_the_write() {
 }
 
 #[tokio::test]
-async fn tags_are_unique_while_the_clock_stands_still() {
+async fn tags_are_unique_on_a_stopped_clock() {
     let client = fixture().await.client;
     let mut tags = std::collections::HashSet::new();
     for _ in 0..5 {

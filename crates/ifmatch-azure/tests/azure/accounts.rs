@@ -31,7 +31,7 @@ async fn either_key_of_an_account_signs() {
 
 /// One account signs a request for another account's path.
 #[tokio::test]
-async fn a_key_opens_only_its_own_account() {
+async fn a_key_is_valid_only_for_its_own_account() {
     let client = fixture().await.client;
     let reports = Client { account: "reports", key: OTHER_KEY, ..client.clone() };
     for path in ["/photos/box/a", "/reportsx/box/a", "/photos/../reports/box/a"] {

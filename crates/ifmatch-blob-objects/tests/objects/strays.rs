@@ -71,7 +71,7 @@ async fn a_late_creation_is_not_a_blob_of_the_next_container() {
 
 /// The store completes the upload, whose answer was lost, after the container was deleted.
 #[tokio::test]
-async fn a_late_upload_in_parts_does_not_bring_a_container_back() {
+async fn a_late_upload_in_parts_does_not_restore_a_container() {
     let store = Faulty::in_memory(false);
     let subject = durable(&store).await;
     let (blob, location) = (blob("c", "b"), Path::from("c/b"));

@@ -14,7 +14,7 @@ use super::{Subject, blob, if_absent, pattern, pieces, put};
 const LARGE: usize = 20 * 1024 * 1024 + 12_345;
 
 pub(crate) async fn check(subject: &Subject) {
-    a_large_body_comes_back(subject).await;
+    a_large_body_is_read_as_written(subject).await;
     a_wrong_declaration_changes_nothing(subject).await;
     a_writer_that_disconnects_changes_nothing(subject).await;
 }
@@ -23,7 +23,7 @@ fn chunks(bytes: &Bytes, size: usize) -> Vec<Bytes> {
     (0..bytes.len()).step_by(size).map(|at| bytes.slice(at..bytes.len().min(at + size))).collect()
 }
 
-async fn a_large_body_comes_back(subject: &Subject) {
+async fn a_large_body_is_read_as_written(subject: &Subject) {
     let blob = blob("bodies", "large");
     let bytes = pattern(LARGE);
     for (round, size) in [65_537, 9_000_000].into_iter().enumerate() {

@@ -26,7 +26,7 @@ pub(crate) async fn check(subject: &Subject) {
     a_missing_blob_has_no_lease(subject).await;
     a_lease_changes_no_version(subject).await;
     a_lease_rejects_others(subject).await;
-    the_lease_comes_before_the_conditions(subject).await;
+    the_lease_is_checked_before_the_conditions(subject).await;
     a_broken_lease_admits_others(subject).await;
     an_operation_is_conditional(subject).await;
     one_acquisition_wins(subject).await;
@@ -169,7 +169,7 @@ async fn a_lease_rejects_others(subject: &Subject) {
     subject.write(&blob, "5").await;
 }
 
-async fn the_lease_comes_before_the_conditions(subject: &Subject) {
+async fn the_lease_is_checked_before_the_conditions(subject: &Subject) {
     let blob = blob("leases", "order");
     let tag = subject.write(&blob, "1").await.tag.unwrap();
     subject.lease(&blob, acquire(1)).await.unwrap();

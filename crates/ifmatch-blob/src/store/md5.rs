@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_md5_is_kept_unseen() {
+    fn a_given_md5_is_stored_unchecked() {
         assert_eq!(kept(Md5Use::AsGiven, given(None)), Ok(None));
         assert_eq!(kept(Md5Use::AsGiven, given(Some(b"hallo"))), Ok(Some(ContentMd5::of(b"hallo"))));
     }

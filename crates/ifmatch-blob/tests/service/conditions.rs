@@ -64,7 +64,7 @@ async fn reads_are_decided_by_their_conditions() {
 }
 
 #[tokio::test]
-async fn a_412_carries_the_current_tag_and_comes_before_a_416() {
+async fn a_412_carries_the_current_tag_and_takes_precedence_over_416() {
     let (fixture, tag) = with_blob().await;
     let fields = [("if-match", "\"other\""), ("range", "bytes=99999-")];
     let answer = fixture.send(request(Method::GET, "/c/b", &fields, "")).await;
@@ -75,7 +75,7 @@ async fn a_412_carries_the_current_tag_and_comes_before_a_416() {
 }
 
 #[tokio::test]
-async fn a_404_comes_before_the_conditions_of_reads_and_deletions() {
+async fn a_404_takes_precedence_over_the_conditions_of_reads_and_deletions() {
     let fixture = fixture().await;
     for method in [Method::GET, Method::HEAD, Method::DELETE] {
         for field in [("if-match", "\"x\""), ("if-none-match", "*")] {

@@ -18,7 +18,7 @@ const LIMITED: &str = "IFMATCH_TEST_FILE_SIZE_LIMITED";
 
 /// A limit on file sizes simulates a full disk: the system rejects the write in the middle of a body.
 #[test]
-fn a_full_disk_is_a_507_and_the_old_blob_stays() {
+fn a_full_disk_gives_507_and_keeps_the_old_blob() {
     let this = std::env::current_exe().expect("a path");
     let script = "trap '' XFSZ; ulimit -f 8192; exec \"$0\" --exact faults::in_the_limited_process --nocapture";
     let output = Command::new("sh").args(["-c", script]).arg(this).env(LIMITED, "1").output().expect("sh runs");
@@ -46,7 +46,7 @@ async fn in_the_limited_process() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_is_a_503_and_reads_go_on() {
+async fn an_unwritable_folder_gives_503_and_reads_continue() {
     let fixture = fixture().await;
     let tag = fixture.put("/c/b", bytes(10_000, 1)).await.tag();
     let temporary = fixture.folder.path().join("tmp");

@@ -65,7 +65,7 @@ async fn several_ranges_are_a_multipart_of_the_declared_length() {
 }
 
 #[tokio::test]
-async fn what_lies_behind_the_end_is_a_416_with_the_length() {
+async fn a_range_beyond_the_end_gets_416_with_the_length() {
     let fixture = fixture().await;
     let tag = fixture.put("/c/b", bytes(1000, 1)).await.tag();
     for range in ["bytes=1000-", "bytes=5000-6000", "bytes=-0"] {

@@ -30,7 +30,7 @@ async fn a_retry_does_not_undo_later_writes() {
 }
 
 #[tokio::test]
-async fn the_same_key_with_another_request_is_another_request() {
+async fn the_same_key_with_another_request_is_a_different_request() {
     let fixture = fixture().await;
     let key = ("idempotency-key", "k");
     fixture.send(request(Method::PUT, "/c/b", &[key, ("if-none-match", "*")], "one")).await;

@@ -12,7 +12,7 @@ use ifmatch_core::policy::RequirePreconditions;
 use crate::support::{SIZES, bytes, fixture, hash_in, request, send};
 
 #[tokio::test]
-async fn a_blob_of_any_size_comes_back_as_it_was_put() {
+async fn a_blob_of_any_size_is_read_as_written() {
     let fixture = fixture().await;
     for size in SIZES {
         let path = format!("/sizes/{size}");
@@ -52,7 +52,7 @@ async fn the_same_bytes_get_a_new_tag_with_every_write() {
 }
 
 #[tokio::test]
-async fn a_deleted_blob_is_gone_with_its_file() {
+async fn a_deleted_blob_is_removed_with_its_file() {
     let fixture = fixture().await;
     fixture.put("/c/b", bytes(100_000, 1)).await;
     let delete = || request(Method::DELETE, "/c/b", &[], "");
@@ -127,7 +127,7 @@ async fn invalid_fields_are_refused_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn the_date_is_sent_once_its_second_has_come() {
+async fn the_date_is_sent_once_its_second_has_begun() {
     let fixture = fixture().await;
     assert!(!fixture.put("/c/b", "x").await.headers.contains_key("last-modified"));
     assert!(!fixture.get("/c/b").await.headers.contains_key("last-modified"));

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn released_bytes_are_gone_and_the_rest_stays() {
+    fn released_bytes_are_dropped_and_the_rest_remains() {
         let mut blocks = ChunkBuffer::default();
         blocks.push(vec![1; SMALL].into());
         blocks.push(vec![2; SMALL].into());

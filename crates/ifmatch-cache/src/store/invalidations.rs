@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_apart() {
+    fn keys_are_distinguished() {
         let mut invalidations = KeyInvalidations::default();
         invalidations.add(1, 10);
         invalidations.add(2, 11);
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn repeated_invalidations_of_one_key_push_no_other_out() {
+    fn repeated_invalidations_of_one_key_evict_no_other() {
         let mut invalidations = KeyInvalidations::default();
         (1..1_000).for_each(|ordinal| invalidations.add(7, ordinal));
         assert_eq!((invalidations.last(7), invalidations.last(8)), (999, 0));
     }
 
     #[test]
-    fn prefixes_are_told_apart() {
+    fn prefixes_are_distinguished() {
         let invalidations = PrefixInvalidations::default();
         invalidations.add("http://a/", || 10);
         invalidations.add("http://b/", || 11);

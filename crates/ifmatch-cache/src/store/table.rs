@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn storing_during_a_purge_brings_nothing_back() {
+    fn storing_during_a_purge_restores_nothing() {
         let table = Table::with_capacity(1 << 30, 1 << 20);
         let keys: Vec<Key> = (0..10_000).map(|at| Key::parse(&format!("http://a.example/{at}")).remove(0)).collect();
         for key in &keys {

@@ -153,7 +153,7 @@ async fn a_modified_piece_is_not_served() {
 }
 
 #[tokio::test]
-async fn a_304_renews_what_is_in_a_file() {
+async fn a_304_renews_a_response_with_its_body_on_disk() {
     let (_folder, world) = roomy();
     let body = text(0);
     world.origin.will(200, &[("cache-control", "max-age=60"), ("etag", "\"1\"")], &body);

@@ -211,7 +211,7 @@ async fn a_non_ascii_location_invalidates() {
 }
 
 #[tokio::test]
-async fn a_get_with_content_does_not_poison() {
+async fn a_get_with_content_does_not_poison_the_cache() {
     for fields in [&[("content-length", "5")][..], &[("transfer-encoding", "chunked")]] {
         let world = World::default();
         world.origin.will(200, &[FRESH], "evil");
@@ -257,7 +257,7 @@ async fn too_many_ranges_get_the_whole_once() {
 }
 
 #[tokio::test]
-async fn a_304_that_fits_nothing_is_not_passed_to_who_did_not_ask() {
+async fn a_304_that_matches_nothing_is_not_forwarded_to_an_unconditional_request() {
     let world = World::default();
     let fields = [("cache-control", "max-age=60"), ("etag", "\"1\"")];
     world.origin.will(200, &fields, "hello");

@@ -246,7 +246,7 @@ async fn responses_without_a_lifetime_can_get_a_default() {
 }
 
 #[tokio::test]
-async fn errors_can_have_a_lifetime_of_their_own() {
+async fn errors_can_have_a_separate_lifetime() {
     let heuristic = Heuristic { errors: Some(Duration::from_secs(5)), ..Heuristic::default() };
     let world = World::with(|builder| builder.heuristic(heuristic));
     world.origin.will(404, &[], "not yet");

@@ -297,7 +297,7 @@ async fn waiters_share_a_validation() {
 }
 
 #[tokio::test]
-async fn waiters_share_a_failure_where_stale_is_allowed() {
+async fn waiters_share_a_failure_if_stale_is_allowed() {
     let world = World::default();
     world.origin.will(200, &[("cache-control", "max-age=60, stale-if-error=60")], "hello");
     world.get("/").await;

@@ -159,7 +159,7 @@ fn the_holder_renews_during_its_write() {
 }
 
 #[test]
-fn a_writer_without_a_lease_is_refused_at_once() {
+fn a_writer_without_a_lease_is_refused_immediately() {
     let mut world = World::in_state("Leased(A)");
     let grant = world.begin(holder()).unwrap();
     assert_eq!(world.begin(LeaseUse::Write(None)), Err(Refusal::Lease(LeaseFailure::IdMissing)));

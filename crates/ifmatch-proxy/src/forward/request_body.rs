@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn content_comes_back_until_it_is_begun() {
+    async fn content_can_be_recovered_until_it_is_read() {
         let outgoing = RequestBody::new(Full::new(Bytes::from_static(b"order")));
         let lent = outgoing.lend();
         assert!(!outgoing.is_whole() && !lent.is_end_stream());
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_content_can_be_sent_any_number_of_times() {
+    async fn an_empty_body_can_be_sent_any_number_of_times() {
         let outgoing = RequestBody::new(Full::new(Bytes::new()));
         for _ in 0..2 {
             assert!(outgoing.lend().frame().await.is_none());

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loosest_reading_resolves_all_that_any_server_does() {
+    fn the_loosest_reading_resolves_everything_that_any_server_resolves() {
         for (path, expected) in [
             ("/a/b", "/a/b"),
             ("/a/b/", "/a/b/"),

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn servers_take_turns_and_unreachable_ones_come_last() {
+    async fn servers_take_turns_and_unreachable_ones_are_last() {
         let upstream = upstream(&["a", "b", "c"], 9, 9);
         assert_eq!(order(&upstream), ["a", "b", "c"]);
         assert_eq!(order(&upstream), ["b", "c", "a"]);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unhealthy_server_comes_last_in_any_case() {
+    async fn an_unhealthy_server_is_always_last() {
         let upstream = upstream(&["a", "b", "c"], 9, 9);
         let [a, b, c] = &upstream.servers[..] else { panic!("three servers") };
         a.set_unhealthy(true);

@@ -73,7 +73,7 @@ pub(super) async fn every_part_of_a_record_is_kept<R: Register>(register: &R) {
     assert_eq!(loaded, Some(in_flight), "state, permit and replies are loaded as stored");
 }
 
-pub(super) async fn keys_are_told_apart<R: Register>(register: &R) {
+pub(super) async fn keys_are_distinguished<R: Register>(register: &R) {
     let base = fresh_key("keys");
     let names = ["a", "A", "a ", "a/", "a%", "a_", "ä", "a\u{308}", "日本", "a\\", "a'b", "a\"b"];
     let keys: Vec<_> =

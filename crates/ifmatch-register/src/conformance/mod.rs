@@ -64,7 +64,7 @@ pub async fn run(register: impl Register, traits: Traits) {
     contract::replaced_at_the_expected_revision_only(&*register).await;
     contract::forgotten_at_the_expected_revision_only(&*register).await;
     contract::every_part_of_a_record_is_kept(&*register).await;
-    contract::keys_are_told_apart(&*register).await;
+    contract::keys_are_distinguished(&*register).await;
     contract::large_payloads_are_kept(&*register).await;
     listing::pages_cover_the_prefix_in_order(&*register).await;
     listing::listing_shows_current_records(&*register).await;

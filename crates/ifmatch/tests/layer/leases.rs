@@ -306,7 +306,7 @@ async fn the_comp_parameter_is_not_part_of_the_key() {
 }
 
 #[tokio::test]
-async fn a_lease_response_carries_the_date_once_its_second_has_come() {
+async fn a_lease_response_carries_the_date_once_its_second_has_begun() {
     let (builder, clock, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let service = builder.authoritative().leases().build().layer(world.clone());

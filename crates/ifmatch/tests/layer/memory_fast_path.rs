@@ -24,7 +24,7 @@ fn layered(world: &World) -> ConditionalService<World> {
 }
 
 #[tokio::test]
-async fn the_response_is_the_same_as_the_first_time() {
+async fn the_response_is_the_same_as_before() {
     let world = world();
     let service = layered(&world);
     let first = ask(&service, "GET /a", &[]).await;

@@ -78,7 +78,7 @@ async fn the_inner_service_sees_no_conditions() {
 }
 
 #[tokio::test]
-async fn a_date_is_sent_once_its_second_has_come_and_grows_with_each_version() {
+async fn a_date_is_sent_once_its_second_has_begun_and_grows_with_each_version() {
     let clock = ManualClock::default();
     let world = World::with(&[("/a", "one")]);
     world.respond("GET /a", "last-modified", "Fri, 01 Jan 2100 00:00:00 GMT");

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_another_isolate_wrote_is_seen_when_the_time_is_over() {
+    async fn a_write_by_another_isolate_is_visible_after_the_staleness_bound() {
         let (store, other, clock) = isolates();
         let first = put(&other, "first").await;
         assert_eq!(remembered(&store), None, "it was not read");
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_this_isolate_wrote_or_deleted_is_seen_at_once() {
+    async fn a_write_or_deletion_by_this_isolate_is_visible_immediately() {
         let (store, _, _) = isolates();
         put(&store, "first").await;
         read(&store).await;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_tells_the_id_of_the_lease_is_not_answered_from_memory() {
+    async fn a_request_with_a_lease_id_is_not_answered_from_memory() {
         const HOLDER: &str = "936da01f-9abd-4d9d-80c7-02af85c822a8";
         let (store, _, _) = isolates();
         put(&store, "first").await;
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_clock_remembers_that_went_back_does_not_count() {
+    async fn entries_from_the_future_are_ignored_after_the_clock_went_back() {
         let (store, other, clock) = isolates();
         put(&other, "first").await;
         clock.pass(BOUND);

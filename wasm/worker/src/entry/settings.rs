@@ -96,7 +96,7 @@ fn account(text: &str) -> Result<Account, Unusable> {
     let is_published = text.split(':').skip(1).any(|key| key.trim() == DEVELOPMENT_KEY);
     if is_published {
         return Err(Unusable(format!(
-            "IFMATCH_ACCOUNTS: everybody knows the key of {DEVELOPMENT_ACCOUNT}: give the account a key of its own \
+            "IFMATCH_ACCOUNTS: the key of {DEVELOPMENT_ACCOUNT} is public: give the account its own key \
              (openssl rand -base64 64)"
         )));
     }
@@ -177,20 +177,20 @@ mod tests {
     }
 
     #[test]
-    fn several_are_told_apart_by_commas() {
+    fn accounts_are_separated_by_commas() {
         let settings = read(&[("IFMATCH_ACCOUNTS", "one:c2VjcmV0, two:c2VjcmV0:YW5vdGhlcg==")]).unwrap();
         assert!(settings.accounts.is_default(settings.accounts.get("one").unwrap()));
         assert!(settings.accounts.get("two").is_some());
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_no_secret_is_shown() {
+    fn errors_name_the_setting_and_show_no_secret() {
         let published = format!("one:c2VjcmV0:{DEVELOPMENT_KEY}");
         for (name, value, says) in [
             ("IFMATCH_ACCOUNTS", "hunter2", "NAME:KEY"),
             ("IFMATCH_ACCOUNTS", "one:hunter2!", "base64"),
-            ("IFMATCH_ACCOUNTS", "one:c2VjcmV0,one:c2VjcmV0", "one name"),
-            ("IFMATCH_ACCOUNTS", &published, "everybody knows"),
+            ("IFMATCH_ACCOUNTS", "one:c2VjcmV0,one:c2VjcmV0", "same name"),
+            ("IFMATCH_ACCOUNTS", &published, "is public"),
             ("IFMATCH_WRITE_TOKEN", "hunter2 hunter2", "token"),
             ("IFMATCH_SERVES", "queues", "blobs or tables"),
             ("IFMATCH_MAX_BODY_SIZE", "1MiB", "bytes"),

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_has_a_line_of_its_own() {
+    fn the_address_is_on_a_separate_line() {
         let settings = Settings { data: Some("./data".into()), ..Settings::default() };
         let text = banner(settings.clone(), false);
         assert!(text.lines().any(|line| line == "listening on http://127.0.0.1:4321"), "{text}");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn azure_clients_are_told_how_to_connect() {
+    fn azure_clients_get_a_connection_string() {
         let config = |accounts: &str| {
             let settings = Settings::from_toml(&format!("store = 'memory://'\n{accounts}")).unwrap();
             Config::from_settings(settings).unwrap()
