@@ -4,6 +4,7 @@
 //! The benchmarks are a separate program, xtask-bench, which uses this library.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
 
+mod bench;
 pub mod command;
 mod js;
 pub mod listening;
@@ -17,13 +18,9 @@ mod wasm;
 pub mod worker;
 pub mod workspace;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
-
-use command::Run;
-use workspace::Workspace;
+use clap::{Parser, Subcommand};
 
 /// Result of a task, a step or a command. The error message says what to do.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -42,25 +39,18 @@ enum Task {
     Test(test::Options),
     /// Runs benchmarks.
     #[command(disable_help_flag = true)]
-    Bench(BenchArguments),
+    Bench(bench::Options),
     /// Builds the npm package into target/npm/ifmatch.
     Js,
     /// Builds the Cloudflare Worker, and serves it on this machine.
     Worker(worker::Options),
 }
 
-/// Arguments for xtask-bench.
-#[derive(Args)]
-struct BenchArguments {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    arguments: Vec<OsString>,
-}
-
 /// Runs the task named on the command line.
 pub fn main() -> ExitCode {
     exit(match Cli::parse().task {
         Task::Test(options) => test::run(&options),
-        Task::Bench(BenchArguments { arguments }) => bench(&arguments),
+        Task::Bench(options) => bench::run(&options),
         Task::Js => js::run(),
         Task::Worker(options) => worker::run(&options),
     })
@@ -75,9 +65,4 @@ pub fn exit(done: Result) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn bench(arguments: &[OsString]) -> Result {
-    let workspace = Workspace::load()?;
-    Run::cargo("run --quiet --locked --package xtask-bench --", workspace.root()).args(arguments).serve()
 }
