@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 use crate::request::key::Key;
 use crate::state::CacheState;
 
-/// A set of stored responses to remove.
+/// A set of stored responses to remove or to make stale.
 ///
 /// ```
 /// use ifmatch_cache::{CacheLayer, Purge};
@@ -53,6 +53,23 @@ impl<C: Clock> CacheHandle<C> {
                     table.sweep(key.origin())
                 };
                 Key::parse(origin).iter().map(sweep).sum()
+            }
+        };
+        self.0.counters.invalidated.add(purged as u64);
+        purged
+    }
+
+    /// Makes stored responses stale, and prevents pending ones from being stored. Stale responses are revalidated before
+    /// use. Where `stale-while-revalidate`, `stale-if-error` or
+    /// [`stale_if_unreachable`](crate::Builder::stale_if_unreachable) permit their use, the permitted time begins with the
+    /// purge. Returns the number of URLs with responses not purged before.
+    pub fn soft_purge(&self, what: &Purge) -> usize {
+        let (table, now) = (&self.0.table, self.0.now());
+        let purged = match what {
+            Purge::Url(url) => Key::parse(url).iter().filter(|key| table.soft_purge(key, now)).count(),
+            Purge::Prefix(prefix) => table.soft_purge_prefix(&Key::prefix(prefix), now),
+            Purge::Group { origin, name } => {
+                Key::parse(origin).iter().map(|key| table.soft_purge_group(key.origin(), name, now)).sum()
             }
         };
         self.0.counters.invalidated.add(purged as u64);

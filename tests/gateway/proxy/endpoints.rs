@@ -91,6 +91,24 @@ fn a_group_of_an_origin_is_purged_together() {
 }
 
 #[test]
+fn a_soft_purge_makes_responses_stale() {
+    let origin = Origin::start(|_| {
+        ok("cache-control: max-age=600, stale-if-error=600\r\netag: \"1\"\r\ncache-groups: \"g\"\r\n", "hello")
+    });
+    let gateway = before(&origin, &[]);
+    for selection in ["url=http://example.com/a", "prefix=http://example.com/", "group=g&origin=http://example.com"] {
+        store(&gateway, "/a");
+        let asked = origin.asked().len();
+        let path = format!("/-/cache?{selection}&soft=true");
+        assert_eq!(delete(&gateway, &path, "").expect(200).json()["purged"], 1, "{selection}");
+        assert!(status(&get(&gateway, "/a", "")).contains("fwd=stale"), "{selection}");
+        let asked = origin.asked().split_off(asked);
+        assert!(asked.iter().all(|asked| asked.head.contains("if-none-match: \"1\"")), "{asked:?}");
+        delete(&gateway, &format!("/-/cache?{selection}&soft=yes"), "").expect(400);
+    }
+}
+
+#[test]
 fn purging_needs_a_write_token_and_forwarding_none() {
     let origin = origin();
     let gateway = before(&origin, &["--read-token", "reader", "--write-token", "writer"]);

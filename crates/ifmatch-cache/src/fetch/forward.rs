@@ -219,7 +219,7 @@ impl<C: Clock> Forwarding<C> {
             }
             Ok(Fetched::New(NewResponse::Storing(mut head, stored, reader))) => {
                 let status = CacheStatus { stored: reader.has_room(), ..status }
-                    .with_ttl(stored.meta.terms.lifetime, stored.meta.age(now));
+                    .with_ttl(stored.meta.terms.end(), stored.meta.age(now));
                 status.append_to(&mut head.headers);
                 if self.plan.stored.is_some() && respond::is_unmodified(&self.request, &stored.meta) {
                     return Ok(respond::not_modified(head.headers));

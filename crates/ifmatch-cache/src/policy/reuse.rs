@@ -19,6 +19,8 @@ use super::cdn_cache_control::Governing;
 pub struct Terms {
     /// Maximum age while fresh.
     pub lifetime: Duration,
+    /// Age at which a soft purge made it stale, if any.
+    pub stale_since: Option<Duration>,
     /// `true` if it must be validated before each use (`no-cache`).
     pub always_validate: bool,
     /// `true` if it must not be used when stale.
@@ -41,6 +43,7 @@ impl Terms {
         let permitted = |window: Option<Duration>| window.filter(|_| !strict).unwrap_or_default();
         Self {
             lifetime,
+            stale_since: None,
             always_validate: directives.no_cache.is_response(),
             never_stale: directives.forbids_stale(),
             while_revalidate: permitted(directives.stale_while_revalidate),
@@ -54,15 +57,28 @@ impl Terms {
         Self { lifetime: Duration::ZERO, always_validate: true, never_stale: true, ..Self::default() }
     }
 
+    /// Returns the terms after a soft purge at this age: stale from now on, with the same permissions for stale responses.
+    #[must_use]
+    pub fn purged(&self, age: Duration) -> Self {
+        Self { stale_since: Some(age), ..self.clone() }
+    }
+
     /// Returns `true` if requests that waited for the response may use it even if it is stale on arrival: the origin
     /// has not limited it to a single use.
     pub fn is_for_others(&self) -> bool {
         !self.always_validate && !self.lifetime.is_zero()
     }
 
-    /// Returns the time since the end of its lifetime. Returns `None` while it is fresh.
+    /// Returns the age at which it becomes stale.
+    pub fn end(&self) -> Duration {
+        self.stale_since.map_or(self.lifetime, |age| age.min(self.lifetime))
+    }
+
+    /// Returns the time since it became stale. Returns `None` while it is fresh. A soft purge holds even if the clock is
+    /// set back, so that the age decreases.
     pub fn staleness(&self, age: Duration) -> Option<Duration> {
-        (age >= self.lifetime).then(|| age.saturating_sub(self.lifetime))
+        let stale = self.stale_since.is_some() || age >= self.lifetime;
+        stale.then(|| age.saturating_sub(self.end()))
     }
 
     /// Decides if a response of this age may answer the request.
@@ -108,7 +124,7 @@ impl Terms {
     /// Checks `max-age` and `min-fresh` of the request.
     fn is_refused(&self, request: &RequestDirectives, age: Duration) -> bool {
         let too_old = request.max_age.is_some_and(|most| age > most || most.is_zero()) && request.max_stale.is_none();
-        let left = self.lifetime.saturating_sub(age);
+        let left = self.end().saturating_sub(age);
         too_old || request.min_fresh.is_some_and(|least| left < least)
     }
 }

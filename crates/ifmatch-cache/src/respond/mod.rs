@@ -44,7 +44,7 @@ pub(crate) fn respond<T>(
 ) -> Option<CachedResponse<T>> {
     let meta = &stored.meta;
     let age = meta.age(now);
-    let status = status.with_ttl(meta.terms.lifetime, age);
+    let status = status.with_ttl(meta.terms.end(), age);
     let responder = Responder { recent_heads, request, meta, now, age: age.as_secs(), status };
     if responder.is_unmodified() {
         return Some(responder.not_modified());
@@ -72,7 +72,7 @@ pub(crate) fn unmodified<T>(
 ) -> Response<ResponseBody<T>> {
     let meta = &stored.meta;
     let age = meta.age(now);
-    let status = status.with_ttl(meta.terms.lifetime, age);
+    let status = status.with_ttl(meta.terms.end(), age);
     Responder { recent_heads, request, meta, now, age: age.as_secs(), status }.not_modified().response
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ifmatch_core::date::Timestamp;
 
-use crate::store::stored_response::Stored;
+use crate::store::stored_response::{Meta, Stored};
 
 /// The stored responses of one URI, and the state of its origin.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +61,18 @@ impl Entry {
         variants.remove(at);
         let Self { unshared_until, personal_until, .. } = *self;
         Some(Arc::new(Self { unshared_until, personal_until, ..Self::of(variants) }))
+    }
+
+    /// Returns the entry after a soft purge of some of its responses. Returns `None` if nothing changes.
+    pub(crate) fn purged(&self, now: Timestamp, is_purged: impl Fn(&Meta) -> bool) -> Option<Arc<Self>> {
+        let purge = |stored: &Stored| {
+            let meta = Some(&stored.meta).filter(|meta| is_purged(meta))?.purged(now)?;
+            Some(Stored { meta: Arc::new(meta), body: stored.body.clone() })
+        };
+        let purged: Vec<_> = self.variants.iter().map(purge).collect();
+        let changes = purged.iter().any(Option::is_some);
+        let variants = purged.into_iter().zip(&self.variants).map(|(new, old)| new.unwrap_or_else(|| old.clone()));
+        changes.then(|| Arc::new(Self { variants: variants.collect(), ..self.clone() }))
     }
 
     /// Creates an entry from responses, newest first.

@@ -64,11 +64,12 @@ impl PrefixInvalidations {
     /// Number of invalidations remembered.
     const REMEMBERED: usize = 64;
 
-    /// Adds an invalidation. Its ordinal is drawn under the lock.
-    pub(crate) fn add(&self, prefix: &str, ordinal: impl FnOnce() -> u64) {
+    /// Adds an invalidation. Its ordinal is drawn under the lock, and returned.
+    pub(crate) fn add(&self, prefix: &str, ordinal: impl FnOnce() -> u64) -> u64 {
         let mut log = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let ordinal = ordinal();
         log.add(prefix.into(), ordinal, Self::REMEMBERED, |known| known.starts_with(prefix));
+        ordinal
     }
 
     /// Returns the ordinal of the last invalidation that may have included this URI.
@@ -93,8 +94,8 @@ impl GroupInvalidations {
     /// Maximum number of groups remembered.
     const REMEMBERED: usize = 100_000;
 
-    /// Adds an invalidation. Its ordinal is drawn under the lock.
-    pub(crate) fn add(&self, origin: &str, name: &str, ordinal: impl FnOnce() -> u64) {
+    /// Adds an invalidation. Its ordinal is drawn under the lock, and returned.
+    pub(crate) fn add(&self, origin: &str, name: &str, ordinal: impl FnOnce() -> u64) -> u64 {
         let mut groups = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let ordinal = ordinal();
         if groups.by_name.len() >= Self::REMEMBERED {
@@ -102,6 +103,7 @@ impl GroupInvalidations {
             groups.floor = ordinal;
         }
         groups.by_name.insert((origin.into(), name.into()), ordinal);
+        ordinal
     }
 
     /// Returns the ordinal of the last invalidation of any of these groups.

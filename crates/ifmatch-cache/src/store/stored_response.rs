@@ -136,6 +136,12 @@ impl Meta {
         Self { terms: self.terms.outdated(), ..self.clone() }
     }
 
+    /// Returns the head as a soft purge leaves it: stale. Returns `None` if it was purged before.
+    pub(crate) fn purged(&self, now: Timestamp) -> Option<Self> {
+        let terms = &self.terms;
+        terms.stale_since.is_none().then(|| Self { terms: terms.purged(self.age(now)), ..self.clone() })
+    }
+
     fn with(status: StatusCode, mut headers: HeaderMap, initial_age: Duration, arrival: &Arrival<'_>) -> Self {
         let governing = Governing::of(&headers);
         let lifetime = lifetime(arrival.request, status, &headers, &governing, arrival.received, arrival.heuristic);

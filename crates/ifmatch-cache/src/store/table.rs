@@ -16,7 +16,7 @@ use crate::request::key::Key;
 use crate::store::entry::{Entry, Failing};
 use crate::store::invalidations::{GroupInvalidations, KeyInvalidations, PrefixInvalidations};
 use crate::store::memory::{Gone, Memory};
-use crate::store::stored_response::Stored;
+use crate::store::stored_response::{Meta, Stored};
 
 const SHARDS: usize = 1 << 10;
 
@@ -24,6 +24,8 @@ const SHARDS: usize = 1 << 10;
 pub(crate) struct Table {
     pub(crate) memory: Memory,
     groups: GroupInvalidations,
+    /// Soft purges of groups. Responses stored before were made stale.
+    soft_groups: GroupInvalidations,
     prefixes: PrefixInvalidations,
     /// Invalidations of single URIs. Changes to an entry hold the lock of its shard.
     shards: Box<[Mutex<KeyInvalidations>]>,
@@ -62,6 +64,7 @@ impl Table {
         Self {
             memory: Memory::with_capacity(bytes, longest),
             groups: GroupInvalidations::default(),
+            soft_groups: GroupInvalidations::default(),
             prefixes: PrefixInvalidations::default(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
@@ -99,7 +102,7 @@ impl Table {
             let (_, selection) =
                 last.insert(same.unwrap_or_else(|| (&secondary_key.vary, secondary_key.vary.select(request))));
             let matches = secondary_key.matches(&stored.meta.headers, request, selection);
-            if !matches || !stored.is_there() || !self.is_valid(key, stored) {
+            if !matches || !stored.is_there() || !self.is_selectable(key, stored) {
                 continue;
             }
             if stored.varies() {
@@ -110,14 +113,20 @@ impl Table {
         newest
     }
 
-    /// Returns `true` if no group of the response was invalidated since its request.
+    /// Returns `true` if no group of the response was invalidated since its request. Soft purges do not count.
+    fn is_selectable(&self, key: &Key, stored: &Stored) -> bool {
+        is_newer(&self.groups, key, &stored.meta.groups, stored.meta.began)
+    }
+
+    /// Returns `true` if no group of the response was invalidated or purged since its request.
     pub(crate) fn is_valid(&self, key: &Key, stored: &Stored) -> bool {
         self.are_valid(key, &stored.meta.groups, stored.meta.began)
     }
 
-    /// Returns `true` if none of these groups of a URI's origin was invalidated since a request with this ordinal.
+    /// Returns `true` if none of these groups of a URI's origin was invalidated or purged since a request with this
+    /// ordinal.
     pub(crate) fn are_valid(&self, key: &Key, groups: &[Box<str>], began: u64) -> bool {
-        groups.is_empty() || self.groups.last(key.origin(), groups) < began
+        [&self.groups, &self.soft_groups].iter().all(|known| is_newer(known, key, groups, began))
     }
 
     /// Stores a response, unless its URI was invalidated since its request. `merge` receives the response stored for the
@@ -125,7 +134,8 @@ impl Table {
     pub(crate) fn store(&self, key: &Key, new: Stored, merge: impl FnOnce(&Stored, Stored) -> Stored) -> bool {
         let hash = self.hash(key);
         let shard = self.shard(hash);
-        if new.meta.began < self.last_invalidation_in(&shard, hash, key) {
+        let is_newest = is_newer(&self.soft_groups, key, &new.meta.groups, new.meta.began);
+        if !is_newest || new.meta.began < self.last_invalidation_in(&shard, hash, key) {
             return false;
         }
         let entry = self.memory.peek(key).unwrap_or_default();
@@ -186,8 +196,7 @@ impl Table {
     /// Does the same for all URIs with this prefix. Returns the number of URIs that had stored responses.
     pub(crate) fn invalidate_prefix(&self, prefix: &str) -> usize {
         self.prefixes.add(prefix, || self.next_ordinal());
-        // A writer that read the prefixes before this one has stored its response once its lock is free.
-        self.shards.iter().for_each(|shard| drop(lock(shard)));
+        self.wait_for_writers();
         let remove = |key: &Key| {
             // A writer that holds the lock now may put back the old entry.
             let _shard = self.shard(self.hash(key));
@@ -195,6 +204,45 @@ impl Table {
         };
         let removed = self.memory.keys(prefix).into_iter().filter_map(|key| remove(&key));
         removed.filter(|entry| !entry.variants.is_empty()).count()
+    }
+
+    /// Waits for the writers that may have read the prefixes or groups before an invalidation: once its lock is free, such
+    /// a writer has stored its response.
+    fn wait_for_writers(&self) {
+        self.shards.iter().for_each(|shard| drop(lock(shard)));
+    }
+
+    /// Makes all responses stored for a URI stale, and keeps pending ones from being stored. Returns `true` if any changed.
+    pub(crate) fn soft_purge(&self, key: &Key, now: Timestamp) -> bool {
+        let hash = self.hash(key);
+        let mut shard = self.shard(hash);
+        shard.add(hash, self.next_ordinal());
+        let purged = self.memory.peek(key).and_then(|entry| entry.purged(now, |_| true));
+        let gone = purged.map(|next| self.memory.insert(key, next));
+        drop(shard);
+        gone.is_some()
+    }
+
+    /// Does the same for all URIs with this prefix. Returns the number of URIs changed.
+    pub(crate) fn soft_purge_prefix(&self, prefix: &str, now: Timestamp) -> usize {
+        let ordinal = self.prefixes.add(prefix, || self.next_ordinal());
+        self.wait_for_writers();
+        self.soft_purge_some(&self.memory.keys(prefix), now, |meta| meta.began < ordinal)
+    }
+
+    /// Does the same for all responses of an origin in a group. Returns the number of URIs changed.
+    pub(crate) fn soft_purge_group(&self, origin: &str, name: &str, now: Timestamp) -> usize {
+        let ordinal = self.soft_groups.add(origin, name, || self.next_ordinal());
+        self.wait_for_writers();
+        let is_member = |meta: &Meta| meta.began < ordinal && meta.groups.iter().any(|group| **group == *name);
+        let mut keys = self.memory.keys(origin);
+        keys.retain(|key| key.origin() == origin);
+        self.soft_purge_some(&keys, now, is_member)
+    }
+
+    fn soft_purge_some(&self, keys: &[Key], now: Timestamp, is_purged: impl Fn(&Meta) -> bool) -> usize {
+        let purge = |key: &&Key| self.change(key, |entry| entry?.purged(now, &is_purged)).is_some();
+        keys.iter().filter(purge).count()
     }
 
     /// Invalidates all responses of an origin in a group. They stay in memory until a [sweep](Self::sweep).
@@ -206,8 +254,9 @@ impl Table {
     pub(crate) fn sweep(&self, origin: &str) -> usize {
         let sweep = |key: &Key| {
             self.change(key, |entry| {
-                let entry = entry.filter(|entry| entry.variants.iter().any(|stored| !self.is_valid(key, stored)))?;
-                let valid = entry.variants.iter().filter(|stored| self.is_valid(key, stored)).cloned().collect();
+                let entry =
+                    entry.filter(|entry| entry.variants.iter().any(|stored| !self.is_selectable(key, stored)))?;
+                let valid = entry.variants.iter().filter(|stored| self.is_selectable(key, stored)).cloned().collect();
                 Some(Arc::new(Entry { unshared_until: entry.unshared_until, ..Entry::of(valid) }))
             })
         };
@@ -236,6 +285,11 @@ impl Table {
     }
 }
 
+/// Returns `true` if none of these groups of a URI's origin was invalidated since a request with this ordinal.
+fn is_newer(invalidations: &GroupInvalidations, key: &Key, groups: &[Box<str>], began: u64) -> bool {
+    groups.is_empty() || invalidations.last(key.origin(), groups) < began
+}
+
 fn lock(shard: &Mutex<KeyInvalidations>) -> MutexGuard<'_, KeyInvalidations> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -251,7 +305,7 @@ mod tests {
 
     use super::*;
     use crate::body::in_memory::MemoryBody;
-    use crate::store::stored_response::{Arrival, Meta, StoredBody};
+    use crate::store::stored_response::{Arrival, StoredBody};
 
     fn asking_for(language: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_static(language))])

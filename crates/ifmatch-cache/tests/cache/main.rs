@@ -12,6 +12,7 @@ mod operators;
 mod personal;
 mod races;
 mod slow_readers;
+mod soft_purges;
 mod stress;
 mod support;
 mod tables;

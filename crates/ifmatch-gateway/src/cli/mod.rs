@@ -110,6 +110,9 @@ Examples:
   Purge all responses below a path:
     curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=http://127.0.0.1:10000/docs/'
 
+  Make them stale instead, so that they are revalidated before use:
+    curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=http://127.0.0.1:10000/docs/&soft=true'
+
 Exit codes:
   0  stopped by SIGINT or SIGTERM, after all requests in flight were complete
   1  could not start, or had to cut off requests in flight

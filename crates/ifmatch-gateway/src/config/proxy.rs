@@ -59,8 +59,8 @@ impl ProxyConfig {
     /// ```
     /// use ifmatch_gateway::config::{proxy::ProxyConfig, settings::Settings};
     ///
-    /// let settings = Settings::from_toml("listen = '0.0.0.0:80'\n[proxy]\nupstream =
-    /// ['http://127.0.0.1:8000']").unwrap();
+    /// let toml = "listen = '0.0.0.0:80'\n[proxy]\nupstream = ['http://127.0.0.1:8000']";
+    /// let settings = Settings::from_toml(toml).unwrap();
     /// assert!(!ProxyConfig::from_settings(settings).unwrap().server.access.is_open());
     /// assert!(ProxyConfig::from_settings(Settings::default()).unwrap_err().to_string().contains("--upstream"));
     /// ```

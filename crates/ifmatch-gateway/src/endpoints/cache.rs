@@ -13,17 +13,20 @@ use super::response;
 pub(super) const PATH: &str = "/-/cache";
 
 /// Returns the counters for `GET /-/cache`. Purges stored responses for `DELETE /-/cache?url=…`, `?prefix=…` or
-/// `?group=…&origin=…`.
+/// `?group=…&origin=…`, or with `soft=true` makes them stale.
 pub(super) fn respond<B>(cache: &CacheHandle, request: &Request<B>) -> Response<Bytes> {
     match *request.method() {
         Method::GET | Method::HEAD => counters(cache),
         Method::DELETE => match parse_purges(request.uri().query().unwrap_or_default()) {
-            Some(purges) => {
-                let count: usize = purges.iter().map(|purge| cache.purge(purge)).sum();
+            Some((purges, soft)) => {
+                let run = |purge| if soft { cache.soft_purge(purge) } else { cache.purge(purge) };
+                let count: usize = purges.iter().map(run).sum();
                 response::json(StatusCode::OK, &json!({ "purged": count }))
             }
-            None => Problem::bad_request("add ?url=…, ?prefix=… or ?group=…&origin=… to select the responses to purge")
-                .to_response(),
+            None => Problem::bad_request(
+                "add ?url=…, ?prefix=… or ?group=…&origin=… to select the responses to purge, and soft=true to make them stale",
+            )
+            .to_response(),
         },
         _ => Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
             .detail("this endpoint supports GET and DELETE")
@@ -50,11 +53,18 @@ fn counters(cache: &CacheHandle) -> Response<Bytes> {
     response::json(StatusCode::OK, &counters)
 }
 
-/// Parses a query. An empty prefix purges everything, and must be explicit. `group` may be repeated.
-fn parse_purges(query: &str) -> Option<Vec<Purge>> {
+/// Parses a query into purges, and `true` if they are soft. An empty prefix purges everything, and must be explicit. `group`
+/// may be repeated.
+fn parse_purges(query: &str) -> Option<(Vec<Purge>, bool)> {
     let mut fields: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     fields.sort();
-    match &mut fields[..] {
+    let modes: Vec<_> = fields.extract_if(.., |(name, _)| name == "soft").map(|(_, value)| value).collect();
+    let soft = match &modes[..] {
+        [] => false,
+        [mode] => mode.parse().ok()?,
+        [..] => return None,
+    };
+    let purges = match &mut fields[..] {
         [(name, value)] if name == "url" => Some(vec![Purge::Url(std::mem::take(value))]),
         [(name, value)] if name == "prefix" => Some(vec![Purge::Prefix(std::mem::take(value))]),
         [groups @ .., (name, origin)] if name == "origin" && !groups.is_empty() => {
@@ -64,7 +74,8 @@ fn parse_purges(query: &str) -> Option<Vec<Purge>> {
             groups.iter().map(purge).collect()
         }
         _ => None,
-    }
+    };
+    Some((purges?, soft))
 }
 
 #[cfg(test)]
@@ -73,13 +84,33 @@ mod tests {
 
     #[test]
     fn a_purge_needs_an_explicit_selection() {
-        assert_eq!(parse_purges("url=http%3A%2F%2Fa%2Fb"), Some(vec![Purge::Url("http://a/b".into())]));
-        assert_eq!(parse_purges("prefix="), Some(vec![Purge::Prefix(String::new())]));
+        let hard = |purges| Some((purges, false));
+        assert_eq!(parse_purges("url=http%3A%2F%2Fa%2Fb"), hard(vec![Purge::Url("http://a/b".into())]));
+        assert_eq!(parse_purges("prefix="), hard(vec![Purge::Prefix(String::new())]));
         let group = |name: &str| Purge::Group { origin: "http://a".into(), name: name.into() };
-        assert_eq!(parse_purges("origin=http://a&group=x"), Some(vec![group("x")]));
-        assert_eq!(parse_purges("group=y&origin=http://a&group=x"), Some(vec![group("x"), group("y")]));
+        assert_eq!(parse_purges("origin=http://a&group=x"), hard(vec![group("x")]));
+        assert_eq!(parse_purges("group=y&origin=http://a&group=x"), hard(vec![group("x"), group("y")]));
         for query in ["", "url", "url=a&prefix=b", "group=x", "origin=a", "origin=a&origin=b&group=x", "all=1"] {
             assert_eq!(parse_purges(query).filter(|_| query != "url"), None, "{query}");
         }
+    }
+
+    #[test]
+    fn a_purge_may_be_soft() {
+        let everything = |soft| Some((vec![Purge::Prefix(String::new())], soft));
+        for (query, expected) in [
+            ("prefix=&soft=true", everything(true)),
+            ("soft=true&prefix=", everything(true)),
+            ("prefix=&soft=false", everything(false)),
+            ("prefix=&soft=yes", None),
+            ("prefix=&soft", None),
+            ("prefix=&soft=true&soft=true", None),
+            ("soft=true", None),
+        ] {
+            assert_eq!(parse_purges(query), expected, "{query}");
+        }
+        let group = |name: &str| Purge::Group { origin: "http://a".into(), name: name.into() };
+        let groups = Some((vec![group("x"), group("y")], true));
+        assert_eq!(parse_purges("group=y&soft=true&origin=http://a&group=x"), groups);
     }
 }
