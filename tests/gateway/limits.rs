@@ -116,6 +116,6 @@ fn http2_streams_are_limited_and_rapid_resets_close_the_connection() {
     let limit =
         settings.chunks(6).find(|setting| setting[..2] == MAX_CONCURRENT_STREAMS.to_be_bytes()).expect("a limit");
     assert_eq!(limit[2..], 7_u32.to_be_bytes());
-    assert!(frames.iter().any(|(kind, _)| *kind == GOAWAY), "told to go away");
+    assert!(frames.iter().any(|(kind, _)| *kind == GOAWAY), "a GOAWAY is expected");
     exchange(gateway.address(), get("/-/health")).expect(200);
 }

@@ -135,7 +135,7 @@ fn a_client_at_its_limit_gets_no_further_connection() {
     put.send(put_head("a", 4) + "12");
     let mut second = open(&gateway, ONE);
     second.send(put_head("b", 4) + "12");
-    eventually("both are at work", || {
+    eventually("both requests are in progress", || {
         let mut other = open(&gateway, OTHER);
         other.send(get("/-/metrics"));
         other.answer().text().contains("\nifmatch_requests_in_flight 3\n").then_some(())

@@ -56,7 +56,7 @@ fn a_port_in_use_is_named() {
     let folder = folder.path().join("new");
     let end = run(["serve", "--listen", &address, "--data", folder.to_str().unwrap()]);
     refused(&end, 1, &[&format!("{address} is already in use"), "--listen"]);
-    assert!(!folder.exists(), "a start that fails leaves no folder behind");
+    assert!(!folder.exists(), "a failed start leaves no folder behind");
 }
 
 #[test]

@@ -214,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Records a container, unless it has a record. Only the register that owns the store gives incarnations.
+    /// Records a container, unless it has a record. Only the register that owns the store assigns incarnations.
     pub(super) async fn record_container(
         &self,
         container: &ContainerName,

@@ -327,7 +327,7 @@ impl Record {
         self.is_idle(now) && self.state(now).version().is_none() && self.latest.has_come(now)
     }
 
-    /// Returns `true` if a register that merely caches what a probe would find again may evict this record: no write is
+    /// Returns `true` if a register that only caches state that a probe would find again may evict this record: no write is
     /// in flight, and no lease locks the resource. Such a register keeps the latest date, see [`Record::forgotten`].
     pub fn is_idle(&self, now: Timestamp) -> bool {
         self.permit(now).is_none() && !self.lease_state(now).is_locked()

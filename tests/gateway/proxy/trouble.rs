@@ -35,7 +35,7 @@ fn stored_responses_are_served_while_an_upstream_hangs() {
     let gateway = before(&origin, &["--max-requests", "4", "--upstream-requests", "100"]);
     get(&gateway, "/stored", "").expect(200);
     let mut hanging = Vec::new();
-    let refused = crate::eventually("no place is left", || {
+    let refused = crate::eventually("no slot is left", || {
         let mut client = Connection::open(gateway.address());
         client.send("POST /hang HTTP/1.1\r\nhost: example.com\r\ncontent-length: 0\r\n\r\n");
         hanging.push(client);

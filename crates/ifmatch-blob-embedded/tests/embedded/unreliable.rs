@@ -159,7 +159,7 @@ impl Client {
                 Ok(Some(mut opened)) => {
                     let bytes = opened.source.read(None).await.unwrap().collect().await.unwrap().to_bytes();
                     assert_eq!(Some(ContentHash::of(&bytes)), opened.info.hash, "the bytes of another version");
-                    assert!(opened.info.generation >= floor, "an acknowledged version is gone");
+                    assert!(opened.info.generation >= floor, "an acknowledged version was lost");
                     let author = String::from_utf8_lossy(&bytes).split(' ').next().unwrap().to_owned();
                     self.history().seen.insert(author);
                     let tag = opened.info.tag.expect("a tag");

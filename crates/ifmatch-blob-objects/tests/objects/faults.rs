@@ -144,7 +144,7 @@ impl Faulty {
     /// Sets the faults of the next writes, the next one first.
     pub(crate) fn schedule(&self, faults: impl IntoIterator<Item = Fault>) {
         let mut scheduled = self.faults.lock().unwrap();
-        assert!(scheduled.is_empty(), "the faults before did not happen: {scheduled:?}");
+        assert!(scheduled.is_empty(), "the earlier faults did not happen: {scheduled:?}");
         *scheduled = faults.into_iter().collect();
         scheduled.reverse();
     }

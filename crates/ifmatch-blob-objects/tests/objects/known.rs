@@ -59,7 +59,7 @@ async fn a_write_finds_a_container_that_the_register_forgot() {
     let (body, asked, send) = gated();
     let within = Put { body, container: MissingContainer::Refuse, ..put("") };
     let forgetting = async {
-        asked.await.expect("the body is asked for");
+        asked.await.expect("the body is requested");
         let container = Key::new("c/c").unwrap();
         for other in 0.. {
             if register.load(&container).await.unwrap().is_none_or(|record| record.settled(SystemClock.now()).is_none())
@@ -83,7 +83,7 @@ async fn a_write_keeps_a_container_created_meanwhile() {
     let (body, asked, send) = gated();
     let writing = subject.store.put(&blob, Put { body, ..put("") });
     let creating = async {
-        asked.await.expect("the body is asked for");
+        asked.await.expect("the body is requested");
         let (begun, open) = store.hold_listing();
         send.send(()).expect("the body is waited for");
         begun.await.expect("the write looks for its container");

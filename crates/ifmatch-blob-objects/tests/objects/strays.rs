@@ -192,7 +192,7 @@ async fn an_interrupted_deletion_is_completed_by_the_next_request() {
     let failed = kind(subject.store.delete_container(&blob.container, Delete::default()).await);
     assert_eq!(failed, StoreErrorKind::OutcomeUnknown, "the deletion continues");
     store.head(&"c/b".into()).await.expect("the object is still there");
-    assert!(subject.read(&blob).await.is_none(), "the container is as good as deleted");
+    assert!(subject.read(&blob).await.is_none(), "the container counts as deleted");
     store.put(&"c/theirs".into(), "theirs".into()).await.unwrap();
     assert!(subject.read(&theirs).await.is_none(), "and so are the objects of other programs");
     assert_eq!(subject.store.list(&blob.container, &all()).await.unwrap(), None);

@@ -151,7 +151,7 @@ async fn a_write_refused_as_too_soon_is_retried() {
         assert!(!is_held(&register, "b/c/b").await);
         assert_eq!(Some(subject.tag(&blob).await), written.tag);
         store.schedule([Fault::TooSoon]);
-        subject.delete_if(&blob, Preconditions::default()).await.expect("it is deleted in the end");
+        subject.delete_if(&blob, Preconditions::default()).await.expect("it is finally deleted");
     }
 }
 

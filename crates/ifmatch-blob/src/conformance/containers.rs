@@ -192,7 +192,7 @@ async fn a_write_in_flight_does_not_outlive_its_container(subject: &Subject) {
             let late = Put { container: missing, body, ..put("") };
             let writing = subject.store.put(&blob, late);
             let deleting = async {
-                asked.await.expect("the body is asked for");
+                asked.await.expect("the body is requested");
                 subject.store.delete_container(&blob.container, Delete::default()).await.unwrap();
                 if recreated {
                     subject.create(&blob.container).await;

@@ -78,7 +78,7 @@ async fn a_start_collects_unreferenced_bodies_and_nothing_else() {
     }
     let service = fixture.reopened().await.expect("opens");
     assert!(!lost.exists() && !half.exists());
-    assert!(foreign.iter().all(|path| path.exists()), "somebody else's file was removed");
+    assert!(foreign.iter().all(|path| path.exists()), "another program's file was removed");
     assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.body, kept);
 }
 

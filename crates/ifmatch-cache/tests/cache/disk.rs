@@ -214,7 +214,7 @@ async fn the_folder_is_bounded_and_evicts_the_oldest_unused_bodies() {
     }
     assert_eq!(bodies(folder.path()).0, 5);
     world.origin.will(200, &FRESH, "new");
-    assert_eq!(world.get("/1").await.text(), "new", "it had to go");
+    assert_eq!(world.get("/1").await.text(), "new", "it was evicted");
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ async fn a_response_that_must_be_validated_is_not_shared() {
     for answer in join_all(waiters).await {
         assert_eq!(answer.unwrap().text(), "for another");
     }
-    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
+    assert!(start.elapsed().is_zero(), "a client has waited in vain");
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn when_the_origin_fails_one_waiter_asks_again_for_all() {
         assert_eq!(answer.unwrap().text(), "hello");
     }
     assert_eq!(world.origin.count(), 2);
-    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
+    assert!(start.elapsed().is_zero(), "a client has waited in vain");
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +141,7 @@ async fn when_the_origin_panics_each_waiter_asks_for_itself() {
     let (first, second) = tokio::join!(world.get("/"), world.get("/"));
     assert_eq!(first.status, 502);
     assert_eq!(second.text(), "hello");
-    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
+    assert!(start.elapsed().is_zero(), "a client has waited in vain");
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +174,7 @@ async fn a_private_response_goes_to_one_client() {
         }
         join_all(clients).await;
     }
-    assert!(start.elapsed().is_zero(), "somebody has waited for nothing");
+    assert!(start.elapsed().is_zero(), "a client has waited in vain");
 }
 
 #[tokio::test(start_paused = true)]

@@ -106,7 +106,7 @@ async fn an_expired_permit_lets_no_write_overtake_a_pending_commit() {
     let second = put(None, "second");
     settle().await;
     assert_eq!(world.runs(&http::Method::PUT), 1);
-    go_on.send(()).expect("the register is waited for");
+    go_on.send(()).expect("the write waits for the register");
     assert_eq!(first.await.unwrap().status, 204);
     clock.time.advance(SECOND);
     assert_eq!(second.await.unwrap().status, 204);

@@ -150,7 +150,7 @@ async fn unguarded_writes_run_concurrently() {
     let service = builder.guard_where(|head| head.method != Method::POST).build().layer(inner);
     let query = || send(&service, request("POST /graphql", &[], "{}"));
     let both = tokio::time::timeout(Duration::from_secs(30), async { tokio::join!(query(), query()) }).await;
-    let (first, second) = both.expect("each waits for the other: they run side by side");
+    let (first, second) = both.expect("each waits for the other: they run concurrently");
     assert_eq!((first.status.as_u16(), second.status.as_u16()), (200, 200));
 }
 

@@ -135,7 +135,7 @@ async fn a_write_continues_after_its_client_disconnects() {
     client.abort();
     assert!(client.await.unwrap_err().is_cancelled());
     world.release("half");
-    // It succeeds because the first write has given its permit back.
+    // It succeeds because the first write has released its permit.
     let tag = ask(&service, "GET /a", &[]).await.tag();
     assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "three")).await.status, 204);
 }
