@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: runs the benchmarks, which are a program of their own.
+//! `cargo xtask bench`: runs the benchmarks, which are a separate program.
 
 use std::ffi::OsString;
 

@@ -114,8 +114,8 @@ impl ObjectBlobs {
         Self::open_with(backing, register, false).await
     }
 
-    /// Opens an object store with a register that survives a restart and can therefore keep leases. Give each store a
-    /// register of its own, since the register's records describe these very objects.
+    /// Opens an object store with a register that survives a restart and can therefore keep leases. Give each store its
+    /// own register, since the records describe the objects of one store.
     ///
     /// # Errors
     /// As for [`ObjectBlobs::open`].
