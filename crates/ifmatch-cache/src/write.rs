@@ -99,7 +99,7 @@ fn invalidate<C: Clock>(state: &CacheState<C>, key: &Key, target: &str, response
     changed
 }
 
-/// A POST or PATCH, whose response may represent the resource's new state (RFC 9110 §9.3.3, RFC 5789 §2).
+/// A POST or PATCH. Its response may represent the resource's new state (RFC 9110 §9.3.3, RFC 5789 §2).
 struct PostRequest {
     request: CacheRequest,
     began: u64,

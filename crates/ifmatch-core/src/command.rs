@@ -50,7 +50,7 @@ pub struct Begin<'a> {
     pub authority: Authority,
     /// A random number for this grant.
     pub nonce: u64,
-    /// How long the write may take.
+    /// Maximum duration of the write.
     pub ttl: Duration,
 }
 
@@ -103,7 +103,7 @@ impl Commit {
 pub struct Doubt {
     /// The token of the permit.
     pub token: Token,
-    /// How long the write may still take effect. The permit lasts as long, but not beyond its deadline.
+    /// Time during which the write may still take effect. The permit lasts as long, but not beyond its deadline.
     pub grace: Duration,
 }
 

@@ -16,7 +16,7 @@ pub use id::{InvalidLeaseId, LeaseId};
 use crate::date::Timestamp;
 use crate::revision::Revision;
 
-/// How long a lease lasts.
+/// The duration of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LeaseDuration {
     /// Until it is released or broken.
@@ -34,7 +34,7 @@ impl LeaseDuration {
     }
 }
 
-/// How long a broken lease continues to lock: 0 to 60 seconds.
+/// The time for which a broken lease continues to lock: 0 to 60 seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BreakPeriod(u8);
 
@@ -151,7 +151,7 @@ pub enum LeaseFailure {
     Lost,
 }
 
-/// How a request uses a resource that may be leased, and the lease id it names.
+/// A request's use of a resource that may be leased, and the lease id it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeaseUse {
     /// A write. A locked resource needs the id. The write removes a lease that has ended.

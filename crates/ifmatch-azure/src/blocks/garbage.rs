@@ -15,7 +15,7 @@ use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobEntry, BlobStore, Delete, ListQuery, Put, Reading, StoreError, StoreErrorKind, Upload};
 
-/// How long a staged block is kept.
+/// Retention of staged blocks.
 const MAX_AGE: Duration = Duration::from_hours(7 * 24);
 /// Maximum number of entries per page. A page must fit into the requests that a platform allows per invocation.
 const STEP: usize = 50;

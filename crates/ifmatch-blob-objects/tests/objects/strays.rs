@@ -69,7 +69,7 @@ async fn a_late_creation_is_not_a_blob_of_the_next_container() {
     assert_eq!(subject.read(&blob).await.unwrap().1, "2");
 }
 
-/// The store completes the upload, whose answer was lost, after the container was deleted.
+/// The store completes an upload with a lost answer after the container was deleted.
 #[tokio::test]
 async fn a_late_upload_in_parts_does_not_restore_a_container() {
     let store = Faulty::in_memory(false);

@@ -24,7 +24,7 @@ use crate::respond::response_body::{BodyError, as_bytes};
 use crate::state::CacheState;
 use crate::store::stored_response::{Meta, Stored, StoredBody};
 
-/// How long the origin may pause a body that has no readers before the cache gives it up.
+/// Maximum pause of the origin in a body without readers, before the cache abandons the body.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// A response with an incomplete body.

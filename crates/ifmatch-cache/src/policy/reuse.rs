@@ -25,9 +25,9 @@ pub struct Terms {
     pub always_validate: bool,
     /// `true` if it must not be used when stale.
     pub never_stale: bool,
-    /// How long after its lifetime it may be used while it is revalidated.
+    /// Time after its lifetime during which it may be used while it is revalidated.
     pub while_revalidate: Duration,
-    /// How long after its lifetime it may be used if the origin fails.
+    /// Time after its lifetime during which it may be used if the origin fails.
     pub if_error: Duration,
 }
 

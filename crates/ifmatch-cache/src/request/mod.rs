@@ -17,7 +17,7 @@ pub(crate) mod key;
 pub(crate) mod normalize;
 mod unkeyed_inputs;
 
-/// How to handle a request.
+/// The handling of a request.
 pub(crate) enum Handling {
     /// Answer from the cache if possible.
     Read(Key, RequestFlags),

@@ -1,4 +1,4 @@
-//! The entries in memory, bounded by bytes: `quick_cache`, whose CLOCK-Pro policy keeps repeatedly requested entries when
+//! The entries in memory, bounded by bytes: `quick_cache`. Its CLOCK-Pro policy keeps repeatedly requested entries when
 //! others are requested once.
 
 use std::hash::{BuildHasher, RandomState};

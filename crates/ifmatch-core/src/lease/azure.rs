@@ -12,7 +12,7 @@ use crate::problem::Problem;
 pub const ACTION: HeaderName = HeaderName::from_static("x-ms-lease-action");
 /// The duration of a lease to acquire.
 pub const DURATION: HeaderName = HeaderName::from_static("x-ms-lease-duration");
-/// How long a broken lease continues to lock.
+/// The time for which a broken lease continues to lock.
 pub const BREAK_PERIOD: HeaderName = HeaderName::from_static("x-ms-lease-break-period");
 /// The id of the lease.
 pub const ID: HeaderName = HeaderName::from_static("x-ms-lease-id");

@@ -39,7 +39,7 @@ pub struct ProxyConfig {
 pub struct Sharing {
     /// Lifetime of responses that do not state one. `None` to store them for validation only.
     pub heuristic: Option<Heuristic>,
-    /// How long after its lifetime a response may be used while its upstream is unreachable.
+    /// Time after its lifetime during which a response may be used while its upstream is unreachable.
     pub stale_if_unreachable: Duration,
     /// `true` to ignore the directives of requests.
     pub ignores_client_cache_control: bool,

@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     pub(crate) required: RequirePreconditions,
     /// `IFMATCH_MAX_BODY_SIZE`: in bytes.
     pub(crate) max_body: Option<u64>,
-    /// `IFMATCH_MAX_STALENESS`: how long cached metadata may be served without revalidation, in seconds.
+    /// `IFMATCH_MAX_STALENESS`: maximum age of cached metadata served without revalidation, in seconds.
     pub(crate) max_staleness: Duration,
     /// `IFMATCH_MAX_REQUESTS`: maximum number of requests to R2 and objects for one request.
     pub(crate) max_requests: usize,
