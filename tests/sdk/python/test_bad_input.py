@@ -62,7 +62,7 @@ SIGNATURES = {
     "one character changed": tampered,
     "cut off": lambda signature: signature[:-4],
     "empty": lambda signature: signature.partition(":")[0] + ":",
-    "no base64": lambda signature: signature.partition(":")[0] + ":!!!",
+    "not base64": lambda signature: signature.partition(":")[0] + ":!!!",
     "of another account": lambda signature: signature.replace("SharedKey ", "SharedKey another"),
     "of an unknown scheme": lambda signature: signature.replace("SharedKey", "SharedKeyHeavy"),
 }

@@ -11,7 +11,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 /// An HTTP client over TCP and TLS.
 pub(crate) type HttpClient<B> = Client<HttpsConnector<HttpConnector>, B>;
 
-/// Maximum time for which an unused connection is kept. Shorter than the timeouts of common servers, some of which use 5 seconds.
+/// Maximum time for which an unused connection is kept. Shorter than the timeouts of common servers, some of which use
+/// 5 seconds.
 const IDLE: Duration = Duration::from_secs(4);
 
 /// Creates a client with a connection pool and the system's root certificates.
