@@ -203,6 +203,21 @@ impl<C: Clock> Builder<C> {
         self
     }
 
+    /// Sets how long after its lifetime a response may be used while it is revalidated in the background (RFC 5861 §3).
+    /// Defaults to zero. It does not apply to responses that state `stale-while-revalidate`, forbid stale use
+    /// (`must-revalidate`, `proxy-revalidate`, `s-maxage`, `no-cache`), or have no lifetime.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_cache::CacheLayer;
+    /// let layer = CacheLayer::builder().stale_while_revalidate(Duration::from_secs(10)).build();
+    /// ```
+    #[must_use]
+    pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
+        self.config.stale_while_revalidate = window;
+        self
+    }
+
     /// Sets how long a request waits for another request's response before it goes to the origin itself. Defaults to 10
     /// seconds. Also bounds how long a slow reader can hold up other readers of a body that is too long to be stored, if it
     /// cannot request the rest.

@@ -28,6 +28,7 @@ pub(crate) struct Config {
     pub(crate) always_validate: bool,
     pub(crate) bypass: Option<fn(&HeaderMap) -> bool>,
     pub(crate) stale_if_unreachable: Duration,
+    pub(crate) stale_while_revalidate: Duration,
     pub(crate) patience: Duration,
 }
 
@@ -46,6 +47,7 @@ impl Default for Config {
             always_validate: false,
             bypass: None,
             stale_if_unreachable: Duration::from_hours(1),
+            stale_while_revalidate: Duration::ZERO,
             patience: Duration::from_secs(10),
         }
     }

@@ -13,7 +13,7 @@
 //! | 304 | its conditions show that it has the stored response. Never without a condition |
 //! | 504 | it sent `only-if-cached`, and no stored response matches |
 //! | 502 | the inner service answers 304 to a request without a condition, or panics |
-//! | a stale response | it sent `max-stale`; the response allows `stale-while-revalidate` or `stale-if-error`; or the inner service failed, [within bounds](Builder::stale_if_unreachable). Never against `must-revalidate`, `proxy-revalidate` or `no-cache` |
+//! | a stale response | it sent `max-stale`; the response allows `stale-while-revalidate` or `stale-if-error`; [the builder](Builder::stale_while_revalidate) does; or the inner service failed, [within bounds](Builder::stale_if_unreachable). Never against `must-revalidate`, `proxy-revalidate` or `no-cache` |
 //!
 //! **Concurrent requests for the same response** collapse into one request to the inner service. It runs in a task of
 //! its own, so it continues when the first client leaves. The other clients get the body as it arrives, even if the

@@ -1,5 +1,8 @@
 //! Responses that the proxy's cache shares with other clients, and requests that can empty it.
 
+use std::thread;
+use std::time::Duration;
+
 use support::Gateway;
 use support::raw::exchange;
 
@@ -83,6 +86,29 @@ fn clients_can_bypass_the_cache_unless_a_flag_forbids_it() {
         let gateway = before(&origin, flags);
         store(&gateway, "/a");
         assert_eq!(is_hit(&get(&gateway, "/a", "cache-control: no-cache\r\n")), expected, "{flags:?}");
+    }
+}
+
+#[test]
+fn stale_responses_are_used_while_revalidated_only_by_a_flag() {
+    // Stale after a second.
+    let fields = |asked: &super::origin::Asked| {
+        let strict = if asked.head.contains("/strict") { ", must-revalidate" } else { "" };
+        ok(&format!("cache-control: max-age=1{strict}\r\nage: 0\r\n"), "hello")
+    };
+    for (flags, path, expected) in [
+        (&[][..], "/a", false),
+        (&["--stale-while-revalidate", "1h"], "/a", true),
+        (&["--stale-while-revalidate", "1h"], "/strict", false),
+    ] {
+        let origin = Origin::start(fields);
+        let gateway = before(&origin, flags);
+        store(&gateway, path);
+        thread::sleep(Duration::from_millis(1_500));
+        assert_eq!(is_hit(&get(&gateway, path, "")), expected, "{flags:?} {path}");
+        // The stale response was revalidated, in the background or before its use.
+        let asked = eventually("a second request", || Some(origin.asked()).filter(|asked| asked.len() > 1));
+        assert!(asked.iter().all(|asked| asked.head.starts_with(&format!("get {path}"))), "{asked:?}");
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) fn update_stored<C: Clock, T>(
         requested,
         received: state.now(),
         heuristic: state.config.heuristic,
+        while_revalidate: state.config.stale_while_revalidate,
         unstored: &state.config.unstored,
         always_validate: state.config.always_validate,
     };

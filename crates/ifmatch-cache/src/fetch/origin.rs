@@ -357,6 +357,7 @@ impl<C: Clock> Fetch<C> {
             requested: times.requested,
             received: times.received,
             heuristic: self.state.config.heuristic,
+            while_revalidate: self.state.config.stale_while_revalidate,
             unstored: &self.state.config.unstored,
             always_validate: self.state.config.always_validate,
         }

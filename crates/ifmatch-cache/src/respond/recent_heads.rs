@@ -107,6 +107,7 @@ mod tests {
             requested: moment,
             received: moment,
             heuristic: None,
+            while_revalidate: Duration::ZERO,
             unstored: &[],
             always_validate: false,
         };

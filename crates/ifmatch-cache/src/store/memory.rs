@@ -154,6 +154,7 @@ mod tests {
             requested,
             received,
             heuristic: None,
+            while_revalidate: std::time::Duration::ZERO,
             unstored: &[],
             always_validate: false,
         };

@@ -96,6 +96,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) requested: Timestamp,
     pub(crate) received: Timestamp,
     pub(crate) heuristic: Option<Heuristic>,
+    /// Default time for use while the response is revalidated.
+    pub(crate) while_revalidate: Duration,
     /// Further fields that must not be stored.
     pub(crate) unstored: &'a [HeaderName],
     /// `true` to revalidate before each use.
@@ -150,7 +152,7 @@ impl Meta {
         for name in governing.directives.unstored_fields().chain(&[AGE, CONTENT_LENGTH]).chain(arrival.unstored) {
             headers.remove(name);
         }
-        let terms = Terms::new(&governing, lifetime);
+        let terms = Terms::new(&governing, lifetime).with_default_window(&governing, arrival.while_revalidate);
         let last_modified = fields::date(&headers, LAST_MODIFIED);
         let tag = headers.get(ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes()).ok());
         Self {

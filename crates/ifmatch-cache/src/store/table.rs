@@ -320,6 +320,7 @@ mod tests {
             requested: Timestamp::default(),
             received: Timestamp::default(),
             heuristic: None,
+            while_revalidate: Duration::ZERO,
             unstored: &[],
             always_validate: false,
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ifmatch_cache::Purge;
 use ifmatch_cache::policy::freshness::Heuristic;
 
-use crate::support::{FRESH, World, get, response};
+use crate::support::{FRESH, World, get, response, settle};
 
 async fn fill(world: &World, paths: &[&str]) {
     for path in paths {
@@ -272,6 +272,57 @@ async fn the_scheme_can_be_fixed() {
     assert!(world.get("https://origin.example/").await.is_hit());
     assert!(world.get("http://origin.example/").await.is_hit());
     assert_eq!(world.handle.purge(&Purge::Url("https://origin.example/".to_owned())), 1);
+}
+
+#[tokio::test]
+async fn responses_can_be_used_while_they_are_revalidated() {
+    let world = World::with(|builder| builder.stale_while_revalidate(Duration::from_secs(10)));
+    world.origin.will(200, &FRESH, "old");
+    world.get("/").await;
+    world.clock.advance(69);
+    let held = world.origin.will_wait();
+    for _ in 0..3 {
+        let answer = world.get("/").await;
+        assert_eq!((answer.text(), answer.cache_status()), ("old", "ifmatch; hit; ttl=-9"));
+    }
+    world.origin.reached(2).await;
+    held.send(response(200, &FRESH, "new")).unwrap();
+    settle().await;
+    assert_eq!(world.get("/").await.text(), "new");
+    world.clock.advance(70);
+    world.origin.will(200, &FRESH, "newer");
+    assert_eq!(world.get("/").await.text(), "newer", "the time is over");
+    world.clock.advance(61);
+    world.origin.will(200, &FRESH, "newest");
+    let reload = world.get_with("/", &[("cache-control", "max-age=60")]).await;
+    assert_eq!(reload.text(), "newest", "the client rules it out");
+    assert_eq!(world.origin.count(), 4);
+}
+
+#[tokio::test]
+async fn a_window_for_revalidation_holds_only_if_the_response_permits_it() {
+    for (control, expected) in [
+        ("max-age=60", true),
+        ("max-age=60, public", true),
+        ("max-age=60, stale-while-revalidate=20", true),
+        ("max-age=60, stale-while-revalidate=2", false),
+        ("max-age=60, stale-while-revalidate=0", false),
+        ("max-age=60, stale-while-revalidate=x", false),
+        ("max-age=60, must-revalidate", false),
+        ("max-age=60, proxy-revalidate", false),
+        ("s-maxage=60", false),
+        ("max-age=60, no-cache", false),
+        ("max-age=0", false),
+    ] {
+        let world = World::with(|builder| builder.stale_while_revalidate(Duration::from_secs(10)));
+        world.origin.will(200, &[("cache-control", control), ("etag", "\"1\"")], "old");
+        world.get("/").await;
+        world.clock.advance(65);
+        world.origin.will(200, &FRESH, "new");
+        let answer = world.get("/").await;
+        assert_eq!(answer.text() == "old", expected, "{control}: {}", answer.cache_status());
+        settle().await;
+    }
 }
 
 #[tokio::test]

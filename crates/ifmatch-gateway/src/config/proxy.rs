@@ -41,6 +41,8 @@ pub struct Sharing {
     pub heuristic: Option<Heuristic>,
     /// Time after its lifetime during which a response may be used while its upstream is unreachable.
     pub stale_if_unreachable: Duration,
+    /// How long after its lifetime a response may be used while it is revalidated, unless it states that itself.
+    pub stale_while_revalidate: Duration,
     /// `true` to ignore the directives of requests.
     pub ignores_client_cache_control: bool,
     /// `true` to store responses with cookies that are not `public`.
@@ -83,6 +85,7 @@ impl ProxyConfig {
                 heuristic: heuristic(&proxy_settings),
                 stale_if_unreachable: required(proxy_settings.stale_if_unreachable, "--stale-if-unreachable")?
                     .duration(),
+                stale_while_revalidate: proxy_settings.stale_while_revalidate.map(Span::duration).unwrap_or_default(),
                 ignores_client_cache_control: proxy_settings.ignore_client_cache_control.unwrap_or_default(),
                 shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
             },

@@ -102,6 +102,11 @@ pub struct ProxySettings {
     #[arg(long, value_name = "TIME", env = "IFMATCH_STALE_IF_UNREACHABLE", help_heading = "Cache")]
     pub stale_if_unreachable: Option<Span>,
 
+    /// Time after its lifetime for which a response may be used while it is revalidated in the background, unless the
+    /// response forbids it or states its own stale-while-revalidate. Unset, only the latter counts.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_STALE_WHILE_REVALIDATE", help_heading = "Cache")]
+    pub stale_while_revalidate: Option<Span>,
+
     /// Ignore Cache-Control and Pragma of requests, so that clients cannot force requests to the upstream. `no-store` still
     /// prevents storing.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_IGNORE_CLIENT_CACHE_CONTROL", help_heading = "Cache",
@@ -195,6 +200,7 @@ impl ProxySettings {
             default_ttl: self.default_ttl.or(fallback.default_ttl),
             negative_ttl: self.negative_ttl.or(fallback.negative_ttl),
             stale_if_unreachable: self.stale_if_unreachable.or(fallback.stale_if_unreachable),
+            stale_while_revalidate: self.stale_while_revalidate.or(fallback.stale_while_revalidate),
             ignore_client_cache_control: self.ignore_client_cache_control.or(fallback.ignore_client_cache_control),
             share_cookies: self.share_cookies.or(fallback.share_cookies),
             guard_writes: self.guard_writes.or(fallback.guard_writes),

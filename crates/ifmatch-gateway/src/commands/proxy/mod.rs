@@ -85,6 +85,7 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
         builder.unchanged_by(|error| error.downcast_ref().is_some_and(|error: &ProxyError| !error.is_in_doubt()));
     let sharing = config.sharing;
     let builder = builder.heuristic(sharing.heuristic).stale_if_unreachable(sharing.stale_if_unreachable);
+    let builder = builder.stale_while_revalidate(sharing.stale_while_revalidate);
     let builder = if sharing.ignores_client_cache_control { builder.ignore_request_directives() } else { builder };
     Ok(if sharing.shares_cookies { builder.share_cookies() } else { builder })
 }
