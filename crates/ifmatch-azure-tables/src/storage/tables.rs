@@ -61,6 +61,8 @@ pub(crate) struct Table {
 pub(crate) struct AccountContainers {
     pub(crate) tables: ContainerName,
     pub(crate) entities: ContainerName,
+    /// Position of the garbage collection.
+    pub(crate) sweeps: ContainerName,
 }
 
 impl AccountContainers {
@@ -70,7 +72,7 @@ impl AccountContainers {
     /// The account's name is too long, which cannot happen for valid accounts.
     pub(crate) fn of(account: &Account) -> Result<Self, InvalidName> {
         let container = |what| ContainerName::internal(&format!("{what}.{}", account.name()));
-        Ok(Self { tables: container("tables")?, entities: container("entities")? })
+        Ok(Self { tables: container("tables")?, entities: container("entities")?, sweeps: container("sweeps")? })
     }
 
     fn blob(&self, name: &TableName) -> Result<BlobPath, StoreError> {
