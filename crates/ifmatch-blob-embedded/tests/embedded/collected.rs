@@ -13,6 +13,7 @@ use ifmatch_register::{Register, Scan};
 use tokio::runtime::Builder;
 
 use ifmatch_blob::conformance::{blob, pattern, put};
+use ifmatch_blob::test_util::reopen;
 
 fn files(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -30,15 +31,7 @@ async fn records(folder: &Path, prefix: &str) -> usize {
 
 /// Opens the store once the tasks of the previous one have released it.
 async fn open(folder: &Path) -> EmbeddedStore {
-    let opened = async {
-        loop {
-            match EmbeddedStore::open(folder).await {
-                Ok(store) => break store,
-                Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), opened).await.expect("the store opens")
+    reopen(async || EmbeddedStore::open(folder).await).await
 }
 
 async fn until_bodies(folder: &Path, expected: usize) {

@@ -24,6 +24,7 @@ use crate::collected::bodies;
 use ifmatch_blob::conformance::headers::set;
 use ifmatch_blob::conformance::leases::acquire;
 use ifmatch_blob::conformance::{blob, if_match, kind, pattern, put};
+use ifmatch_blob::test_util::reopen;
 
 type Other = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -256,6 +257,6 @@ async fn a_second_store_does_not_open_the_folder_between_a_body_and_its_record()
 
     let Fixture { folder, register, store, blob } = fixture;
     drop(store);
-    let store = EmbeddedStore::with_driver(folder.path(), Driver::new(register.clone())).await.unwrap();
+    let store = reopen(async || EmbeddedStore::with_driver(folder.path(), Driver::new(register.clone())).await).await;
     assert_eq!(Fixture { folder, register, store, blob }.read().await.unwrap().1, pattern(20_000));
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use ifmatch_blob::conformance::leases::{id, request};
 use ifmatch_blob::conformance::{blob, kind, put};
-use ifmatch_blob::test_util::ManualClock;
+use ifmatch_blob::test_util::{ManualClock, reopen};
 
 struct Fixture {
     _folder: TempDir,
@@ -148,8 +148,8 @@ async fn no_date_recurs_after_a_restart_with_a_clock_set_back() {
     let blob = blob("times", "dates");
     let mut dates = Vec::new();
     for clock in [late, early] {
-        let driver = Driver::with_clock(Arc::clone(&register), clock);
-        let store = EmbeddedStore::with_driver(folder.path(), driver).await.unwrap();
+        let driver = || Driver::with_clock(Arc::clone(&register), clock.clone());
+        let store = reopen(async || EmbeddedStore::with_driver(folder.path(), driver()).await).await;
         for text in ["one", "two"] {
             let written = store.put(&blob, put(text)).await.unwrap();
             let shown = store.open(&blob, ifmatch_blob::store::Reading::HEAD).await.unwrap().unwrap().info;

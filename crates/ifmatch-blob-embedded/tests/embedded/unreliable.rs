@@ -23,6 +23,7 @@ use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, Reg
 use tokio::task::JoinSet;
 
 use ifmatch_blob::conformance::{blob, if_absent, if_match, put};
+use ifmatch_blob::test_util::reopen;
 
 const CLIENTS: u64 = 6;
 const OPERATIONS: u64 = 60;
@@ -248,7 +249,8 @@ async fn round(seed: u64) {
     while late.join_next().await.is_some() {}
     drop(store);
 
-    let reopened = EmbeddedStore::with_driver(folder.path(), Driver::new(records_of(records))).await.unwrap();
+    let open = async || EmbeddedStore::with_driver(folder.path(), Driver::new(records_of(Arc::clone(&records)))).await;
+    let reopened = reopen(open).await;
     let history = std::mem::take(&mut *history.lock().unwrap());
     assert!(history.acknowledged > 0, "the register lets some writes through");
     let both: Vec<_> = history.refused.intersection(&history.seen).collect();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::{Method, StatusCode};
 use ifmatch_blob::BlobService;
+use ifmatch_blob::test_util::reopen;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Driver, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
@@ -120,7 +121,8 @@ async fn overwrite(kind: RegisterErrorKind, takes_effect: bool, loads_fail: bool
     let put = send(&service, request(Method::PUT, "/c/b", &[], bytes(20_000, 2))).await;
     let problem = if put.status.is_success() { String::new() } else { put.problem() };
     drop(service);
-    let working = EmbeddedStore::with_driver(folder.path(), Driver::new(inner)).await.expect("opens");
+    let open = async || EmbeddedStore::with_driver(folder.path(), Driver::new(Arc::clone(&inner))).await;
+    let working = reopen(open).await;
     let got = send(&BlobService::new(Arc::new(working)), request(Method::GET, "/c/b", &[], "")).await;
     assert_eq!(got.status, StatusCode::OK, "an acknowledged blob is gone");
     (put.status, problem, got.body.len() as u64, files_in(&folder.path().join("bodies")))

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use ifmatch_blob::BlobService;
+use ifmatch_blob::test_util;
 use ifmatch_blob_embedded::EmbeddedStore;
 use ifmatch_blob_embedded::OpenErrorKind;
 use ifmatch_core::command::{Command, Content, Write};
@@ -180,7 +181,7 @@ async fn everything_survives_a_restart() {
             tags.push((name, size, send(&service, put).await.tag()));
         }
     }
-    let service = BlobService::new(Arc::new(EmbeddedStore::open(&folder).await.expect("opens again")));
+    let service = BlobService::new(Arc::new(test_util::reopen(async || EmbeddedStore::open(&folder).await).await));
     for (name, size, tag) in tags {
         let got = send(&service, request(Method::GET, &format!("/c/{name}"), &[], "")).await;
         assert_eq!((got.tag(), got.field("x-meta-a"), &got.body), (tag, "1", &bytes(size, 1)));
@@ -204,12 +205,13 @@ async fn a_folder_with_bodies_but_no_index_is_left_alone() {
         assert!(error.to_string().contains("restore it"), "{error}");
     }
     fs::rename(&away, &index).expect("renamed");
-    let service = BlobService::new(Arc::new(EmbeddedStore::open(folder.path()).await.expect("opens")));
+    let service =
+        BlobService::new(Arc::new(test_util::reopen(async || EmbeddedStore::open(folder.path()).await).await));
     assert_eq!(send(&service, request(Method::GET, "/c/b", &[], "")).await.body, bytes(10_000, 1));
     send(&service, request(Method::DELETE, "/c/b", &[], "")).await;
     drop(service);
     fs::remove_file(&index).expect("removed");
-    EmbeddedStore::open(folder.path()).await.expect("there is nothing to lose");
+    test_util::reopen(async || EmbeddedStore::open(folder.path()).await).await;
 }
 
 #[tokio::test]
