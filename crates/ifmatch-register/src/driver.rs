@@ -158,8 +158,10 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// ```
     /// use ifmatch_core::command::{Command, Commit, Content, Outcome};
     /// use ifmatch_register::{Driver, Key, MemoryRegister};
-    /// # use ifmatch_core::command::{Authority, Begin};
-    /// # let begin = Command::Begin(Begin::new(&http::Method::DELETE, &Preconditions::NONE, 7, std::time::Duration::from_secs(60)));
+    /// # use ifmatch_core::command::Begin;
+    /// # use ifmatch_core::precondition::Preconditions;
+    /// # let ttl = std::time::Duration::from_secs(60);
+    /// # let begin = Command::Begin(Begin::new(&http::Method::DELETE, &Preconditions::NONE, 7, ttl));
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let (driver, key) = (Driver::new(MemoryRegister::with_capacity(10)), Key::new("note")?);
