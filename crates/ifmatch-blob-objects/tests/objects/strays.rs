@@ -14,7 +14,7 @@ use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOptions};
 
 use crate::faults::{Fault, Faulty};
-use crate::{durable, register, subject};
+use crate::{durable, durable_on, register};
 use ifmatch_blob::conformance::leases::{acquire, id, request};
 use ifmatch_blob::conformance::{Subject, blob, if_absent, kind, pattern, put};
 
@@ -182,10 +182,8 @@ async fn a_late_write_without_a_lease_has_no_effect_under_one() {
 /// A deleter that has disappeared: its turn has ended, and its mark remains.
 #[tokio::test]
 async fn an_interrupted_deletion_is_completed_by_the_next_request() {
-    let register = register();
     let store = Faulty::in_memory(false);
-    let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
-    let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
+    let subject = durable(&store).await;
     let (theirs, blob) = (blob("c", "theirs"), blob("c", "b"));
     subject.write(&blob, "before").await;
     store.schedule([Fault::Refused]);
@@ -206,10 +204,8 @@ async fn an_interrupted_deletion_is_completed_by_the_next_request() {
 
 #[tokio::test]
 async fn a_deletion_can_be_repeated_until_it_is_complete() {
-    let register = register();
     let store = Faulty::in_memory(false);
-    let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
-    let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
+    let subject = durable(&store).await;
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
     store.schedule([Fault::Refused]);
@@ -229,10 +225,8 @@ async fn seconds_left(register: &AnyRegister) -> u64 {
 
 #[tokio::test]
 async fn a_killed_deleter_delays_writers_for_at_most_a_minute() {
-    let register = register();
-    let store = Faulty::in_memory(false);
-    let backing = Backing::new(Arc::clone(&store) as Arc<dyn ObjectStore>);
-    let subject = subject(ObjectBlobs::open_durable(backing, register.clone()).await.unwrap());
+    let (store, register) = (Faulty::in_memory(false), register());
+    let subject = durable_on(&store, register.clone()).await;
     let blob = blob("c", "b");
     subject.write(&blob, "before").await;
     let (begun, open) = store.hold_listing();
