@@ -1,15 +1,12 @@
 //! Garbage collection of the entities of deleted tables.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::name::ContainerName;
 use ifmatch_blob::store::ListQuery;
-use ifmatch_blob::test_util::{Hook, Hooked, Step};
+use ifmatch_blob::test_util::{Hooked, Invocation};
 use serde_json::json;
-use tokio::sync::Notify;
 
 use crate::interposed::Moment;
 use crate::support::{Client, fixture};
@@ -65,23 +62,6 @@ async fn a_collection_spares_tables_created_meanwhile() {
     }
 }
 
-/// A platform that ends an invocation after a number of listings.
-#[derive(Clone, Default)]
-struct Invocation {
-    listings: Arc<AtomicUsize>,
-    ended: Arc<Notify>,
-}
-
-#[async_trait]
-impl Hook for Invocation {
-    async fn before(&self, step: Step, _: &ContainerName) {
-        if step == Step::List && self.listings.fetch_sub(1, Ordering::SeqCst) == 0 {
-            self.ended.notify_one();
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
 #[tokio::test]
 async fn an_interrupted_sweep_is_continued_by_the_next() {
     let fixture = fixture().await;
@@ -99,16 +79,16 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
     let service = Client::over(hooked, &fixture.clock).service;
     // A whole sweep takes more: 62 listings of identities, 4 of tables, and 31 of deleted tables.
     for _ in 0..4 {
-        hook.listings.store(60, Ordering::SeqCst);
+        hook.allow(60);
         tokio::select! {
             done = service.collect() => drop(done.expect("the store works")),
-            () = hook.ended.notified() => {}
+            () = hook.ended() => {}
         }
     }
     let entities = ContainerName::internal("entities.photos").expect("valid");
     let query = ListQuery { prefix: String::new(), after: None, limit: 100 };
     let left = fixture.store.list(&entities, &query).await.expect("the store works").expect("it exists");
     assert_eq!(left.items.len(), 30);
-    hook.listings.store(1000, Ordering::SeqCst);
+    hook.allow(1000);
     assert_eq!(service.collect().await.expect("the store works"), 0);
 }

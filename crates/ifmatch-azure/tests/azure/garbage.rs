@@ -1,19 +1,15 @@
 //! Garbage collection of blocks and block lists.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ifmatch_azure::collect_blocks;
 use ifmatch_blob::BlobService;
-use ifmatch_blob::name::ContainerName;
-use tokio::sync::Notify;
 
 use crate::support::{Fixture, fixture};
-use ifmatch_blob::test_util::{Hook, Hooked, Step};
+use ifmatch_blob::test_util::{Hooked, Invocation};
 
 const LIST: &str = "<BlockList><Latest>AA==</Latest></BlockList>";
 const WEEK: Duration = Duration::from_hours(7 * 24);
@@ -54,23 +50,6 @@ async fn lists_are_collected_with_their_blobs() {
     assert_eq!(blocks.all("Name"), ["AA=="]);
 }
 
-/// A platform that ends an invocation after a number of listings.
-#[derive(Clone, Default)]
-struct Invocation {
-    listings: Arc<AtomicUsize>,
-    ended: Arc<Notify>,
-}
-
-#[async_trait]
-impl Hook for Invocation {
-    async fn before(&self, step: Step, _: &ContainerName) {
-        if step == Step::List && self.listings.fetch_sub(1, Ordering::SeqCst) == 0 {
-            self.ended.notify_one();
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
 #[tokio::test]
 async fn an_interrupted_sweep_is_continued_by_the_next() {
     let fixture = fixture().await;
@@ -87,18 +66,14 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
         BlobService::with_clock(Arc::new(Hooked { inner: Arc::new(fixture.store), hook: hook.clone() }), fixture.clock);
     let mut removed = Vec::new();
     for _ in 0..2 {
-        hook.listings.store(2, Ordering::SeqCst);
+        hook.allow(2);
         tokio::select! {
             done = collect_blocks(service.context()) => removed.push(done.expect("the store works")),
-            () = hook.ended.notified() => {}
+            () = hook.ended() => {}
         }
     }
     assert_eq!(removed, [1], "the second invocation reaches the old block and completes the sweep");
-    hook.listings.store(9, Ordering::SeqCst);
+    hook.allow(9);
     assert_eq!(collect_blocks(service.context()).await.expect("the store works"), 0);
-    assert_eq!(
-        hook.listings.load(Ordering::SeqCst),
-        5,
-        "the next sweep starts over: three pages of blocks, one of lists"
-    );
+    assert_eq!(hook.left(), 5, "the next sweep starts over: three pages of blocks, one of lists");
 }
