@@ -11,8 +11,8 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Register, RegisterError, Swap};
 use ifmatch_runtime::Clock;
 
+use super::body_files::{Folder, is_incoming, nonce_of};
 use super::error::OpenError;
-use super::folder::{Folder, is_incoming, nonce_of};
 use super::inner::Inner;
 use super::key;
 use super::payload::{Payload, PayloadError};

@@ -23,7 +23,7 @@ use ifmatch_register::Key;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use super::folder::BodyName;
+use super::body_files::BodyName;
 use super::payload::{Payload, Place};
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::store::{BlobInfo, ContainerInfo};

@@ -1,18 +1,17 @@
 //! Conversion of failures of the folder and the index.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 
 use ifmatch_core::command::Refusal;
 use ifmatch_core::date::Timestamp;
 use ifmatch_register::{DriverError, RegisterError, RegisterErrorKind};
-use thiserror::Error;
 
 use ifmatch_blob::store::{BoxError, StoreError, StoreErrorKind};
 
 /// Error returned when a store cannot be opened. Nothing was changed.
-#[derive(Debug, Error)]
-#[error("{text}: {source}")]
+#[derive(Debug)]
 pub struct OpenError {
     kind: OpenErrorKind,
     text: String,
@@ -96,6 +95,19 @@ impl OpenError {
 
     pub(super) fn other(source: impl Into<BoxError>) -> Self {
         Self { kind: OpenErrorKind::Other, text: "the store cannot be opened".into(), source: source.into() }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.text, self.source)
+    }
+}
+
+impl std::error::Error for OpenError {
+    /// The message contains the cause, so the chain continues after it.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.source()
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ifmatch_register::Driver;
 
+use super::body_files::Folder;
 use super::decoded::DecodedRecords;
-use super::folder::Folder;
 use super::internal_counts::InternalCounts;
 use super::small_bodies::SmallBodies;
 

@@ -29,22 +29,22 @@ use ifmatch_blob::store::{
     Peek, Put, Reading, SetHeaders, StoreError, Written,
 };
 
+pub use body_files::create_folder;
+use body_files::{Folder, Root, has_bodies, is_missing};
 use decoded::DecodedRecords;
 use disk::{Disk, System};
 pub use error::{OpenError, OpenErrorKind};
-pub use folder::create_folder;
-use folder::{Folder, Root, has_bodies, is_missing};
 use inner::Inner;
 use internal_counts::InternalCounts;
 use small_bodies::SmallBodies;
 
 mod background;
+mod body_files;
 mod collect;
 mod container;
 mod decoded;
 mod disk;
 mod error;
-mod folder;
 mod free_space;
 mod inner;
 mod internal_counts;
@@ -54,7 +54,7 @@ mod list;
 mod payload;
 #[cfg(unix)]
 #[cfg(test)]
-mod power;
+mod power_tests;
 #[cfg(unix)]
 #[cfg(test)]
 mod private_tests;

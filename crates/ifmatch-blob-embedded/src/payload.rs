@@ -8,7 +8,7 @@ use ifmatch_core::record::{Revision, Version};
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
-use super::folder::BodyName;
+use super::body_files::BodyName;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
 
 /// The encoding version that this build writes.

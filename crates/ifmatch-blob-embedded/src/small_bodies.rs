@@ -7,7 +7,7 @@ use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use super::folder::BodyName;
+use super::body_files::BodyName;
 
 /// Maximum size of all bodies, in bytes.
 const CAPACITY: u64 = 16 * 1024 * 1024;

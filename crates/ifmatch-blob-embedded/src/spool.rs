@@ -9,8 +9,8 @@ use ifmatch_core::digest::{ContentHash, Hasher};
 use ifmatch_runtime::private_files;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::body_files::{BodyName, Folder};
 use super::error::{disk, lost};
-use super::folder::{BodyName, Folder};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
 
 /// A body that is being written to the disk.

@@ -14,8 +14,8 @@ use ifmatch_register::{Applied, DriverError, Key, Register};
 use ifmatch_runtime::{Clock, nonce};
 use tokio::task::spawn_blocking;
 
+use super::body_files::BodyName;
 use super::error::{index, refused};
-use super::folder::BodyName;
 use super::inner::Inner;
 use super::payload::Payload;
 use ifmatch_blob::store::{HeaderChange, StoreError, StoreErrorKind};

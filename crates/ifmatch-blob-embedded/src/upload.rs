@@ -6,8 +6,8 @@ use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use ifmatch_core::digest::ContentHash;
 
+use super::body_files::{BodyName, Folder};
 use super::error::disk;
-use super::folder::{BodyName, Folder};
 use super::payload::Place;
 use super::spool::{Spool, Staged};
 use super::swap::random;

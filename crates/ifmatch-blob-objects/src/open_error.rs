@@ -1,7 +1,8 @@
 //! Why a store cannot be opened.
 
+use std::fmt;
+
 use ifmatch_blob::store::BoxError;
-use thiserror::Error;
 
 /// Why a store cannot be opened; the message says what to do.
 ///
@@ -13,8 +14,7 @@ use thiserror::Error;
 /// assert_eq!(error.kind(), OpenErrorKind::Url);
 /// # }
 /// ```
-#[derive(Debug, Error)]
-#[error("{what}{}", .source.as_ref().map(|source| format!(": {source}")).unwrap_or_default())]
+#[derive(Debug)]
 pub struct OpenError {
     kind: OpenErrorKind,
     what: String,
@@ -49,5 +49,21 @@ impl OpenError {
     /// Returns the kind of the error.
     pub fn kind(&self) -> OpenErrorKind {
         self.kind
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Some(source) => write!(f, "{}: {source}", self.what),
+            None => write!(f, "{}", self.what),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    /// The message contains the cause, so the chain continues after it.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().and_then(std::error::Error::source)
     }
 }

@@ -1,5 +1,6 @@
 //! Errors of a store.
 
+use std::fmt;
 use std::time::Duration;
 
 use ifmatch_core::EntityTag;
@@ -19,8 +20,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// assert_eq!(error.kind(), &StoreErrorKind::Full);
 /// assert!(error.to_string().ends_with("no space left on device"));
 /// ```
-#[derive(Debug, Error)]
-#[error("{kind}{}", .source.as_ref().map(|source| format!(": {source}")).unwrap_or_default())]
+#[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<BoxError>,
@@ -112,8 +112,43 @@ impl StoreError {
     }
 }
 
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Some(source) => write!(f, "{}: {source}", self.kind),
+            None => write!(f, "{}", self.kind),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {
+    /// The message contains the cause, so the chain continues after it.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().and_then(std::error::Error::source)
+    }
+}
+
 impl From<StoreErrorKind> for StoreError {
     fn from(kind: StoreErrorKind) -> Self {
         Self { kind, source: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io;
+
+    use ifmatch_register::{RegisterError, RegisterErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn a_chain_of_errors_names_each_cause_once() {
+        let register = RegisterError::new(RegisterErrorKind::Unavailable, io::Error::other("the disk is gone"));
+        let error = StoreError::new(StoreErrorKind::Unavailable, register);
+        let chain = std::iter::successors(Some(&error as &dyn Error), |error| error.source());
+        let chain: Vec<_> = chain.map(ToString::to_string).collect();
+        assert_eq!(chain.join("; ").matches("the disk is gone").count(), 1, "{chain:?}");
     }
 }

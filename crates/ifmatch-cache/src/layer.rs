@@ -7,7 +7,7 @@ use ifmatch_runtime::{Clock, SystemClock};
 use tower_layer::Layer;
 
 use crate::builder::Builder;
-use crate::handle::CacheHandle;
+use crate::purge::CacheHandle;
 use crate::service::Cache;
 use crate::state::CacheState;
 

@@ -134,7 +134,8 @@ impl fmt::Display for ProxyError {
 }
 
 impl Error for ProxyError {
+    /// The message contains the cause, so the chain continues after it.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
+        self.source.as_deref().and_then(Error::source)
     }
 }

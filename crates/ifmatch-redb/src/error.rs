@@ -65,8 +65,9 @@ impl fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {
+    /// The message contains the cause, so the chain continues after it.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.source)
+        self.source.source()
     }
 }
 

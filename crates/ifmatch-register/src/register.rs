@@ -156,7 +156,8 @@ impl fmt::Display for RegisterError {
 }
 
 impl Error for RegisterError {
+    /// The message contains the cause, so the chain continues after it.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
+        self.source.as_deref().and_then(Error::source)
     }
 }

@@ -237,6 +237,9 @@ async fn after_all_deletions_nothing_is_left(subject: &Subject) {
             StoreErrorKind::ContainerNotFound | StoreErrorKind::ContainerExists | StoreErrorKind::InFlight { .. }
         )
     };
+    // A store that refuses one attempt may begin to delete the container before the next. It then cannot tell if the
+    // first attempt was a repetition of its own.
+    let expected_write = |error: &StoreErrorKind| expected(error) || *error == StoreErrorKind::OutcomeUnknown;
     for round in 0..4 {
         let writers = join_all((0..subject.writers).map(|writer| {
             let blob = BlobPath { container: container.clone(), ..blob("c", &format!("{round}-{writer}")) };
@@ -244,7 +247,7 @@ async fn after_all_deletions_nothing_is_left(subject: &Subject) {
                 for missing in [MissingContainer::Refuse, MissingContainer::Create, MissingContainer::Refuse] {
                     let bytes = vec![b'x'; 5_000];
                     let result = subject.store.put(&blob, Put { container: missing, ..put(bytes) }).await;
-                    assert!(result.as_ref().err().is_none_or(|error| expected(error.kind())), "{result:?}");
+                    assert!(result.as_ref().err().is_none_or(|error| expected_write(error.kind())), "{result:?}");
                     if let Some((info, bytes)) = subject.read(&blob).await {
                         assert_eq!(info.length, bytes.len() as u64);
                     }

@@ -14,7 +14,7 @@ use ifmatch_core::date::Timestamp;
 use crate::policy::vary::{Selection, Vary};
 use crate::request::key::Key;
 use crate::store::entry::{Entry, Failing};
-use crate::store::invalidations::{GroupInvalidations, KeyInvalidations, PrefixInvalidations};
+use crate::store::invalidation_log::{GroupInvalidations, KeyInvalidations, PrefixInvalidations};
 use crate::store::memory::{Gone, Memory};
 use crate::store::stored_response::{Meta, Stored};
 

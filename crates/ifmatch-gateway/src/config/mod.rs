@@ -8,7 +8,7 @@ use crate::access::accounts::{self, AccountSetting};
 use crate::access::{self, Access};
 use crate::error::Error;
 
-pub use cache::CacheConfig;
+pub use cache_config::CacheConfig;
 pub use server::{LogOptions, ServerConfig, TlsFiles};
 
 pub mod address;
@@ -18,7 +18,7 @@ pub mod proxy_settings;
 pub mod settings;
 pub mod units;
 
-mod cache;
+mod cache_config;
 mod config_error;
 mod server;
 

@@ -6,7 +6,7 @@ use ifmatch_cache::policy::freshness::Heuristic;
 use ifmatch_proxy::{HealthCheck, Proxy, ProxyBuilder, Upstream};
 
 use super::address::Exposure;
-use super::cache::CacheConfig;
+use super::cache_config::CacheConfig;
 use super::optional_address::OptionalAddress;
 use super::proxy_settings::{DEFAULT_CACHE, ProxySettings, Route};
 use super::server::{ServerConfig, at_least_one, positive, required};

@@ -20,11 +20,11 @@
 //! An object sets an [alarm](age) if its record may expire, and then deletes its database.
 
 mod age;
-mod ask;
+mod client;
 pub(crate) mod object;
 mod place;
 mod register;
-mod table;
+mod sql;
 mod wire;
 
 pub use register::RecordObjects;

@@ -9,9 +9,9 @@ use ifmatch_runtime::{Clock, SystemClock, nonce};
 use worker::{DurableObject, Env, Error, Request, Response, Result, State, Storage, durable_object};
 
 use super::age::Fate;
-use super::table::{Names, Records as Table};
+use super::sql::{Names, Records as Table};
 use super::wire::{self, Answer, Ask, Entry, Kept, Note};
-use super::{age, ask, place};
+use super::{age, client, place};
 use crate::bindings;
 
 /// The class of all objects.
@@ -116,7 +116,7 @@ impl Object {
 
     async fn forget(&self, key: &str, expected: u64) -> Result<Answer> {
         let (objects, names) = (bindings::records(&self.env)?, place::names(place::group(key)));
-        let noted = match ask::again(&objects, &names, &Ask::Noted { name: key.to_owned() }).await {
+        let noted = match client::again(&objects, &names, &Ask::Noted { name: key.to_owned() }).await {
             Ok(Answer::Noted(noted)) => noted,
             Ok(other) => return Ok(Answer::Unavailable(format!("{other:?} is no answer"))),
             Err(trouble) => return Ok(Answer::Unavailable(trouble.to_string())),
@@ -131,7 +131,7 @@ impl Object {
         self.storage.delete_all().await?;
         if let Some(note) = noted {
             // A remaining name does no harm.
-            let removed = ask::again(&objects, &names, &Ask::Remove { name: key.to_owned(), note }).await;
+            let removed = client::again(&objects, &names, &Ask::Remove { name: key.to_owned(), note }).await;
             if let Err(trouble) = removed {
                 tracing::info!(%trouble, "the name of a deleted record remains registered");
             }
@@ -143,7 +143,7 @@ impl Object {
     async fn list(&self, key: &str) -> std::result::Result<(), String> {
         let objects = bindings::records(&self.env).map_err(|error| error.to_string())?;
         let names = place::names(place::group(key));
-        match ask::again(&objects, &names, &Ask::Note { name: key.to_owned() }).await {
+        match client::again(&objects, &names, &Ask::Note { name: key.to_owned() }).await {
             Ok(Answer::Done) => Ok(()),
             Ok(other) => Err(format!("{other:?} is no answer")),
             Err(trouble) => Err(trouble.to_string()),

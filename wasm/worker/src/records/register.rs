@@ -6,7 +6,7 @@ use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Sw
 use worker::ObjectNamespace;
 use worker::send::{IntoSendFuture, SendWrapper};
 
-use super::ask::{self, Trouble};
+use super::client::{self, Trouble};
 use super::place;
 use super::wire::{Answer, Ask, Entry, Kept};
 
@@ -33,7 +33,7 @@ impl RecordObjects {
     }
 
     async fn names(&self, group: &str, ask: Ask) -> Result<Vec<String>, RegisterError> {
-        match ask::again(&self.objects, &place::names(group), &ask).into_send().await {
+        match client::again(&self.objects, &place::names(group), &ask).into_send().await {
             Ok(Answer::Names(names)) => Ok(names),
             other => Err(unavailable(other)),
         }
@@ -48,7 +48,7 @@ impl RecordObjects {
 #[deny(clippy::missing_trait_methods)]
 impl Register for RecordObjects {
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        match ask::again(&self.objects, &place::record(key.as_str()), &Ask::Load).into_send().await {
+        match client::again(&self.objects, &place::record(key.as_str()), &Ask::Load).into_send().await {
             Ok(Answer::Record(entry)) => entry.map(|entry| read(&entry)).transpose(),
             other => Err(unavailable(other)),
         }
@@ -72,7 +72,7 @@ impl Register for RecordObjects {
         let next = next.map(|record| Entry { revision: record.revision().get(), record: record.encode() });
         let kept = (self.kept)(key.as_str());
         let swap = Ask::Swap { key: key.as_str().to_owned(), expected: expected.get(), next, kept };
-        match ask::once(&self.objects, &place::record(key.as_str()), &swap).into_send().await {
+        match client::once(&self.objects, &place::record(key.as_str()), &swap).into_send().await {
             Ok(Answer::Done) => Ok(Swap::Done),
             Ok(Answer::Conflict(found)) => Ok(Swap::Conflict(found.map(|entry| read(&entry)).transpose()?)),
             Err(Trouble::Unanswered { why, .. }) => Err(RegisterError::new(RegisterErrorKind::Ambiguous, why)),
