@@ -147,7 +147,7 @@ mod tests {
     fn a_chain_of_errors_names_each_cause_once() {
         let register = RegisterError::new(RegisterErrorKind::Unavailable, io::Error::other("the disk is gone"));
         let error = StoreError::new(StoreErrorKind::Unavailable, register);
-        let chain = std::iter::successors(Some(&error as &dyn Error), |error| error.source());
+        let chain = std::iter::successors(Some(&error as &dyn Error), |error| (*error).source());
         let chain: Vec<_> = chain.map(ToString::to_string).collect();
         assert_eq!(chain.join("; ").matches("the disk is gone").count(), 1, "{chain:?}");
     }
