@@ -14,6 +14,7 @@
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a test suite reports failures by panicking")]
 
 mod contract;
+pub mod history;
 mod listing;
 mod race;
 
