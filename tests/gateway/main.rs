@@ -11,6 +11,7 @@ mod leases;
 mod limits;
 mod metrics;
 mod proxy;
+mod registers;
 mod session;
 mod shares;
 mod shutdown;

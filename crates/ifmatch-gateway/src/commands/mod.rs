@@ -8,6 +8,7 @@ mod cache;
 mod folder;
 mod listen;
 mod log;
+mod register;
 mod runtime;
 mod shutdown;
 mod tls;

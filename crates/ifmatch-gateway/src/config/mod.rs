@@ -15,6 +15,7 @@ pub mod address;
 pub mod optional_address;
 pub mod proxy;
 pub mod proxy_settings;
+pub mod register_url;
 pub mod settings;
 pub mod units;
 
@@ -24,6 +25,7 @@ mod server;
 
 use address::{Exposure, ListenAddress};
 use optional_address::OptionalAddress;
+use register_url::RegisterUrl;
 use server::required;
 use settings::Settings;
 use units::ByteSize;
@@ -52,13 +54,24 @@ pub struct Config {
 pub enum Storage {
     /// The embedded store in a folder.
     Folder(PathBuf),
-    /// An object store, with an optional folder for its register.
+    /// An object store, with its records elsewhere.
     Store {
         /// URL of the object store.
         url: String,
-        /// Folder of the register, or `None` for a register in memory.
-        register: Option<PathBuf>,
+        /// Place of the records.
+        records: Records,
     },
+}
+
+/// Place of the records of an object store: leases, permits and the data of containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Records {
+    /// The memory of this process. Leases are unavailable.
+    Memory,
+    /// A folder, for this process only.
+    Folder(PathBuf),
+    /// A register, which other gateways may share.
+    Register(RegisterUrl),
 }
 
 impl Config {
@@ -95,7 +108,7 @@ impl Config {
         Ok(Self {
             server: ServerConfig::new(&settings, access)?,
             cache: cache(&settings)?,
-            storage: storage(settings.data, settings.store)?,
+            storage: storage(settings.data, settings.store, register_url(settings.register)?)?,
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen_tables: tables.filter(|_| !accounts.is_empty()),
             has_published_key: settings.accounts.first().is_none_or(AccountSetting::has_published_key),
@@ -118,13 +131,27 @@ fn credentials(settings: &Settings, exposure: Exposure) -> Result<(Access, Accou
     Ok((access, accounts))
 }
 
-fn storage(data: Option<PathBuf>, store: Option<String>) -> Result<Storage, Error> {
-    match (data, store) {
-        (None, None) => Err(Error::usage(
+/// Parses `--register`, here since clap would show the password of a wrong one.
+fn register_url(text: Option<String>) -> Result<Option<RegisterUrl>, Error> {
+    text.map(|text| text.parse()).transpose()
+}
+
+fn storage(data: Option<PathBuf>, store: Option<String>, register: Option<RegisterUrl>) -> Result<Storage, Error> {
+    match (data, store, register) {
+        (None, None, _) => Err(Error::usage(
             "no storage is set: use --data DIR for a folder on this machine, or --store URL for an object store",
         )),
-        (Some(folder), None) => Ok(Storage::Folder(folder)),
-        (register, Some(url)) => Ok(Storage::Store { url, register }),
+        (Some(_), None, Some(_)) => Err(Error::usage(
+            "--register needs --store, since one process alone uses the folder of --data: set --store file:///FOLDER \
+             in its place, or omit --register",
+        )),
+        (Some(_), Some(_), Some(_)) => {
+            Err(Error::usage("--data and --register are both places for the records of --store: use one of them"))
+        }
+        (Some(folder), None, None) => Ok(Storage::Folder(folder)),
+        (None, Some(url), None) => Ok(Storage::Store { url, records: Records::Memory }),
+        (Some(folder), Some(url), None) => Ok(Storage::Store { url, records: Records::Folder(folder) }),
+        (None, Some(url), Some(register)) => Ok(Storage::Store { url, records: Records::Register(register) }),
     }
 }
 

@@ -9,6 +9,7 @@ use super::address::Exposure;
 use super::cache_config::CacheConfig;
 use super::optional_address::OptionalAddress;
 use super::proxy_settings::{DEFAULT_CACHE, ProxySettings, Route};
+use super::register_url::RegisterUrl;
 use super::server::{ServerConfig, at_least_one, positive, required};
 use super::settings::Settings;
 use super::units::Span;
@@ -26,8 +27,9 @@ pub struct ProxyConfig {
     pub cache: Option<CacheConfig>,
     /// Deviations of the cache from what upstreams and clients say.
     pub sharing: Sharing,
-    /// `true` if writes are guarded, because the upstreams are changed through this proxy only.
-    pub guards_writes: bool,
+    /// Register for guarding writes, if they are guarded, because the upstreams are changed through this proxy, and
+    /// through others with the same register, only.
+    pub guard: Option<RegisterUrl>,
     /// `true` if client information from a proxy in front is trusted.
     pub trusts_forwarded: bool,
     pub(crate) answer_timeout: Duration,
@@ -89,9 +91,19 @@ impl ProxyConfig {
                 ignores_client_cache_control: proxy_settings.ignore_client_cache_control.unwrap_or_default(),
                 shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
             },
-            guards_writes: proxy_settings.guard_writes.unwrap_or_default(),
+            guard: guard(proxy_settings.guard_writes, settings.register)?,
             trusts_forwarded: proxy_settings.trust_forwarded.unwrap_or_default(),
         })
+    }
+}
+
+fn guard(guards_writes: Option<bool>, register: Option<String>) -> Result<Option<RegisterUrl>, Error> {
+    match (guards_writes.unwrap_or_default(), register) {
+        (true, register) => register.as_deref().unwrap_or("memory:").parse().map(Some),
+        (false, None) => Ok(None),
+        (false, Some(_)) => {
+            Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well"))
+        }
     }
 }
 

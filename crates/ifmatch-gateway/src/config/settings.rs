@@ -45,6 +45,10 @@ pub struct Settings {
     #[arg(long, value_name = "URL", env = "IFMATCH_STORE", help_heading = "Storage")]
     pub store: Option<String>,
 
+    /// Register for the records of --store in place of a folder: `redb:///FILE` or `memory:`.
+    #[arg(long, value_name = "URL", env = "IFMATCH_REGISTER", hide_env_values = true, help_heading = "Storage")]
+    pub register: Option<String>,
+
     /// Reject PUT and DELETE without a condition (If-Match, If-None-Match, If-Unmodified-Since) with 428.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_REQUIRE_CONDITIONS", help_heading = "Storage",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -268,6 +272,7 @@ impl Settings {
         Self {
             data: self.data.or(fallback.data),
             store: self.store.or(fallback.store),
+            register: self.register.or(fallback.register),
             require_conditions: self.require_conditions.or(fallback.require_conditions),
             cache: self.cache.or(fallback.cache),
             cache_body_size: self.cache_body_size.or(fallback.cache_body_size),

@@ -9,6 +9,7 @@ use crate::access::Denied;
 use crate::gateway::state::AppState;
 
 pub(crate) mod leases;
+pub(crate) mod ready;
 
 mod cache;
 mod health;
@@ -27,6 +28,10 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
             check_read(&request)?;
             Ok(health::respond(state))
         }
+        (ready::PATH, ..) => {
+            check_read(&request)?;
+            Ok(ready::respond(state).await)
+        }
         (metrics::PATH, ..) => {
             check_read(&request)?;
             check_access(state, &request)?;
@@ -42,7 +47,7 @@ async fn route(state: &AppState, request: Request<RequestBody>) -> Result<Respon
         }
         _ => {
             let last = if state.blobs.is_some() { leases::ROOT } else { cache::PATH };
-            let paths = format!("{}, {} and {last}", health::PATH, metrics::PATH);
+            let paths = format!("{}, {}, {} and {last}", health::PATH, ready::PATH, metrics::PATH);
             Err(Problem::not_found().detail(format!("the endpoints of the gateway are {paths}")))
         }
     }

@@ -8,6 +8,7 @@ use ifmatch_http_server::{Event, Observer};
 use super::request_id::RequestIds;
 use crate::access::Access;
 use crate::config::ServerConfig;
+use crate::endpoints::ready::Readiness;
 use crate::leases::metered_store::MeteredStore;
 use crate::metrics::Metrics;
 
@@ -25,6 +26,8 @@ pub(crate) struct AppState {
     pub(crate) trusts_forwarded: bool,
     /// Source of request ids.
     pub(crate) ids: RequestIds,
+    /// The last answer of the store to `/-/ready`.
+    pub(crate) readiness: Readiness,
     stopping: AtomicBool,
 }
 
@@ -38,6 +41,7 @@ impl AppState {
             cache: None,
             trusts_forwarded: false,
             ids: RequestIds::new(),
+            readiness: Readiness::default(),
             stopping: AtomicBool::new(false),
         }
     }

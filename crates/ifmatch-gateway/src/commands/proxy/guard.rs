@@ -6,14 +6,15 @@ use http::header::HOST;
 use http::request::Parts;
 use ifmatch::ConditionalLayer;
 use ifmatch::key::{KeyExtractor, PathKey};
-use ifmatch_register::{InvalidKey, Key};
+use ifmatch_register::{AnyRegister, InvalidKey, Key};
 
 /// Time after the upstream's timeout until the outcome of a write counts as unknown.
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// Returns the layer between the cache and the upstreams. A write may take as long as the upstream's timeout.
-pub(super) fn layer(answer_timeout: Duration) -> ConditionalLayer {
-    ConditionalLayer::builder().key(HostAndPath::default()).write_timeout(answer_timeout + MARGIN).build()
+pub(super) fn layer(answer_timeout: Duration, register: AnyRegister) -> ConditionalLayer<AnyRegister> {
+    let builder = ConditionalLayer::builder().register(register).key(HostAndPath::default());
+    builder.write_timeout(answer_timeout + MARGIN).build()
 }
 
 /// Identifies a resource by host and path, in any version of HTTP.

@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use super::listen::{self, Reserved};
 use super::shutdown::{End, Signals, serve_until_stopped};
-use super::{cache, runtime, tls};
+use super::{cache, register, runtime, tls};
 use crate::config::CacheConfig;
 use crate::config::proxy::ProxyConfig;
 use crate::error::Error;
@@ -46,8 +46,9 @@ async fn start(config: &ProxyConfig) -> Result<End, Error> {
     })?;
     tokio::spawn(proxy.clone().watch_health());
     let state = AppState::new(&config.server, Metrics::global()?).trusting_forwarded(config.trusts_forwarded);
-    if config.guards_writes {
-        let guarded = guard::layer(config.answer_timeout).layer(proxy.clone());
+    if let Some(register) = &config.guard {
+        let register = register::open(register).await?;
+        let guarded = guard::layer(config.answer_timeout, register).layer(proxy.clone());
         cached(config, reserved, signals, state, proxy, ClientInfo::new(guarded)).await
     } else {
         cached(config, reserved, signals, state, proxy.clone(), ClientInfo::new(proxy)).await

@@ -9,7 +9,7 @@ use crate::cli::terminal::{self, Style};
 use crate::config::address::ListenAddress;
 use crate::config::optional_address::OptionalAddress;
 use crate::config::settings::Settings;
-use crate::config::{Config, Storage};
+use crate::config::{Config, Records, Storage};
 
 /// The addresses of the listeners.
 pub(super) struct Addresses {
@@ -74,8 +74,9 @@ fn reachable(address: SocketAddr) -> String {
 fn location(storage: &Storage) -> String {
     match storage {
         Storage::Folder(folder) => folder.display().to_string(),
-        Storage::Store { url, register: None } => url.clone(),
-        Storage::Store { url, register: Some(folder) } => format!("{url}, register in {}", folder.display()),
+        Storage::Store { url, records: Records::Memory } => url.clone(),
+        Storage::Store { url, records: Records::Folder(folder) } => format!("{url}, register in {}", folder.display()),
+        Storage::Store { url, records: Records::Register(register) } => format!("{url}, register {register}"),
     }
 }
 

@@ -5,18 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ifmatch_blob::BlobStore;
-use ifmatch_blob::store::{BoxError, StoreError};
+use ifmatch_blob::store::StoreError;
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::{self as objects, Backing, ObjectBlobs};
-use ifmatch_redb::RedbRegister;
-use ifmatch_register::{AnyRegister, MemoryRegister};
+use ifmatch_register::Register;
 
-use crate::commands::folder;
-use crate::config::Storage;
+use crate::commands::{folder, register};
+use crate::config::{Records, Storage};
 use crate::error::Error;
-
-/// Maximum number of records in a register in memory. Evicted records are read from the object store again when needed.
-const MEMORY_RECORDS: usize = 1_000_000;
 
 /// Interval between upkeep runs.
 const UPKEEP: Duration = Duration::from_hours(1);
@@ -34,23 +30,26 @@ pub(crate) async fn open(storage: &Storage) -> Result<Arc<dyn BlobStore>, Error>
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
             Ok(Arc::new(store))
         }
-        Storage::Store { url, register } => {
+        Storage::Store { url, records } => {
             let settings = std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
             let backing = Backing::from_url(url, settings).map_err(|error| store_error(url, &error))?;
-            let opened = if let Some(folder) = register {
-                folder::check("--data", folder)?;
-                let opened = ObjectBlobs::open_durable(backing, durable_register(folder).await?).await;
-                if let Ok(store) = &opened {
-                    let kept = store.clone();
-                    tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
+            let register = match records {
+                Records::Memory => register::memory(),
+                Records::Folder(folder) => {
+                    folder::check("--data", folder)?;
+                    register::in_folder(folder).await?
                 }
-                opened
-            } else {
-                let register = MemoryRegister::with_capacity(MEMORY_RECORDS);
-                ObjectBlobs::open(backing, AnyRegister::new(register)).await
+                Records::Register(url) => register::open(url).await?,
             };
-            Ok(Arc::new(opened.map_err(|error| store_error(url, &error))?))
+            let store_error = |error| store_error(url, &error);
+            if register.forgets() {
+                return Ok(Arc::new(ObjectBlobs::open(backing, register).await.map_err(store_error)?));
+            }
+            let store = ObjectBlobs::open_durable(backing, register).await.map_err(store_error)?;
+            let kept = store.clone();
+            tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
+            Ok(Arc::new(store))
         }
     }
 }
@@ -63,19 +62,6 @@ async fn upkeep(forget: impl AsyncFn() -> Result<(), StoreError>) {
             tracing::warn!(%error, "upkeep failed; retrying later");
         }
     }
-}
-
-/// Opens the register of an object store in a folder.
-async fn durable_register(folder: &Path) -> Result<AnyRegister, Error> {
-    let path = folder.to_owned();
-    let open = move || -> Result<RedbRegister, BoxError> {
-        embedded::create_folder(&path)?;
-        Ok(RedbRegister::open(path.join("register.redb"))?)
-    };
-    let opened = tokio::task::spawn_blocking(open).await.map_err(BoxError::from).flatten();
-    let register =
-        opened.map_err(|error| Error::runtime(format!("cannot use --data {}: {error}", folder.display())))?;
-    Ok(AnyRegister::new(register))
 }
 
 fn folder_error(folder: &Path, error: &embedded::OpenError) -> Error {

@@ -1,0 +1,52 @@
+//! Opening of the configured register.
+
+use std::path::{Path, PathBuf};
+
+use ifmatch_blob::store::BoxError;
+use ifmatch_blob_embedded as embedded;
+use ifmatch_redb::RedbRegister;
+use ifmatch_register::{AnyRegister, MemoryRegister};
+
+use crate::config::register_url::{Engine, RegisterUrl};
+use crate::error::Error;
+
+/// Maximum number of records of a register in memory. Evicted records are read from the object store, or from the
+/// upstream, again when needed.
+const MEMORY_RECORDS: usize = 1_000_000;
+
+/// Opens a register by its URL. To add an engine, add it to [`Engine`] as well.
+///
+/// # Errors
+/// States why the register cannot be used, and what to do.
+pub(crate) async fn open(url: &RegisterUrl) -> Result<AnyRegister, Error> {
+    match url.engine() {
+        Engine::Memory => Ok(memory()),
+        Engine::Redb(file) => {
+            let folder = file.parent().map(Path::to_owned).unwrap_or_default();
+            let file = file.clone();
+            redb(folder, file).await.map_err(|error| Error::runtime(format!("cannot use --register {url}: {error}")))
+        }
+    }
+}
+
+/// Returns a register in memory.
+pub(crate) fn memory() -> AnyRegister {
+    AnyRegister::new(MemoryRegister::with_capacity(MEMORY_RECORDS))
+}
+
+/// Opens the register of an object store in the folder given by `--data`.
+///
+/// # Errors
+/// States why the folder cannot be used.
+pub(crate) async fn in_folder(folder: &Path) -> Result<AnyRegister, Error> {
+    let opened = redb(folder.to_owned(), folder.join("register.redb")).await;
+    opened.map_err(|error| Error::runtime(format!("cannot use --data {}: {error}", folder.display())))
+}
+
+async fn redb(folder: PathBuf, file: PathBuf) -> Result<AnyRegister, BoxError> {
+    let open = move || -> Result<AnyRegister, BoxError> {
+        embedded::create_folder(&folder)?;
+        Ok(AnyRegister::new(RedbRegister::open(file)?))
+    };
+    tokio::task::spawn_blocking(open).await?
+}

@@ -1,0 +1,112 @@
+//! The URL of a register.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::error::Error;
+
+/// The URL of a register, which may contain a password. Shown without it.
+///
+/// ```
+/// use ifmatch_gateway::config::register_url::{Engine, RegisterUrl};
+///
+/// let url: RegisterUrl = "redb:///var/lib/ifmatch/register.redb".parse().unwrap();
+/// assert_eq!(*url.engine(), Engine::Redb("/var/lib/ifmatch/register.redb".into()));
+/// assert!("mysql://host/database".parse::<RegisterUrl>().is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct RegisterUrl {
+    text: String,
+    engine: Engine,
+}
+
+/// The engine of a register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// The memory of this process.
+    Memory,
+    /// A file for one process.
+    Redb(PathBuf),
+}
+
+/// The schemes of all engines, for messages.
+const FORMS: &str = "redb:///FILE or memory:";
+
+impl RegisterUrl {
+    /// Returns the engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl FromStr for RegisterUrl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let unknown = || Error::usage(format!("{} is not the URL of a register: use {FORMS}", without_password(text)));
+        let (scheme, rest) = text.split_once(':').ok_or_else(unknown)?;
+        let engine = match scheme {
+            "memory" if rest.is_empty() => Engine::Memory,
+            "redb" => match rest.strip_prefix("//") {
+                Some(path) if path.starts_with('/') && !path.ends_with('/') => Engine::Redb(path.into()),
+                _ => return Err(unknown()),
+            },
+            _ => return Err(unknown()),
+        };
+        Ok(Self { text: text.to_owned(), engine })
+    }
+}
+
+impl fmt::Display for RegisterUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&without_password(&self.text))
+    }
+}
+
+impl fmt::Debug for RegisterUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RegisterUrl({self})")
+    }
+}
+
+/// Removes the password of the user and the query, which may contain another one.
+fn without_password(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    // A password may contain `/` and `@`.
+    match rest.rsplit_once('@') {
+        Some((user, host)) => format!("{scheme}://{}@{host}", user.split(':').next().unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_urls_of_registers_are_accepted() {
+        assert_eq!("memory:".parse::<RegisterUrl>().unwrap().engine, Engine::Memory);
+        for wrong in ["", "memory", "memory:x", "redb:", "redb://file", "redb:///folder/", "mysql://h/d", "/file"] {
+            let error = wrong.parse::<RegisterUrl>().unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(FORMS), "{error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (url, shown) in [
+            ("postgres://user:se/c@ret@h1:1,h2:2/d?password=other", "postgres://user@h1:1,h2:2/d"),
+            ("redis://:secret@host", "redis://@host"),
+            ("postgres://user@host/d", "postgres://user@host/d"),
+            ("redb:///file", "redb:///file"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+        let error = "mysql://user:secret@host".parse::<RegisterUrl>().unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}

@@ -1,0 +1,74 @@
+//! `/-/ready`: for load balancers and orchestrators. Needs no token.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use ifmatch_blob::BlobStore;
+use ifmatch_blob::name::ContainerName;
+use ifmatch_core::date::Timestamp;
+use ifmatch_runtime::{Clock, SystemClock};
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::response;
+use crate::gateway::state::AppState;
+use crate::leases::metered_store::MeteredStore;
+
+/// Path of the endpoint.
+pub(super) const PATH: &str = "/-/ready";
+
+/// Time limit for the store.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which an answer of the store is reused.
+const REUSE: Duration = Duration::from_secs(1);
+/// The container that is looked up. It need not exist.
+const CONTAINER: &str = "ifmatch-ready";
+
+/// The last answer of the store. One request asks the store at a time; others wait for its answer.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness(Mutex<Option<(bool, Timestamp)>>);
+
+impl Readiness {
+    /// Returns `true` if the store and its register answer.
+    async fn check(&self, blobs: &MeteredStore) -> bool {
+        let mut last = self.0.lock().await;
+        if let Some((is_ready, at)) = *last
+            && SystemClock.now() < at.saturating_add(REUSE)
+        {
+            return is_ready;
+        }
+        let is_ready = answers(blobs).await;
+        *last = Some((is_ready, SystemClock.now()));
+        is_ready
+    }
+}
+
+async fn answers(blobs: &MeteredStore) -> bool {
+    let Ok(container) = ContainerName::new(CONTAINER) else { return false };
+    match timeout(PATIENCE, blobs.container(&container)).await {
+        Ok(Ok(_)) => true,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "not ready: the store does not answer");
+            false
+        }
+        Err(_) => {
+            tracing::warn!("not ready: the store has not answered within {} s", PATIENCE.as_secs());
+            false
+        }
+    }
+}
+
+/// Returns 200 if requests can be served, or 503 if the store or its register does not answer, or the gateway is about
+/// to stop.
+pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
+    let status = match &state.blobs {
+        _ if state.is_stopping() => "stopping",
+        Some(blobs) if !state.readiness.check(blobs).await => "unavailable",
+        _ => return response::json(StatusCode::OK, &json!({ "status": "ready" })),
+    };
+    let mut response = response::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": status }));
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}

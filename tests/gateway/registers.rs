@@ -1,0 +1,52 @@
+//! `--register`: the records of an object store, or of guarded writes, in a register of their own.
+
+use support::azure::Azure;
+use support::raw::exchange;
+use support::{Client, Gateway, run};
+
+use crate::get;
+
+#[tokio::test]
+async fn a_register_in_a_file_keeps_leases_across_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", folder.path().join("bodies").display());
+    let register = format!("redb://{}", folder.path().join("records/register.redb").display());
+    let args = ["serve", "--store", &store, "--register", &register];
+    let mut gateway = Gateway::start(args);
+    let ready = exchange(gateway.address(), get("/-/ready")).expect(200);
+    assert_eq!(ready.json(), serde_json::json!({ "status": "ready" }));
+    let client = Client::new(gateway.address());
+    client.put("/docs/a", &[], "first").await.expect(201);
+    let azure = Azure::development(client);
+    azure.lease("/docs/a", "acquire", &[("x-ms-lease-duration", "-1")]).await.expect(201);
+
+    let second = run(args);
+    assert_eq!(second.status.code(), Some(1), "{}", second.stderr);
+    assert!(second.stderr.contains("another process has the database open"), "{}", second.stderr);
+
+    gateway.restart();
+    let client = Client::new(gateway.address());
+    client.put("/docs/a", &[], "second").await.expect(412);
+    assert_eq!(client.get("/docs/a", &[]).await.expect(200).text(), "first");
+}
+
+#[test]
+fn unusable_registers_are_refused_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    for (args, advice) in [
+        (
+            &["serve", "--store", "memory://", "--register", "mysql://user:secret@host/d"][..],
+            "is not the URL of a register",
+        ),
+        (&["serve", "--data", data, "--register", "memory:"], "--register needs --store"),
+        (&["serve", "--data", data, "--store", "memory://", "--register", "memory:"], "use one of them"),
+        (&["serve", "--register", "memory:"], "no storage is set"),
+        (&["proxy", "--upstream", "http://127.0.0.1:1", "--register", "memory:"], "set --guard-writes as well"),
+    ] {
+        let finished = run(args);
+        assert_eq!(finished.status.code(), Some(2), "{args:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains(advice), "{args:?}: {}", finished.stderr);
+        assert!(!finished.stderr.contains("secret"), "{}", finished.stderr);
+    }
+}
