@@ -1,12 +1,16 @@
 //! The builder of a proxy.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
+
+use rustls::RootCertStore;
+use rustls::sign::CertifiedKey;
 
 use crate::forward::headers::Forwarding;
 use crate::proxy::{Proxy, Timeouts};
 use crate::route::Routes;
-use crate::upstream::connect;
+use crate::upstream::connect::{self, Certificates};
 use crate::upstream::health::HealthCheck;
 use crate::upstream::{InvalidUpstream, Upstream};
 
@@ -32,6 +36,7 @@ pub struct ProxyBuilder {
     forwarding: Forwarding,
     timeouts: Timeouts,
     health: Option<HealthCheck>,
+    certificates: Certificates,
 }
 
 impl ProxyBuilder {
@@ -80,6 +85,31 @@ impl ProxyBuilder {
         self
     }
 
+    /// Trusts these certificate authorities for upstreams with TLS, in place of those of the system.
+    ///
+    /// ```
+    /// use ifmatch_proxy::{Proxy, Upstream};
+    /// use rustls::RootCertStore;
+    ///
+    /// let roots = RootCertStore::empty();
+    /// let upstream = Upstream::parse(&["https://example.com"])?;
+    /// // Trusts no server at all. The system may lack authorities of its own.
+    /// assert!(Proxy::builder().route("/", upstream)?.trust(roots).build().is_ok());
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    #[must_use]
+    pub fn trust(mut self, roots: RootCertStore) -> Self {
+        self.certificates.roots = Some(roots);
+        self
+    }
+
+    /// Sends this certificate to servers that ask for one (mutual TLS). By default the proxy has none.
+    #[must_use]
+    pub fn client_certificate(mut self, certificate: Arc<CertifiedKey>) -> Self {
+        self.certificates.own = Some(certificate);
+        self
+    }
+
     /// Checks the health of every server, and sends no requests to an unhealthy one: see [`Proxy::watch_health`].
     #[must_use]
     pub fn health_check(mut self, check: HealthCheck) -> Self {
@@ -90,12 +120,10 @@ impl ProxyBuilder {
     /// Builds the proxy.
     ///
     /// # Errors
-    /// Fails if an upstream uses TLS and the system has no root certificates.
+    /// Fails if an upstream uses TLS, the system has no root certificates, and there are [no others](Self::trust).
     pub fn build(self) -> io::Result<Proxy> {
-        let https =
-            |upstream: &Upstream| upstream.servers.iter().any(|server| server.scheme == http::uri::Scheme::HTTPS);
-        let secure = self.routes.upstreams().any(https);
-        let client = connect::client(self.timeouts.connect, secure)?;
+        let secure = self.routes.upstreams().any(Upstream::is_secure);
+        let client = connect::client(self.timeouts.connect, secure, self.certificates)?;
         Ok(Proxy::new(client, self.routes, self.forwarding, self.timeouts, self.health))
     }
 }

@@ -21,6 +21,7 @@ pub use forward::headers::Client;
 pub use forward::interim::Interim;
 pub use forward::response_body::ProxyBody;
 pub use proxy::Proxy;
+pub use upstream::balance::Balance;
 pub use upstream::health::HealthCheck;
 pub use upstream::{InvalidUpstream, Upstream};
 

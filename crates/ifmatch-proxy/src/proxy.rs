@@ -25,10 +25,10 @@ use crate::forward::response_body::ProxyBody;
 use crate::forward::upgrade::UpgradeRequest;
 use crate::forward::via::Name;
 use crate::route::{Routes, Target};
-use crate::upstream::Server;
 use crate::upstream::connect::HttpClient;
 use crate::upstream::health::{self, HealthCheck};
 use crate::upstream::selection::{Full, ServerSlot, Slot};
+use crate::upstream::server::Server;
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
 ///

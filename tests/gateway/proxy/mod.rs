@@ -12,6 +12,7 @@ mod loops;
 mod origin;
 mod sharing;
 mod trouble;
+mod upstream_tls;
 mod upstreams;
 
 use support::raw::exchange;

@@ -21,7 +21,9 @@ pub mod units;
 
 mod cache_config;
 mod config_error;
+mod pem;
 mod server;
+mod upstream_tls;
 
 use address::{Exposure, ListenAddress};
 use optional_address::OptionalAddress;

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use ifmatch_cache::policy::freshness::Heuristic;
-use ifmatch_proxy::{HealthCheck, Proxy, ProxyBuilder, Upstream};
+use ifmatch_proxy::{Balance, HealthCheck, Proxy, ProxyBuilder, Upstream};
 
 use super::address::Exposure;
 use super::cache_config::CacheConfig;
 use super::optional_address::OptionalAddress;
-use super::proxy_settings::{DEFAULT_CACHE, ProxySettings, Route};
+use super::proxy_settings::{Balancing, DEFAULT_CACHE, ProxySettings, Route};
 use super::register_url::RegisterUrl;
 use super::server::{ServerConfig, at_least_one, positive, required};
 use super::settings::Settings;
 use super::units::Span;
+use super::upstream_tls;
 use crate::access;
 use crate::error::Error;
 
@@ -151,12 +152,18 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: u32) -> Res
         .trust_forwarded(settings.trust_forwarded.unwrap_or_default())
         .connect_timeout(positive(settings.connect_timeout, "--connect-timeout")?)
         .answer_timeout(positive(settings.answer_timeout, "--answer-timeout")?);
+    let mut secure = false;
     for Route { pattern, upstream } in routes {
         let usage = |error: ifmatch_proxy::InvalidUpstream| Error::usage(error.to_string());
-        let (requests, queue) = limits(settings, upstream.len(), max_requests)?;
-        builder =
-            builder.route(pattern, Upstream::parse(upstream).map_err(usage)?.limit(requests, queue)).map_err(usage)?;
+        let upstream = limit(Upstream::parse(upstream).map_err(usage)?, settings, max_requests)?;
+        let upstream = match required(settings.balance, "--balance")? {
+            Balancing::RoundRobin => upstream.balance(Balance::RoundRobin),
+            Balancing::LeastConnections => upstream.balance(Balance::LeastConnections),
+        };
+        secure |= upstream.is_secure();
+        builder = builder.route(pattern, upstream).map_err(usage)?;
     }
+    let builder = upstream_tls::configure(builder, settings, secure)?;
     match &settings.health_path {
         None => Ok(builder),
         Some(path) if path.starts_with('/') => Ok(builder.health_check(HealthCheck {
@@ -170,13 +177,13 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: u32) -> Res
     }
 }
 
-/// Returns the limits on concurrent and waiting requests of each upstream, so that a hanging upstream leaves slots to
-/// the others.
-fn limits(settings: &ProxySettings, servers: usize, max_requests: u32) -> Result<(u32, u32), Error> {
-    let servers = u32::try_from(servers).unwrap_or(u32::MAX).max(1);
-    let share = (max_requests / 2 / servers).max(1);
-    let requests = settings.upstream_requests.or(Some(share));
-    Ok((at_least_one(requests, "--upstream-requests")?, settings.upstream_queue.unwrap_or(max_requests / 4)))
+/// Limits the requests of an upstream. By default, a hanging upstream leaves slots to the others.
+fn limit(upstream: Upstream, settings: &ProxySettings, max_requests: u32) -> Result<Upstream, Error> {
+    let queue = settings.upstream_queue.unwrap_or(max_requests / 4);
+    match settings.upstream_requests {
+        None => Ok(upstream.share(max_requests / 2, queue)),
+        requests => Ok(upstream.limit(at_least_one(requests, "--upstream-requests")?, queue)),
+    }
 }
 
 #[cfg(test)]
@@ -184,7 +191,7 @@ mod tests {
     use super::*;
 
     fn error(toml: &str) -> String {
-        ProxyConfig::from_settings(Settings::from_toml(toml).unwrap()).unwrap_err().to_string()
+        Settings::from_toml(toml).and_then(ProxyConfig::from_settings).unwrap_err().to_string()
     }
 
     #[test]
@@ -202,25 +209,27 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_does_not_take_all_slots() {
-        let settings = |toml: &str| Settings::from_toml(toml).unwrap().proxy;
-        let unset = settings("");
-        assert_eq!(limits(&unset, 1, 1_000).unwrap(), (500, 250));
-        assert_eq!(limits(&unset, 4, 1_000).unwrap(), (125, 250));
-        assert_eq!(limits(&unset, 4, 1).unwrap(), (1, 0));
-        let set = settings("[proxy]\nupstream-requests = 7\nupstream-queue = 0");
-        assert_eq!(limits(&set, 4, 1_000).unwrap(), (7, 0));
-    }
-
-    #[test]
     fn errors_name_the_flag() {
         for (lines, part) in [
             ("", "--upstream"),
             ("upstream = ['a']", "'a' is not a valid upstream"),
+            ("upstream = ['http://a weight=x']", "'weight=x' is not an option"),
+            ("upstream = ['http://a backup']", "all servers of an upstream are backups"),
+            ("upstream = ['http://a']\nbalance = 'random'", "least-connections"),
             ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
             ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
             ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
             ("upstream = ['http://a']\nhealth-path = '/'\nhealth-failures = 0", "--health-failures"),
+            ("upstream = ['http://a']\nupstream-ca = 'ca.pem'", "--upstream-ca needs"),
+            ("upstream = ['https://a']\nupstream-ca = 'missing.pem'", "cannot read --upstream-ca missing.pem"),
+            (
+                "upstream = ['https://a']\nupstream-client-key = 'k'",
+                "--upstream-client-key needs --upstream-client-cert",
+            ),
+            (
+                "upstream = ['https://a']\nupstream-client-cert = 'c'",
+                "--upstream-client-cert needs --upstream-client-key",
+            ),
             ("route = ['a b=http://a']", "a b"),
             ("route = ['/a/../b=http://a']", "'/a/../b' is not a valid route"),
         ] {

@@ -1,8 +1,9 @@
 //! Settings of `ifmatch proxy`, for flags, environment and configuration file.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
 use super::units::{ByteSize, Span};
@@ -23,7 +24,9 @@ pub(super) const DEFAULT_CACHE: ByteSize = ByteSize::from_bytes(256 << 20);
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ProxySettings {
     /// Server to forward requests to: http:// or https://, a host, an optional port, and an optional path prefix.
-    /// Repeatable, or separated by commas: several servers take turns.
+    /// Repeatable, or separated by commas: several servers take turns. Options may follow the URL, separated by spaces:
+    /// `weight=N` gives a server N times as many requests as one without, and `backup` uses a server only while no other
+    /// one is available. For example `http://10.0.0.7:8080 weight=3,http://10.0.0.8:8080,http://10.0.0.9:8080 backup`.
     #[arg(long, value_name = "URL", env = "IFMATCH_UPSTREAM", value_delimiter = ',', help_heading = "Upstreams")]
     pub upstream: Vec<String>,
 
@@ -31,6 +34,10 @@ pub struct ProxySettings {
     /// most specific route wins. Repeatable; separated by semicolons in the environment.
     #[arg(long, value_name = "ROUTE=URLS", env = "IFMATCH_ROUTE", value_delimiter = ';', help_heading = "Upstreams")]
     pub route: Vec<Route>,
+
+    /// Distribution of requests over the servers of an upstream.
+    #[arg(long, value_enum, value_name = "METHOD", env = "IFMATCH_BALANCE", help_heading = "Upstreams")]
+    pub balance: Option<Balancing>,
 
     /// Send the host of the upstream as Host, instead of the client's.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_REWRITE_HOST", help_heading = "Upstreams",
@@ -60,6 +67,19 @@ pub struct ProxySettings {
     /// Retry-After. Defaults to a quarter of --max-requests.
     #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_QUEUE", help_heading = "Upstreams")]
     pub upstream_queue: Option<u32>,
+
+    /// Certificate authorities for https upstreams, as a PEM file, in place of those of the system. To trust both,
+    /// append the system's to the file.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_UPSTREAM_CA", help_heading = "Upstreams")]
+    pub upstream_ca: Option<PathBuf>,
+
+    /// Certificate chain that the proxy sends to https upstreams that ask for one (mutual TLS), as a PEM file.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_UPSTREAM_CLIENT_CERT", help_heading = "Upstreams")]
+    pub upstream_client_cert: Option<PathBuf>,
+
+    /// Private key of --upstream-client-cert, as a PEM file.
+    #[arg(long, value_name = "FILE", env = "IFMATCH_UPSTREAM_CLIENT_KEY", help_heading = "Upstreams")]
+    pub upstream_client_key: Option<PathBuf>,
 
     /// Path for periodic health checks. A server that does not respond with 2xx in time gets no requests while another
     /// one is healthy.
@@ -126,13 +146,23 @@ pub struct ProxySettings {
     pub guard_writes: Option<bool>,
 }
 
+/// Distribution of requests over servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Balancing {
+    /// Each server in turn, in proportion to the weights.
+    RoundRobin,
+    /// The server with the fewest requests in progress, divided by its weight.
+    LeastConnections,
+}
+
 /// A route: the servers for a host, a path or both.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Route {
     /// Host, path or both: `example.com/images`.
     pub pattern: String,
-    /// URLs of the servers.
+    /// URLs of the servers, with their options.
     pub upstream: Vec<String>,
 }
 
@@ -164,6 +194,7 @@ impl ProxySettings {
         Self {
             rewrite_host: Some(false),
             trust_forwarded: Some(false),
+            balance: Some(Balancing::RoundRobin),
             connect_timeout: Some(Span::from_secs(5)),
             answer_timeout: Some(Span::from_secs(60)),
             health_interval: Some(Span::from_secs(10)),
@@ -185,12 +216,16 @@ impl ProxySettings {
         Self {
             upstream: if self.upstream.is_empty() { fallback.upstream } else { self.upstream },
             route: if self.route.is_empty() { fallback.route } else { self.route },
+            balance: self.balance.or(fallback.balance),
             rewrite_host: self.rewrite_host.or(fallback.rewrite_host),
             trust_forwarded: self.trust_forwarded.or(fallback.trust_forwarded),
             connect_timeout: self.connect_timeout.or(fallback.connect_timeout),
             answer_timeout: self.answer_timeout.or(fallback.answer_timeout),
             upstream_requests: self.upstream_requests.or(fallback.upstream_requests),
             upstream_queue: self.upstream_queue.or(fallback.upstream_queue),
+            upstream_ca: self.upstream_ca.or(fallback.upstream_ca),
+            upstream_client_cert: self.upstream_client_cert.or(fallback.upstream_client_cert),
+            upstream_client_key: self.upstream_client_key.or(fallback.upstream_client_key),
             health_path: self.health_path.or(fallback.health_path),
             health_interval: self.health_interval.or(fallback.health_interval),
             health_timeout: self.health_timeout.or(fallback.health_timeout),
@@ -211,6 +246,7 @@ impl ProxySettings {
     pub(crate) fn shown_defaults() -> Vec<(&'static str, String)> {
         let defaults = Self::defaults();
         let shown = [
+            ("balance", Some("round-robin".to_owned())),
             ("connect_timeout", defaults.connect_timeout.map(|span| span.to_string())),
             ("answer_timeout", defaults.answer_timeout.map(|span| span.to_string())),
             ("health_interval", defaults.health_interval.map(|span| span.to_string())),
@@ -230,10 +266,10 @@ mod tests {
 
     #[test]
     fn a_route_has_a_pattern_and_servers() {
-        let route: Route = "example.com/images=http://a,http://b:81/x".parse().unwrap();
+        let route: Route = "example.com/images=http://a weight=2,http://b:81/x".parse().unwrap();
         assert_eq!(
             (route.pattern.as_str(), route.upstream),
-            ("example.com/images", vec!["http://a".into(), "http://b:81/x".into()])
+            ("example.com/images", vec!["http://a weight=2".into(), "http://b:81/x".into()])
         );
         assert!("http://a".parse::<Route>().is_err());
     }

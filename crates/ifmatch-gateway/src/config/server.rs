@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ifmatch_http_server::{Limits, SlotLimit};
+use rustls::sign::CertifiedKey;
 
 use super::address::ListenAddress;
+use super::pem::{self, PemFile};
 use super::settings::{LogFormat, Settings};
 use super::units::Span;
 use crate::access::Access;
@@ -41,6 +43,17 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Private key, PEM.
     pub key: PathBuf,
+}
+
+impl TlsFiles {
+    /// Reads the certificate and its key.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
+    pub(crate) fn certified_key(&self) -> Result<CertifiedKey, Error> {
+        let cert = PemFile { flag: "--tls-cert", path: &self.cert };
+        pem::certified_key(cert, PemFile { flag: "--tls-key", path: &self.key })
+    }
 }
 
 /// Logging.

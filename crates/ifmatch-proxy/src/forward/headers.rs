@@ -10,7 +10,7 @@ use ifmatch_core::fields::{forwarded, hop_by_hop};
 use crate::forward::connection_fields;
 use crate::forward::interim::Interim;
 use crate::forward::via::{self, Name};
-use crate::upstream::Server;
+use crate::upstream::server::Server;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");

@@ -6,7 +6,8 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Uri, header};
 
 use crate::error::ProxyErrorKind;
-use crate::upstream::{InvalidUpstream, Server, Upstream};
+use crate::upstream::server::Server;
+use crate::upstream::{InvalidUpstream, Upstream};
 
 pub(crate) mod path;
 

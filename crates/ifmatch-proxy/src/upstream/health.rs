@@ -8,8 +8,9 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::forward::request_body::{LentBody, RequestBody};
+use crate::upstream::Upstream;
 use crate::upstream::connect::HttpClient;
-use crate::upstream::{Server, Upstream};
+use crate::upstream::server::Server;
 
 /// Active health checks: each server is asked for a path, and fails if its response is not 2xx or comes too late.
 ///

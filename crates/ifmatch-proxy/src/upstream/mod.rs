@@ -1,27 +1,32 @@
 //! The servers behind the proxy.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::Uri;
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::Scheme;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+pub(crate) mod balance;
 pub(crate) mod connect;
 pub(crate) mod health;
 pub(crate) mod selection;
+pub(crate) mod server;
+
+use balance::{Balance, Turns};
+use server::Server;
 
 /// One or more equivalent servers.
 ///
-/// Requests are distributed round robin. An unreachable server is skipped for a while, and an unhealthy one until its
-/// health checks succeed. If all servers are skipped, each is tried.
+/// Requests are [distributed](Balance) over the servers. An unreachable server is skipped for a while, and an unhealthy
+/// one until its health checks succeed. Backups get requests only if all other servers are skipped. If all servers are
+/// skipped, each is tried.
 ///
 /// ```
 /// use ifmatch_proxy::Upstream;
 ///
 /// assert!(Upstream::parse(&["https://example.com/base"]).is_ok());
+/// assert!(Upstream::parse(&["http://10.0.0.7 weight=3", "http://10.0.0.8", "http://10.0.0.9 backup"]).is_ok());
 /// assert!(Upstream::parse(&["ftp://example.com"]).is_err());
 /// ```
 #[derive(Clone, Debug)]
@@ -29,23 +34,9 @@ pub struct Upstream {
     pub(crate) servers: Arc<[Server]>,
     /// Slots for requests that wait for a server.
     pub(crate) queue: Arc<Semaphore>,
-    turn: Arc<AtomicUsize>,
+    balance: Balance,
+    turns: Arc<Mutex<Turns>>,
     start: Instant,
-}
-
-/// One server.
-#[derive(Debug)]
-pub(crate) struct Server {
-    pub(crate) scheme: Scheme,
-    pub(crate) authority: Authority,
-    /// Prefix of all paths, without a trailing slash.
-    base: String,
-    /// Slots for concurrent requests.
-    pub(crate) slots: Arc<Semaphore>,
-    /// Time until which the server is skipped as unreachable, in milliseconds since the start.
-    avoided_until: AtomicU64,
-    /// `true` while health checks fail.
-    unhealthy: AtomicBool,
 }
 
 /// Error returned for an invalid upstream address or route.
@@ -56,6 +47,14 @@ pub struct InvalidUpstream(String);
 impl InvalidUpstream {
     fn url(text: &str) -> Self {
         Self(format!("'{text}' is not a valid upstream URL; for example http://localhost:8000"))
+    }
+
+    fn option(word: &str) -> Self {
+        Self(format!("'{word}' is not an option of an upstream; for example http://localhost:8000 weight=3, or backup"))
+    }
+
+    fn only_backups() -> Self {
+        Self("all servers of an upstream are backups; remove the option from at least one of them".to_owned())
     }
 
     pub(crate) fn route(text: &str) -> Self {
@@ -71,41 +70,83 @@ impl Upstream {
     pub(crate) const AVOIDANCE: Duration = Duration::from_secs(5);
 
     /// Parses server URLs: `http://` or `https://`, a host, and optionally a port and a path, which is prepended to the
-    /// request's.
+    /// request's. Options may follow, separated by spaces: `weight=N`, the server's share of the requests relative to
+    /// the others, and `backup`.
     ///
     /// # Errors
-    /// Fails if a URL is invalid, or if there is none.
+    /// Fails if a URL or an option is invalid, or if there is no server that is not a backup.
     pub fn parse<T: AsRef<str>>(addresses: &[T]) -> Result<Self, InvalidUpstream> {
         let servers: Arc<[Server]> =
             addresses.iter().map(|address| Server::parse(address.as_ref())).collect::<Result<_, _>>()?;
         if servers.is_empty() {
             return Err(InvalidUpstream::url(""));
         }
-        let queue = Arc::new(Semaphore::new(0));
-        Ok(Self { servers, queue, turn: Arc::default(), start: Instant::now() })
+        if servers.iter().all(|server| server.backup) {
+            return Err(InvalidUpstream::only_backups());
+        }
+        Ok(Self {
+            turns: Arc::new(Mutex::new(Turns::new(servers.len()))),
+            servers,
+            queue: Arc::new(Semaphore::new(0)),
+            balance: Balance::default(),
+            start: Instant::now(),
+        })
+    }
+
+    /// Sets the distribution of requests over the servers. Round robin by default.
+    #[must_use]
+    pub fn balance(self, balance: Balance) -> Self {
+        Self { balance, ..self }
     }
 
     /// Limits the number of concurrent requests to each server, and the number of requests that wait for a slot at any
     /// of them. Further requests fail with [`Overloaded`](crate::ProxyErrorKind::Overloaded). Unlimited by default.
     #[must_use]
     pub fn limit(self, requests: u32, queue: u32) -> Self {
-        let semaphore = |permits: u32| Arc::new(Semaphore::new(permits as usize));
-        let servers = self.servers.iter().map(|server| server.with_slots(semaphore(requests))).collect();
-        Self { servers, queue: semaphore(queue), ..self }
+        self.with_limits(|_| requests, queue)
     }
 
-    /// Returns the index of the next server in turn, which may exceed the number of servers.
-    pub(crate) fn next_turn(&self) -> usize {
-        self.turn.fetch_add(1, Relaxed)
+    /// Limits the number of concurrent requests to all servers together, and the number of waiting requests. Each
+    /// server gets a part in proportion to its weight, at least 1. The backups together get as many requests as the
+    /// others.
+    ///
+    /// ```
+    /// use ifmatch_proxy::Upstream;
+    ///
+    /// // 375 and 125.
+    /// let upstream = Upstream::parse(&["http://10.0.0.7 weight=3", "http://10.0.0.8"])?.share(500, 250);
+    /// # drop(upstream);
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    #[must_use]
+    pub fn share(self, requests: u32, queue: u32) -> Self {
+        let servers = Arc::clone(&self.servers);
+        let among = |backup| servers.iter().filter(move |other| other.backup == backup).map(|other| other.weight);
+        self.with_limits(|server| balance::share(requests, server.weight, among(server.backup)), queue)
+    }
+
+    fn with_limits(self, limit: impl Fn(&Server) -> u32, queue: u32) -> Self {
+        let servers = self.servers.iter().map(|server| server.with_limit(limit(server))).collect();
+        Self { servers, queue: Arc::new(Semaphore::new(queue as usize)), ..self }
+    }
+
+    /// Returns `true` if any of the servers uses TLS.
+    ///
+    /// ```
+    /// use ifmatch_proxy::Upstream;
+    ///
+    /// assert!(Upstream::parse(&["http://a", "https://b"])?.is_secure());
+    /// assert!(!Upstream::parse(&["http://a"])?.is_secure());
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    pub fn is_secure(&self) -> bool {
+        self.servers.iter().any(|server| server.scheme == Scheme::HTTPS)
     }
 
     /// Records if a server could be reached.
     pub(crate) fn record(&self, server: &Server, reached: bool) {
         let until = if reached { 0 } else { self.millis().saturating_add(millis(Self::AVOIDANCE)) };
-        let before = server.avoided_until.swap(until, Relaxed);
-        if (before == 0) != reached {
-            tracing::info!(server = %server.authority, reached, "the reachability of an upstream server changed");
-        }
+        server.avoid_until(until);
     }
 
     /// Returns the milliseconds since the start.
@@ -114,83 +155,6 @@ impl Upstream {
     }
 }
 
-impl Server {
-    fn parse(text: &str) -> Result<Self, InvalidUpstream> {
-        let invalid = || InvalidUpstream::url(text);
-        let uri: Uri = text.parse().map_err(|_| invalid())?;
-        let parts = uri.into_parts();
-        let scheme =
-            parts.scheme.filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme)).ok_or_else(invalid)?;
-        let authority = parts.authority.filter(|authority| !authority.as_str().contains('@')).ok_or_else(invalid)?;
-        let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        if path.query().is_some() {
-            return Err(invalid());
-        }
-        let base = path.path().trim_end_matches('/').to_owned();
-        let slots = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
-        Ok(Self { scheme, authority, base, slots, avoided_until: AtomicU64::new(0), unhealthy: AtomicBool::new(false) })
-    }
-
-    /// Copies the server with this set of slots.
-    fn with_slots(&self, slots: Arc<Semaphore>) -> Self {
-        let Self { scheme, authority, base, .. } = self;
-        let (scheme, authority, base) = (scheme.clone(), authority.clone(), base.clone());
-        Self { scheme, authority, base, slots, avoided_until: AtomicU64::new(0), unhealthy: AtomicBool::new(false) }
-    }
-
-    /// Returns `true` if the server is currently skipped as unreachable.
-    pub(crate) fn is_avoided(&self, now: u64) -> bool {
-        self.avoided_until.load(Relaxed) > now
-    }
-
-    /// Returns `true` if the server's health checks fail.
-    pub(crate) fn is_unhealthy(&self) -> bool {
-        self.unhealthy.load(Relaxed)
-    }
-
-    /// Records the result of the health checks.
-    pub(crate) fn set_unhealthy(&self, unhealthy: bool) {
-        if self.unhealthy.swap(unhealthy, Relaxed) != unhealthy {
-            tracing::warn!(server = %self.authority, healthy = !unhealthy, "the health of an upstream server changed");
-        }
-    }
-
-    /// Returns `true` if the server's URL has a path.
-    pub(crate) fn has_base(&self) -> bool {
-        !self.base.is_empty()
-    }
-
-    /// Returns the URL of a path at this server. Returns `None` if the result is not a valid URL.
-    pub(crate) fn url(&self, path: &str) -> Option<Uri> {
-        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
-        match self.base.as_str() {
-            "" => uri.path_and_query(path),
-            base => uri.path_and_query(format!("{base}{path}")),
-        }
-        .build()
-        .ok()
-    }
-}
-
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_base_path_is_prepended() {
-        let server = Server::parse("https://example.com:8443/base/").expect("an address");
-        let address = server.url("/a%2Fb?c").expect("an address").to_string();
-        assert_eq!(address, "https://example.com:8443/base/a%2Fb?c");
-    }
-
-    #[test]
-    fn invalid_upstreams_are_rejected() {
-        for text in ["", "example.com", "/path", "ftp://a", "http://user:secret@a", "http://a/?q", "http://"] {
-            assert!(Server::parse(text).is_err(), "{text}");
-        }
-    }
 }

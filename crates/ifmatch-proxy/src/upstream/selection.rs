@@ -2,14 +2,16 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use crate::upstream::{Server, Upstream};
+use crate::upstream::Upstream;
+use crate::upstream::balance::Candidate;
+use crate::upstream::server::Server;
 
 /// One of a server's concurrent request slots. Released on drop.
 #[derive(Debug)]
@@ -38,14 +40,14 @@ impl Upstream {
     pub(crate) async fn acquire(&self, tried: &[&Server], patience: Duration) -> Result<Option<ServerSlot<'_>>, Full> {
         let order = self.order(tried);
         let Some(first) = order.first() else { return Ok(None) };
-        let candidates = || order.iter().copied().filter(|server| server.is_unhealthy() == first.is_unhealthy());
-        for server in candidates() {
+        let group = || order.iter().filter(|one| one.group() == first.group()).map(|one| &self.servers[one.index]);
+        for server in group() {
             if let Ok(permit) = Arc::clone(&server.slots).try_acquire_owned() {
                 return Ok(Some(ServerSlot::new(server, permit)));
             }
         }
         let _queued = self.queue.try_acquire().map_err(|_| Full)?;
-        let slots = candidates().map(|server| {
+        let slots = group().map(|server| {
             let slots = Arc::clone(&server.slots);
             Box::pin(async move { slots.acquire_owned().await.map(|permit| ServerSlot::new(server, permit)) })
         });
@@ -55,16 +57,12 @@ impl Upstream {
         }
     }
 
-    /// Returns the servers in the order in which to try them: round robin, with recently unreachable servers late and
-    /// unhealthy ones last.
-    fn order(&self, tried: &[&Server]) -> Vec<&Server> {
-        let count = self.servers.len();
-        let first = if tried.is_empty() && count > 1 { self.next_turn() } else { 0 };
-        let in_turn = (0..count).map(|offset| &self.servers[first.wrapping_add(offset) % count]);
-        let mut order: Vec<&Server> = in_turn.filter(|server| !is_among(server, tried)).collect();
+    /// Returns the servers that were not tried, in the order in which to try them.
+    fn order(&self, tried: &[&Server]) -> Vec<Candidate> {
         let now = self.millis();
-        order.sort_by_key(|server| (server.is_unhealthy(), server.is_avoided(now)));
-        order
+        let servers = self.servers.iter().enumerate().filter(|(_, server)| !is_among(server, tried));
+        let candidates = servers.map(|(index, server)| server.candidate(index, now)).collect();
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).order(self.balance, candidates)
     }
 }
 
@@ -90,6 +88,7 @@ async fn first_of<F: Future>(mut futures: Vec<Pin<Box<F>>>) -> F::Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::balance::Balance;
 
     const LONG: Duration = Duration::from_hours(1);
 
@@ -99,7 +98,12 @@ mod tests {
     }
 
     fn order(upstream: &Upstream) -> Vec<&str> {
-        upstream.order(&[]).into_iter().map(|server| server.authority.as_str()).collect()
+        untried(upstream, &[])
+    }
+
+    fn untried<'a>(upstream: &'a Upstream, tried: &[&Server]) -> Vec<&'a str> {
+        let order = upstream.order(tried).into_iter();
+        order.map(|candidate| upstream.servers[candidate.index].authority.as_str()).collect()
     }
 
     fn name<'a>(slot: &ServerSlot<'a>) -> &'a str {
@@ -112,10 +116,11 @@ mod tests {
         assert_eq!(order(&upstream), ["a", "b", "c"]);
         assert_eq!(order(&upstream), ["b", "c", "a"]);
         upstream.record(&upstream.servers[2], false);
-        assert_eq!(order(&upstream), ["a", "b", "c"]);
+        for _ in 0..4 {
+            assert_eq!(order(&upstream)[2], "c");
+        }
         tokio::time::advance(Upstream::AVOIDANCE + Duration::from_millis(1)).await;
-        assert_eq!(order(&upstream), ["a", "b", "c"]);
-        assert_eq!(order(&upstream), ["b", "c", "a"]);
+        assert!((0..3).any(|_| order(&upstream)[0] == "c"));
     }
 
     #[tokio::test]
@@ -128,8 +133,38 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(order(&upstream), ["c", "b", "a"]);
         }
-        let rest: Vec<&str> = upstream.order(&[c]).into_iter().map(|server| server.authority.as_str()).collect();
-        assert_eq!(rest, ["b", "a"]);
+        assert_eq!(untried(&upstream, &[c]), ["b", "a"]);
+    }
+
+    #[tokio::test]
+    async fn backups_get_requests_only_while_no_other_server_is_available() {
+        let upstream = upstream(&["a", "b", "c backup"], 1, 0);
+        let [a, b, c] = &upstream.servers[..] else { panic!("three servers") };
+        let acquire = || upstream.acquire(&[], LONG);
+        let slots = [acquire().await, acquire().await].map(|slot| slot.expect("a slot").expect("a server"));
+        assert!(slots.iter().all(|slot| name(slot) != "c"));
+        // The others are busy, but healthy.
+        assert!(acquire().await.is_err());
+        a.set_unhealthy(true);
+        assert!(acquire().await.is_err());
+        upstream.record(b, false);
+        assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), "c");
+        c.set_unhealthy(true);
+        drop(slots);
+        assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), "b");
+    }
+
+    #[tokio::test]
+    async fn the_server_with_the_fewest_requests_is_first() {
+        let upstream = upstream(&["a", "b"], 9, 0).balance(Balance::LeastConnections);
+        let acquire = || async { upstream.acquire(&[], LONG).await.expect("a slot").expect("a server") };
+        let busy = acquire().await;
+        for _ in 0..5 {
+            assert_ne!(name(&acquire().await), name(&busy));
+        }
+        let (second, third, fourth) = (acquire().await, acquire().await, acquire().await);
+        assert_ne!(name(&second), name(&busy));
+        assert_ne!(name(&third), name(&fourth));
     }
 
     #[tokio::test]

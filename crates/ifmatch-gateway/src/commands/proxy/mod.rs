@@ -41,7 +41,8 @@ async fn start(config: &ProxyConfig) -> Result<End, Error> {
     let reserved = Reserved::bind(config.server.listen, listen::BLOBS)?;
     let proxy = config.proxy.clone().build().map_err(|error| {
         Error::runtime(format!(
-            "cannot connect to upstreams over TLS, since this machine has no root certificates: {error}"
+            "cannot connect to upstreams over TLS, since this machine has no root certificates: install them, or use \
+             --upstream-ca: {error}"
         ))
     })?;
     tokio::spawn(proxy.clone().watch_health());

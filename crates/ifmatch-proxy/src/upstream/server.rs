@@ -1,0 +1,183 @@
+//! One server of an upstream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use http::Uri;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use tokio::sync::Semaphore;
+
+use super::InvalidUpstream;
+use super::balance::{Candidate, Health};
+
+/// One server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) scheme: Scheme,
+    pub(crate) authority: Authority,
+    /// Prefix of all paths, without a trailing slash.
+    base: String,
+    /// Share of the requests, relative to the other servers.
+    pub(super) weight: u32,
+    /// `true` if the server is used only while no other one is available.
+    pub(super) backup: bool,
+    /// Maximum number of concurrent requests.
+    limit: usize,
+    /// Slots for concurrent requests.
+    pub(super) slots: Arc<Semaphore>,
+    /// Time until which the server is skipped as unreachable, in milliseconds since the start.
+    avoided_until: AtomicU64,
+    /// `true` while health checks fail.
+    unhealthy: AtomicBool,
+}
+
+impl Server {
+    /// Parses a URL and its options, separated by spaces: `http://10.0.0.7:8080 weight=3 backup`.
+    pub(super) fn parse(text: &str) -> Result<Self, InvalidUpstream> {
+        let mut words = text.split_ascii_whitespace();
+        let mut server = Self::at(words.next().unwrap_or_default())?;
+        for word in words {
+            let weight = word.strip_prefix("weight=").and_then(|digits| digits.parse().ok());
+            match (word, weight) {
+                ("backup", _) => server.backup = true,
+                (_, Some(weight @ 1..)) => server.weight = weight,
+                _ => return Err(InvalidUpstream::option(word)),
+            }
+        }
+        Ok(server)
+    }
+
+    /// Parses a URL.
+    fn at(url: &str) -> Result<Self, InvalidUpstream> {
+        let invalid = || InvalidUpstream::url(url);
+        let uri: Uri = url.parse().map_err(|_| invalid())?;
+        let parts = uri.into_parts();
+        let scheme =
+            parts.scheme.filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme)).ok_or_else(invalid)?;
+        let authority = parts.authority.filter(|authority| !authority.as_str().contains('@')).ok_or_else(invalid)?;
+        let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        if path.query().is_some() {
+            return Err(invalid());
+        }
+        let limit = Semaphore::MAX_PERMITS;
+        Ok(Self {
+            scheme,
+            authority,
+            base: path.path().trim_end_matches('/').to_owned(),
+            weight: 1,
+            backup: false,
+            limit,
+            slots: Arc::new(Semaphore::new(limit)),
+            avoided_until: AtomicU64::new(0),
+            unhealthy: AtomicBool::new(false),
+        })
+    }
+
+    /// Copies the server with this number of slots.
+    pub(super) fn with_limit(&self, limit: u32) -> Self {
+        let limit = limit as usize;
+        Self {
+            scheme: self.scheme.clone(),
+            authority: self.authority.clone(),
+            base: self.base.clone(),
+            weight: self.weight,
+            backup: self.backup,
+            limit,
+            slots: Arc::new(Semaphore::new(limit)),
+            avoided_until: AtomicU64::new(0),
+            unhealthy: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the server's current state, for the decision about the next request.
+    pub(super) fn candidate(&self, index: usize, now: u64) -> Candidate {
+        let free = self.slots.available_permits();
+        Candidate {
+            index,
+            weight: self.weight,
+            requests: self.limit.saturating_sub(free) as u64,
+            health: self.health(now),
+            backup: self.backup,
+            full: free == 0,
+        }
+    }
+
+    /// Skips the server until this time, or no longer if it is zero.
+    pub(super) fn avoid_until(&self, until: u64) {
+        let before = self.avoided_until.swap(until, Relaxed);
+        let reached = until == 0;
+        if (before == 0) != reached {
+            tracing::info!(server = %self.authority, reached, "the reachability of an upstream server changed");
+        }
+    }
+
+    /// Returns the server's health at this time.
+    fn health(&self, now: u64) -> Health {
+        if self.unhealthy.load(Relaxed) {
+            Health::Unhealthy
+        } else if self.avoided_until.load(Relaxed) > now {
+            Health::Avoided
+        } else {
+            Health::Healthy
+        }
+    }
+
+    /// Records the result of the health checks.
+    pub(crate) fn set_unhealthy(&self, unhealthy: bool) {
+        if self.unhealthy.swap(unhealthy, Relaxed) != unhealthy {
+            tracing::warn!(server = %self.authority, healthy = !unhealthy, "the health of an upstream server changed");
+        }
+    }
+
+    /// Returns `true` if the server's URL has a path.
+    pub(crate) fn has_base(&self) -> bool {
+        !self.base.is_empty()
+    }
+
+    /// Returns the URL of a path at this server. Returns `None` if the result is not a valid URL.
+    pub(crate) fn url(&self, path: &str) -> Option<Uri> {
+        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        match self.base.as_str() {
+            "" => uri.path_and_query(path),
+            base => uri.path_and_query(format!("{base}{path}")),
+        }
+        .build()
+        .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_path_is_prepended() {
+        let server = Server::parse("https://example.com:8443/base/").expect("an address");
+        let address = server.url("/a%2Fb?c").expect("an address").to_string();
+        assert_eq!(address, "https://example.com:8443/base/a%2Fb?c");
+    }
+
+    #[test]
+    fn invalid_upstreams_are_rejected() {
+        for text in ["", "example.com", "/path", "ftp://a", "http://user:secret@a", "http://a/?q", "http://"] {
+            assert!(Server::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn options_follow_the_url() {
+        for (text, weight, backup) in [
+            ("http://a", 1, false),
+            (" http://a  weight=3", 3, false),
+            ("http://a backup", 1, true),
+            ("http://a backup weight=65536", 65_536, true),
+        ] {
+            let server = Server::parse(text).expect("a server");
+            assert_eq!((server.weight, server.backup), (weight, backup), "{text}");
+        }
+        for option in ["weight=0", "weight=-1", "weight=", "weight", "Backup", "weight=4294967296", "http://b"] {
+            let error = Server::parse(&format!("http://a {option}")).expect_err(option).to_string();
+            assert!(error.contains(option) && error.contains("weight=3"), "{error}");
+        }
+    }
+}
