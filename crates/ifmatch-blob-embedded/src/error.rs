@@ -79,6 +79,13 @@ impl OpenError {
         Self { kind: OpenErrorKind::Unreadable, text, source: why.into() }
     }
 
+    /// A body whose record was lost would be collected.
+    pub(super) fn lossy_index() -> Self {
+        let text = "the index cannot be kept in this register".to_owned();
+        let why = "it may lose acknowledged swaps at a failover, and with them blobs: use a register that keeps them";
+        Self { kind: OpenErrorKind::Other, text, source: why.into() }
+    }
+
     pub(super) fn record(key: &str, source: impl Into<BoxError>) -> Self {
         let text = format!("the record {key} in the index cannot be read");
         Self { kind: OpenErrorKind::Unreadable, text, source: source.into() }

@@ -127,6 +127,9 @@ impl<R: Register, C: Clock> EmbeddedStore<R, C> {
     }
 
     async fn in_root(root: Root, driver: Driver<R, C>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        if driver.register().guarantee().may_lose_swaps() {
+            return Err(OpenError::lossy_index());
+        }
         let path = root.path().to_owned();
         let create = move || Folder::create(root, disk).map_err(|error| OpenError::folder(&path, error));
         let folder = tokio::task::spawn_blocking(create).await.map_err(OpenError::other)??;

@@ -49,7 +49,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 
-use ifmatch_register::{AnyRegister, Driver};
+use ifmatch_register::{AnyRegister, Driver, Register};
 
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::{BlobPath, ContainerName};
@@ -118,7 +118,7 @@ impl ObjectBlobs {
     /// own register, since the records describe the objects of one store.
     ///
     /// # Errors
-    /// As for [`ObjectBlobs::open`].
+    /// As for [`ObjectBlobs::open`]; [`OpenErrorKind::Settings`] if the register may lose acknowledged swaps.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -138,6 +138,11 @@ impl ObjectBlobs {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn open_durable(backing: Backing, register: AnyRegister) -> Result<Self, OpenError> {
+        if register.guarantee().may_lose_swaps() {
+            let what = "the register may lose acknowledged swaps, and with them leases and deletions of containers: use one \
+                        that keeps them";
+            return Err(OpenError::new(OpenErrorKind::Settings, what));
+        }
         Self::open_with(backing, register, true).await
     }
 

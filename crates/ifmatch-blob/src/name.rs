@@ -106,7 +106,7 @@ impl BlobName {
     /// Maximum length in characters.
     pub const MAX_CHARS: usize = 1024;
     /// Maximum length in bytes of UTF-8. Together with a container's name it fits into a register's key.
-    pub const MAX_BYTES: usize = 3980;
+    pub const MAX_BYTES: usize = 1940;
 
     /// Parses a blob's name, which is not percent-encoded.
     ///

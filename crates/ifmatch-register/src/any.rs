@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ifmatch_core::record::{Record, Revision};
 
 use crate::key::Key;
-use crate::register::{Register, RegisterError, Scan, Swap};
+use crate::register::{Guarantee, Register, RegisterError, Scan, Swap};
 
 /// A register chosen at run time. Costs one allocation per call.
 ///
@@ -35,7 +35,7 @@ impl fmt::Debug for AnyRegister {
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegisterError>> + Send + 'a>>;
 
 trait Erased: Send + Sync + 'static {
-    fn forgets(&self) -> bool;
+    fn guarantee(&self) -> Guarantee;
     fn load<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Record>>;
     fn revision_at_once(&self, key: &Key) -> Option<Revision>;
     fn compare_and_swap<'a>(
@@ -48,8 +48,8 @@ trait Erased: Send + Sync + 'static {
 }
 
 impl<R: Register> Erased for R {
-    fn forgets(&self) -> bool {
-        Register::forgets(self)
+    fn guarantee(&self) -> Guarantee {
+        Register::guarantee(self)
     }
 
     fn load<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Record>> {
@@ -76,8 +76,8 @@ impl<R: Register> Erased for R {
 
 #[deny(clippy::missing_trait_methods)]
 impl Register for AnyRegister {
-    fn forgets(&self) -> bool {
-        Erased::forgets(&*self.0)
+    fn guarantee(&self) -> Guarantee {
+        Erased::guarantee(&*self.0)
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
@@ -104,8 +104,8 @@ impl Register for AnyRegister {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: Register> Register for Arc<R> {
-    fn forgets(&self) -> bool {
-        R::forgets(self)
+    fn guarantee(&self) -> Guarantee {
+        R::guarantee(self)
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

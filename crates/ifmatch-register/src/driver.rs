@@ -345,6 +345,9 @@ impl<R: Register, C: Clock> Driver<R, C> {
             let applied = Applied { before, after: next, outcome: transition.outcome };
             match self.register.compare_and_swap(key, expected, Some(&applied.after)).await {
                 Ok(Swap::Done) => return Ok(applied),
+                // A client that sends a swap again by itself meets its own success. Records of different writers differ
+                // by their nonces.
+                Ok(Swap::Conflict(found)) if found.as_ref() == Some(&applied.after) => return Ok(applied),
                 Ok(Swap::Conflict(found)) => stored = found,
                 Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
                     ambiguous.add(applied, error);

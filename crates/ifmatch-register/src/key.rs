@@ -13,8 +13,8 @@ pub struct Key(Arc<str>);
 pub struct InvalidKey;
 
 impl Key {
-    /// Maximum length of a key, in bytes.
-    pub const MAX_LEN: usize = 4096;
+    /// Maximum length of a key, in bytes. Every engine can index keys of this length.
+    pub const MAX_LEN: usize = 2048;
 
     /// Creates a key.
     ///

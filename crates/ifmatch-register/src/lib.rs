@@ -33,4 +33,4 @@ pub use driver::{Applied, Driver, DriverError};
 pub use key::{InvalidKey, Key};
 pub use key_lock::KeyLock;
 pub use memory::MemoryRegister;
-pub use register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
+pub use register::{Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};

@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 use indexmap::map::RawEntryApiV1;
 
 use crate::key::Key;
-use crate::register::{Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use crate::register::{Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
 const SHARDS: usize = 64;
 /// Number of slots per shard for the revisions of evicted records. Keys that share a slot are revalidated needlessly after
@@ -97,8 +97,8 @@ impl MemoryRegister {
 }
 
 impl Register for MemoryRegister {
-    fn forgets(&self) -> bool {
-        true
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::Process
     }
 
     fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send {

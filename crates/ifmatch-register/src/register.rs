@@ -12,19 +12,20 @@ use crate::key::Key;
 /// A linearizable register for each key.
 ///
 /// Three methods are required: [`load`](Self::load), [`compare_and_swap`](Self::compare_and_swap) and [`scan`](Self::scan).
-/// Two have defaults: [`forgets`](Self::forgets) and [`revision_at_once`](Self::revision_at_once).
+/// Two have defaults: [`guarantee`](Self::guarantee) and [`revision_at_once`](Self::revision_at_once).
 ///
 /// # Requirements
-/// - **Linearizable**: a load or a scan that begins after a successful swap, in any process, sees that swap or a later
-///   one.
+/// - **Linearizable**, as far as its [`Guarantee`] goes: a load or a scan that begins after a successful swap, in any
+///   process, sees that swap or a later one.
 /// - **Atomic**: of several swaps that expect the same revision, one succeeds.
-/// - **Durable**, unless documented otherwise: a swap answered with [`Swap::Done`] survives a crash and a loss of
+/// - **Durable**, as far as its [`Guarantee`] goes: a swap answered with [`Swap::Done`] survives a crash and a loss of
 ///   power, and so does every result of a load or a scan. After [`RegisterErrorKind::Ambiguous`] a driver loads the
 ///   record to learn if its swap took place; after a failed sync, the contents of the page cache do not prove that.
 /// - **Opaque**: it stores [`Record::encode`] with [`Record::revision`], interprets neither, decodes with
 ///   [`Record::decode`], and returns errors of decoding.
 /// - **Honest errors**: [`RegisterErrorKind::Unavailable`] only if the swap definitely did not take place,
-///   [`RegisterErrorKind::Ambiguous`] if it may have.
+///   [`RegisterErrorKind::Ambiguous`] if it may have. A client library that sends a swap again by itself may meet its own
+///   success: unless the conflict shows exactly `next`, which the driver recognises, report such a conflict as ambiguous.
 /// - **Bounded**: it returns or fails within a time limit of its choice. A register that hangs blocks every write.
 /// - **Cancel-safe**: dropping a future leaves the swap done or not done.
 ///
@@ -36,10 +37,9 @@ pub trait Register: Send + Sync + 'static {
     /// Returns the current record, if there is one.
     fn load(&self, key: &Key) -> impl Future<Output = Result<Option<Record>, RegisterError>> + Send;
 
-    /// Returns `true` if the records end with this process, or may be evicted while they still matter. Guarantees that
-    /// must outlast the process, such as leases, are then unavailable. Defaults to `false`.
-    fn forgets(&self) -> bool {
-        false
+    /// Returns the lifetime of acknowledged swaps. Defaults to [`Guarantee::Linearizable`].
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::Linearizable
     }
 
     /// Returns the revision of the current record if the register knows it without waiting, or [`Revision::NONE`] if it
@@ -66,6 +66,39 @@ pub trait Register: Send + Sync + 'static {
     /// in either state. Callers rely on this: a container is deleted once a scan has shown that it has no writes in
     /// flight.
     fn scan(&self, scan: &Scan<'_>) -> impl Future<Output = Result<Vec<(Key, Record)>, RegisterError>> + Send;
+}
+
+/// The lifetime of acknowledged swaps.
+///
+/// Promises that must outlast the process, such as leases, need [`Guarantee::Linearizable`].
+///
+/// ```
+/// use ifmatch_register::{Guarantee, MemoryRegister, Register};
+/// assert_eq!(MemoryRegister::unbounded().guarantee(), Guarantee::Process);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarantee {
+    /// An acknowledged swap is never lost.
+    Linearizable,
+    /// An acknowledged swap may be lost when the engine fails over to another server: a record may return to an earlier
+    /// version. Such a register can keep permits for writers whose resource is probed, but cannot be the authority on the
+    /// current version, nor the index of a store.
+    UntilFailover,
+    /// The records end with this process, or may be evicted while they still matter. No record returns to an earlier
+    /// version.
+    Process,
+}
+
+impl Guarantee {
+    /// Returns `true` if a record may return to an earlier version.
+    ///
+    /// ```
+    /// use ifmatch_register::Guarantee;
+    /// assert!(Guarantee::UntilFailover.may_lose_swaps() && !Guarantee::Process.may_lose_swaps());
+    /// ```
+    pub fn may_lose_swaps(self) -> bool {
+        self == Self::UntilFailover
+    }
 }
 
 /// The result of a swap.

@@ -28,6 +28,8 @@ enum Fault {
     DoneWithoutAnswer,
     /// The swap takes place, the answer is lost, and another writer follows.
     DoneWithoutAnswerThenOvertaken,
+    /// The swap takes place, its answer is lost, and the client library sends it again: it conflicts with itself.
+    DoneTwice,
     /// The swap does not take place, and the answer is lost.
     LostWithoutAnswer,
     /// The swap fails and reports the failure.
@@ -87,6 +89,10 @@ impl Register for Faulty {
             Some(Fault::DoneWithoutAnswer) => {
                 self.inner.compare_and_swap(key, expected, next).await?;
                 Err(RegisterErrorKind::Ambiguous.into())
+            }
+            Some(Fault::DoneTwice) => {
+                self.inner.compare_and_swap(key, expected, next).await?;
+                self.inner.compare_and_swap(key, expected, next).await
             }
             Some(Fault::LostWithoutAnswer) => Err(RegisterErrorKind::Ambiguous.into()),
             Some(Fault::Unavailable) => Err(RegisterErrorKind::Unavailable.into()),
@@ -155,6 +161,15 @@ async fn a_swap_with_a_lost_answer_is_recognised() {
     assert_eq!(register.swaps.load(Ordering::Relaxed), 1);
     let (outcome, register) = write_with(&[Fault::LostWithoutAnswer]).await;
     assert!(matches!(outcome.unwrap(), Outcome::Written(_)), "tried again");
+    assert_eq!(body(&register).await.as_deref(), Some(&b"mine"[..]));
+}
+
+/// The client library of an engine sends the swap, loses the answer and sends the swap again.
+#[tokio::test]
+async fn a_conflict_with_the_swap_itself_is_a_success() {
+    let (outcome, register) = write_with(&[Fault::DoneTwice]).await;
+    assert!(matches!(outcome.unwrap(), Outcome::Written(_)), "not a false 412 for its own creation");
+    assert_eq!(register.swaps.load(Ordering::Relaxed), 1, "the write is not repeated");
     assert_eq!(body(&register).await.as_deref(), Some(&b"mine"[..]));
 }
 

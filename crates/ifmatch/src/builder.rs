@@ -72,6 +72,10 @@ impl<R: Register, C: Clock> Builder<R, C> {
     ///
     /// By default resources may change in ways that the layer does not see.
     ///
+    /// [`build`](Self::build) panics if the register may lose acknowledged swaps
+    /// ([`Guarantee::UntilFailover`](ifmatch_register::Guarantee::UntilFailover)): the layer would evaluate conditions
+    /// against a version that has been replaced.
+    ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
     /// let layer = ConditionalLayer::builder().authoritative().build();
@@ -180,9 +184,9 @@ impl<R: Register, C: Clock> Builder<R, C> {
     /// the layer behind authentication, or select the requests that may use leases with
     /// [`lease_where`](Self::lease_where).
     ///
-    /// A holder relies on its lease until it ends, even across a restart. Lease operations therefore get 501 if the
-    /// register [forgets](Register::forgets), as the default in-memory register does. Set a durable one with
-    /// [`register`](Self::register), or accept the loss with [`ephemeral_leases`](Self::ephemeral_leases).
+    /// A holder relies on its lease until it ends, even across a restart. Lease operations therefore get 501 unless the
+    /// register [keeps every swap](Register::guarantee), which the default in-memory register does not. Set another one
+    /// with [`register`](Self::register), or accept the loss with [`ephemeral_leases`](Self::ephemeral_leases).
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -196,10 +200,10 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Enables [`leases`](Self::leases) even if the register forgets them.
+    /// Enables [`leases`](Self::leases) even if the register may lose them.
     ///
-    /// Leases then end with the process, earlier than promised: after a restart another client may acquire one. Use this
-    /// in tests, and in a single process if nothing outside it relies on a lease.
+    /// Leases then end earlier than promised, with the process or with a failover of the register's engine: another client
+    /// may then acquire one. Use this in tests, and if nothing outside the service relies on a lease.
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -321,8 +325,33 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
+    /// Accepts an [authoritative](Self::authoritative) register that may lose acknowledged swaps. After a failover that
+    /// loses some, clients may overwrite updates that they have not seen.
+    ///
+    /// ```
+    /// # use ifmatch::ConditionalLayer;
+    /// # fn with(register: impl ifmatch_register::Register) {
+    /// let layer = ConditionalLayer::builder().register(register).authoritative().accept_lost_swaps().build();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn accept_lost_swaps(mut self) -> Self {
+        self.config.accepts_lost_swaps = true;
+        self
+    }
+
     /// Builds the layer.
+    ///
+    /// # Panics
+    /// Panics if the layer is [authoritative](Self::authoritative) and its register may lose acknowledged swaps, unless
+    /// that is [accepted](Self::accept_lost_swaps).
     pub fn build(self) -> ConditionalLayer<R, C> {
+        let may_lose = self.config.authority == Authority::Register && self.register.guarantee().may_lose_swaps();
+        assert!(
+            !may_lose || self.config.accepts_lost_swaps,
+            "the register may lose acknowledged swaps at a failover, so it cannot be authoritative: use another register, \
+             or accept the loss with Builder::accept_lost_swaps"
+        );
         let driver = Driver::with_clock(self.register, self.clock).with_patience(self.config.patience);
         ConditionalLayer::from(Shared {
             driver,

@@ -169,8 +169,18 @@ fn append_named(text: &mut String, query: &str, names: &[String]) {
     }
 }
 
-/// Replaces text that is too long for a key by its hash. No path looks like that.
-fn shorten(text: &str) -> Result<Key, InvalidKey> {
+/// Returns the key for a text, which is replaced by its hash if it is too long for a key.
+///
+/// ```
+/// use ifmatch::key::shorten;
+/// assert_eq!(shorten("/notes/7")?.as_str(), "/notes/7");
+/// assert!(shorten(&"long".repeat(1_000))?.as_str().starts_with("sha-256:"));
+/// # Ok::<(), ifmatch_register::InvalidKey>(())
+/// ```
+///
+/// # Errors
+/// If the text is empty or contains NUL.
+pub fn shorten(text: &str) -> Result<Key, InvalidKey> {
     if text.len() > Key::MAX_LEN {
         return Key::new(format!("sha-256:{}", ContentHash::of(text.as_bytes()).hex()));
     }

@@ -32,7 +32,7 @@
 //! | 412 | a condition is false; the response carries the current tag |
 //! | 409 with `Retry-After` | another write is in flight for longer than the [patience](Builder::patience) |
 //! | 428 | a condition is [required](Builder::require_preconditions) |
-//! | 501 `leases-not-kept` | the register [forgets](Builder::leases) leases |
+//! | 501 `leases-not-kept` | the register [may lose](Builder::leases) leases |
 //! | 503 `unavailable` | the register or the probe failed; nothing was changed |
 //! | 503 `outcome-unknown`, 500 `handler-failed` | the write or lease operation may have taken effect: read before retrying |
 //! | any other 4xx | the response to the probe |
@@ -58,7 +58,7 @@
 //!
 //! A resource has at most one lease holder, and writes never overlap a lease: a lease is not granted while a write is in
 //! flight, and the handler of a write under a lease is cancelled before the lease ends. This holds as long as the
-//! register remembers the leases; a register that forgets grants none unless [allowed to](Builder::ephemeral_leases).
+//! register remembers the leases; one that may lose them grants none unless [allowed to](Builder::ephemeral_leases).
 //! [`Permit::lease_token`] is the fencing token for anything else that the lease protects. A handler that deletes the
 //! resource leaves its lease in place until it is released or ends.
 //!

@@ -29,8 +29,8 @@ pub(crate) fn unavailable<T: Body>() -> Response<ResponseBody<T>> {
 
 /// 501: the register may forget a lease before it ends.
 pub(crate) fn leases_not_kept<T: Body>() -> Response<ResponseBody<T>> {
-    let detail = "leases are disabled because the register forgets them when the process ends: configure a durable \
-                  register, or accept the loss with Builder::ephemeral_leases";
+    let detail = "leases are disabled because the register may lose them: configure a register that keeps every swap, or \
+                  accept the loss with Builder::ephemeral_leases";
     problem(&Problem::new(StatusCode::NOT_IMPLEMENTED, "leases-not-kept").detail(detail).code("NotImplemented"))
 }
 

@@ -133,7 +133,7 @@ mod tests {
     fn keys_of_a_kibibyte_fit_unless_both_are_that_long() {
         let longest = "漢".repeat(MAX_UNITS);
         let table = "0".repeat(32);
-        assert!(EntityKey::new(&longest, &"漢".repeat(400)).expect("valid").name_in(&table).is_ok());
+        assert!(EntityKey::new(&longest, &"漢".repeat(120)).expect("valid").name_in(&table).is_ok());
         let both = EntityKey::new(&longest, &longest).expect("valid").name_in(&table);
         assert_eq!(both.unwrap_err().code(), Code::KeyValueTooLarge);
         let longer = EntityKey::new(&"a".repeat(MAX_UNITS + 1), "");

@@ -42,9 +42,9 @@ async fn the_encoding_of_a_path_does_not_change_the_name() {
 #[tokio::test]
 async fn the_longest_name_can_be_stored() {
     let fixture = fixture().await;
-    let path = format!("/{}/{}", "c".repeat(88), "%C3%BC".repeat(1024));
+    let path = format!("/{}/{}", "c".repeat(88), "%C3%BC".repeat(970));
     assert_eq!(fixture.put(&path, "x").await.status.as_u16(), 201);
     assert_eq!(fixture.get(&path).await.body, "x");
-    let longest = format!("/{}/{}", "d".repeat(88), "%F0%9F%98%80".repeat(995));
+    let longest = format!("/{}/{}", "d".repeat(88), "%F0%9F%98%80".repeat(485));
     assert_eq!(fixture.put(&longest, "x").await.status.as_u16(), 201);
 }

@@ -9,7 +9,7 @@ use ifmatch_core::command::{Command, LeaseOperation, Observed, Outcome, Refusal}
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
-use ifmatch_register::{Applied, DriverError, Register};
+use ifmatch_register::{Applied, DriverError, Guarantee, Register};
 use ifmatch_runtime::Clock;
 
 use super::reply;
@@ -47,7 +47,7 @@ impl<R: Register, C: Clock> Operation<R, C> {
         B: Default,
     {
         let Self { shared, head } = self;
-        if !shared.config.ephemeral_leases && shared.driver.register().forgets() {
+        if !shared.config.ephemeral_leases && shared.driver.register().guarantee() != Guarantee::Linearizable {
             return Ok(responses::leases_not_kept());
         }
         let request = match LeaseRequest::parse(&head.headers) {

@@ -10,7 +10,7 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use ifmatch::{Builder, ConditionalLayer, Permit, RequirePreconditions, ResponseBody};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Guarantee, Key, MemoryRegister, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::Clock;
 use tower::{Layer, Service, service_fn};
 
@@ -344,6 +344,54 @@ async fn a_register_that_forgets_grants_no_leases_unless_allowed_to() {
     let service = ConditionalLayer::builder().ephemeral_leases().build().layer(world);
     assert_eq!(acquire(&service, A, "15").await.status, 201);
     assert_eq!(refusal(&put(&service, None, "x").await), refused(412, "LeaseIdMissing"));
+}
+
+/// A register that may lose acknowledged swaps.
+struct Lossy(MemoryRegister);
+
+impl Register for Lossy {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.0.load(key).await
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::UntilFailover
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.0.compare_and_swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.0.scan(scan).await
+    }
+}
+
+#[tokio::test]
+async fn a_register_that_may_lose_swaps_grants_no_leases_unless_allowed_to() {
+    let world = World::with(&[("/a", "one")]);
+    let builder = || ConditionalLayer::builder().register(Lossy(MemoryRegister::unbounded()));
+    let reply = acquire(&builder().leases().build().layer(world.clone()), A, "15").await;
+    assert_eq!((reply.status.as_u16(), reply.problem().as_str()), (501, "leases-not-kept"));
+    let service = builder().ephemeral_leases().build().layer(world);
+    assert_eq!(acquire(&service, A, "15").await.status, 201);
+}
+
+#[test]
+#[should_panic(expected = "the register may lose acknowledged swaps")]
+fn a_register_that_may_lose_swaps_is_no_authority() {
+    drop(ConditionalLayer::builder().register(Lossy(MemoryRegister::unbounded())).authoritative().build());
+}
+
+#[test]
+fn a_register_that_may_lose_swaps_is_an_authority_if_the_loss_is_accepted() {
+    let builder = ConditionalLayer::builder().register(Lossy(MemoryRegister::unbounded()));
+    drop(builder.authoritative().accept_lost_swaps().build());
 }
 
 /// A register that carries out one swap without an answer, and then fails.

@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use worker::ObjectNamespace;
 use worker::send::{IntoSendFuture, SendWrapper};
 
@@ -54,9 +54,9 @@ impl Register for RecordObjects {
         }
     }
 
-    /// Returns `false`: the objects delete only idle records (see [`RecordObjects::kept`]).
-    fn forgets(&self) -> bool {
-        false
+    /// The objects delete only idle records (see [`RecordObjects::kept`]).
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::Linearizable
     }
 
     fn revision_at_once(&self, _: &Key) -> Option<Revision> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::HOST;
 use http::request::Parts;
 use ifmatch::ConditionalLayer;
-use ifmatch::key::{KeyExtractor, PathKey};
+use ifmatch::key::{KeyExtractor, PathKey, shorten};
 use ifmatch_register::{AnyRegister, InvalidKey, Key};
 
 /// Time after the upstream's timeout until the outcome of a write counts as unknown.
@@ -26,7 +26,7 @@ impl KeyExtractor for HostAndPath {
         let path = self.0.key(head)?;
         let named = head.headers.get(HOST).and_then(|host| host.to_str().ok());
         let host = head.uri.authority().map(http::uri::Authority::as_str).or(named).unwrap_or_default();
-        Key::new(format!("{}{}", host.to_ascii_lowercase(), path.as_str()))
+        shorten(&format!("{}{}", host.to_ascii_lowercase(), path.as_str()))
     }
 }
 
@@ -48,5 +48,11 @@ mod tests {
     fn both_versions_of_http_identify_the_same_resource() {
         assert_eq!(key("/a?x", Some("Example.com")), key("https://example.com/a", None));
         assert_ne!(key("/a", Some("a.example")), key("/a", Some("b.example")));
+        let longest = format!("/{}", "a".repeat(Key::MAX_LEN - 1));
+        assert_ne!(
+            key(&longest, Some("a.example")),
+            key(&longest, Some("b.example")),
+            "host and path together are too long"
+        );
     }
 }

@@ -8,7 +8,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::{self as objects, Backing, ObjectBlobs};
-use ifmatch_register::Register;
+use ifmatch_register::{Guarantee, Register};
 
 use crate::commands::{folder, register};
 use crate::config::{Records, Storage};
@@ -43,7 +43,7 @@ pub(crate) async fn open(storage: &Storage) -> Result<Arc<dyn BlobStore>, Error>
                 Records::Register(url) => register::open(url).await?,
             };
             let store_error = |error| store_error(url, &error);
-            if register.forgets() {
+            if register.guarantee() == Guarantee::Process {
                 return Ok(Arc::new(ObjectBlobs::open(backing, register).await.map_err(store_error)?));
             }
             let store = ObjectBlobs::open_durable(backing, register).await.map_err(store_error)?;
