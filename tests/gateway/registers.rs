@@ -30,6 +30,27 @@ async fn a_register_in_a_file_keeps_leases_across_a_restart() {
     assert_eq!(client.get("/docs/a", &[]).await.expect(200).text(), "first");
 }
 
+#[tokio::test]
+async fn several_registers_share_the_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", folder.path().join("bodies").display());
+    let register = |name: &str| format!("redb://{}/{name}.redb", folder.path().display());
+    let (a, b) = (register("a"), register("b"));
+    let mut gateway = Gateway::start(["serve", "--store", &store, "--register", &a, "--register", &b]);
+    let azure = Azure::development(Client::new(gateway.address()));
+    Client::new(gateway.address()).put("/docs/a", &[], "first").await.expect(201);
+    azure.lease("/docs/a", "acquire", &[("x-ms-lease-duration", "-1")]).await.expect(201);
+    gateway.stop();
+    for wrong in [vec![&a], vec![&b, &a]] {
+        let flags = wrong.iter().flat_map(|url| ["--register", url.as_str()]);
+        let finished = run(["serve", "--store", &store].into_iter().chain(flags));
+        assert_eq!(finished.status.code(), Some(2), "{}", finished.stderr);
+        assert!(finished.stderr.contains("in the same order"), "{}", finished.stderr);
+    }
+    gateway.restart();
+    Client::new(gateway.address()).put("/docs/a", &[], "second").await.expect(412);
+}
+
 #[test]
 fn unusable_registers_are_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();

@@ -27,6 +27,7 @@ mod key;
 mod key_lock;
 mod memory;
 mod register;
+mod sharded;
 
 pub use any::AnyRegister;
 pub use driver::{Applied, Driver, DriverError};
@@ -34,3 +35,4 @@ pub use key::{InvalidKey, Key};
 pub use key_lock::KeyLock;
 pub use memory::MemoryRegister;
 pub use register::{Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+pub use sharded::{ShardError, ShardedRegister};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded as embedded;
 use ifmatch_redb::RedbRegister;
-use ifmatch_register::{AnyRegister, MemoryRegister};
+use ifmatch_register::{AnyRegister, MemoryRegister, ShardError, ShardedRegister};
 
 use crate::config::register_url::{Engine, RegisterUrl};
 use crate::error::Error;
@@ -14,11 +14,31 @@ use crate::error::Error;
 /// upstream, again when needed.
 const MEMORY_RECORDS: usize = 1_000_000;
 
-/// Opens a register by its URL. To add an engine, add it to [`Engine`] as well.
+/// Opens the registers, as one if there are several.
 ///
 /// # Errors
-/// States why the register cannot be used, and what to do.
-pub(crate) async fn open(url: &RegisterUrl) -> Result<AnyRegister, Error> {
+/// States why a register cannot be used, and what to do.
+pub(crate) async fn open(urls: &[RegisterUrl]) -> Result<AnyRegister, Error> {
+    let mut registers = Vec::new();
+    for url in urls {
+        registers.push(open_one(url).await?);
+    }
+    match &registers[..] {
+        [single] => {
+            ShardedRegister::check_single(single).await.map_err(|error| misplaced(urls, &error))?;
+            Ok(single.clone())
+        }
+        _ => Ok(AnyRegister::new(ShardedRegister::open(registers).await.map_err(|error| misplaced(urls, &error))?)),
+    }
+}
+
+fn misplaced(urls: &[RegisterUrl], error: &ShardError) -> Error {
+    let urls: Vec<_> = urls.iter().enumerate().map(|(index, url)| format!("{index}: {url}")).collect();
+    Error::usage(format!("--register: {error}\n(registers: {})", urls.join(", ")))
+}
+
+/// Opens a register by its URL. To add an engine, add it to [`Engine`] as well.
+async fn open_one(url: &RegisterUrl) -> Result<AnyRegister, Error> {
     match url.engine() {
         Engine::Memory => Ok(memory()),
         Engine::Redb(file) => {

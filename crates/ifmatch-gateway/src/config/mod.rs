@@ -72,8 +72,8 @@ pub enum Records {
     Memory,
     /// A folder, for this process only.
     Folder(PathBuf),
-    /// A register, which other gateways may share.
-    Register(RegisterUrl),
+    /// A register, or several with a part of the records each. Other gateways may share them.
+    Registers(Vec<RegisterUrl>),
 }
 
 impl Config {
@@ -110,7 +110,7 @@ impl Config {
         Ok(Self {
             server: ServerConfig::new(&settings, access)?,
             cache: cache(&settings)?,
-            storage: storage(settings.data, settings.store, register_url(settings.register)?)?,
+            storage: storage(settings.data, settings.store, register_urls(&settings.register)?)?,
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen_tables: tables.filter(|_| !accounts.is_empty()),
             has_published_key: settings.accounts.first().is_none_or(AccountSetting::has_published_key),
@@ -134,26 +134,26 @@ fn credentials(settings: &Settings, exposure: Exposure) -> Result<(Access, Accou
 }
 
 /// Parses `--register`, here since clap would show the password of a wrong one.
-fn register_url(text: Option<String>) -> Result<Option<RegisterUrl>, Error> {
-    text.map(|text| text.parse()).transpose()
+fn register_urls(urls: &[String]) -> Result<Vec<RegisterUrl>, Error> {
+    urls.iter().map(|url| url.parse()).collect()
 }
 
-fn storage(data: Option<PathBuf>, store: Option<String>, register: Option<RegisterUrl>) -> Result<Storage, Error> {
-    match (data, store, register) {
+fn storage(data: Option<PathBuf>, store: Option<String>, registers: Vec<RegisterUrl>) -> Result<Storage, Error> {
+    match (data, store, !registers.is_empty()) {
         (None, None, _) => Err(Error::usage(
             "no storage is set: use --data DIR for a folder on this machine, or --store URL for an object store",
         )),
-        (Some(_), None, Some(_)) => Err(Error::usage(
+        (Some(_), None, true) => Err(Error::usage(
             "--register needs --store, since one process alone uses the folder of --data: set --store file:///FOLDER \
              in its place, or omit --register",
         )),
-        (Some(_), Some(_), Some(_)) => {
+        (Some(_), Some(_), true) => {
             Err(Error::usage("--data and --register are both places for the records of --store: use one of them"))
         }
-        (Some(folder), None, None) => Ok(Storage::Folder(folder)),
-        (None, Some(url), None) => Ok(Storage::Store { url, records: Records::Memory }),
-        (Some(folder), Some(url), None) => Ok(Storage::Store { url, records: Records::Folder(folder) }),
-        (None, Some(url), Some(register)) => Ok(Storage::Store { url, records: Records::Register(register) }),
+        (Some(folder), None, false) => Ok(Storage::Folder(folder)),
+        (None, Some(url), false) => Ok(Storage::Store { url, records: Records::Memory }),
+        (Some(folder), Some(url), false) => Ok(Storage::Store { url, records: Records::Folder(folder) }),
+        (None, Some(url), true) => Ok(Storage::Store { url, records: Records::Registers(registers) }),
     }
 }
 

@@ -45,9 +45,17 @@ pub struct Settings {
     #[arg(long, value_name = "URL", env = "IFMATCH_STORE", help_heading = "Storage")]
     pub store: Option<String>,
 
-    /// Register for the records of --store in place of a folder: `redb:///FILE` or `memory:`.
-    #[arg(long, value_name = "URL", env = "IFMATCH_REGISTER", hide_env_values = true, help_heading = "Storage")]
-    pub register: Option<String>,
+    /// Register for the records of --store in place of a folder: `redb:///FILE` or `memory:`. Repeatable: each register
+    /// then has a part of the records. In the environment, spaces separate several.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "IFMATCH_REGISTER",
+        hide_env_values = true,
+        value_delimiter = ' ',
+        help_heading = "Storage"
+    )]
+    pub register: Vec<String>,
 
     /// Reject PUT and DELETE without a condition (If-Match, If-None-Match, If-Unmodified-Since) with 428.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_REQUIRE_CONDITIONS", help_heading = "Storage",
@@ -272,7 +280,7 @@ impl Settings {
         Self {
             data: self.data.or(fallback.data),
             store: self.store.or(fallback.store),
-            register: self.register.or(fallback.register),
+            register: first_set(self.register, fallback.register),
             require_conditions: self.require_conditions.or(fallback.require_conditions),
             cache: self.cache.or(fallback.cache),
             cache_body_size: self.cache_body_size.or(fallback.cache_body_size),

@@ -47,8 +47,8 @@ async fn start(config: &ProxyConfig) -> Result<End, Error> {
     })?;
     tokio::spawn(proxy.clone().watch_health());
     let state = AppState::new(&config.server, Metrics::global()?).trusting_forwarded(config.trusts_forwarded);
-    if let Some(register) = &config.guard {
-        let register = register::open(register).await?;
+    if let Some(registers) = &config.guard {
+        let register = register::open(registers).await?;
         let guarded = guard::layer(config.answer_timeout, register).layer(proxy.clone());
         cached(config, reserved, signals, state, proxy, ClientInfo::new(guarded)).await
     } else {

@@ -40,7 +40,7 @@ pub(crate) async fn open(storage: &Storage) -> Result<Arc<dyn BlobStore>, Error>
                     folder::check("--data", folder)?;
                     register::in_folder(folder).await?
                 }
-                Records::Register(url) => register::open(url).await?,
+                Records::Registers(urls) => register::open(urls).await?,
             };
             let store_error = |error| store_error(url, &error);
             if register.guarantee() == Guarantee::Process {
