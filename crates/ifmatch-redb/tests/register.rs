@@ -1,5 +1,7 @@
 //! The redb register: the conformance suite and opening.
 
+use std::sync::Arc;
+
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_redb::{OpenErrorKind, RedbRegister};
 use ifmatch_register::{
@@ -12,6 +14,14 @@ async fn conforms() {
     let folder = tempfile::tempdir().unwrap();
     let register = RedbRegister::open(folder.path().join("index.redb")).unwrap();
     conformance::run(register, Traits::default().with_race(8, 5)).await;
+}
+
+/// One process may have several handles, but not several databases.
+#[tokio::test(flavor = "multi_thread")]
+async fn conforms_through_two_handles() {
+    let folder = tempfile::tempdir().unwrap();
+    let register = Arc::new(RedbRegister::open(folder.path().join("index.redb")).unwrap());
+    conformance::run_shared(async || Arc::clone(&register), Traits::default().with_race(8, 5)).await;
 }
 
 /// Short and long pages are read differently.

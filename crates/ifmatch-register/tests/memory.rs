@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Method;
@@ -20,6 +20,18 @@ use ifmatch_runtime::nonce;
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
     conformance::run(MemoryRegister::unbounded(), Traits::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conforms_through_two_handles() {
+    let register = Arc::new(MemoryRegister::unbounded());
+    conformance::run_shared(async || Arc::clone(&register), Traits::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[should_panic(expected = "a second creation conflicts")]
+async fn handles_of_two_registers_do_not_conform() {
+    conformance::run_shared(async || MemoryRegister::unbounded(), Traits::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,11 @@
 mod contract;
 pub mod history;
 mod listing;
+#[cfg(unix)]
+mod processes;
 mod race;
+mod shared;
+pub mod workload;
 
 use std::sync::Arc;
 
@@ -27,6 +31,9 @@ use ifmatch_core::record::Record;
 
 use crate::key::Key;
 use crate::register::Register;
+#[cfg(unix)]
+pub use processes::run_in_two_processes;
+use shared::Handles;
 
 /// Properties in which registers may differ.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +61,27 @@ impl Traits {
     }
 }
 
+/// Checks the whole contract of [`Register`] through two handles, as two processes would have them.
+///
+/// Each call of a check goes through another handle than the call before, and so do the calls of the races.
+///
+/// # Panics
+/// As for [`run`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use ifmatch_register::MemoryRegister;
+/// use ifmatch_register::conformance::{self, Traits};
+///
+/// # async fn test() {
+/// let register = Arc::new(MemoryRegister::unbounded());
+/// conformance::run_shared(async || Arc::clone(&register), Traits::default()).await;
+/// # }
+/// ```
+pub async fn run_shared<R: Register>(open: impl AsyncFn() -> R, traits: Traits) {
+    run(Handles::new([open().await, open().await]), traits).await;
+}
+
 /// Checks the whole contract of [`Register`].
 ///
 /// # Panics
@@ -74,6 +102,7 @@ pub async fn run(register: impl Register, traits: Traits) {
     race::increments_are_exact(&register, traits).await;
     race::permits_exclude_each_other(&register, traits).await;
     race::reads_never_go_back(&register, traits).await;
+    race::histories_are_linearizable(&register, traits).await;
 }
 
 /// Returns a key that is unique to this check and run.

@@ -1,14 +1,15 @@
 //! Guarantees for racing callers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use ifmatch_core::command::{Authority, Begin, Command, Outcome, Refusal};
 use ifmatch_core::precondition::Preconditions;
 
-use super::{Traits, fresh_key, put};
+use super::workload::Workload;
+use super::{Traits, fresh_key, history, put};
 use crate::driver::Driver;
 use crate::register::{Register, Scan};
 
@@ -143,6 +144,29 @@ async fn look<R: Register>(driver: &Driver<Arc<R>>, key: &crate::Key, known: &At
     let Some(found) = driver.revision_at_once(key) else { return };
     assert!(found.get() >= before, "the cached revision is {found} after {before} was observed");
     known.fetch_max(found.get(), Ordering::SeqCst);
+}
+
+/// Racers load, list and swap a few keys at random. Their recorded history must be linearizable.
+pub(super) async fn histories_are_linearizable<R: Register>(register: &Arc<R>, traits: Traits) {
+    let workload = Workload::new(fresh_key("history").as_str(), 3, traits.racers);
+    let clock = Arc::new(AtomicU64::new(0));
+    let operations = Arc::new(Mutex::new(Vec::new()));
+    race(traits.racers, |racer| {
+        let (mut client, register) = (workload.client(racer), Arc::clone(register));
+        let (clock, operations) = (Arc::clone(&clock), Arc::clone(&operations));
+        async move {
+            let now = || clock.fetch_add(1, Ordering::SeqCst);
+            while client.wins() < traits.rounds {
+                client.step(&*register, now).await;
+                tokio::task::yield_now().await;
+            }
+            client.load_all(&*register, now).await;
+            operations.lock().expect("no client panics").extend(client.into_history());
+        }
+    })
+    .await;
+    let operations = operations.lock().expect("no client panics");
+    history::check(&operations).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
 async fn race<F>(racers: usize, racer: impl Fn(usize) -> F)
