@@ -71,3 +71,26 @@ fn unusable_registers_are_refused_with_advice() {
         assert!(!finished.stderr.contains("secret"), "{}", finished.stderr);
     }
 }
+
+#[tokio::test]
+async fn records_move_from_one_register_to_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", folder.path().join("bodies").display());
+    let register = |name: &str| format!("redb://{}/{name}.redb", folder.path().display());
+    let (one, a, b) = (register("one"), register("a"), register("b"));
+    let mut gateway = Gateway::start(["serve", "--store", &store, "--register", &one]);
+    Client::new(gateway.address()).put("/docs/a", &[], "first").await.expect(201);
+    let azure = Azure::development(Client::new(gateway.address()));
+    azure.lease("/docs/a", "acquire", &[("x-ms-lease-duration", "-1")]).await.expect(201);
+    gateway.stop();
+
+    let status = run(["register", "status", "--register", &one, "--json"]);
+    assert_eq!(status.stdout.trim(), r#"{"guarantee":"linearizable","status":"ready"}"#, "{}", status.stderr);
+    for _ in 0..2 {
+        let copied = run(["register", "copy", "--from", &one, "--to", &a, "--to", &b]);
+        assert_eq!(copied.status.code(), Some(0), "{}", copied.stderr);
+        assert!(copied.stdout.contains("copied and verified"), "{}", copied.stdout);
+    }
+    let gateway = Gateway::start(["serve", "--store", &store, "--register", &a, "--register", &b]);
+    Client::new(gateway.address()).put("/docs/a", &[], "second").await.expect(412);
+}

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{lease, proxy, serve};
+use crate::commands::{lease, proxy, register, serve};
 use crate::config::Config;
 use crate::config::proxy::ProxyConfig;
 use crate::config::proxy_settings::ProxySettings;
@@ -34,6 +34,8 @@ enum Command {
     Proxy(Box<ProxyArgs>),
     /// List, show and break the leases of a running gateway.
     Lease(lease::Lease),
+    /// Prepare, inspect and copy registers.
+    Register(register::RegisterArgs),
 }
 
 #[derive(Args)]
@@ -136,6 +138,7 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Serve(serve) => configure(*serve).and_then(|config| serve::run(&config)),
         Command::Proxy(proxy) => configure_proxy(*proxy).and_then(|config| proxy::run(&config)),
         Command::Lease(lease) => lease::run(&lease),
+        Command::Register(args) => register::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,13 +2,13 @@
 
 pub(crate) mod lease;
 pub(crate) mod proxy;
+pub(crate) mod register;
 pub(crate) mod serve;
 
 mod cache;
 mod folder;
 mod listen;
 mod log;
-mod register;
 mod runtime;
 mod shutdown;
 mod tls;

@@ -134,7 +134,7 @@ fn credentials(settings: &Settings, exposure: Exposure) -> Result<(Access, Accou
 }
 
 /// Parses `--register`, here since clap would show the password of a wrong one.
-fn register_urls(urls: &[String]) -> Result<Vec<RegisterUrl>, Error> {
+pub(crate) fn register_urls(urls: &[String]) -> Result<Vec<RegisterUrl>, Error> {
     urls.iter().map(|url| url.parse()).collect()
 }
 
