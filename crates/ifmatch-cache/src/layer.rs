@@ -52,7 +52,7 @@ impl<C: Clock> CacheLayer<C> {
     ///
     /// ```
     /// let handle = ifmatch_cache::CacheLayer::new().handle();
-    /// assert_eq!(handle.metrics().misses, 0);
+    /// assert_eq!(handle.metrics().requests(), 0);
     /// ```
     pub fn handle(&self) -> CacheHandle<C> {
         CacheHandle(Arc::clone(&self.state))

@@ -100,7 +100,7 @@ mod write;
 pub use body::on_disk::Disk;
 pub use builder::Builder;
 pub use layer::CacheLayer;
-pub use metrics::Metrics;
+pub use metrics::{Invalidation, Metrics, NotStored, Outcome};
 pub use purge::{CacheHandle, Purge};
 pub use respond::response_body::ResponseBody;
 pub use service::Cache;

@@ -7,6 +7,7 @@ use ifmatch_runtime::Clock;
 
 use crate::fetch::revalidation::Revalidation;
 use crate::fetch::single_flight::FlightKey;
+use crate::metrics::Outcome;
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::credential::has_credential;
 use crate::policy::reuse::Reuse;
@@ -21,9 +22,9 @@ use crate::store::table::Found;
 /// The result of a lookup.
 pub(crate) enum Lookup<T> {
     /// The store has the response.
-    Hit(Response<ResponseBody<T>>),
+    Hit(Response<ResponseBody<T>>, Outcome),
     /// The store has a stale response, which is to be revalidated in the background.
-    HitAndRevalidate(Response<ResponseBody<T>>, Plan),
+    HitAndRevalidate(Response<ResponseBody<T>>, Outcome, Plan),
     /// The origin must be asked.
     Forward(Plan),
 }
@@ -76,9 +77,15 @@ pub(crate) fn lookup<C: Clock, T>(state: &CacheState<C>, request: &CacheRequest)
     let terms = &stored.meta.terms;
     let age = stored.meta.age(now);
     let mut reuse = terms.reuse(&request.directives, age);
+    let mut outcome = match reuse {
+        Reuse::Stale => Outcome::StaleAccepted,
+        Reuse::StaleWhileRevalidate => Outcome::StaleWhileRevalidate,
+        Reuse::Fresh | Reuse::Validate | Reuse::Refused => Outcome::Hit,
+    };
     if let (Reuse::Validate, Some(failing)) = (reuse, found.entry.failing) {
         let unreachable = if failing.unreachable { state.config.stale_if_unreachable } else { Duration::ZERO };
         if terms.serves_error(&request.directives, age, unreachable) {
+            outcome = if failing.unreachable { Outcome::StaleUnreachable } else { Outcome::StaleError };
             reuse = if state.monotonic_now() < failing.until { Reuse::Stale } else { Reuse::StaleWhileRevalidate };
         }
     }
@@ -89,15 +96,11 @@ pub(crate) fn lookup<C: Clock, T>(state: &CacheState<C>, request: &CacheRequest)
     }
     let response = respond(&state.recent_heads, request, stored, now, CacheStatus::HIT);
     let Some(CachedResponse { response, bytes }) = response else { return forward(Forward::Partial) };
-    state.counters.hits.add(1);
     state.counters.bytes.add(bytes);
-    if reuse != Reuse::Fresh {
-        state.counters.stale.add(1);
-    }
     match reuse {
         Reuse::StaleWhileRevalidate => {
-            Lookup::HitAndRevalidate(response, Plan::new(state, request, &found, Forward::Stale))
+            Lookup::HitAndRevalidate(response, outcome, Plan::new(state, request, &found, Forward::Stale))
         }
-        _ => Lookup::Hit(response),
+        _ => Lookup::Hit(response, outcome),
     }
 }

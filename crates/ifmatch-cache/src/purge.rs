@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ifmatch_runtime::{Clock, SystemClock};
 
-use crate::metrics::Metrics;
+use crate::metrics::{Invalidation, Metrics};
 use crate::request::key::Key;
 use crate::state::CacheState;
 
@@ -55,7 +55,7 @@ impl<C: Clock> CacheHandle<C> {
                 Key::parse(origin).iter().map(sweep).sum()
             }
         };
-        self.0.counters.invalidated.add(purged as u64);
+        self.0.counters.invalidated(Invalidation::Purge, purged as u64);
         purged
     }
 
@@ -72,26 +72,14 @@ impl<C: Clock> CacheHandle<C> {
                 Key::parse(origin).iter().map(|key| table.soft_purge_group(key.origin(), name, now)).sum()
             }
         };
-        self.0.counters.invalidated.add(purged as u64);
+        self.0.counters.invalidated(Invalidation::SoftPurge, purged as u64);
         purged
     }
 
     /// Returns the current counters.
     pub fn metrics(&self) -> Metrics {
-        let counters = &self.0.counters;
-        Metrics {
-            hits: counters.hits.get(),
-            misses: counters.misses.get(),
-            stale: counters.stale.get(),
-            revalidated: counters.revalidated.get(),
-            coalesced: counters.coalesced.get(),
-            passed: counters.passed.get(),
-            stored: counters.stored.get(),
-            invalidated: counters.invalidated.get(),
-            bytes: counters.bytes.get(),
-            evictions: self.0.table.memory.evictions(),
-            stored_bytes: self.0.table.memory.weight(),
-        }
+        let memory = &self.0.table.memory;
+        self.0.counters.metrics(memory.evictions(), memory.weight())
     }
 }
 

@@ -15,6 +15,7 @@ use tower_service::Service;
 use crate::fetch::forward::{Forwarding, revalidate};
 use crate::inner_service::InnerService;
 use crate::lookup::{Lookup, lookup};
+use crate::metrics::{Outcome, Tally};
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::request::{CacheRequest, Handling};
 use crate::respond::response_body::{BodyError, ResponseBody};
@@ -89,8 +90,12 @@ where
                 key.set_host(&mut head);
                 let request = CacheRequest::new(head, key, flags, &state.config);
                 match lookup(state, &request) {
-                    Lookup::Hit(response) => Either::Left(ready(Ok(response))),
-                    Lookup::HitAndRevalidate(response, plan) => {
+                    Lookup::Hit(response, outcome) => {
+                        state.counters.ended(outcome);
+                        Either::Left(ready(Ok(response)))
+                    }
+                    Lookup::HitAndRevalidate(response, outcome, plan) => {
+                        state.counters.ended(outcome);
                         let (state, inner) = (Arc::clone(state), inner.clone());
                         Either::Right(Box::pin(async move {
                             revalidate::<_, _, B>(&state, &request, plan, inner);
@@ -98,7 +103,7 @@ where
                         }))
                     }
                     Lookup::Forward(plan) => {
-                        let forwarding = Forwarding { state: Arc::clone(state), request, plan };
+                        let forwarding = Forwarding::new(state, request, plan);
                         Either::Right(Box::pin(forwarding.run::<B, _>(inner.clone())))
                     }
                 }
@@ -121,8 +126,9 @@ impl<S, C: Clock> Cache<S, C> {
         N: InnerService<B>,
         B: Send + 'static,
     {
-        self.state.counters.passed.add(1);
+        let tally = Tally::of(&self.state, Outcome::stored(why));
         Either::Right(Box::pin(async move {
+            let _tally = tally;
             let (mut head, body) = inner.run(request).await?.into_parts();
             CacheStatus::forwarded(why).append_to(&mut head.headers);
             Ok(Response::from_parts(head, ResponseBody::inner(body)))

@@ -13,6 +13,7 @@ use crate::fetch::forward::bad_gateway;
 use crate::fetch::origin::{Fetch, NewResponse};
 use crate::inner_service::InnerService;
 use crate::lookup::Plan;
+use crate::metrics::{Invalidation, Outcome, Tally};
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::explicit;
@@ -53,6 +54,7 @@ where
     C: Clock,
     S: InnerService<B>,
 {
+    let _tally = Tally::of(&state, Outcome::Write);
     let may_be_stored = matches!(*request.method(), Method::POST | Method::PATCH);
     let target = format!("{}{}", key.origin(), normalize::target(request.uri()));
     let post = may_be_stored.then(|| PostRequest::new(&state, &key, &request));
@@ -69,14 +71,14 @@ where
     let status = CacheStatus::forwarded(Forward::Method);
     let fetched = match (post, changed) {
         (Some(post), Some(changed)) => post.store(&state, &target, response, &changed),
-        _ => NewResponse::NotStored(response),
+        _ => NewResponse::NotStored(response, Outcome::Write),
     };
     let (mut head, body, status) = match fetched {
         NewResponse::Storing(head, _, reader) => {
-            let status = CacheStatus { stored: reader.has_room(), ..status };
+            let status = CacheStatus { stored: reader.is_reserved(), ..status };
             (head, ResponseBody::broadcast(reader), status)
         }
-        NewResponse::NotStored(response) => {
+        NewResponse::NotStored(response, _) => {
             let (head, body) = response.into_parts();
             (head, ResponseBody::inner(body), status)
         }
@@ -88,10 +90,10 @@ where
 /// Invalidates the target of a write, and the URIs and groups named in the response.
 fn invalidate<C: Clock>(state: &CacheState<C>, key: &Key, target: &str, response: &HeaderMap) -> Invalidated {
     let changed = state.table.invalidate(key);
-    state.counters.invalidated.add(changed.found.into());
+    state.counters.invalidated(Invalidation::Write, changed.found.into());
     let others = also_changed(target, response).into_iter().map(|path| key.sibling(&path));
     for other in others.filter(|other| other != key) {
-        state.counters.invalidated.add(state.table.invalidate(&other).found.into());
+        state.counters.invalidated(Invalidation::Write, state.table.invalidate(&other).found.into());
     }
     for name in names(response, &CACHE_GROUP_INVALIDATION) {
         state.table.invalidate_group(key.origin(), &name);
@@ -135,7 +137,7 @@ impl PostRequest {
         let is_resource = named.is_some_and(|named| named.as_str() == target);
         let alone = changed.before < self.began;
         if response.status() != StatusCode::OK || !is_resource || lifetime.is_zero() || !alone {
-            return NewResponse::NotStored(response);
+            return NewResponse::NotStored(response, Outcome::Write);
         }
         let fetch = Fetch::new(state, &self.request, Plan::without_lookup(&self.request), None);
         fetch.store_post(response, self.began, changed.ordinal, self.requested)
@@ -154,7 +156,7 @@ impl<C: Clock> Drop for InvalidateOnDrop<'_, C> {
     fn drop(&mut self) {
         if !self.resolved {
             let found = self.state.table.invalidate(self.key).found;
-            self.state.counters.invalidated.add(found.into());
+            self.state.counters.invalidated(Invalidation::Write, found.into());
         }
     }
 }

@@ -143,14 +143,15 @@ fn the_metrics_include_the_cache() {
     get(&gateway, "/a", "").expect(200);
     exchange(gateway.address(), "OPTIONS /a HTTP/1.1\r\nhost: example.com\r\n\r\n").expect(200);
     for line in [
-        "ifmatch_cache_requests_total{outcome=\"hit\"} 1",
-        "ifmatch_cache_requests_total{outcome=\"miss\"} 1",
-        "ifmatch_cache_requests_total{outcome=\"passed\"} 1",
+        "ifmatch_cache_requests_total{outcome=\"hit\",reason=\"fresh\"} 1",
+        "ifmatch_cache_requests_total{outcome=\"miss\",reason=\"uri\"} 1",
+        "ifmatch_cache_requests_total{outcome=\"pass\",reason=\"method\"} 1",
         "ifmatch_cache_answered_bytes_total 5",
     ] {
         crate::wait_for(&gateway, line);
     }
     let counters = get(&gateway, "/-/cache", "").expect(200).json();
-    assert_eq!((&counters["hits"], &counters["misses"]), (&1.into(), &1.into()), "{counters}");
+    let requests = &counters["requests"];
+    assert_eq!((&requests["hit"]["fresh"], &requests["miss"]["uri"]), (&1.into(), &1.into()), "{counters}");
     get(&gateway, "/-/leases", "").expect(404);
 }

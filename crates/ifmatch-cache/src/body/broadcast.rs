@@ -28,8 +28,8 @@ const WINDOW: u64 = 256 * 1024;
 pub(crate) struct Broadcast {
     /// The length declared by the origin.
     pub(crate) declared: Option<u64>,
-    /// `true` if the store has room for the body, as far as is known at its start.
-    pub(crate) has_room: bool,
+    /// `true` if memory or disk space is reserved for the whole body.
+    pub(crate) is_reserved: bool,
     /// `true` if the writer need not wait for readers while the body is in memory: it will fit, or move to disk.
     runs_ahead: bool,
     state: Mutex<State>,
@@ -103,12 +103,9 @@ impl From<Box<dyn Error + Send + Sync>> for Broken {
 }
 
 impl Broadcast {
-    /// Creates a body with a memory reservation. With `to_disk`, longer bodies move to disk.
-    pub(crate) fn new(declared: Option<u64>, mut reservation: Reservation, to_disk: bool) -> Self {
-        let fits = match declared {
-            Some(declared) => reservation.cover(declared),
-            None => reservation.has_room(),
-        };
+    /// Creates a body with a memory reservation. With `to_disk`, longer bodies move to disk. `is_reserved` states if there
+    /// is room for all of it, in memory or on disk.
+    pub(crate) fn new(declared: Option<u64>, reservation: Reservation, is_reserved: bool, to_disk: bool) -> Self {
         let state = State {
             buffer: ChunkBuffer::default(),
             reservation,
@@ -119,7 +116,7 @@ impl Broadcast {
             writer: None,
         };
         let runs_ahead = to_disk || declared.is_some();
-        Self { declared, has_room: fits || to_disk, runs_ahead, state: Mutex::new(state) }
+        Self { declared, is_reserved, runs_ahead, state: Mutex::new(state) }
     }
 
     /// Creates a reader from the beginning. Returns `None` if the beginning is gone, or if the body is broken.
@@ -418,9 +415,9 @@ impl Reader {
         self.done || self.read == state.buffer.end() && matches!(state.end, Some(End::Complete(None)))
     }
 
-    /// Returns `true` if the store has room for the body.
-    pub(crate) fn has_room(&self) -> bool {
-        self.broadcast.has_room
+    /// Returns `true` if memory or disk space is reserved for the whole body.
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.broadcast.is_reserved
     }
 
     /// Returns the length declared by the origin.

@@ -6,7 +6,7 @@ use super::*;
 use crate::body::budget::Budget;
 
 fn broadcast() -> Arc<Broadcast> {
-    Arc::new(Broadcast::new(None, Budget::of(1 << 20).reserve(1 << 20), false))
+    Arc::new(Broadcast::new(None, Budget::of(1 << 20).reserve(1 << 20), false, false))
 }
 
 fn next(reader: &mut Reader) -> Poll<Option<Result<Frame<Bytes>, Stop>>> {

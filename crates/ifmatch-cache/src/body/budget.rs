@@ -49,11 +49,6 @@ impl Reservation {
         taken
     }
 
-    /// Returns `true` if there is room for a body of unknown length.
-    pub(crate) fn has_room(&self) -> bool {
-        self.limit > 0 && self.budget.left.load(Ordering::Acquire) > self.budget.spare
-    }
-
     /// Releases all but `len` bytes.
     pub(crate) fn shrink(&mut self, len: u64) {
         let freed = self.taken.saturating_sub(len);
@@ -78,9 +73,9 @@ mod tests {
         let mut one = budget.reserve(800);
         assert!(one.cover(600) && one.cover(500) && !one.cover(801), "its own limit is 800");
         let mut two = budget.reserve(800);
-        assert!(!two.cover(401) && two.cover(400) && !two.has_room());
+        assert!(!two.cover(401) && two.cover(400));
         one.shrink(500);
-        assert!(two.has_room() && two.cover(500) && !two.cover(501));
+        assert!(two.cover(500) && !two.cover(501));
         drop(one);
         assert!(two.cover(800));
     }

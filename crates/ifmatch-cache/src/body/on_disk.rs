@@ -113,6 +113,12 @@ impl Folder {
         true
     }
 
+    /// Reserves space for a body of this length. Returns `None` if there is not enough.
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Space> {
+        let fits = bytes <= self.longest() && self.allocate(bytes);
+        fits.then(|| Space { folder: Arc::clone(self), left: bytes })
+    }
+
     /// Frees space.
     pub(crate) fn free(&self, bytes: u64) {
         self.lock().taken -= bytes;
@@ -129,6 +135,29 @@ impl Folder {
 
     fn lock(&self) -> MutexGuard<'_, Contents> {
         lock(&self.contents)
+    }
+}
+
+/// Space reserved for a body. Released on drop.
+#[derive(Debug)]
+pub(crate) struct Space {
+    folder: Arc<Folder>,
+    left: u64,
+}
+
+impl Space {
+    /// Takes bytes from the reserved space, or else from the rest. Returns `false` if there are not enough.
+    fn take(&mut self, bytes: u64) -> bool {
+        let missing = bytes.saturating_sub(self.left);
+        let taken = missing == 0 || self.folder.allocate(missing);
+        self.left -= if taken { bytes - missing } else { 0 };
+        taken
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        self.folder.free(self.left);
     }
 }
 
@@ -280,14 +309,16 @@ impl Drop for DiskBody {
 pub(crate) struct DiskWriter {
     /// `None` once the body is complete.
     body: Option<Arc<DiskBody>>,
+    space: Space,
     file: Option<File>,
     pending: BytesMut,
 }
 
 impl DiskWriter {
-    /// Creates a file with the bytes received so far. Also returns the body and the file handle for readers.
+    /// Creates a file in the reserved space, if any, with the bytes received so far. Also returns the body and the file handle for readers.
     pub(crate) async fn begin(
         folder: &Arc<Folder>,
+        space: Option<Space>,
         so_far: impl IntoIterator<Item = Bytes>,
     ) -> io::Result<(Self, Arc<DiskBody>, Arc<File>)> {
         let path = folder.name();
@@ -300,7 +331,8 @@ impl DiskWriter {
             gone: AtomicBool::new(false),
         });
         // Created first, so that the file is deleted if anything fails.
-        let mut writer = Self { body: Some(Arc::clone(&body)), file: None, pending: BytesMut::new() };
+        let space = space.unwrap_or_else(|| Space { folder: Arc::clone(folder), left: 0 });
+        let mut writer = Self { body: Some(Arc::clone(&body)), space, file: None, pending: BytesMut::new() };
         writer.file = Some(spawn_blocking(move || private_files::create(&path)).await??);
         let open = body.handle().ok_or(io::ErrorKind::NotFound)?;
         for chunk in so_far {
@@ -337,7 +369,7 @@ impl DiskWriter {
         };
         let len = piece.len() as u64;
         let within = body.len() + len <= body.folder.longest();
-        if !within || !body.folder.allocate(len) {
+        if !within || !self.space.take(len) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let write = move || file.write_all(&piece).map(|()| (file, crc32fast::hash(&piece)));

@@ -16,8 +16,9 @@ use crate::body::broadcast::{Broadcast, Broken};
 use crate::body::budget::Reservation;
 use crate::body::chunk_buffer::ChunkBuffer;
 use crate::body::in_memory::{MemoryBody, PartialBody};
-use crate::body::on_disk::DiskWriter;
+use crate::body::on_disk::{DiskWriter, Space};
 use crate::fetch::single_flight::Leader;
+use crate::metrics::NotStored;
 use crate::policy::content_range::ContentRange;
 use crate::request::key::Key;
 use crate::respond::response_body::{BodyError, as_bytes};
@@ -38,6 +39,10 @@ pub(crate) struct Fill<C> {
     pub(crate) leader: Option<Leader>,
     /// Set once the body is too long for the memory.
     pub(crate) disk_writer: Option<DiskWriter>,
+    /// Space on disk for the declared length, if it is too long for the memory.
+    pub(crate) space: Option<Space>,
+    /// The reason why the response is not stored if the fill ends now. `None` once it is stored.
+    pub(crate) lost: Option<NotStored>,
 }
 
 impl<C: Clock> Fill<C> {
@@ -126,18 +131,19 @@ impl<C: Clock> Fill<C> {
     /// Moves the body to disk, if the cache has a folder.
     async fn overflow(&mut self) {
         let folder = self.state.config.disk.as_ref().filter(|_| self.range.is_none());
-        let Some(folder) = folder else { return self.stop_storing() };
-        match DiskWriter::begin(folder, self.broadcast.chunks()).await {
+        let Some(folder) = folder else { return self.stop_storing(NotStored::TooLarge) };
+        match DiskWriter::begin(folder, self.space.take(), self.broadcast.chunks()).await {
             Ok((writer, body, file)) => {
                 self.disk_writer = Some(writer);
                 self.broadcast.move_to_disk(body, file);
             }
-            Err(_) => self.stop_storing(),
+            Err(_) => self.stop_storing(NotStored::Disk),
         }
     }
 
     /// Passes the rest of the body on without storing it. Later requests go to the origin.
-    fn stop_storing(&mut self) {
+    fn stop_storing(&mut self, why: NotStored) {
+        self.lost = Some(why);
         (self.leader, self.disk_writer) = (None, None);
         self.broadcast.stop_storing();
     }
@@ -147,17 +153,25 @@ impl<C: Clock> Fill<C> {
         if let Some(writer) = &mut self.disk_writer
             && writer.write(chunk).await.is_err()
         {
-            self.stop_storing();
+            self.stop_storing(NotStored::Disk);
         }
     }
 
     /// Stores the response with its body on disk.
-    async fn store_on_disk(&self, writer: DiskWriter, trailers: Option<HeaderMap>) {
-        let Ok(file) = writer.finish(trailers).await else { return };
+    async fn store_on_disk(&mut self, writer: DiskWriter, trailers: Option<HeaderMap>) {
+        let Ok(file) = writer.finish(trailers).await else {
+            self.lost = Some(NotStored::Disk);
+            return;
+        };
         let new = Stored { meta: Arc::clone(&self.meta), body: StoredBody::File(file) };
-        if self.state.table.store(&self.key, new, |_, new| new) {
-            self.state.counters.stored.add(1);
-        }
+        let stored = self.state.table.store(&self.key, new, |_, new| new);
+        self.note_stored(stored);
+    }
+
+    /// Records the end of an attempt to store the response. It fails if the response was invalidated.
+    fn note_stored(&mut self, stored: bool) {
+        self.lost = (!stored).then_some(NotStored::Invalidated);
+        self.state.counters.stored.add(stored.into());
     }
 
     /// Returns `true` if the body has the declared length.
@@ -167,9 +181,10 @@ impl<C: Clock> Fill<C> {
     }
 
     /// Stores the response in memory, and returns its body if it was stored.
-    fn store(&self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> Option<MemoryBody> {
+    fn store(&mut self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> Option<MemoryBody> {
         let limit = self.state.config.entry_limit;
         if len > limit {
+            self.lost = Some(NotStored::TooLarge);
             return None;
         }
         let mut chunks = self.broadcast.chunks();
@@ -181,7 +196,7 @@ impl<C: Clock> Fill<C> {
         };
         let new = Stored { meta: Arc::clone(&self.meta), body };
         let stored = self.state.table.store(&self.key, new, merge);
-        self.state.counters.stored.add(stored.into());
+        self.note_stored(stored);
         stored.then_some(content)
     }
 }
@@ -189,6 +204,9 @@ impl<C: Clock> Fill<C> {
 /// Releases the readers if the fill ends early.
 impl<C> Drop for Fill<C> {
     fn drop(&mut self) {
+        if let Some(reason) = self.lost {
+            self.state.counters.not_stored(reason);
+        }
         self.broadcast.abandon();
     }
 }

@@ -15,6 +15,7 @@ use crate::fetch::resume::resumable;
 use crate::fetch::single_flight::{FlightKey, Leader, Outcome, Role};
 use crate::inner_service::InnerService;
 use crate::lookup::{Lookup, Plan, lookup};
+use crate::metrics::{Outcome as RequestOutcome, Tally};
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::reuse::{Reuse, is_failure};
 use crate::request::CacheRequest;
@@ -41,9 +42,10 @@ where
 
 /// A request that needs the origin.
 pub(crate) struct Forwarding<C> {
-    pub(crate) state: Arc<CacheState<C>>,
-    pub(crate) request: CacheRequest,
-    pub(crate) plan: Plan,
+    state: Arc<CacheState<C>>,
+    request: CacheRequest,
+    plan: Plan,
+    tally: Tally<C>,
 }
 
 /// The end of a request's wait for others.
@@ -55,6 +57,10 @@ enum Turn<T> {
 }
 
 impl<C: Clock> Forwarding<C> {
+    pub(crate) fn new(state: &Arc<CacheState<C>>, request: CacheRequest, plan: Plan) -> Self {
+        Self { state: Arc::clone(state), request, plan, tally: Tally::new(state) }
+    }
+
     /// Waits for another request's response, or asks the origin.
     pub(crate) async fn run<B, S>(mut self, inner: S) -> Result<Response<ResponseBody<S::Body>>, S::Error>
     where
@@ -62,12 +68,10 @@ impl<C: Clock> Forwarding<C> {
         B: Default + Send + 'static,
     {
         if self.request.directives.only_if_cached {
+            self.tally.set(RequestOutcome::OnlyIfCached);
             let detail = "no stored response can answer this request, and only-if-cached rules out asking the origin";
             let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "only-if-cached").detail(detail);
             return Ok(respond::problem(&problem, CacheStatus { detail: Some("only-if-cached"), ..CacheStatus::HIT }));
-        }
-        if self.plan.stored.is_none() {
-            self.state.counters.misses.add(1);
         }
         if self.request.is_head() {
             return self.head(inner).await;
@@ -81,7 +85,7 @@ impl<C: Clock> Forwarding<C> {
         let fetched = if detached {
             match detach(fetch.run::<B, S>(inner)).result().await {
                 Some(fetched) => fetched,
-                None => return Ok(bad_gateway(self.plan.why)),
+                None => return Ok(self.bad_gateway()),
             }
         } else {
             fetch.run::<B, S>(inner).await
@@ -152,7 +156,7 @@ impl<C: Clock> Forwarding<C> {
     ///
     /// The first request may have caused a failure itself. A second failure is attributed to the origin, and all
     /// waiting requests get it without asking for themselves. Its content may be private, so it is not shared.
-    fn failed<T>(&self, status: Option<StatusCode>, failures: usize) -> Option<Turn<T>> {
+    fn failed<T>(&mut self, status: Option<StatusCode>, failures: usize) -> Option<Turn<T>> {
         if let Some(response) = self.stale(status) {
             return Some(Turn::Respond(response));
         }
@@ -160,19 +164,19 @@ impl<C: Clock> Forwarding<C> {
             return Some(Turn::Ask(None));
         }
         (failures > 1).then(|| {
+            self.tally.set(status.map_or(RequestOutcome::ErrorUnreachable, |_| RequestOutcome::ErrorStatus));
             let detail = "the origin fails: try again later";
             let problem = Problem::new(status.unwrap_or(StatusCode::BAD_GATEWAY), "origin-failed").detail(detail);
             let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
             let mut response = respond::problem(&problem, status);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            self.state.counters.coalesced.add(1);
             Turn::Respond(response)
         })
     }
 
     /// Responds with the origin's 304 to another request with the same conditions.
-    fn unmodified<T>(&self, stored: &Stored) -> Response<ResponseBody<T>> {
-        self.state.counters.coalesced.add(1);
+    fn unmodified<T>(&mut self, stored: &Stored) -> Response<ResponseBody<T>> {
+        self.tally.set(RequestOutcome::Collapsed);
         let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
         respond::unmodified(&self.state.recent_heads, &self.request, stored, self.state.now(), status)
     }
@@ -180,7 +184,10 @@ impl<C: Clock> Forwarding<C> {
     /// Repeats the lookup. Updates the plan if the origin is still needed.
     fn retry<T>(&mut self, flight_key: FlightKey) -> Option<Response<ResponseBody<T>>> {
         match lookup(&self.state, &self.request) {
-            Lookup::Hit(response) | Lookup::HitAndRevalidate(response, _) => Some(response),
+            Lookup::Hit(response, outcome) | Lookup::HitAndRevalidate(response, outcome, _) => {
+                self.tally.set(outcome);
+                Some(response)
+            }
             Lookup::Forward(plan) => {
                 self.plan = Plan { flight_key, ..plan };
                 None
@@ -190,7 +197,7 @@ impl<C: Clock> Forwarding<C> {
 
     /// Responds with another request's response, if it also answers this one. A request that has `waited` may use
     /// it even if it is stale by now, since the response to its own request would be, too.
-    fn collapsed<T>(&self, stored: &Stored, waited: bool) -> Option<Response<ResponseBody<T>>> {
+    fn collapsed<T>(&mut self, stored: &Stored, waited: bool) -> Option<Response<ResponseBody<T>>> {
         let now = self.state.now();
         let terms = &stored.meta.terms;
         let reuse = terms.reuse(&self.request.directives, stored.meta.age(now));
@@ -201,24 +208,30 @@ impl<C: Clock> Forwarding<C> {
         }
         let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(self.plan.why) };
         let CachedResponse { response, bytes } = respond(&self.state.recent_heads, &self.request, stored, now, status)?;
-        self.state.counters.coalesced.add(1);
+        self.tally.set(RequestOutcome::Collapsed);
         self.state.counters.bytes.add(bytes);
         Some(response)
     }
 
     /// Turns the result of this request's own fetch into a response.
-    fn conclude<T, E>(&self, fetched: Result<Fetched<T>, E>) -> Result<Response<ResponseBody<T>>, E> {
+    fn conclude<T, E>(&mut self, fetched: Result<Fetched<T>, E>) -> Result<Response<ResponseBody<T>>, E> {
         let status = CacheStatus::forwarded(self.plan.why);
         let now = self.state.now();
         match fetched {
-            Err(error) => self.stale(None).ok_or(error),
+            Err(error) => {
+                self.tally.set(RequestOutcome::ErrorUnreachable);
+                self.stale(None).ok_or(error)
+            }
             Ok(Fetched::Updated(stored, origin)) => {
+                let confirmed = origin == StatusCode::NOT_MODIFIED;
+                self.tally.set(if confirmed { RequestOutcome::Revalidated } else { RequestOutcome::MissPartial });
                 let status = CacheStatus { origin: Some(origin), ..status };
                 Ok(respond(&self.state.recent_heads, &self.request, &stored, now, status)
-                    .map_or_else(|| bad_gateway(self.plan.why), |cached| cached.response))
+                    .map_or_else(|| self.bad_gateway(), |cached| cached.response))
             }
             Ok(Fetched::New(NewResponse::Storing(mut head, stored, reader))) => {
-                let status = CacheStatus { stored: reader.has_room(), ..status }
+                self.tally.set(RequestOutcome::stored(self.plan.why));
+                let status = CacheStatus { stored: reader.is_reserved(), ..status }
                     .with_ttl(stored.meta.terms.end(), stored.meta.age(now));
                 status.append_to(&mut head.headers);
                 if self.plan.stored.is_some() && respond::is_unmodified(&self.request, &stored.meta) {
@@ -226,7 +239,8 @@ impl<C: Clock> Forwarding<C> {
                 }
                 Ok(Response::from_parts(head, ResponseBody::broadcast(reader)))
             }
-            Ok(Fetched::New(NewResponse::NotStored(response))) => {
+            Ok(Fetched::New(NewResponse::NotStored(response, outcome))) => {
+                self.tally.set(outcome);
                 if is_failure(response.status())
                     && let Some(stale) = self.stale(Some(response.status()))
                 {
@@ -236,42 +250,51 @@ impl<C: Clock> Forwarding<C> {
                 status.append_to(&mut head.headers);
                 Ok(Response::from_parts(head, ResponseBody::inner(body)))
             }
-            Ok(Fetched::Unusable) => Ok(bad_gateway(self.plan.why)),
+            Ok(Fetched::Unusable) => Ok(self.bad_gateway()),
         }
     }
 
+    fn bad_gateway<T>(&mut self) -> Response<ResponseBody<T>> {
+        self.tally.set(RequestOutcome::ErrorUnusable);
+        bad_gateway(self.plan.why)
+    }
+
     /// Responds with a stale response because the origin failed, if that is allowed.
-    fn stale<T>(&self, origin: Option<StatusCode>) -> Option<Response<ResponseBody<T>>> {
-        let (stored, now) = (self.plan.stored.as_ref()?, self.state.now());
+    fn stale<T>(&mut self, origin: Option<StatusCode>) -> Option<Response<ResponseBody<T>>> {
+        let (stored, now) = (self.plan.stored.clone()?, self.state.now());
         let unreachable = if origin.is_some() { Duration::ZERO } else { self.state.config.stale_if_unreachable };
         if !stored.meta.terms.serves_error(&self.request.directives, stored.meta.age(now), unreachable) {
             return None;
         }
         let status = CacheStatus { origin, ..CacheStatus::forwarded(self.plan.why) };
-        let CachedResponse { response, bytes } = respond(&self.state.recent_heads, &self.request, stored, now, status)?;
-        self.state.counters.stale.add(1);
+        let CachedResponse { response, bytes } =
+            respond(&self.state.recent_heads, &self.request, &stored, now, status)?;
+        let outcome = origin.map_or(RequestOutcome::StaleUnreachable, |_| RequestOutcome::StaleError);
+        self.tally.set(outcome);
         self.state.counters.bytes.add(bytes);
         Some(response)
     }
 
     /// Forwards HEAD. The response updates the stored response to GET (RFC 9111 §4.3.5).
     async fn head<B: Default, S: InnerService<B>>(
-        self,
+        mut self,
         mut inner: S,
     ) -> Result<Response<ResponseBody<S::Body>>, S::Error> {
         let requested = self.state.now();
         let request = Request::from_parts(self.request.head.clone(), B::default());
         let response = match inner.run(request).await {
             Ok(response) => response,
-            Err(error) => return self.stale(None).ok_or(error),
+            Err(error) => return self.conclude(Err(error)),
         };
         if response.status() == StatusCode::NOT_MODIFIED && !self.request.is_conditional() {
-            return Ok(bad_gateway(self.plan.why));
+            return Ok(self.bad_gateway());
         }
         if let Some(stored) = &self.plan.stored {
             head::update_stored(&self.state, &self.request, stored, &response, requested);
         }
-        self.conclude(Ok(Fetched::New(NewResponse::NotStored(response))))
+        let failed = is_failure(response.status());
+        let outcome = if failed { RequestOutcome::ErrorStatus } else { RequestOutcome::PassMethod };
+        self.conclude(Ok(Fetched::New(NewResponse::NotStored(response, outcome))))
     }
 }
 

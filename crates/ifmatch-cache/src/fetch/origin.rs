@@ -18,6 +18,7 @@ use crate::fetch::revalidation::Revalidation;
 use crate::fetch::single_flight::{FlightKey, Leader, Outcome};
 use crate::inner_service::InnerService;
 use crate::lookup::Plan;
+use crate::metrics::{NotStored, Outcome as RequestOutcome};
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::content_range::ContentRange;
 use crate::policy::reuse::is_failure;
@@ -68,8 +69,8 @@ pub(crate) enum Fetched<T> {
 pub(crate) enum NewResponse<T> {
     /// It is being stored. The reader returns its body.
     Storing(response::Parts, Stored, Reader),
-    /// It is not stored.
-    NotStored(Response<T>),
+    /// It is not stored, which is the outcome of the request.
+    NotStored(Response<T>, RequestOutcome),
 }
 
 impl<C: Clock> Fetch<C> {
@@ -176,7 +177,7 @@ impl<C: Clock> Fetch<C> {
 
     /// Freshens the stored response after a 304.
     fn confirmed<T>(&self, stored: &Stored, newer: &HeaderMap, times: Times) -> Fetched<T> {
-        self.state.counters.revalidated.add(1);
+        self.state.counters.confirmed.add(1);
         let meta = stored.meta.freshened(newer, &self.arrival(times));
         let stored = Stored { meta: Arc::new(meta), body: stored.body.clone() };
         self.update(&stored);
@@ -250,17 +251,21 @@ impl<C: Clock> Fetch<C> {
             self.share_unmodified(&head, times);
         }
         let length = declared_length(&head.headers, body.size_hint().exact());
-        let valid = |meta: &Meta| self.state.table.are_valid(&self.key, &meta.groups, times.asked);
-        let Some((meta, length)) = self.storable(&head, length, times).filter(|(meta, _)| valid(meta)) else {
-            return NewResponse::NotStored(Response::from_parts(head, body));
+        let (meta, length) = match self.storable(&head, length, times) {
+            Ok(storable) => storable,
+            Err(outcome) => return NewResponse::NotStored(Response::from_parts(head, body), outcome),
         };
         let range = ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
-        let reservation = self.state.budget.reserve(self.state.config.entry_limit);
-        let to_disk = range.is_none() && self.state.config.disk.is_some();
-        let broadcast = Arc::new(Broadcast::new(length, reservation, to_disk));
+        let mut reservation = self.state.budget.reserve(self.state.config.entry_limit);
+        let in_memory = length.is_some_and(|length| reservation.cover(length));
+        let disk = self.state.config.disk.as_ref().filter(|_| range.is_none());
+        let space = disk.filter(|_| !in_memory).and_then(|disk| disk.reserve(length?));
+        let broadcast = Broadcast::new(length, reservation, in_memory || space.is_some(), disk.is_some());
+        let broadcast = Arc::new(broadcast);
         let stored = Stored { meta: Arc::new(meta), body: StoredBody::Broadcast(Arc::clone(&broadcast)) };
         let Some(reader) = broadcast.join() else {
-            return NewResponse::NotStored(Response::from_parts(head, body));
+            let response = Response::from_parts(head, body);
+            return NewResponse::NotStored(response, RequestOutcome::ErrorUnusable);
         };
         if range.is_none() {
             self.share(&stored);
@@ -273,36 +278,60 @@ impl<C: Clock> Fetch<C> {
             range,
             leader: self.leader.take(),
             disk_writer: None,
+            space,
+            lost: Some(NotStored::Broken),
         };
         drop(detach(fill.run(body)));
         NewResponse::Storing(head, stored, reader)
     }
 
     /// Returns the head of a storable response, and the length of its body. If the response is not storable, updates
-    /// the store accordingly and returns `None`.
-    fn storable(&self, head: &response::Parts, length: Length, times: Times) -> Option<(Meta, Option<u64>)> {
+    /// the store accordingly and returns the outcome of the request.
+    fn storable(
+        &self,
+        head: &response::Parts,
+        length: Length,
+        times: Times,
+    ) -> Result<(Meta, Option<u64>), RequestOutcome> {
         let refusal = self.refusal(head.status, &head.headers, &Governing::of(&head.headers));
-        let length = length.ok().filter(|_| refusal.is_none()).filter(|length| self.has_room(head, *length));
-        let storable = length.map(|length| (Meta::new(head.status, &head.headers, &self.arrival(times)), length));
-        let storable = storable.filter(|(meta, _)| meta.is_useful());
-        if storable.is_none() {
-            if is_failure(head.status) {
-                self.tell(Outcome::Failed(Some(head.status)));
+        let storable = match (refusal, length) {
+            (Some(refusal), _) => Err(refusal.into()),
+            (None, Err(InvalidLength)) => Err(RequestOutcome::PassMalformed),
+            (None, Ok(length)) => self.useful(head, length, times).map(|meta| (meta, length)),
+        };
+        let failed = is_failure(head.status);
+        match storable {
+            Ok((meta, _)) if !self.state.table.are_valid(&self.key, &meta.groups, times.asked) => {
+                Err(RequestOutcome::PassInvalidated)
             }
-            self.not_stored(head.status, refusal);
+            Ok(storable) => Ok(storable),
+            Err(outcome) => {
+                if failed {
+                    self.tell(Outcome::Failed(Some(head.status)));
+                }
+                self.not_stored(head.status, refusal);
+                Err(if failed { RequestOutcome::ErrorStatus } else { outcome })
+            }
         }
-        storable
     }
 
-    /// Returns `true` if head and body are within the limits, and a part is as long as its `Content-Range` says.
-    fn has_room(&self, head: &response::Parts, length: Option<u64>) -> bool {
-        let short = head.headers.len() <= MAX_FIELDS;
-        let fits = short && length.is_none_or(|length| length <= self.state.config.longest());
-        if head.status != StatusCode::PARTIAL_CONTENT {
-            return fits;
+    /// Returns the head of a response that may be stored, if it is within the limits and can ever be used.
+    fn useful(&self, head: &response::Parts, length: Option<u64>, times: Times) -> Result<Meta, RequestOutcome> {
+        let longest = self.state.config.longest();
+        if head.headers.len() > MAX_FIELDS || length.is_some_and(|length| length > longest) {
+            return Err(RequestOutcome::PassTooLarge);
         }
+        if head.status == StatusCode::PARTIAL_CONTENT && !self.is_part(head, length) {
+            return Err(RequestOutcome::PassMalformed);
+        }
+        let meta = Meta::new(head.status, &head.headers, &self.arrival(times));
+        if meta.is_useful() { Ok(meta) } else { Err(RequestOutcome::PassLifetime) }
+    }
+
+    /// Returns `true` if the client asked for a part, and the part is as long as its `Content-Range` says.
+    fn is_part(&self, head: &response::Parts, length: Option<u64>) -> bool {
         let range = ContentRange::of(&head.headers).filter(|_| self.client.headers.contains_key(RANGE));
-        fits && range.is_some_and(|range| length.is_none_or(|length| length == range.bytes.len()))
+        range.is_some_and(|range| length.is_none_or(|length| length == range.bytes.len()))
     }
 
     /// Discards the stored response if the new one supersedes it but must not be stored.

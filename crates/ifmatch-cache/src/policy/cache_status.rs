@@ -25,7 +25,7 @@ pub struct CacheStatus {
     pub forward: Option<Forward>,
     /// The origin's status, if it differs from that of the response.
     pub origin: Option<StatusCode>,
-    /// `true` if the origin's response is being stored, as far as is known at its start.
+    /// `true` if room for the whole response is reserved: it is stored once it has arrived completely.
     pub stored: bool,
     /// `true` if the request got the response to a concurrent one.
     pub collapsed: bool,

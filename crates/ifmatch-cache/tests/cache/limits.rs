@@ -246,7 +246,8 @@ async fn long_bodies_without_a_reader_leave_room_for_others() {
     }
     settle().await;
     for len in [1_000, 100_000, 1_000_000] {
-        world.origin.will(200, &FRESH, &"x".repeat(len));
+        let fields = [FRESH[0], ("content-length", &*len.to_string())];
+        world.origin.will(200, &fields, &"x".repeat(len));
         let path = format!("/{len}");
         assert!(world.get(&path).await.cache_status().contains("; stored"));
         assert!(world.get(&path).await.is_hit(), "{len}");

@@ -9,6 +9,7 @@ mod failures;
 mod hostile;
 mod limits;
 mod operators;
+mod outcomes;
 mod personal;
 mod races;
 mod slow_readers;

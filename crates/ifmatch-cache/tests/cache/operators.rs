@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ifmatch_cache::Purge;
 use ifmatch_cache::policy::freshness::Heuristic;
+use ifmatch_cache::{Invalidation, Purge};
 
 use crate::support::{FRESH, World, get, response, settle};
 
@@ -130,8 +130,10 @@ async fn the_counters_count() {
     world.origin.will(200, &[], "");
     world.send(crate::support::request("PUT", "/", &[])).await;
     let metrics = world.handle.metrics();
-    assert_eq!((metrics.misses, metrics.hits, metrics.revalidated, metrics.stored), (1, 2, 1, 1));
-    assert_eq!((metrics.passed, metrics.invalidated, metrics.bytes), (1, 1, 10));
+    let counts = ["miss", "hit", "revalidated", "pass", "write"].map(|name| metrics.named(name));
+    assert_eq!((counts, metrics.requests()), ([1, 2, 1, 1, 1], 6));
+    assert_eq!((metrics.confirmed, metrics.stored, metrics.bytes), (1, 1, 10));
+    assert_eq!(Invalidation::ALL.map(|cause| metrics.invalidated(cause)), [1, 0, 0]);
     assert_eq!(metrics.stored_bytes, 0);
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use ifmatch_cache::{Cache, CacheHandle, CacheLayer, Purge};
+use ifmatch_cache::{Cache, CacheHandle, CacheLayer, Invalidation, Outcome, Purge};
 use tower::{Layer, Service, ServiceExt};
 
 use crate::support::{TestBody, TestClock, request};
@@ -208,11 +208,11 @@ async fn no_old_version_is_read_after_a_change() {
     }
     let metrics = first.handle.metrics();
     for (count, what) in [
-        (metrics.hits, "hits"),
-        (metrics.misses, "misses"),
-        (metrics.coalesced, "coalesced"),
-        (metrics.invalidated, "invalidated"),
-        (metrics.revalidated, "revalidated"),
+        (metrics.count(Outcome::Hit), "hits"),
+        (metrics.named("miss"), "misses"),
+        (metrics.count(Outcome::Collapsed), "collapsed"),
+        (metrics.invalidated(Invalidation::Write), "invalidated"),
+        (metrics.confirmed, "confirmed"),
     ] {
         assert!(count > 0, "no {what}: {metrics:?}");
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use ifmatch_cache::Outcome;
 use tokio::time::Instant;
 
 use crate::support::{Answer, FRESH, TestBody, World, get, request, response, settle, spawn};
@@ -19,7 +20,7 @@ async fn a_thousand_clients_cause_one_request() {
         assert_eq!(answer.unwrap().text(), "hello");
     }
     assert_eq!(world.origin.count(), 1);
-    assert_eq!(world.handle.metrics().coalesced, 999);
+    assert_eq!(world.handle.metrics().count(Outcome::Collapsed), 999);
     assert_eq!(world.handle.metrics().stored, 1);
 }
 
@@ -226,7 +227,7 @@ async fn a_stale_response_is_validated_once_in_the_background() {
     settle().await;
     assert_eq!(world.get("/").await.text(), "new");
     assert_eq!(world.origin.count(), 2);
-    assert_eq!(world.handle.metrics().stale, 10);
+    assert_eq!(world.handle.metrics().named("stale"), 10);
 }
 
 #[tokio::test]
@@ -293,7 +294,7 @@ async fn waiters_share_a_validation() {
         assert_eq!(answer.unwrap().text(), "hello");
     }
     assert_eq!(world.origin.count(), 2);
-    assert_eq!(world.handle.metrics().revalidated, 1);
+    assert_eq!(world.handle.metrics().confirmed, 1);
 }
 
 #[tokio::test]

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use ifmatch_cache::{CacheHandle, Purge};
+use ifmatch_cache::{CacheHandle, Invalidation, NotStored, Outcome, Purge};
 use ifmatch_core::problem::Problem;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use super::response;
@@ -37,15 +37,19 @@ pub(super) fn respond<B>(cache: &CacheHandle, request: &Request<B>) -> Response<
 
 fn counters(cache: &CacheHandle) -> Response<Bytes> {
     let metrics = cache.metrics();
+    let mut requests: Map<String, Value> = Map::new();
+    for outcome in Outcome::ALL {
+        let reasons = requests.entry(outcome.name()).or_insert_with(|| Map::new().into());
+        reasons[outcome.reason()] = metrics.count(outcome).into();
+    }
+    let not_stored = NotStored::ALL.map(|reason| (reason.reason().to_owned(), metrics.not_stored(reason).into()));
+    let causes = Invalidation::ALL.map(|cause| (cause.cause().to_owned(), metrics.invalidated(cause).into()));
     let counters = json!({
-        "hits": metrics.hits,
-        "misses": metrics.misses,
-        "stale": metrics.stale,
-        "revalidated": metrics.revalidated,
-        "coalesced": metrics.coalesced,
-        "passed": metrics.passed,
+        "requests": requests,
+        "confirmed": metrics.confirmed,
         "stored": metrics.stored,
-        "invalidated": metrics.invalidated,
+        "not_stored": Map::from_iter(not_stored),
+        "invalidated": Map::from_iter(causes),
         "evictions": metrics.evictions,
         "bytes": metrics.bytes,
         "stored_bytes": metrics.stored_bytes,

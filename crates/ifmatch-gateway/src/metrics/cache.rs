@@ -1,13 +1,12 @@
 //! Metrics of the cache.
 
-use ifmatch_cache::Metrics;
+use ifmatch_cache::{Invalidation, Metrics, NotStored, Outcome};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 const REQUESTS: &str = "ifmatch_cache_requests_total";
-const STALE: &str = "ifmatch_cache_stale_total";
-const COALESCED: &str = "ifmatch_cache_coalesced_total";
-const REVALIDATED: &str = "ifmatch_cache_revalidated_total";
+const CONFIRMED: &str = "ifmatch_cache_confirmed_total";
 const STORED: &str = "ifmatch_cache_stored_total";
+const NOT_STORED: &str = "ifmatch_cache_not_stored_total";
 const INVALIDATED: &str = "ifmatch_cache_invalidated_total";
 const EVICTIONS: &str = "ifmatch_cache_evictions_total";
 const ANSWERED_BYTES: &str = "ifmatch_cache_answered_bytes_total";
@@ -15,15 +14,11 @@ const STORED_BYTES: &str = "ifmatch_cache_stored_bytes";
 
 /// Registers the descriptions.
 pub(crate) fn describe() {
-    describe_counter!(
-        REQUESTS,
-        "Requests served from the cache (hit) or by the upstream (miss), or not cacheable (passed)."
-    );
-    describe_counter!(STALE, "Requests served with a stale response.");
-    describe_counter!(COALESCED, "Requests that shared the upstream response of a concurrent request.");
-    describe_counter!(REVALIDATED, "Stored responses revalidated by a 304 of the upstream.");
-    describe_counter!(STORED, "Responses stored.");
-    describe_counter!(INVALIDATED, "URIs invalidated by writes, or purged.");
+    describe_counter!(REQUESTS, "Requests by outcome and its reason. Each request has exactly one outcome.");
+    describe_counter!(CONFIRMED, "Stored responses confirmed by a 304 of the upstream, also in the background.");
+    describe_counter!(STORED, "Responses stored completely.");
+    describe_counter!(NOT_STORED, "Responses that were to be stored, but were not, by reason.");
+    describe_counter!(INVALIDATED, "URIs with stored responses that were invalidated by writes, or purged, by cause.");
     describe_counter!(EVICTIONS, "URIs evicted because the cache was full.");
     describe_counter!(ANSWERED_BYTES, "Bytes of bodies served from the cache.");
     describe_gauge!(STORED_BYTES, "Current size of stored responses, in bytes.");
@@ -31,18 +26,18 @@ pub(crate) fn describe() {
 
 /// Copies the current counters of the cache.
 pub(crate) fn update(now: &Metrics) {
-    for (outcome, count) in [("hit", now.hits), ("miss", now.misses), ("passed", now.passed)] {
-        counter!(REQUESTS, "outcome" => outcome).absolute(count);
+    for outcome in Outcome::ALL {
+        counter!(REQUESTS, "outcome" => outcome.name(), "reason" => outcome.reason()).absolute(now.count(outcome));
     }
-    for (name, count) in [
-        (STALE, now.stale),
-        (COALESCED, now.coalesced),
-        (REVALIDATED, now.revalidated),
-        (STORED, now.stored),
-        (INVALIDATED, now.invalidated),
-        (EVICTIONS, now.evictions),
-        (ANSWERED_BYTES, now.bytes),
-    ] {
+    for reason in NotStored::ALL {
+        counter!(NOT_STORED, "reason" => reason.reason()).absolute(now.not_stored(reason));
+    }
+    for cause in Invalidation::ALL {
+        counter!(INVALIDATED, "cause" => cause.cause()).absolute(now.invalidated(cause));
+    }
+    for (name, count) in
+        [(CONFIRMED, now.confirmed), (STORED, now.stored), (EVICTIONS, now.evictions), (ANSWERED_BYTES, now.bytes)]
+    {
         counter!(name).absolute(count);
     }
     #[expect(clippy::cast_precision_loss, reason = "a level, of which fifteen digits are enough")]
