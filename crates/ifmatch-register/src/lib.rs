@@ -25,6 +25,7 @@ mod deadlines;
 mod driver;
 mod key;
 mod key_lock;
+pub mod lanes;
 mod memory;
 mod register;
 mod sharded;

@@ -149,6 +149,31 @@ impl RegisterError {
         Self { kind, source: Some(source.into()) }
     }
 
+    /// Returns the error again, for another call that failed for the same reason.
+    ///
+    /// ```
+    /// use ifmatch_register::{RegisterError, RegisterErrorKind};
+    /// let error = RegisterError::new(RegisterErrorKind::Unavailable, "the server is gone");
+    /// assert_eq!(error.duplicate().to_string(), error.to_string());
+    /// ```
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        let source = self.source.as_ref().map(|source| source.to_string().into());
+        Self { kind: self.kind, source }
+    }
+
+    /// Changes the meaning of the failure, for example if nothing can have changed after all.
+    ///
+    /// ```
+    /// use ifmatch_register::{RegisterError, RegisterErrorKind};
+    /// let error = RegisterError::new(RegisterErrorKind::Ambiguous, "no answer to a load");
+    /// assert_eq!(error.with_kind(RegisterErrorKind::Unavailable).kind(), RegisterErrorKind::Unavailable);
+    /// ```
+    #[must_use]
+    pub fn with_kind(self, kind: RegisterErrorKind) -> Self {
+        Self { kind, ..self }
+    }
+
     /// Returns the meaning of the failure.
     pub fn kind(&self) -> RegisterErrorKind {
         self.kind
