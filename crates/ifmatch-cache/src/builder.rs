@@ -10,6 +10,7 @@ use crate::body::on_disk::Disk;
 use crate::config::Config;
 use crate::layer::CacheLayer;
 use crate::policy::freshness::Heuristic;
+use crate::policy::query::QueryRules;
 use crate::state::CacheState;
 
 /// Configures a [`CacheLayer`]. Created by [`CacheLayer::builder`].
@@ -114,6 +115,21 @@ impl<C: Clock> Builder<C> {
     #[must_use]
     pub fn share_cookies(mut self) -> Self {
         self.config.rules.share_cookies = true;
+        self
+    }
+
+    /// Sets rules for the query of every request, whatever its method. The inner service receives the resulting query.
+    /// Invalidations and purges follow the same rules.
+    ///
+    /// ```
+    /// # use ifmatch_cache::CacheLayer;
+    /// use ifmatch_cache::policy::query::QueryRules;
+    ///
+    /// let layer = CacheLayer::builder().query(QueryRules { sort: true, ..QueryRules::default() }).build();
+    /// ```
+    #[must_use]
+    pub fn query(mut self, rules: QueryRules) -> Self {
+        self.config.query = rules;
         self
     }
 

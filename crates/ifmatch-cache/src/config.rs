@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName};
 
 use crate::body::on_disk::Folder;
 use crate::policy::freshness::Heuristic;
+use crate::policy::query::QueryRules;
 use crate::policy::storable::Rules;
 
 /// The default size of the cache, in bytes.
@@ -22,6 +23,7 @@ pub(crate) struct Config {
     pub(crate) heuristic: Option<Heuristic>,
     pub(crate) obey_requests: bool,
     pub(crate) rules: Rules,
+    pub(crate) query: QueryRules,
     /// Returns `true` if an error of the inner service means that a write has changed nothing.
     pub(crate) unchanged: fn(&dyn Any) -> bool,
     pub(crate) unstored: Vec<HeaderName>,
@@ -42,6 +44,7 @@ impl Default for Config {
             heuristic: Some(Heuristic::default()),
             obey_requests: true,
             rules: Rules::default(),
+            query: QueryRules::default(),
             unchanged: |_| false,
             unstored: Vec::new(),
             always_validate: false,

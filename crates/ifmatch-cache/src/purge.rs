@@ -45,8 +45,8 @@ impl<C: Clock> CacheHandle<C> {
     pub fn purge(&self, what: &Purge) -> usize {
         let table = &self.0.table;
         let purged = match what {
-            Purge::Url(url) => Key::parse(url).iter().filter(|key| table.invalidate(key).found).count(),
-            Purge::Prefix(prefix) => table.invalidate_prefix(&Key::prefix(prefix)),
+            Purge::Url(url) => self.keys(url).iter().filter(|key| table.invalidate(key).found).count(),
+            Purge::Prefix(prefix) => table.invalidate_prefix(&self.prefix(prefix)),
             Purge::Group { origin, name } => {
                 let sweep = |key: &Key| {
                     table.invalidate_group(key.origin(), name);
@@ -66,14 +66,27 @@ impl<C: Clock> CacheHandle<C> {
     pub fn soft_purge(&self, what: &Purge) -> usize {
         let (table, now) = (&self.0.table, self.0.now());
         let purged = match what {
-            Purge::Url(url) => Key::parse(url).iter().filter(|key| table.soft_purge(key, now)).count(),
-            Purge::Prefix(prefix) => table.soft_purge_prefix(&Key::prefix(prefix), now),
+            Purge::Url(url) => self.keys(url).iter().filter(|key| table.soft_purge(key, now)).count(),
+            Purge::Prefix(prefix) => table.soft_purge_prefix(&self.prefix(prefix), now),
             Purge::Group { origin, name } => {
                 Key::parse(origin).iter().map(|key| table.soft_purge_group(key.origin(), name, now)).sum()
             }
         };
         self.0.counters.invalidated(Invalidation::SoftPurge, purged as u64);
         purged
+    }
+
+    /// Returns the keys of a URL, according to the rules for queries.
+    fn keys(&self, url: &str) -> Vec<Key> {
+        let without_fragment = url.split_once('#').map_or(url, |(url, _)| url);
+        Key::parse(&self.0.config.query.apply(without_fragment))
+    }
+
+    /// Returns the common prefix of the keys of all URLs with this prefix. Rules for queries change what follows `?`, so
+    /// it is cut there.
+    fn prefix(&self, start: &str) -> String {
+        let changes = self.0.config.query.is_active();
+        Key::prefix(start.split_once('?').filter(|_| changes).map_or(start, |(path, _)| path))
     }
 
     /// Returns the current counters.

@@ -17,7 +17,7 @@ use crate::inner_service::InnerService;
 use crate::lookup::{Lookup, lookup};
 use crate::metrics::{Outcome, Tally};
 use crate::policy::cache_status::{CacheStatus, Forward};
-use crate::request::{CacheRequest, Handling};
+use crate::request::{CacheRequest, Handling, normalize};
 use crate::respond::response_body::{BodyError, ResponseBody};
 use crate::state::CacheState;
 use crate::write::write;
@@ -85,6 +85,7 @@ where
         let inner = &self.inner;
         let (mut head, body) = request.into_parts();
         let state = &self.state;
+        normalize::apply(&state.config.query, &mut head.uri);
         match Handling::of(&head, &body, &state.config) {
             Handling::Read(key, flags) => {
                 key.set_host(&mut head);

@@ -91,7 +91,8 @@ where
 fn invalidate<C: Clock>(state: &CacheState<C>, key: &Key, target: &str, response: &HeaderMap) -> Invalidated {
     let changed = state.table.invalidate(key);
     state.counters.invalidated(Invalidation::Write, changed.found.into());
-    let others = also_changed(target, response).into_iter().map(|path| key.sibling(&path));
+    let sibling = |path: String| key.sibling(&state.config.query.apply(&path));
+    let others = also_changed(target, response).into_iter().map(sibling);
     for other in others.filter(|other| other != key) {
         state.counters.invalidated(Invalidation::Write, state.table.invalidate(&other).found.into());
     }

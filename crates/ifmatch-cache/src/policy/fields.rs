@@ -86,6 +86,25 @@ pub(crate) fn percent_encode(byte: u8, text: &mut String) {
     text.extend(['%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
+/// Decodes percent-encoding. Malformed escapes stay.
+pub(crate) fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let escaped = match (first, after) {
+            (b'%', [high, low, ..]) => digit(*high).zip(digit(*low)),
+            _ => None,
+        };
+        bytes.push(escaped.map_or(*first, |(high, low)| high << 4 | low));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    bytes
+}
+
+fn digit(hex: u8) -> Option<u8> {
+    char::from(hex).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
 /// Parses `delta-seconds` (RFC 9111 §1.2.2), which allows only digits.
 pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(*byte - b'0'));

@@ -9,6 +9,7 @@ pub mod credential;
 pub mod freshness;
 pub mod groups;
 pub mod invalidate;
+pub mod query;
 pub mod reuse;
 pub mod storable;
 pub mod update;

@@ -8,11 +8,25 @@ use std::borrow::Cow;
 
 use http::Uri;
 
-use crate::policy::fields::percent_encode;
+use crate::policy::fields::{percent_decoded, percent_encode};
+use crate::policy::query::QueryRules;
 
 /// Returns the path and query of a request, not normalized.
 pub(crate) fn target(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
+}
+
+/// Applies the rules for queries to the URI of a request.
+pub(crate) fn apply(rules: &QueryRules, uri: &mut Uri) {
+    let (before, after) = (target(uri), rules.apply(target(uri)));
+    if after != before {
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = after.parse().ok();
+        // The characters are those of the old target, so it remains valid.
+        if let Ok(new) = Uri::from_parts(parts) {
+            *uri = new;
+        }
+    }
 }
 
 /// Returns the normal form of a path with an optional query.
@@ -49,7 +63,7 @@ fn rewrite(target: &str) -> String {
     }
     if let Some(query) = query {
         normal.push('?');
-        encode(&decoded(query), b"/?", &mut normal);
+        encode(&percent_decoded(query), b"/?", &mut normal);
     }
     normal
 }
@@ -58,7 +72,7 @@ fn rewrite(target: &str) -> String {
 fn without_dots(path: &str) -> Vec<Vec<u8>> {
     let slash = ['/', '\\'];
     let mut kept = Vec::new();
-    let mut segments = path.strip_prefix(slash).unwrap_or(path).split(slash).map(decoded).peekable();
+    let mut segments = path.strip_prefix(slash).unwrap_or(path).split(slash).map(percent_decoded).peekable();
     while let Some(segment) = segments.next() {
         if segment == b".." {
             kept.pop();
@@ -70,25 +84,6 @@ fn without_dots(path: &str) -> Vec<Vec<u8>> {
         }
     }
     kept
-}
-
-/// Decodes percent-encoding. Malformed escapes stay.
-fn decoded(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let escaped = match (first, after) {
-            (b'%', [high, low, ..]) => digit(*high).zip(digit(*low)),
-            _ => None,
-        };
-        bytes.push(escaped.map_or(*first, |(high, low)| high << 4 | low));
-        rest = if escaped.is_some() { &after[2..] } else { after };
-    }
-    bytes
-}
-
-fn digit(hex: u8) -> Option<u8> {
-    char::from(hex).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 fn encode(bytes: &[u8], besides: &[u8], text: &mut String) {

@@ -11,6 +11,7 @@ mod limits;
 mod operators;
 mod outcomes;
 mod personal;
+mod queries;
 mod races;
 mod slow_readers;
 mod soft_purges;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ifmatch_cache::policy::freshness::Heuristic;
+use ifmatch_cache::policy::query::{QueryFilter, QueryRules};
 use ifmatch_proxy::{Balance, HealthCheck, Proxy, ProxyBuilder, Upstream};
 
 use super::address::Exposure;
@@ -13,7 +14,7 @@ use super::register_url::RegisterUrl;
 use super::register_urls;
 use super::server::{ServerConfig, at_least_one, positive, required};
 use super::settings::Settings;
-use super::units::Span;
+use super::units::{ByteSize, Span};
 use super::upstream_tls;
 use crate::access;
 use crate::error::Error;
@@ -29,6 +30,8 @@ pub struct ProxyConfig {
     pub cache: Option<CacheConfig>,
     /// Deviations of the cache from what upstreams and clients say.
     pub sharing: Sharing,
+    /// Rules for the queries of requests.
+    pub query: QueryRules,
     /// Registers for guarding writes, if they are guarded, because the upstreams are changed through this proxy, and
     /// through others with the same registers, only.
     pub guard: Option<Vec<RegisterUrl>>,
@@ -93,6 +96,7 @@ impl ProxyConfig {
                 ignores_client_cache_control: proxy_settings.ignore_client_cache_control.unwrap_or_default(),
                 shares_cookies: proxy_settings.share_cookies.unwrap_or_default(),
             },
+            query: query_rules(&proxy_settings, settings.cache)?,
             guard: guard(proxy_settings.guard_writes, &settings.register)?,
             trusts_forwarded: proxy_settings.trust_forwarded.unwrap_or_default(),
         })
@@ -106,6 +110,34 @@ fn guard(guards_writes: Option<bool>, registers: &[String]) -> Result<Option<Vec
         (false, []) => Ok(None),
         (false, _) => Err(Error::usage("--register keeps the records of guarded writes: set --guard-writes as well")),
     }
+}
+
+/// Returns the rules for queries. Without a cache, nothing applies them.
+fn query_rules(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<QueryRules, Error> {
+    let names = [("--drop-query", &settings.drop_query), ("--keep-query", &settings.keep_query)];
+    for (flag, names) in names {
+        let is_name = |name: &&String| {
+            let name = name.strip_suffix('*').unwrap_or(name);
+            !name.contains(['&', '=', '?', '#', '*'])
+        };
+        if let Some(wrong) = names.iter().find(|name| name.is_empty() || !is_name(name)) {
+            let detail = "write the decoded name of a parameter, such as 'page', or a prefix, such as 'utm_*'";
+            return Err(Error::usage(format!("{flag} contains '{wrong}', which is not a name: {detail}")));
+        }
+    }
+    let filter = match (&settings.drop_query[..], &settings.keep_query[..]) {
+        ([], []) => QueryFilter::None,
+        (drop, []) => QueryFilter::Drop(drop.to_vec()),
+        ([], keep) => QueryFilter::Keep(keep.to_vec()),
+        _ => return Err(Error::usage("--drop-query and --keep-query exclude each other: use one of them")),
+    };
+    let rules = QueryRules { sort: settings.sort_query.unwrap_or_default(), filter };
+    if rules.is_active() && cache.is_some_and(|cache| cache.bytes() == 0) {
+        return Err(Error::usage(
+            "--sort-query, --drop-query and --keep-query need the cache: remove them, or --cache 0",
+        ));
+    }
+    Ok(rules)
 }
 
 /// Returns the heuristic for lifetimes that upstreams do not state, unless all of its parts are disabled.
@@ -209,6 +241,16 @@ mod tests {
     }
 
     #[test]
+    fn rules_for_queries_need_a_cache() {
+        for line in ["sort-query = true", "drop-query = ['utm_*']", "keep-query = ['*']"] {
+            let settings = |cache: &str| format!("{cache}\n[proxy]\nupstream = ['http://a']\n{line}");
+            assert!(error(&settings("cache = '0'")).contains("need the cache"), "{line}");
+            let config = ProxyConfig::from_settings(Settings::from_toml(&settings("")).unwrap()).unwrap();
+            assert!(config.query.is_active(), "{line}");
+        }
+    }
+
+    #[test]
     fn errors_name_the_flag() {
         for (lines, part) in [
             ("", "--upstream"),
@@ -230,6 +272,10 @@ mod tests {
                 "upstream = ['https://a']\nupstream-client-cert = 'c'",
                 "--upstream-client-cert needs --upstream-client-key",
             ),
+            ("upstream = ['http://a']\ndrop-query = ['a']\nkeep-query = ['b']", "exclude each other"),
+            ("upstream = ['http://a']\ndrop-query = ['a=b']", "--drop-query contains 'a=b'"),
+            ("upstream = ['http://a']\nkeep-query = ['a*b']", "--keep-query contains 'a*b'"),
+            ("upstream = ['http://a']\nkeep-query = ['']", "--keep-query contains ''"),
             ("route = ['a b=http://a']", "a b"),
             ("route = ['/a/../b=http://a']", "'/a/../b' is not a valid route"),
         ] {

@@ -139,6 +139,22 @@ pub struct ProxySettings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub share_cookies: Option<bool>,
 
+    /// Sort the query parameters of each request by name, so that their order makes no difference to the cache. The
+    /// upstream receives the sorted query. Parameters with the same name keep their order.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_SORT_QUERY", help_heading = "Cache",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub sort_query: Option<bool>,
+
+    /// Query parameters to remove from each request before it is looked up and forwarded, such as `utm_*,fbclid`. `*` at
+    /// the end matches any rest. Repeatable, or separated by commas.
+    #[arg(long, value_name = "NAMES", env = "IFMATCH_DROP_QUERY", value_delimiter = ',', help_heading = "Cache")]
+    pub drop_query: Vec<String>,
+
+    /// Query parameters to keep; all others are removed from each request before it is looked up and forwarded.
+    /// Repeatable, or separated by commas.
+    #[arg(long, value_name = "NAMES", env = "IFMATCH_KEEP_QUERY", value_delimiter = ',', help_heading = "Cache")]
+    pub keep_query: Vec<String>,
+
     /// Guard writes: conditional PUT, PATCH, POST and DELETE lose no update even if the upstream ignores conditions,
     /// and responses without an entity tag get one. Use it only if the upstreams are changed through this proxy alone.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_GUARD_WRITES", help_heading = "Upstreams",
@@ -205,6 +221,7 @@ impl ProxySettings {
             stale_if_unreachable: Some(Span::from_secs(3_600)),
             ignore_client_cache_control: Some(false),
             share_cookies: Some(false),
+            sort_query: Some(false),
             guard_writes: Some(false),
             ..Self::default()
         }
@@ -238,6 +255,9 @@ impl ProxySettings {
             stale_while_revalidate: self.stale_while_revalidate.or(fallback.stale_while_revalidate),
             ignore_client_cache_control: self.ignore_client_cache_control.or(fallback.ignore_client_cache_control),
             share_cookies: self.share_cookies.or(fallback.share_cookies),
+            sort_query: self.sort_query.or(fallback.sort_query),
+            drop_query: if self.drop_query.is_empty() { fallback.drop_query } else { self.drop_query },
+            keep_query: if self.keep_query.is_empty() { fallback.keep_query } else { self.keep_query },
             guard_writes: self.guard_writes.or(fallback.guard_writes),
         }
     }
