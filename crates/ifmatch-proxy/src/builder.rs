@@ -10,7 +10,8 @@ use rustls::sign::CertifiedKey;
 use crate::forward::headers::Forwarding;
 use crate::proxy::{Proxy, Timeouts};
 use crate::route::Routes;
-use crate::upstream::connect::{self, Certificates};
+use crate::upstream::client::Client;
+use crate::upstream::connect::Certificates;
 use crate::upstream::health::HealthCheck;
 use crate::upstream::{InvalidUpstream, Upstream};
 
@@ -37,6 +38,7 @@ pub struct ProxyBuilder {
     timeouts: Timeouts,
     health: Option<HealthCheck>,
     certificates: Certificates,
+    http2: bool,
 }
 
 impl ProxyBuilder {
@@ -69,7 +71,15 @@ impl ProxyBuilder {
         self
     }
 
-    /// Sets the maximum time to open a connection, and the maximum time that a request waits in a server's queue.
+    /// Offers HTTP/2 to servers with TLS. They choose it or HTTP/1.1 during the handshake (ALPN). By default only
+    /// HTTP/1.1 is offered: requests over one HTTP/2 connection share its fate, and its packet loss.
+    #[must_use]
+    pub fn http2(mut self, offer: bool) -> Self {
+        self.http2 = offer;
+        self
+    }
+
+    /// Sets the maximum time to open a connection, including the handshakes, and the maximum time that a request waits in a server's queue.
     /// Defaults to 5 seconds.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
@@ -123,7 +133,8 @@ impl ProxyBuilder {
     /// Fails if an upstream uses TLS, the system has no root certificates, and there are [no others](Self::trust).
     pub fn build(self) -> io::Result<Proxy> {
         let secure = self.routes.upstreams().any(Upstream::is_secure);
-        let client = connect::client(self.timeouts.connect, secure, self.certificates)?;
+        let certificates = if secure { self.certificates } else { Certificates::unused() };
+        let client = Client::new(self.timeouts.connect, certificates, self.http2)?;
         Ok(Proxy::new(client, self.routes, self.forwarding, self.timeouts, self.health))
     }
 }

@@ -1,4 +1,4 @@
-//! A reverse proxy as a Tower service: forwards requests to upstreams over HTTP/1.1, plain or over TLS.
+//! A reverse proxy as a Tower service: forwards requests to upstreams over HTTP/1.1 or HTTP/2, plain or over TLS.
 //!
 //! ```
 //! use ifmatch_proxy::{Proxy, Upstream};

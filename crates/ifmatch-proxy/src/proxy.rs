@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use tower_service::Service;
@@ -20,12 +20,13 @@ use crate::builder::ProxyBuilder;
 use crate::error::{ProxyError, ProxyErrorKind};
 use crate::forward::framing;
 use crate::forward::headers::{self, Client, Forwarding};
-use crate::forward::request_body::{BoxError, Interrupted, LentBody, RequestBody};
+use crate::forward::outgoing;
+use crate::forward::request_body::{BoxError, Interrupted, RequestBody};
 use crate::forward::response_body::ProxyBody;
 use crate::forward::upgrade::UpgradeRequest;
 use crate::forward::via::Name;
 use crate::route::{Routes, Target};
-use crate::upstream::connect::HttpClient;
+use crate::upstream::client::{self, SendError};
 use crate::upstream::health::{self, HealthCheck};
 use crate::upstream::selection::{Full, ServerSlot, Slot};
 use crate::upstream::server::Server;
@@ -41,7 +42,7 @@ pub struct Proxy {
 
 /// State shared by all requests.
 struct Shared {
-    client: HttpClient<LentBody>,
+    client: client::Client,
     routes: Routes,
     name: Name,
     forwarding: Forwarding,
@@ -101,7 +102,7 @@ impl Proxy {
     }
 
     pub(crate) fn new(
-        client: HttpClient<LentBody>,
+        client: client::Client,
         routes: Routes,
         forwarding: Forwarding,
         timeouts: Timeouts,
@@ -195,31 +196,29 @@ impl Shared {
         head: &Parts,
         body: &RequestBody,
     ) -> Result<Response<Incoming>, ProxyError> {
-        let Some(address) = server.url(&target.path) else { return Err(ProxyErrorKind::Unsupported.into()) };
-        let mut request = Request::new(body.lend());
-        *request.method_mut() = head.method.clone();
-        *request.uri_mut() = address;
-        *request.version_mut() = Version::HTTP_11;
-        *request.headers_mut() = self.forwarding.request(head, server, self.name);
-        if !request.body().is_end_stream() && request.body().size_hint().exact().is_none() {
-            // Otherwise hyper drops the content of a GET or HEAD without a length.
-            request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
-        if let Some(interim) = head.extensions.get().and_then(|client: &Client| client.interim.clone()) {
-            hyper::ext::on_informational(&mut request, move |response| {
-                interim.send(response.status(), response.headers());
-            });
-        }
+        let Some(path) = server.path(&target.path) else { return Err(ProxyErrorKind::Unsupported.into()) };
+        let upgrade = headers::requested_upgrade(head.version, &head.headers).is_some();
+        let interim = head.extensions.get().and_then(|client: &Client| client.interim.as_ref());
+        let outgoing = |version| {
+            let body = body.is_whole().then(|| body.lend())?;
+            let headers = self.forwarding.request(head, server, self.name);
+            let mut request = outgoing::request(version, head.method.clone(), (server, &path), headers, body)?;
+            if let Some(interim) = interim.cloned() {
+                hyper::ext::on_informational(&mut request, move |response| {
+                    interim.send(response.status(), response.headers());
+                });
+            }
+            Some(request)
+        };
         let too_slow = async {
             body.wait_for_end().await;
             tokio::time::sleep(self.timeouts.answer).await;
         };
         let result = tokio::select! {
-            result = self.client.request(request) => result,
+            result = self.client.send(server, upgrade, outgoing) => result,
             () = too_slow => return Err(ProxyErrorKind::Timeout.into()),
         };
-        let reached = !matches!(&result, Err(error) if error.is_connect());
-        target.upstream.record(server, reached);
+        target.upstream.record(server, !matches!(result, Err(SendError::Connect(_))));
         result.map_err(classify)
     }
 
@@ -251,24 +250,16 @@ impl Shared {
 }
 
 /// Classifies an error of the HTTP client.
-fn classify(error: hyper_util::client::legacy::Error) -> ProxyError {
-    let kind = if error.is_connect() || is_unsent(&error) {
-        ProxyErrorKind::Unreachable
-    } else if causes(&error).any(<dyn Error>::is::<Interrupted>) {
-        ProxyErrorKind::Interrupted
-    } else {
-        ProxyErrorKind::Broken
+fn classify(error: SendError) -> ProxyError {
+    let kind = match &error {
+        SendError::Connect(_) | SendError::Consumed => ProxyErrorKind::Unreachable,
+        SendError::Exchange(error) if client::is_unprocessed(error) => ProxyErrorKind::Unreachable,
+        SendError::Exchange(error) if client::causes(error).any(<dyn Error>::is::<Interrupted>) => {
+            ProxyErrorKind::Interrupted
+        }
+        SendError::Exchange(_) => ProxyErrorKind::Broken,
     };
     ProxyError::new(kind, error)
-}
-
-/// Returns `true` if the connection closed before any part of the request was written.
-fn is_unsent(error: &(dyn Error + 'static)) -> bool {
-    causes(error).filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled)
-}
-
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error| (*error).source())
 }
 
 /// Returns `true` for the safe methods of RFC 9110 §9.2.1, and QUERY.

@@ -76,6 +76,19 @@ async fn an_unknown_certificate_of_an_upstream_is_rejected() {
     assert_eq!(read(&mut client, "https://localhost/c/a").await.0, StatusCode::BAD_GATEWAY);
 }
 
+#[test]
+fn upstreams_select_http_2_only_if_it_is_offered() {
+    let files = Files::new();
+    let upstream = Gateway::start(files.flags("cert.pem", "key.pem"));
+    let (url, ca) = (format!("https://localhost:{}", upstream.address().port()), files.path("cert.pem"));
+    for (flag, via) in [("--upstream-http2=false", "1.1 ifmatch"), ("--upstream-http2", "2.0 ifmatch")] {
+        let gateway = Gateway::start(["proxy", "--upstream", &url, "--upstream-ca", ca.to_str().unwrap(), flag]);
+        for _ in 0..2 {
+            assert_eq!(get(&gateway, "/c/none", "").header("via"), via);
+        }
+    }
+}
+
 #[tokio::test]
 async fn http_2_clients_get_no_connection_headers() {
     let origin = Origin::start(|_| ok("cache-control: max-age=600\r\nconnection: x-hop\r\nx-hop: 1\r\n", "hello"));

@@ -64,3 +64,16 @@ fn unhealthy_servers_get_no_requests_until_they_recover() {
     well.store(true, Ordering::SeqCst);
     eventually("both", || answers().iter().any(|answer| answer == "sick").then_some(()));
 }
+
+#[test]
+fn requests_follow_the_weights_and_backups_get_none() {
+    let origins =
+        ["heavy", "light", "backup"].map(|name| Origin::start(move |_| ok("cache-control: no-store\r\n", name)));
+    let [heavy, light, backup] = &origins;
+    let upstreams = format!("{} weight=3,{},{} backup", heavy.url(), light.url(), backup.url());
+    let gateway = Gateway::start(["proxy", "--upstream", &upstreams]);
+    for _ in 0..8 {
+        get(&gateway, "/", "").expect(200);
+    }
+    assert_eq!(origins.map(|origin| origin.asked().len()), [6, 2, 0]);
+}

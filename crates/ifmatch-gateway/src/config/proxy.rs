@@ -180,6 +180,7 @@ fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
 
 fn builder(settings: &ProxySettings, routes: &[Route], max_requests: u32) -> Result<ProxyBuilder, Error> {
     let mut builder = Proxy::builder()
+        .http2(settings.upstream_http2.unwrap_or_default())
         .rewrite_host(settings.rewrite_host.unwrap_or_default())
         .trust_forwarded(settings.trust_forwarded.unwrap_or_default())
         .connect_timeout(positive(settings.connect_timeout, "--connect-timeout")?)

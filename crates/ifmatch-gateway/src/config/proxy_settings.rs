@@ -23,7 +23,7 @@ pub(super) const DEFAULT_CACHE: ByteSize = ByteSize::from_bytes(256 << 20);
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ProxySettings {
-    /// Server to forward requests to: http:// or https://, a host, an optional port, and an optional path prefix.
+    /// Server to forward requests to: http://, https:// or h2c:// (HTTP/2 without TLS), a host, an optional port, and an optional path prefix.
     /// Repeatable, or separated by commas: several servers take turns. Options may follow the URL, separated by spaces:
     /// `weight=N` gives a server N times as many requests as one without, and `backup` uses a server only while no other
     /// one is available. For example `http://10.0.0.7:8080 weight=3,http://10.0.0.8:8080,http://10.0.0.9:8080 backup`.
@@ -49,7 +49,7 @@ pub struct ProxySettings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub trust_forwarded: Option<bool>,
 
-    /// Time to connect to a server. Afterwards the next server is tried, or the client gets 502.
+    /// Time to connect to a server, including DNS and TLS. Afterwards the next server is tried, or the client gets 502.
     #[arg(long, value_name = "TIME", env = "IFMATCH_CONNECT_TIMEOUT", help_heading = "Upstreams")]
     pub connect_timeout: Option<Span>,
 
@@ -80,6 +80,12 @@ pub struct ProxySettings {
     /// Private key of --upstream-client-cert, as a PEM file.
     #[arg(long, value_name = "FILE", env = "IFMATCH_UPSTREAM_CLIENT_KEY", help_heading = "Upstreams")]
     pub upstream_client_key: Option<PathBuf>,
+
+    /// Offer HTTP/2 to https upstreams, which select it or HTTP/1.1 (ALPN). For HTTP/2 without TLS, write h2c:// in the
+    /// URL of the upstream.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_UPSTREAM_HTTP2", help_heading = "Upstreams",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub upstream_http2: Option<bool>,
 
     /// Path for periodic health checks. A server that does not respond with 2xx in time gets no requests while another
     /// one is healthy.
@@ -210,6 +216,7 @@ impl ProxySettings {
         Self {
             rewrite_host: Some(false),
             trust_forwarded: Some(false),
+            upstream_http2: Some(false),
             balance: Some(Balancing::RoundRobin),
             connect_timeout: Some(Span::from_secs(5)),
             answer_timeout: Some(Span::from_secs(60)),
@@ -243,6 +250,7 @@ impl ProxySettings {
             upstream_ca: self.upstream_ca.or(fallback.upstream_ca),
             upstream_client_cert: self.upstream_client_cert.or(fallback.upstream_client_cert),
             upstream_client_key: self.upstream_client_key.or(fallback.upstream_client_key),
+            upstream_http2: self.upstream_http2.or(fallback.upstream_http2),
             health_path: self.health_path.or(fallback.health_path),
             health_interval: self.health_interval.or(fallback.health_interval),
             health_timeout: self.health_timeout.or(fallback.health_timeout),

@@ -4,6 +4,7 @@ mod connection_fields;
 pub(crate) mod framing;
 pub(crate) mod headers;
 pub(crate) mod interim;
+pub(crate) mod outgoing;
 pub(crate) mod request_body;
 pub(crate) mod response_body;
 mod trailers;

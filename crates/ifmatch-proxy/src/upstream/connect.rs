@@ -1,23 +1,37 @@
-//! Connections to upstreams, pooled and optionally encrypted.
+//! New connections to upstreams, over TCP and TLS.
 
+use std::error::Error;
+use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use http::{Extensions, Uri};
+use hyper::client::conn::{http1, http2};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::{Connection as _, HttpConnector, HttpInfo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::crypto::ring;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tower_service::Service;
 
-/// An HTTP client over TCP and TLS.
-pub(crate) type HttpClient<B> = Client<HttpsConnector<HttpConnector>, B>;
+use super::pool::{Connection, Http1, Http2};
+use super::resolver::Resolver;
+use crate::forward::request_body::BoxError;
 
-/// Maximum time for which an unused connection is kept. Shorter than the timeouts of common servers, some of which use
-/// 5 seconds.
-const IDLE: Duration = Duration::from_secs(4);
+/// Window of an HTTP/2 stream: the bytes that an upstream may send ahead of a slow client.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// Window of an HTTP/2 connection: the maximum, so that slow clients do not stall others on the same connection.
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+/// Bytes of a request's content that wait for the window of the upstream.
+const SEND_BUFFER: usize = 64 << 10;
+/// Maximum size of the header fields of a response over HTTP/2.
+const HEADER_LIST: u32 = 64 << 10;
+/// Pause after which a used HTTP/2 connection is probed by a PING, and the maximum time until its response.
+const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
 
 /// The certificates of both sides of a TLS connection.
 #[derive(Clone, Debug, Default)]
@@ -29,10 +43,12 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
+    /// Returns certificates that trust no server, which are enough without TLS.
+    pub(crate) fn unused() -> Self {
+        Self { roots: Some(RootCertStore::empty()), own: None }
+    }
+
     /// Returns the configuration of TLS.
-    ///
-    /// # Errors
-    /// Fails if the authorities of the system are needed, and it has none.
     fn config(self) -> io::Result<ClientConfig> {
         let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
         let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
@@ -47,25 +63,97 @@ impl Certificates {
     }
 }
 
-/// Creates a client with a connection pool. `secure` states if any upstream uses TLS.
-///
-/// # Errors
-/// Fails if the authorities of the system are needed, and it has none.
-pub(crate) fn client<B>(timeout: Duration, secure: bool, certificates: Certificates) -> io::Result<HttpClient<B>>
-where
-    B: http_body::Body<Data: Send> + Send + 'static,
-{
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(timeout));
-    let unused = Certificates { roots: Some(RootCertStore::empty()), own: None };
-    let config = if secure { certificates } else { unused }.config()?;
-    let connector =
-        HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().wrap_connector(tcp);
-    let mut client = Client::builder(TokioExecutor::new());
-    client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
-    // The header fields already contain the Host.
-    client.set_host(false);
-    Ok(client.build(connector))
+/// The protocol of a new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    /// HTTP/2 without negotiation (RFC 9113 §3.3).
+    Http2,
+    /// HTTP/2 or HTTP/1.1, selected by the server during the TLS handshake (ALPN).
+    Negotiated,
+}
+
+/// A new connection.
+pub(crate) enum Opened {
+    Http1(Http1),
+    Http2(Arc<Http2>),
+}
+
+/// Opens connections.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    http1: HttpsConnector<HttpConnector<Resolver>>,
+    negotiated: HttpsConnector<HttpConnector<Resolver>>,
+}
+
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+impl Connector {
+    /// Creates a connector. `timeout` is the maximum time for all addresses of a server together.
+    ///
+    /// # Errors
+    /// Fails if the authorities of the system are needed, and it has none.
+    pub(crate) fn new(resolver: Resolver, timeout: Duration, certificates: Certificates) -> io::Result<Self> {
+        let mut tcp = HttpConnector::new_with_resolver(resolver);
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(timeout));
+        let config = certificates.config()?;
+        let builder = || HttpsConnectorBuilder::new().with_tls_config(config.clone()).https_or_http().enable_http1();
+        Ok(Self {
+            http1: builder().wrap_connector(tcp.clone()),
+            negotiated: builder().enable_http2().wrap_connector(tcp),
+        })
+    }
+
+    /// Opens a connection to the server of this URL.
+    pub(crate) async fn open(&self, url: Uri, protocol: Protocol) -> Result<Opened, BoxError> {
+        let mut connector = match protocol {
+            Protocol::Http1 | Protocol::Http2 => self.http1.clone(),
+            Protocol::Negotiated => self.negotiated.clone(),
+        };
+        poll_fn(|cx| connector.poll_ready(cx)).await?;
+        let stream = connector.call(url).await?;
+        let connected = stream.connected();
+        let mut extras = Extensions::new();
+        connected.get_extras(&mut extras);
+        let peer = extras.get::<HttpInfo>().map(|info| info.remote_addr().ip());
+        Ok(if protocol == Protocol::Http2 || connected.is_negotiated_h2() {
+            Opened::Http2(Arc::new(speak_http2(stream, peer).await?))
+        } else {
+            Opened::Http1(speak_http1(stream, peer).await?)
+        })
+    }
+}
+
+async fn speak_http1(stream: Stream, peer: Option<IpAddr>) -> hyper::Result<Http1> {
+    let (mut sender, connection) = http1::handshake(stream).await?;
+    spawn(connection.with_upgrades());
+    sender.ready().await?;
+    Ok(Connection { sender, peer })
+}
+
+async fn speak_http2(stream: Stream, peer: Option<IpAddr>) -> hyper::Result<Http2> {
+    let (interval, timeout) = PING;
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(HEADER_LIST)
+        .keep_alive_interval(interval)
+        .keep_alive_timeout(timeout);
+    let (mut sender, connection) = builder.handshake(stream).await?;
+    spawn(connection);
+    sender.ready().await?;
+    Ok(Connection { sender, peer })
+}
+
+fn spawn<E: Error + Send>(connection: impl Future<Output = Result<(), E>> + Send + 'static) {
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to an upstream server failed");
+        }
+    });
 }

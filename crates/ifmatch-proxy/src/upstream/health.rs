@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use http::header::HOST;
-use http::{HeaderValue, Request};
+use http::{HeaderMap, HeaderValue, Method};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::forward::request_body::{LentBody, RequestBody};
+use crate::forward::outgoing;
+use crate::forward::request_body::RequestBody;
 use crate::upstream::Upstream;
-use crate::upstream::connect::HttpClient;
+use crate::upstream::client::Client;
 use crate::upstream::server::Server;
 
 /// Active health checks: each server is asked for a path, and fails if its response is not 2xx or comes too late.
@@ -52,11 +53,7 @@ impl HealthCheck {
 }
 
 /// Checks the servers of these upstreams for ever.
-pub(crate) async fn watch(
-    client: &HttpClient<LentBody>,
-    upstreams: impl Iterator<Item = &Upstream>,
-    check: &HealthCheck,
-) {
+pub(crate) async fn watch(client: &Client, upstreams: impl Iterator<Item = &Upstream>, check: &HealthCheck) {
     let mut tasks = JoinSet::new();
     for upstream in upstreams {
         for at in 0..upstream.servers.len() {
@@ -66,7 +63,7 @@ pub(crate) async fn watch(
     while tasks.join_next().await.is_some() {}
 }
 
-async fn watch_server(client: HttpClient<LentBody>, upstream: Upstream, at: usize, check: HealthCheck) {
+async fn watch_server(client: Client, upstream: Upstream, at: usize, check: HealthCheck) {
     let server = &upstream.servers[at];
     let mut verdict = Verdict::default();
     let mut ticks = interval(check.interval);
@@ -78,11 +75,15 @@ async fn watch_server(client: HttpClient<LentBody>, upstream: Upstream, at: usiz
     }
 }
 
-async fn passes(client: &HttpClient<LentBody>, server: &Server, check: &HealthCheck) -> bool {
-    let Some(url) = server.url(&check.path) else { return false };
+async fn passes(client: &Client, server: &Server, check: &HealthCheck) -> bool {
+    let Some(path) = server.path(&check.path) else { return false };
     let Ok(host) = HeaderValue::from_str(server.authority.as_str()) else { return false };
-    let Ok(request) = Request::get(url).header(HOST, host).body(RequestBody::empty().lend()) else { return false };
-    let response = timeout(check.timeout, client.request(request)).await;
+    let body = RequestBody::empty();
+    let request = |version| {
+        let headers = HeaderMap::from_iter([(HOST, host.clone())]);
+        outgoing::request(version, Method::GET, (server, &path), headers, body.lend())
+    };
+    let response = timeout(check.timeout, client.send(server, false, request)).await;
     matches!(response, Ok(Ok(response)) if response.status().is_success())
 }
 

@@ -3,15 +3,18 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::uri::Scheme;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub(crate) mod balance;
+pub(crate) mod client;
 pub(crate) mod connect;
 pub(crate) mod health;
 pub(crate) mod selection;
 pub(crate) mod server;
+
+mod pool;
+mod resolver;
 
 use balance::{Balance, Turns};
 use server::Server;
@@ -70,7 +73,7 @@ impl Upstream {
     pub(crate) const AVOIDANCE: Duration = Duration::from_secs(5);
 
     /// Parses server URLs: `http://` or `https://`, a host, and optionally a port and a path, which is prepended to the
-    /// request's. Options may follow, separated by spaces: `weight=N`, the server's share of the requests relative to
+    /// request's. `h2c://` is HTTP/2 without TLS. Options may follow, separated by spaces: `weight=N`, the server's share of the requests relative to
     /// the others, and `backup`.
     ///
     /// # Errors
@@ -140,7 +143,7 @@ impl Upstream {
     /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
     /// ```
     pub fn is_secure(&self) -> bool {
-        self.servers.iter().any(|server| server.scheme == Scheme::HTTPS)
+        self.servers.iter().any(Server::is_secure)
     }
 
     /// Records if a server could be reached.

@@ -9,12 +9,15 @@ use tokio::sync::Semaphore;
 
 use super::InvalidUpstream;
 use super::balance::{Candidate, Health};
+use super::pool::Pool;
 
 /// One server.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
+    /// `true` if the server speaks HTTP/2 without TLS: `h2c://`.
+    pub(super) speaks_http2: bool,
     /// Prefix of all paths, without a trailing slash.
     base: String,
     /// Share of the requests, relative to the other servers.
@@ -29,6 +32,7 @@ pub(crate) struct Server {
     avoided_until: AtomicU64,
     /// `true` while health checks fail.
     unhealthy: AtomicBool,
+    pub(super) pool: Pool,
 }
 
 impl Server {
@@ -52,8 +56,12 @@ impl Server {
         let invalid = || InvalidUpstream::url(url);
         let uri: Uri = url.parse().map_err(|_| invalid())?;
         let parts = uri.into_parts();
-        let scheme =
-            parts.scheme.filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme)).ok_or_else(invalid)?;
+        let (scheme, speaks_http2) = match parts.scheme.as_ref().map(Scheme::as_str) {
+            Some("http") => (Scheme::HTTP, false),
+            Some("https") => (Scheme::HTTPS, false),
+            Some("h2c") => (Scheme::HTTP, true),
+            _ => return Err(invalid()),
+        };
         let authority = parts.authority.filter(|authority| !authority.as_str().contains('@')).ok_or_else(invalid)?;
         let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
         if path.query().is_some() {
@@ -63,6 +71,7 @@ impl Server {
         Ok(Self {
             scheme,
             authority,
+            speaks_http2,
             base: path.path().trim_end_matches('/').to_owned(),
             weight: 1,
             backup: false,
@@ -70,6 +79,7 @@ impl Server {
             slots: Arc::new(Semaphore::new(limit)),
             avoided_until: AtomicU64::new(0),
             unhealthy: AtomicBool::new(false),
+            pool: Pool::default(),
         })
     }
 
@@ -79,6 +89,7 @@ impl Server {
         Self {
             scheme: self.scheme.clone(),
             authority: self.authority.clone(),
+            speaks_http2: self.speaks_http2,
             base: self.base.clone(),
             weight: self.weight,
             backup: self.backup,
@@ -86,6 +97,7 @@ impl Server {
             slots: Arc::new(Semaphore::new(limit)),
             avoided_until: AtomicU64::new(0),
             unhealthy: AtomicBool::new(false),
+            pool: Pool::default(),
         }
     }
 
@@ -134,15 +146,24 @@ impl Server {
         !self.base.is_empty()
     }
 
-    /// Returns the URL of a path at this server. Returns `None` if the result is not a valid URL.
-    pub(crate) fn url(&self, path: &str) -> Option<Uri> {
-        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+    /// Returns `true` if the server uses TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    /// Returns a path, with its query, at this server. Returns `None` if the result is not valid in a URL.
+    pub(crate) fn path(&self, path: &str) -> Option<PathAndQuery> {
         match self.base.as_str() {
-            "" => uri.path_and_query(path),
-            base => uri.path_and_query(format!("{base}{path}")),
+            "" => path.parse(),
+            base => format!("{base}{path}").parse(),
         }
-        .build()
         .ok()
+    }
+
+    /// Returns the URL to connect to. Its path has no meaning.
+    pub(super) fn origin(&self) -> Option<Uri> {
+        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        uri.path_and_query("/").build().ok()
     }
 }
 
@@ -153,8 +174,8 @@ mod tests {
     #[test]
     fn a_base_path_is_prepended() {
         let server = Server::parse("https://example.com:8443/base/").expect("an address");
-        let address = server.url("/a%2Fb?c").expect("an address").to_string();
-        assert_eq!(address, "https://example.com:8443/base/a%2Fb?c");
+        assert_eq!(server.path("/a%2Fb?c").expect("a path"), "/base/a%2Fb?c");
+        assert_eq!(server.origin().expect("a URL"), "https://example.com:8443/");
     }
 
     #[test]

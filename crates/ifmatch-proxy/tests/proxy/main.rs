@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test speaks by panicking")]
 
 mod answers;
+mod http2;
 mod support;
 mod trouble;
 mod upgrades;

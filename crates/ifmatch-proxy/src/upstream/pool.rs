@@ -1,0 +1,152 @@
+//! The open connections to one server.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use tokio::time::{Instant, sleep};
+
+use crate::forward::request_body::LentBody;
+
+/// Maximum time for which an unused HTTP/1.1 connection is kept. Shorter than the timeouts of common servers, some of
+/// which use 5 seconds.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// Maximum time for which an unused HTTP/2 connection is kept. A server announces the end of a connection, so that no
+/// request is lost.
+const IDLE_HTTP2: Duration = Duration::from_mins(1);
+
+/// A connection for one request at a time.
+pub(crate) type Http1 = Connection<http1::SendRequest<LentBody>>;
+/// A connection for many requests at a time.
+pub(crate) type Http2 = Connection<http2::SendRequest<LentBody>>;
+
+/// A connection, and the address of the server.
+pub(crate) struct Connection<S> {
+    pub(crate) sender: S,
+    /// `None` if the connection does not tell.
+    pub(crate) peer: Option<IpAddr>,
+}
+
+/// The connections to a server that can be used again.
+#[derive(Default)]
+pub(crate) struct Pool {
+    connections: Arc<Mutex<Connections>>,
+    /// `true` if the server has been asked for HTTP/2 and chose HTTP/1.1.
+    declines_http2: AtomicBool,
+    /// Held while a connection is opened that others may share.
+    pub(crate) opening: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Connections {
+    /// Unused connections, in the order of their last use.
+    idle: Vec<(Http1, Instant)>,
+    /// The connection for new requests, with its last use.
+    shared: Option<(Arc<Http2>, Instant)>,
+    /// `true` while a task closes connections that are not used.
+    watched: bool,
+}
+
+impl Pool {
+    /// Takes the unused connection that was used last. Closes those with addresses that are not `current`.
+    pub(crate) fn take(&self, current: impl Fn(IpAddr) -> bool) -> Option<Http1> {
+        let mut connections = self.lock();
+        connections.expire();
+        while let Some((connection, _)) = connections.idle.pop() {
+            if connection.sender.is_ready() && connection.peer.is_none_or(&current) {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Returns the shared connection, unless it was closed or its address is not `current`.
+    pub(crate) fn shared(&self, current: impl Fn(IpAddr) -> bool) -> Option<Arc<Http2>> {
+        let mut connections = self.lock();
+        let (connection, used) = connections.shared.as_mut()?;
+        if connection.sender.is_closed() || !connection.peer.is_none_or(current) {
+            // Requests in progress are completed.
+            connections.shared = None;
+            return None;
+        }
+        *used = Instant::now();
+        Some(Arc::clone(connection))
+    }
+
+    /// Takes back a connection, once it is ready for the next request.
+    pub(crate) fn put(&self, mut connection: Http1) {
+        let connections = Arc::downgrade(&self.connections);
+        tokio::spawn(async move {
+            if connection.sender.ready().await.is_ok()
+                && let Some(connections) = connections.upgrade()
+            {
+                lock(&connections).idle.push((connection, Instant::now()));
+                watch(&connections);
+            }
+        });
+    }
+
+    /// Sends new requests over this connection.
+    pub(crate) fn share(&self, connection: &Arc<Http2>) {
+        self.lock().shared = Some((Arc::clone(connection), Instant::now()));
+        watch(&self.connections);
+    }
+
+    /// Sends no new requests over this connection.
+    pub(crate) fn retire(&self, connection: &Arc<Http2>) {
+        self.lock().shared.take_if(|(shared, _)| Arc::ptr_eq(shared, connection));
+    }
+
+    /// Records the protocol of a new connection for which HTTP/2 was offered.
+    pub(crate) fn negotiated(&self, http2: bool) {
+        self.declines_http2.store(!http2, Relaxed);
+    }
+
+    /// Returns `true` if the server chose HTTP/1.1 when it was last asked.
+    pub(crate) fn declines_http2(&self) -> bool {
+        self.declines_http2.load(Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connections> {
+        lock(&self.connections)
+    }
+}
+
+impl Connections {
+    fn expire(&mut self) {
+        self.idle.retain(|(connection, used)| used.elapsed() < IDLE && !connection.sender.is_closed());
+        self.shared.take_if(|(connection, used)| used.elapsed() >= IDLE_HTTP2 || connection.sender.is_closed());
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pool")
+    }
+}
+
+/// Closes unused connections in time, until none is left.
+fn watch(connections: &Arc<Mutex<Connections>>) {
+    if std::mem::replace(&mut lock(connections).watched, true) {
+        return;
+    }
+    let connections = Arc::downgrade(connections);
+    tokio::spawn(async move { while expire_soon(&connections).await {} });
+}
+
+/// Returns `false` if no connection is left.
+async fn expire_soon(connections: &Weak<Mutex<Connections>>) -> bool {
+    sleep(IDLE / 2).await;
+    let Some(connections) = connections.upgrade() else { return false };
+    let mut connections = lock(&connections);
+    connections.expire();
+    connections.watched = !connections.idle.is_empty() || connections.shared.is_some();
+    connections.watched
+}
+
+fn lock(connections: &Mutex<Connections>) -> MutexGuard<'_, Connections> {
+    connections.lock().unwrap_or_else(PoisonError::into_inner)
+}
