@@ -73,7 +73,7 @@ pub(super) fn of_write(headers: &HeaderMap) -> Result<WriteConditions, AzureErro
     }
     let if_unmodified_since = unmodified_since.filter(|_| if_match.is_none());
     let modified_since = modified_since.filter(|_| if_none_match.is_none());
-    let preconditions = Preconditions { if_match, if_unmodified_since, if_none_match, if_modified_since: None };
+    let preconditions = Preconditions { if_match, if_unmodified_since, if_none_match, ..Preconditions::NONE };
     Ok(WriteConditions { preconditions, modified_since })
 }
 
