@@ -17,6 +17,34 @@ use crate::store::{BlobStore, Upload};
 ///
 /// The service passes a request to the first dialect that recognizes it, and to the plain dialect otherwise. All dialects
 /// see the same blobs.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use futures_util::future::BoxFuture;
+/// use http::{Response, request::Parts};
+/// use ifmatch_blob::BlobService;
+/// use ifmatch_blob::body::BlobBody;
+/// use ifmatch_blob::dialect::{Context, Dialect};
+/// use ifmatch_blob::store::{BlobStore, Upload};
+///
+/// /// Answers `/ping`.
+/// struct Ping;
+///
+/// impl Dialect for Ping {
+///     fn speaks(&self, head: &Parts) -> bool {
+///         head.uri.path() == "/ping"
+///     }
+///
+///     fn answer(&self, _: Arc<Context>, _: Parts, _: Upload) -> BoxFuture<'static, Response<BlobBody>> {
+///         Box::pin(async { Response::new(BlobBody::empty()) })
+///     }
+/// }
+///
+/// # fn with(store: Arc<dyn BlobStore>) {
+/// let service = BlobService::new(store).dialect(Ping);
+/// # }
+/// ```
 pub trait Dialect: Send + Sync + 'static {
     /// Returns `true` if a request is in this dialect.
     fn speaks(&self, head: &Parts) -> bool;
