@@ -101,6 +101,11 @@ impl Gateway {
         self.process.terminate();
     }
 
+    /// Sends SIGHUP, which reloads its configuration.
+    pub fn hang_up(&self) {
+        self.process.hang_up();
+    }
+
     /// Waits until it has exited.
     pub fn finished(&mut self) -> Finished {
         self.process.finished()

@@ -75,8 +75,17 @@ impl Process {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends SIGHUP.
+    pub(crate) fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
+    fn signal(&self, name: &str) {
         // The `kill` of the shell is portable and needs neither unsafe code nor a dependency.
-        let command = format!("kill -TERM {}", self.id());
+        let command = format!("kill -{name} {}", self.id());
         let status = Command::new("sh").args(["-c", &command]).status().expect("sh runs");
         assert!(status.success(), "{command}: {status}");
     }

@@ -1,5 +1,6 @@
 //! The builder of a proxy.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,9 @@ use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 
 use crate::forward::headers::Forwarding;
-use crate::proxy::{Proxy, Timeouts};
+use crate::forward::via::Name;
+use crate::observer::{Observer, UpstreamState};
+use crate::proxy::{Proxy, Shared, Timeouts};
 use crate::route::Routes;
 use crate::upstream::client::Client;
 use crate::upstream::connect::Certificates;
@@ -31,7 +34,7 @@ use crate::upstream::{InvalidUpstream, Upstream};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ProxyBuilder {
     routes: Routes,
     forwarding: Forwarding,
@@ -39,6 +42,7 @@ pub struct ProxyBuilder {
     health: Option<HealthCheck>,
     certificates: Certificates,
     http2: bool,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl ProxyBuilder {
@@ -127,6 +131,26 @@ impl ProxyBuilder {
         self
     }
 
+    /// Returns the initial state of all upstreams, for metrics.
+    ///
+    /// ```
+    /// use ifmatch_proxy::{Proxy, Upstream};
+    ///
+    /// let builder = Proxy::builder().route("example.com", Upstream::parse(&["http://10.0.0.7:8080"])?)?;
+    /// assert_eq!(builder.upstreams()[0].route, "example.com");
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    pub fn upstreams(&self) -> Vec<UpstreamState> {
+        self.routes.states()
+    }
+
+    /// Reports events at the upstreams to `observer`.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
     /// Builds the proxy.
     ///
     /// # Errors
@@ -135,6 +159,20 @@ impl ProxyBuilder {
         let secure = self.routes.upstreams().any(Upstream::is_secure);
         let certificates = if secure { self.certificates } else { Certificates::unused() };
         let client = Client::new(self.timeouts.connect, certificates, self.http2)?;
-        Ok(Proxy::new(client, self.routes, self.forwarding, self.timeouts, self.health))
+        Ok(Proxy::new(Shared {
+            client,
+            routes: self.routes,
+            name: Name::new(),
+            forwarding: self.forwarding,
+            timeouts: self.timeouts,
+            health: self.health,
+            observer: self.observer,
+        }))
+    }
+}
+
+impl fmt::Debug for ProxyBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProxyBuilder").field("routes", &self.routes).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,6 +14,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::builder::ProxyBuilder;
@@ -25,6 +27,7 @@ use crate::forward::request_body::{BoxError, Interrupted, RequestBody};
 use crate::forward::response_body::ProxyBody;
 use crate::forward::upgrade::UpgradeRequest;
 use crate::forward::via::Name;
+use crate::observer::{Event, Observer, UpstreamState};
 use crate::route::{Routes, Target};
 use crate::upstream::client::{self, SendError};
 use crate::upstream::health::{self, HealthCheck};
@@ -37,17 +40,19 @@ use crate::upstream::server::Server;
 /// tried. If the connection closes before a response, a safe method without content is retried once.
 #[derive(Clone)]
 pub struct Proxy {
-    shared: Arc<Shared>,
+    /// Requests keep the state with which they began.
+    shared: Arc<watch::Sender<Arc<Shared>>>,
 }
 
 /// State shared by all requests.
-struct Shared {
-    client: client::Client,
-    routes: Routes,
-    name: Name,
-    forwarding: Forwarding,
-    timeouts: Timeouts,
-    health: Option<HealthCheck>,
+pub(crate) struct Shared {
+    pub(crate) client: client::Client,
+    pub(crate) routes: Routes,
+    pub(crate) name: Name,
+    pub(crate) forwarding: Forwarding,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) health: Option<HealthCheck>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 /// Timeouts for upstreams.
@@ -73,7 +78,7 @@ impl Proxy {
     /// back to the proxy. The proxy rejects such requests. A layer in front that makes requests wait for each other, such
     /// as a cache, must reject them itself: they would wait for themselves.
     pub fn is_loop(&self, headers: &HeaderMap) -> bool {
-        self.shared.name.is_in(headers)
+        self.shared.borrow().name.is_in(headers)
     }
 
     /// Returns a predicate for request fields that the proxy sets, amends or drops, so that upstreams see another value
@@ -90,31 +95,89 @@ impl Proxy {
     /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
     /// ```
     pub fn overwritten(&self) -> fn(&HeaderName) -> bool {
-        self.shared.forwarding.overwritten()
+        self.shared.borrow().forwarding.overwritten()
+    }
+
+    /// Returns the current state of all upstreams, for metrics.
+    ///
+    /// ```
+    /// use ifmatch_proxy::{Proxy, Upstream};
+    ///
+    /// let upstream = Upstream::parse(&["http://10.0.0.7:8080"])?;
+    /// let proxy = Proxy::builder().route("/", upstream)?.build().expect("no TLS");
+    /// let state = &proxy.upstreams()[0];
+    /// assert_eq!((state.route.as_str(), state.servers[0].name.as_str()), ("/", "10.0.0.7:8080"));
+    /// assert!(state.servers[0].healthy);
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    pub fn upstreams(&self) -> Vec<UpstreamState> {
+        self.shared.borrow().routes.states()
+    }
+
+    /// Replaces the routes, the upstreams and their settings by those of `other`, for this proxy and its clones.
+    ///
+    /// Requests in progress, including queued ones, end as they began, so that none is lost. Servers that remain keep
+    /// their health. The proxy also keeps its name, [`trust_forwarded`](ProxyBuilder::trust_forwarded) and
+    /// [`answer_timeout`](ProxyBuilder::answer_timeout), on which layers in front may depend.
+    ///
+    /// ```
+    /// use ifmatch_proxy::{Proxy, Upstream};
+    ///
+    /// let to = |url| Proxy::builder().route("/", Upstream::parse(&[url])?).map(|builder| builder.build().expect("no TLS"));
+    /// let proxy = to("http://10.0.0.7:8080")?;
+    /// proxy.replace(to("http://10.0.0.8:8080")?);
+    /// assert_eq!(proxy.upstreams()[0].servers[0].name, "10.0.0.8:8080");
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    pub fn replace(&self, other: Self) {
+        let new = Arc::clone(&other.shared.borrow());
+        drop(other);
+        self.shared.send_modify(|shared| {
+            // Without checks, no server would recover.
+            if new.health.is_some() {
+                new.routes.inherit_health(&shared.routes);
+            }
+            let forwarding = Forwarding { trust_forwarded: shared.forwarding.trust_forwarded, ..new.forwarding };
+            let timeouts = Timeouts { answer: shared.timeouts.answer, ..new.timeouts };
+            *shared = Arc::new(Shared {
+                client: new.client.clone(),
+                routes: new.routes.clone(),
+                name: shared.name,
+                forwarding,
+                timeouts,
+                health: new.health.clone(),
+                observer: new.observer.clone(),
+            });
+        });
     }
 
     /// Checks the health of all servers for ever, if the builder set a [health check](ProxyBuilder::health_check).
-    /// Otherwise returns immediately. Spawn this next to the server.
+    /// Spawn this next to the server.
     pub async fn watch_health(self) {
-        if let Some(check) = &self.shared.health {
-            health::watch(&self.shared.client, self.shared.routes.upstreams(), check).await;
+        let mut changes = self.shared.subscribe();
+        loop {
+            let shared = Arc::clone(&changes.borrow_and_update());
+            let watch = async {
+                if let Some(check) = &shared.health {
+                    health::watch(&shared.client, shared.routes.upstreams(), check).await;
+                }
+                pending::<()>().await;
+            };
+            tokio::select! {
+                () = watch => {}
+                _ = changes.changed() => {}
+            }
         }
     }
 
-    pub(crate) fn new(
-        client: client::Client,
-        routes: Routes,
-        forwarding: Forwarding,
-        timeouts: Timeouts,
-        health: Option<HealthCheck>,
-    ) -> Self {
-        Self { shared: Arc::new(Shared { client, routes, name: Name::new(), forwarding, timeouts, health }) }
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self { shared: Arc::new(watch::Sender::new(Arc::new(shared))) }
     }
 }
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxy").field("routes", &self.shared.routes).finish_non_exhaustive()
+        f.debug_struct("Proxy").field("routes", &self.shared.borrow().routes).finish_non_exhaustive()
     }
 }
 
@@ -132,7 +195,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.shared.borrow());
         let client = UpgradeRequest::of(&mut request);
         let (head, body) = request.into_parts();
         let body = RequestBody::new(body);
@@ -161,7 +224,10 @@ impl Shared {
         let mut tried = Vec::new();
         let mut slot = self.acquire(&target, &tried).await?;
         loop {
-            let error = match self.send(&target, slot.server, &head, &body).await {
+            let start = Instant::now();
+            let response = self.send(&target, slot.server, &head, &body).await;
+            self.observe(&target, slot.server, &response, start.elapsed());
+            let error = match response {
                 Ok(response) => return self.respond(response, client, slot.slot),
                 Err(error) => error,
             };
@@ -184,7 +250,26 @@ impl Shared {
         match target.upstream.acquire(tried, self.timeouts.connect).await {
             Ok(Some(slot)) => Ok(slot),
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
-            Err(Full) => Err(ProxyErrorKind::Overloaded.into()),
+            Err(Full) => {
+                if let Some(observer) = &self.observer {
+                    observer.observe(Event::Overloaded { route: target.route });
+                }
+                Err(ProxyErrorKind::Overloaded.into())
+            }
+        }
+    }
+
+    fn observe(
+        &self,
+        target: &Target<'_>,
+        server: &Server,
+        response: &Result<Response<Incoming>, ProxyError>,
+        duration: Duration,
+    ) {
+        if let Some(observer) = &self.observer {
+            let (route, server) = (target.route, server.authority.as_str());
+            let outcome = response.as_ref().map(Response::status).map_err(ProxyError::kind);
+            observer.observe(Event::Exchange { route, server, outcome, duration });
         }
     }
 
@@ -219,7 +304,9 @@ impl Shared {
             () = too_slow => return Err(ProxyErrorKind::Timeout.into()),
         };
         target.upstream.record(server, !matches!(result, Err(SendError::Connect(_))));
-        result.map_err(classify)
+        let mut response = result.map_err(classify)?;
+        framing::check(response.headers_mut()).map_err(|error| ProxyError::new(ProxyErrorKind::Broken, error))?;
+        Ok(response)
     }
 
     /// Turns an upstream's response into the one for the client.
@@ -238,7 +325,6 @@ impl Shared {
             let upstream = hyper::upgrade::on(&mut response);
             tokio::spawn(client.tunnel(upstream));
         }
-        framing::check(response.headers_mut()).map_err(|error| ProxyError::new(ProxyErrorKind::Broken, error))?;
         if upgraded || response.status() == StatusCode::NO_CONTENT {
             response.headers_mut().remove(CONTENT_LENGTH);
         }

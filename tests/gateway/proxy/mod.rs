@@ -10,6 +10,7 @@ mod http2;
 mod lies;
 mod loops;
 mod origin;
+mod reload;
 mod sharing;
 mod trouble;
 mod upstream_tls;

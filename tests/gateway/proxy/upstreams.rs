@@ -77,3 +77,42 @@ fn requests_follow_the_weights_and_backups_get_none() {
     }
     assert_eq!(origins.map(|origin| origin.asked().len()), [6, 2, 0]);
 }
+
+#[test]
+fn upstreams_are_measured() {
+    let origin = Origin::start(|asked| {
+        let missing = asked.head.starts_with("get /missing ");
+        if asked.head.starts_with("get /broken ") {
+            "nonsense\r\n\r\n".to_owned()
+        } else if missing {
+            "HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n".to_owned()
+        } else {
+            ok("cache-control: no-store\r\n", "hello")
+        }
+    });
+    // Its listener is closed immediately.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let flags = [format!("--upstream={}", origin.url()), format!("--route=/closed=http://{closed}")];
+    let gateway = Gateway::start(["proxy".to_owned()].iter().chain(&flags));
+    for (path, status) in [("/", 200), ("/", 200), ("/missing", 404), ("/broken", 502), ("/closed", 502)] {
+        get(&gateway, path, "").expect(status);
+    }
+    let server = origin.url().replace("http://", "");
+    let labels = format!("route=\"/\",server=\"{server}\"");
+    let closed = format!("route=\"/closed\",server=\"{closed}\"");
+    for line in [
+        format!("ifmatch_upstream_responses_total{{{labels},status=\"2xx\"}} 2"),
+        format!("ifmatch_upstream_responses_total{{{labels},status=\"4xx\"}} 1"),
+        format!("ifmatch_upstream_response_seconds_count{{{labels}}} 3"),
+        // A GET is repeated once.
+        format!("ifmatch_upstream_errors_total{{{labels},kind=\"broken\"}} 2"),
+        format!("ifmatch_upstream_errors_total{{{closed},kind=\"unreachable\"}} 1"),
+        format!("ifmatch_upstream_healthy{{{labels}}} 1"),
+        format!("ifmatch_upstream_healthy{{{closed}}} 0"),
+        format!("ifmatch_upstream_requests_in_flight{{{labels}}} 0"),
+        "ifmatch_upstream_requests_waiting{route=\"/\"} 0".to_owned(),
+        "ifmatch_upstream_rejected_total{route=\"/\"} 0".to_owned(),
+    ] {
+        crate::wait_for(&gateway, &line);
+    }
+}

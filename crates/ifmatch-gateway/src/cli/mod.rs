@@ -93,6 +93,10 @@ Examples:
   Serve an S3 bucket, with leases and other records in a folder:
     AWS_REGION=eu-west-1 ifmatch serve --store s3://my-bucket/prefix --data ./records
 
+Signals:
+  SIGHUP           reads the files of --tls-cert and --tls-key again
+  SIGINT, SIGTERM  stop, after the requests in flight; a second one stops immediately
+
 Exit codes:
   0  stopped by SIGINT or SIGTERM, after all requests in flight were complete
   1  could not start, or had to cut off requests in flight
@@ -115,6 +119,10 @@ Examples:
   Make them stale instead, so that they are revalidated before use:
     curl -X DELETE 'http://127.0.0.1:10000/-/cache?prefix=http://127.0.0.1:10000/docs/&soft=true'
 
+Signals:
+  SIGHUP           reads the file of --config again, and exchanges upstreams and certificates without losing a request
+  SIGINT, SIGTERM  stop, after the requests in flight; a second one stops immediately
+
 Exit codes:
   0  stopped by SIGINT or SIGTERM, after all requests in flight were complete
   1  could not start, or had to cut off requests in flight
@@ -136,7 +144,7 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let done = match cli.command {
         Command::Serve(serve) => configure(*serve).and_then(|config| serve::run(&config)),
-        Command::Proxy(proxy) => configure_proxy(*proxy).and_then(|config| proxy::run(&config)),
+        Command::Proxy(proxy) => proxy::run(&|| configure_proxy(&proxy)),
         Command::Lease(lease) => lease::run(&lease),
         Command::Register(args) => register::run(&args),
     };
@@ -193,8 +201,8 @@ fn configure(args: ServeArgs) -> Result<Config, Error> {
     Config::from_settings(args.settings.or(from_file(args.config.as_deref())?))
 }
 
-fn configure_proxy(args: ProxyArgs) -> Result<ProxyConfig, Error> {
-    let flags = Settings { proxy: args.proxy, ..args.settings };
+fn configure_proxy(args: &ProxyArgs) -> Result<ProxyConfig, Error> {
+    let flags = Settings { proxy: args.proxy.clone(), ..args.settings.clone() };
     ProxyConfig::from_settings(flags.or(from_file(args.config.as_deref())?))
 }
 

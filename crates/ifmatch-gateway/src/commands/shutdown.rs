@@ -1,4 +1,4 @@
-//! Signals, and the shutdown that they start.
+//! Signals: the shutdown that they start, and the reload of the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use ifmatch_http_server::Server;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::config::ServerConfig;
 use crate::error::Error;
@@ -15,8 +15,9 @@ use crate::gateway::state::AppState;
 /// Interval at which recorded durations are folded into their buckets.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
-/// The signals that stop the gateway: SIGINT (Ctrl-C) and SIGTERM.
+/// The signals that stop the gateway, SIGINT (Ctrl-C) and SIGTERM, and SIGHUP, which reloads its configuration.
 pub(crate) struct Signals {
+    hangup: Signal,
     interrupt: Signal,
     terminate: Signal,
 }
@@ -31,33 +32,47 @@ pub(crate) enum End {
 }
 
 impl Signals {
-    /// Handles both signals, which no longer end the process by themselves.
+    /// Handles the signals, which no longer end the process by themselves.
     ///
     /// # Errors
     /// Fails if the system refuses.
     pub(crate) fn listen() -> Result<Self, Error> {
         let listen = |kind| signal(kind).map_err(|error| Error::runtime(format!("cannot handle signals: {error}")));
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Self {
+            hangup: listen(SignalKind::hangup())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
     }
 
-    /// Waits for the next signal, and returns its name.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
+    /// Waits for the next signal that stops the gateway, and returns its name. Calls `reload` for each SIGHUP until
+    /// then.
+    async fn next(&mut self, mut reload: impl FnMut()) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.hangup.recv() => reload(),
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.terminate.recv() => return "SIGTERM",
+            }
         }
     }
 }
 
-/// Serves until a signal arrives, then completes the requests in flight. A second signal ends it immediately.
+/// Serves until a signal arrives, then completes the requests in flight. A second signal ends it immediately. If
+/// `reload` fails, it must have changed nothing.
 pub(crate) async fn serve_until_stopped(
     mut server: Server,
     state: &Arc<AppState>,
     config: &ServerConfig,
     mut signals: Signals,
+    reload: impl Fn() -> Result<(), Error>,
 ) -> End {
     let upkeep = tokio::spawn(upkeep(Arc::clone(state)));
-    let signal = signals.next().await;
+    let reload = || match reload() {
+        Ok(()) => info!("reloaded the configuration"),
+        Err(error) => error!(%error, "cannot reload the configuration: the previous one stays in use"),
+    };
+    let signal = signals.next(reload).await;
     info!(signal, grace = ?config.shutdown_grace, "stopping: requests in flight may finish, a second signal stops immediately");
     state.stop();
     let stopped = async {
@@ -66,7 +81,7 @@ pub(crate) async fn serve_until_stopped(
     };
     tokio::select! {
         () = stopped => {}
-        _ = signals.next() => server.close_ports().await,
+        _ = signals.next(|| ()) => server.close_ports().await,
     }
     upkeep.abort();
     match server.connections() {

@@ -1,25 +1,60 @@
 //! TLS by rustls, with one certificate, and HTTP/2 or HTTP/1.1 by ALPN.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::sign::SingleCertAndKey;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsFiles;
 use crate::error::Error;
 
-/// Reads the certificate and its key.
-///
-/// # Errors
-/// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
-pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, Error> {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::runtime(format!("cannot set up TLS: {error}")))?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(SingleCertAndKey::from(files.certified_key()?)));
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+/// TLS with a certificate that can be replaced.
+#[derive(Debug)]
+pub(crate) struct Tls(Arc<Certificate>);
+
+/// The certificate of new connections, with its key.
+#[derive(Debug)]
+struct Certificate(RwLock<Arc<CertifiedKey>>);
+
+impl Tls {
+    /// Reads the certificate and its key.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be read or contains no certificate or key, or if they do not match.
+    pub(crate) fn open(files: &TlsFiles) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Certificate(RwLock::new(Arc::new(files.certified_key()?))))))
+    }
+
+    /// Returns the acceptor of connections.
+    ///
+    /// # Errors
+    /// Fails if the library rejects its settings. They are constants, so this does not happen.
+    pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, Error> {
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::runtime(format!("cannot set up TLS: {error}")))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::<Certificate>::clone(&self.0));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    /// Reads the files again, for new connections. If that fails, the previous certificate stays.
+    ///
+    /// # Errors
+    /// As [`Tls::open`].
+    pub(crate) fn reload(&self, files: &TlsFiles) -> Result<(), Error> {
+        let key = Arc::new(files.certified_key()?);
+        *self.0.0.write().unwrap_or_else(PoisonError::into_inner) = key;
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
 }

@@ -18,5 +18,8 @@ pub(super) fn respond(state: &AppState) -> Response<Bytes> {
     if let Some(cache) = &state.cache {
         metrics::cache::update(&cache.metrics());
     }
+    if let Some(proxy) = &state.proxy {
+        metrics::upstreams::update(proxy);
+    }
     response::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", state.metrics.render().into())
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ifmatch_cache::CacheHandle;
 use ifmatch_http_server::{Event, Observer};
+use ifmatch_proxy::Proxy;
 
 use super::request_id::RequestIds;
 use crate::access::Access;
@@ -22,6 +23,8 @@ pub(crate) struct AppState {
     pub(crate) blobs: Option<MeteredStore>,
     /// The cache, for `/-/cache`, if there is one.
     pub(crate) cache: Option<CacheHandle>,
+    /// The upstreams, for their metrics, if there are any.
+    pub(crate) proxy: Option<Proxy>,
     /// `true` if client information from proxies in front is trusted.
     pub(crate) trusts_forwarded: bool,
     /// Source of request ids.
@@ -39,6 +42,7 @@ impl AppState {
             metrics,
             blobs: None,
             cache: None,
+            proxy: None,
             trusts_forwarded: false,
             ids: RequestIds::new(),
             readiness: Readiness::default(),
@@ -54,6 +58,11 @@ impl AppState {
     /// Enables `/-/cache` for `cache`.
     pub(crate) fn with_cache(self, cache: CacheHandle) -> Self {
         Self { cache: Some(cache), ..self }
+    }
+
+    /// Adds the metrics of the upstreams of `proxy`.
+    pub(crate) fn with_proxy(self, proxy: Proxy) -> Self {
+        Self { proxy: Some(proxy), ..self }
     }
 
     /// Sets if client information from proxies in front is trusted.

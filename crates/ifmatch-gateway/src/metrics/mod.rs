@@ -12,6 +12,7 @@ use conditions::{Conditions, HEADERS};
 
 pub(crate) mod cache;
 pub(crate) mod conditions;
+pub(crate) mod upstreams;
 
 const REQUESTS: &str = "ifmatch_requests_total";
 const DURATION: &str = "ifmatch_request_duration_seconds";
@@ -82,6 +83,7 @@ impl Metrics {
     pub(crate) fn new() -> Result<(Self, PrometheusRecorder), Error> {
         let recorder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &BUCKETS)
+            .and_then(|builder| builder.set_buckets_for_metric(Matcher::Full(upstreams::SECONDS.to_owned()), &BUCKETS))
             .map_err(|error| Error::runtime(format!("metrics cannot be set up: {error}")))?
             .build_recorder();
         let handle = recorder.handle();

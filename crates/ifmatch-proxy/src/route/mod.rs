@@ -6,6 +6,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Uri, header};
 
 use crate::error::ProxyErrorKind;
+use crate::observer::UpstreamState;
 use crate::upstream::server::Server;
 use crate::upstream::{InvalidUpstream, Upstream};
 
@@ -17,6 +18,8 @@ pub(crate) struct Routes(Vec<Route>);
 
 #[derive(Clone, Debug)]
 struct Route {
+    /// As configured.
+    name: String,
     /// In lower case, without a port. `None` matches any host.
     host: Option<String>,
     /// Path in its normal form.
@@ -29,6 +32,8 @@ struct Route {
 /// Destination of a request.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
+    /// Name of the route.
+    pub(crate) route: &'a str,
     pub(crate) upstream: &'a Upstream,
     /// Path to request, with the query.
     pub(crate) path: Cow<'a, str>,
@@ -45,7 +50,7 @@ impl Routes {
         };
         let path = path::normal(path).filter(|path| path::is_sound(path)).ok_or_else(invalid)?.into_owned();
         let loosest = path::loosest(&path).ok_or_else(invalid)?;
-        self.0.push(Route { host, path, loosest, upstream });
+        self.0.push(Route { name: text.to_owned(), host, path, loosest, upstream });
         self.0.sort_by_key(|route| std::cmp::Reverse((route.host.is_some(), route.path.len())));
         Ok(())
     }
@@ -59,8 +64,9 @@ impl Routes {
         let host = host(uri, headers);
         let for_host = || self.0.iter().filter(|route| route.host.is_none() || route.host == host);
         if !for_host().any(Route::has_path) {
-            let upstream = for_host().next().map(|route| &route.upstream).ok_or(ProxyErrorKind::NoRoute)?;
-            return Ok(Target { upstream, path: uri.path_and_query().map_or("/", PathAndQuery::as_str).into() });
+            let Route { name, upstream, .. } = for_host().next().ok_or(ProxyErrorKind::NoRoute)?;
+            let path = uri.path_and_query().map_or("/", PathAndQuery::as_str).into();
+            return Ok(Target { route: name, upstream, path });
         }
         let path = path::normal(uri.path()).ok_or(ProxyErrorKind::AmbiguousPath)?;
         let loosest = path::loosest(&path).ok_or(ProxyErrorKind::AmbiguousPath)?;
@@ -69,7 +75,7 @@ impl Routes {
         match (route, loose_route) {
             (Some(route), Some(other)) if std::ptr::eq(route, other) => {
                 let path = uri.query().map_or_else(|| path.clone(), |query| format!("{path}?{query}").into());
-                Ok(Target { upstream: &route.upstream, path })
+                Ok(Target { route: &route.name, upstream: &route.upstream, path })
             }
             (None, None) => Err(ProxyErrorKind::NoRoute),
             _ => Err(ProxyErrorKind::AmbiguousPath),
@@ -79,6 +85,24 @@ impl Routes {
     /// Returns all upstreams.
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
         self.0.iter().map(|route| &route.upstream)
+    }
+
+    /// Applies the known health of servers in `old` to the same servers in these routes.
+    pub(crate) fn inherit_health(&self, old: &Self) {
+        for server in self.servers() {
+            if let Some(known) = old.servers().find(|known| known.is_same(server)) {
+                server.set_unhealthy(known.is_unhealthy());
+            }
+        }
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.upstreams().flat_map(|upstream| upstream.servers.iter())
+    }
+
+    /// Returns the current state of all upstreams.
+    pub(crate) fn states(&self) -> Vec<UpstreamState> {
+        self.0.iter().map(|route| route.upstream.state(&route.name)).collect()
     }
 }
 

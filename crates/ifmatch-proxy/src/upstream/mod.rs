@@ -16,6 +16,7 @@ pub(crate) mod server;
 mod pool;
 mod resolver;
 
+use crate::observer::UpstreamState;
 use balance::{Balance, Turns};
 use server::Server;
 
@@ -37,6 +38,8 @@ pub struct Upstream {
     pub(crate) servers: Arc<[Server]>,
     /// Slots for requests that wait for a server.
     pub(crate) queue: Arc<Semaphore>,
+    /// Number of these slots.
+    queue_size: usize,
     balance: Balance,
     turns: Arc<Mutex<Turns>>,
     start: Instant,
@@ -91,6 +94,7 @@ impl Upstream {
             turns: Arc::new(Mutex::new(Turns::new(servers.len()))),
             servers,
             queue: Arc::new(Semaphore::new(0)),
+            queue_size: 0,
             balance: Balance::default(),
             start: Instant::now(),
         })
@@ -130,7 +134,8 @@ impl Upstream {
 
     fn with_limits(self, limit: impl Fn(&Server) -> u32, queue: u32) -> Self {
         let servers = self.servers.iter().map(|server| server.with_limit(limit(server))).collect();
-        Self { servers, queue: Arc::new(Semaphore::new(queue as usize)), ..self }
+        let queue_size = queue as usize;
+        Self { servers, queue: Arc::new(Semaphore::new(queue_size)), queue_size, ..self }
     }
 
     /// Returns `true` if any of the servers uses TLS.
@@ -144,6 +149,16 @@ impl Upstream {
     /// ```
     pub fn is_secure(&self) -> bool {
         self.servers.iter().any(Server::is_secure)
+    }
+
+    /// Returns the current state, for metrics.
+    pub(crate) fn state(&self, route: &str) -> UpstreamState {
+        let now = self.millis();
+        UpstreamState {
+            route: route.to_owned(),
+            waiting: self.queue_size.saturating_sub(self.queue.available_permits()),
+            servers: self.servers.iter().map(|server| server.state(now)).collect(),
+        }
     }
 
     /// Records if a server could be reached.

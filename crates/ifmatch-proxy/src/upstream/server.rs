@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use super::InvalidUpstream;
 use super::balance::{Candidate, Health};
 use super::pool::Pool;
+use crate::observer::ServerState;
 
 /// One server.
 #[derive(Debug)]
@@ -123,15 +124,31 @@ impl Server {
         }
     }
 
+    /// Returns the server's current state, for metrics.
+    pub(super) fn state(&self, now: u64) -> ServerState {
+        let Candidate { health, requests, .. } = self.candidate(0, now);
+        ServerState { name: self.authority.as_str().to_owned(), healthy: health == Health::Healthy, requests }
+    }
+
     /// Returns the server's health at this time.
     fn health(&self, now: u64) -> Health {
-        if self.unhealthy.load(Relaxed) {
+        if self.is_unhealthy() {
             Health::Unhealthy
         } else if self.avoided_until.load(Relaxed) > now {
             Health::Avoided
         } else {
             Health::Healthy
         }
+    }
+
+    /// Returns `true` if both have the same URL.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (&self.scheme, &self.authority, &self.base) == (&other.scheme, &other.authority, &other.base)
+    }
+
+    /// Returns `true` if the server's health checks fail.
+    pub(crate) fn is_unhealthy(&self) -> bool {
+        self.unhealthy.load(Relaxed)
     }
 
     /// Records the result of the health checks.

@@ -4,6 +4,7 @@ mod banner;
 mod client_info;
 mod guard;
 mod service;
+mod upstreams;
 
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ use tower_service::Service;
 
 use super::listen::{self, Reserved};
 use super::shutdown::{End, Signals, serve_until_stopped};
-use super::{cache, register, runtime, tls};
+use super::tls::Tls;
+use super::{cache, register, runtime};
 use crate::config::CacheConfig;
 use crate::config::proxy::ProxyConfig;
 use crate::error::Error;
@@ -27,44 +29,45 @@ use crate::gateway::{Gateway, SetContext};
 use crate::metrics::{self, Metrics};
 use client_info::ClientInfo;
 use service::ProxyService;
+use upstreams::Load;
 
-/// Forwards requests until a signal stops it.
+/// Forwards requests until a signal stops it. SIGHUP reloads the upstreams and the certificate.
 ///
 /// # Errors
 /// Fails if the server cannot start, or had to cut off requests in flight.
-pub(crate) fn run(config: &ProxyConfig) -> Result<(), Error> {
-    runtime::run(&config.server, start(config))
+pub(crate) fn run(load: &Load<'_>) -> Result<(), Error> {
+    let config = load()?;
+    runtime::run(&config.server, start(&config, load))
 }
 
-async fn start(config: &ProxyConfig) -> Result<End, Error> {
+async fn start(config: &ProxyConfig, load: &Load<'_>) -> Result<End, Error> {
     let signals = Signals::listen()?;
     let reserved = Reserved::bind(config.server.listen, listen::BLOBS)?;
-    let proxy = config.proxy.clone().build().map_err(|error| {
-        Error::runtime(format!(
-            "cannot connect to upstreams over TLS, since this machine has no root certificates: install them, or use \
-             --upstream-ca: {error}"
-        ))
-    })?;
+    let metrics = Metrics::global()?;
+    let proxy = upstreams::open(config)?;
     tokio::spawn(proxy.clone().watch_health());
-    let state = AppState::new(&config.server, Metrics::global()?).trusting_forwarded(config.trusts_forwarded);
+    let state = AppState::new(&config.server, metrics).with_proxy(proxy.clone());
+    let state = state.trusting_forwarded(config.trusts_forwarded);
+    let site = Site { config, load, reserved, signals };
     if let Some(registers) = &config.guard {
         let register = register::open(registers).await?;
         let guarded = guard::layer(config.answer_timeout, register).layer(proxy.clone());
-        cached(config, reserved, signals, state, proxy, ClientInfo::new(guarded)).await
+        cached(site, state, proxy, ClientInfo::new(guarded)).await
     } else {
-        cached(config, reserved, signals, state, proxy.clone(), ClientInfo::new(proxy)).await
+        cached(site, state, proxy.clone(), ClientInfo::new(proxy)).await
     }
 }
 
-/// Puts the cache, if there is one, in front of `inner`, which forwards by `proxy`.
-async fn cached<S, B>(
-    config: &ProxyConfig,
+/// The configuration of a proxy, and what it has of the system.
+struct Site<'a> {
+    config: &'a ProxyConfig,
+    load: &'a Load<'a>,
     reserved: Reserved,
     signals: Signals,
-    state: AppState,
-    proxy: Proxy,
-    inner: S,
-) -> Result<End, Error>
+}
+
+/// Puts the cache, if there is one, in front of `inner`, which forwards by `proxy`.
+async fn cached<S, B>(site: Site<'_>, state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
         + SetContext
@@ -74,11 +77,11 @@ where
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Some(cache) = &config.cache else { return serve(config, reserved, signals, state, proxy, inner).await };
+    let Some(cache) = &site.config.cache else { return serve(site, state, proxy, inner).await };
     metrics::cache::describe();
-    let layer = builder(cache, config, &proxy)?.build();
+    let layer = builder(cache, site.config, &proxy)?.build();
     let state = state.with_cache(layer.handle());
-    serve(config, reserved, signals, state, proxy, layer.layer(inner)).await
+    serve(site, state, proxy, layer.layer(inner)).await
 }
 
 fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<Builder, Error> {
@@ -93,14 +96,7 @@ fn builder(cache: &CacheConfig, config: &ProxyConfig, proxy: &Proxy) -> Result<B
     Ok(if sharing.shares_cookies { builder.share_cookies() } else { builder })
 }
 
-async fn serve<S, B>(
-    config: &ProxyConfig,
-    reserved: Reserved,
-    signals: Signals,
-    state: AppState,
-    proxy: Proxy,
-    inner: S,
-) -> Result<End, Error>
+async fn serve<S, B>(site: Site<'_>, state: AppState, proxy: Proxy, inner: S) -> Result<End, Error>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = ProxyError, Future: Send + 'static>
         + SetContext
@@ -110,14 +106,17 @@ where
         + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
+    let Site { config, load, reserved, signals } = site;
     let state = Arc::new(state);
-    let tls = config.server.tls.as_ref().map(tls::acceptor).transpose()?;
+    let tls = config.server.tls.as_ref().map(Tls::open).transpose()?;
+    let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
-    let mut server = Server::new(config.server.limits, observer).tls(tls);
+    let mut server = Server::new(config.server.limits, observer).tls(acceptor);
     let (listeners, address) = reserved.listen()?;
-    let service = ProxyService::new(inner, proxy, config.server.max_body);
+    let service = ProxyService::new(inner, proxy.clone(), config.server.max_body);
     // The upstream decides about access.
     server.serve(listeners, Arc::new(Gateway::new(Arc::clone(&state), service, |_| true).forwarding()));
     banner::print(config, address);
-    Ok(serve_until_stopped(server, &state, &config.server, signals).await)
+    let reload = || upstreams::reload(load, &proxy, tls.as_ref());
+    Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }

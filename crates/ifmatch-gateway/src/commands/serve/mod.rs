@@ -17,7 +17,8 @@ use tower_layer::Layer;
 
 use super::listen::{self, Reserved};
 use super::shutdown::{End, Signals, serve_until_stopped};
-use super::{cache, runtime, tls};
+use super::tls::Tls;
+use super::{cache, runtime};
 use crate::config::{Config, Storage};
 use crate::error::Error;
 use crate::gateway::Gateway;
@@ -28,7 +29,7 @@ use crate::leases::metrics::LeaseMetrics;
 use crate::metrics::{self, Metrics};
 use banner::Addresses;
 
-/// Serves blobs until a signal stops it.
+/// Serves blobs until a signal stops it. SIGHUP reloads the certificate.
 ///
 /// # Errors
 /// Fails if the server cannot start, or had to cut off requests in flight.
@@ -60,9 +61,10 @@ async fn serve(config: &Config) -> Result<End, Error> {
         Some(cache) => state.with_cache(cache.handle()),
         None => state,
     });
-    let tls = config.server.tls.as_ref().map(tls::acceptor).transpose()?;
+    let tls = config.server.tls.as_ref().map(Tls::open).transpose()?;
+    let acceptor = tls.as_ref().map(Tls::acceptor).transpose()?;
     let observer = Arc::<AppState>::clone(&state);
-    let mut server = Server::new(config.server.limits, observer).tls(tls);
+    let mut server = Server::new(config.server.limits, observer).tls(acceptor);
     let (listeners, address) = reserved.listen()?;
     match cache {
         Some(cache) => {
@@ -80,7 +82,8 @@ async fn serve(config: &Config) -> Result<End, Error> {
         addresses.tables = Some(address);
     }
     banner::print(config, &addresses);
-    Ok(serve_until_stopped(server, &state, &config.server, signals).await)
+    let reload = || tls.iter().zip(&config.server.tls).try_for_each(|(tls, files)| tls.reload(files));
+    Ok(serve_until_stopped(server, &state, &config.server, signals, reload).await)
 }
 
 /// Adds the leases from before the start to the metrics.

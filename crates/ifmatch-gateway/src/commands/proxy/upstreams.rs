@@ -1,0 +1,46 @@
+//! The upstreams of the proxy, and their exchange while it runs.
+
+use std::sync::Arc;
+
+use ifmatch_proxy::Proxy;
+
+use crate::commands::tls::Tls;
+use crate::config::proxy::ProxyConfig;
+use crate::error::Error;
+use crate::metrics::upstreams::{self, UpstreamMetrics};
+
+/// Reads the configuration again.
+pub(super) type Load<'a> = dyn Fn() -> Result<ProxyConfig, Error> + 'a;
+
+/// Creates the proxy, with metrics of its upstreams.
+///
+/// # Errors
+/// Fails if an upstream uses TLS and this machine has no root certificates.
+pub(super) fn open(config: &ProxyConfig) -> Result<Proxy, Error> {
+    let builder = config.proxy.clone();
+    let metrics = UpstreamMetrics::new(&builder.upstreams());
+    builder.observer(Arc::new(metrics)).build().map_err(|error| {
+        Error::runtime(format!(
+            "cannot connect to upstreams over TLS, since this machine has no root certificates: install them, or use \
+             --upstream-ca: {error}"
+        ))
+    })
+}
+
+/// Replaces the upstreams and the certificate by those of the current configuration. Changes nothing if that is
+/// invalid.
+///
+/// # Errors
+/// Fails if the configuration is invalid, or switches TLS on or off.
+pub(super) fn reload(load: &Load<'_>, proxy: &Proxy, tls: Option<&Tls>) -> Result<(), Error> {
+    let config = load()?;
+    let new = open(&config)?;
+    match (tls, &config.server.tls) {
+        (Some(tls), Some(files)) => tls.reload(files)?,
+        (None, None) => {}
+        _ => return Err(Error::usage("TLS for clients cannot be switched on or off by SIGHUP: restart the proxy")),
+    }
+    upstreams::clear(proxy);
+    proxy.replace(new);
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Metrics of upstreams. The labels are routes and servers of the configuration, so that their number is limited.
+
+use std::collections::HashMap;
+
+use http::StatusCode;
+use ifmatch_proxy::{Event, Observer, Proxy, ProxyErrorKind, UpstreamState};
+use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+/// Seconds until a server begins its response.
+pub(super) const SECONDS: &str = "ifmatch_upstream_response_seconds";
+const RESPONSES: &str = "ifmatch_upstream_responses_total";
+const ERRORS: &str = "ifmatch_upstream_errors_total";
+const REJECTED: &str = "ifmatch_upstream_rejected_total";
+const HEALTHY: &str = "ifmatch_upstream_healthy";
+const IN_FLIGHT: &str = "ifmatch_upstream_requests_in_flight";
+const WAITING: &str = "ifmatch_upstream_requests_waiting";
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+const KINDS: [&str; 3] = ["unreachable", "broken", "timeout"];
+
+/// Handles of the metrics of all upstreams, by route.
+pub(crate) struct UpstreamMetrics(HashMap<String, Upstream>);
+
+struct Upstream {
+    rejected: Counter,
+    /// By name.
+    servers: HashMap<String, Server>,
+}
+
+struct Server {
+    seconds: Histogram,
+    responses: [Counter; CLASSES.len()],
+    errors: [Counter; KINDS.len()],
+}
+
+impl UpstreamMetrics {
+    /// Registers the metrics of these upstreams.
+    pub(crate) fn new(upstreams: &[UpstreamState]) -> Self {
+        describe();
+        Self(upstreams.iter().map(|upstream| (upstream.route.clone(), Upstream::new(upstream))).collect())
+    }
+}
+
+impl Upstream {
+    fn new(upstream: &UpstreamState) -> Self {
+        let route = &upstream.route;
+        let servers = upstream.servers.iter().map(|server| (server.name.clone(), Server::new(route, &server.name)));
+        Self { rejected: counter!(REJECTED, "route" => route.clone()), servers: servers.collect() }
+    }
+}
+
+impl Server {
+    fn new(route: &str, server: &str) -> Self {
+        let of = [("route", route.to_owned()), ("server", server.to_owned())];
+        let with = |name: &'static str, value: &'static str| [of.as_slice(), &[(name, value.to_owned())]].concat();
+        Self {
+            seconds: histogram!(SECONDS, &of),
+            responses: CLASSES.map(|class| counter!(RESPONSES, &with("status", class))),
+            errors: KINDS.map(|kind| counter!(ERRORS, &with("kind", kind))),
+        }
+    }
+
+    fn count(&self, outcome: Result<StatusCode, ProxyErrorKind>) {
+        match outcome {
+            Ok(status) => self.responses[usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1].increment(1),
+            Err(ProxyErrorKind::Unreachable) => self.errors[0].increment(1),
+            Err(ProxyErrorKind::Broken) => self.errors[1].increment(1),
+            Err(ProxyErrorKind::Timeout) => self.errors[2].increment(1),
+            // The client's error.
+            Err(_) => {}
+        }
+    }
+}
+
+impl Observer for UpstreamMetrics {
+    fn observe(&self, event: Event<'_>) {
+        match event {
+            Event::Exchange { route, server, outcome, duration, .. } => {
+                let Some(server) = self.0.get(route).and_then(|upstream| upstream.servers.get(server)) else { return };
+                server.count(outcome);
+                if outcome.is_ok() {
+                    server.seconds.record(duration.as_secs_f64());
+                }
+            }
+            Event::Overloaded { route, .. } => {
+                if let Some(upstream) = self.0.get(route) {
+                    upstream.rejected.increment(1);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sets the gauges to the current state.
+pub(crate) fn update(proxy: &Proxy) {
+    set(&proxy.upstreams());
+}
+
+/// Sets the gauges of upstreams that are about to be replaced to zero, since some may not be used again.
+pub(crate) fn clear(proxy: &Proxy) {
+    let mut upstreams = proxy.upstreams();
+    for upstream in &mut upstreams {
+        upstream.waiting = 0;
+        for server in &mut upstream.servers {
+            (server.healthy, server.requests) = (false, 0);
+        }
+    }
+    set(&upstreams);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "levels, of which fifteen digits are enough")]
+fn set(upstreams: &[UpstreamState]) {
+    for upstream in upstreams {
+        let route = &upstream.route;
+        gauge!(WAITING, "route" => route.clone()).set(upstream.waiting as f64);
+        for server in &upstream.servers {
+            let of = [("route", route.clone()), ("server", server.name.clone())];
+            gauge!(HEALTHY, &of).set(if server.healthy { 1.0 } else { 0.0 });
+            gauge!(IN_FLIGHT, &of).set(server.requests as f64);
+        }
+    }
+}
+
+fn describe() {
+    describe_histogram!(SECONDS, "Seconds until a server began its response, including the time to connect.");
+    describe_counter!(RESPONSES, "Responses of a server, by class of their status.");
+    describe_counter!(
+        ERRORS,
+        "Requests without a response of the server: unreachable (not processed), broken (invalid, or the connection \
+         was closed), or timeout."
+    );
+    describe_counter!(REJECTED, "Requests rejected because all servers of the upstream, and its queue, were full.");
+    describe_gauge!(HEALTHY, "1, or 0 while a server fails its health checks or was unreachable recently.");
+    describe_gauge!(IN_FLIGHT, "Requests in progress at a server, until the end of the response.");
+    describe_gauge!(WAITING, "Requests that wait for a server of the upstream.");
+}

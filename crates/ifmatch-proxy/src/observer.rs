@@ -1,0 +1,77 @@
+//! What a proxy reports about its upstreams, for metrics.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::ProxyErrorKind;
+
+/// An event at an upstream.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A request was sent to a server, or could not be sent. A request that is sent again counts again.
+    #[non_exhaustive]
+    Exchange {
+        /// Route of the upstream, as configured.
+        route: &'a str,
+        /// Host and port of the server, as configured.
+        server: &'a str,
+        /// Status of the response, or the error.
+        outcome: Result<StatusCode, ProxyErrorKind>,
+        /// Time until the response began, including the time to connect.
+        duration: Duration,
+    },
+    /// A request was rejected because all servers of an upstream, and its queue, were full.
+    #[non_exhaustive]
+    Overloaded {
+        /// Route of the upstream, as configured.
+        route: &'a str,
+    },
+}
+
+/// Receives the events of a proxy, for example to count them. Must not block.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ifmatch_proxy::{Event, Proxy, Upstream};
+///
+/// let log = |event: Event<'_>| println!("{event:?}");
+/// let builder = Proxy::builder().route("/", Upstream::parse(&["http://127.0.0.1:8000"])?)?;
+/// assert!(builder.observer(Arc::new(log)).build().is_ok());
+/// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+/// ```
+pub trait Observer: Send + Sync + 'static {
+    /// Called for each event.
+    fn observe(&self, event: Event<'_>);
+}
+
+impl<F: Fn(Event<'_>) + Send + Sync + 'static> Observer for F {
+    fn observe(&self, event: Event<'_>) {
+        self(event);
+    }
+}
+
+/// The current state of an upstream: see [`Proxy::upstreams`](crate::Proxy::upstreams).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UpstreamState {
+    /// Route of the upstream, as configured.
+    pub route: String,
+    /// Number of requests that wait for a server.
+    pub waiting: usize,
+    /// Its servers, as configured.
+    pub servers: Vec<ServerState>,
+}
+
+/// The current state of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerState {
+    /// Host and port.
+    pub name: String,
+    /// `false` while the server's health checks fail, or shortly after it was unreachable.
+    pub healthy: bool,
+    /// Number of requests in progress, until the end of the response.
+    pub requests: u64,
+}

@@ -1,0 +1,190 @@
+//! SIGHUP: new upstreams and certificates, without a lost request.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use rustls::pki_types::CertificateDer;
+use support::Gateway;
+use support::raw::Connection;
+
+use super::get;
+use super::origin::{Origin, ok};
+use crate::eventually;
+use crate::tls::Files;
+
+/// A proxy with a configuration file.
+struct Site {
+    gateway: Gateway,
+    file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Site {
+    fn start(config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("proxy.toml");
+        fs::write(&file, config).unwrap();
+        let gateway = Gateway::start(["proxy", "--cache", "0", "--config", file.to_str().unwrap()]);
+        Self { gateway, file, _folder: folder }
+    }
+
+    /// Replaces the file and waits until the log contains this line once more.
+    fn reload(&self, config: &str, line: &str) {
+        fs::write(&self.file, config).unwrap();
+        hang_up(&self.gateway, line);
+    }
+}
+
+fn hang_up(gateway: &Gateway, line: &str) {
+    let count = || gateway.stderr().matches(line).count();
+    let before = count();
+    gateway.hang_up();
+    eventually(line, || (count() > before).then_some(()));
+}
+
+const RELOADED: &str = "reloaded the configuration";
+const FAILED: &str = "cannot reload the configuration";
+
+fn to(origin: &Origin) -> String {
+    format!("[proxy]\nupstream = ['{}']\n", origin.url())
+}
+
+fn named(name: &'static str) -> Origin {
+    Origin::start(move |_| ok("", name))
+}
+
+#[test]
+fn no_request_is_lost_while_upstreams_are_exchanged() {
+    let origins = [named("a"), named("b")];
+    let site = Site::start(&to(&origins[0]));
+    let done = AtomicBool::new(false);
+    let address = site.gateway.address();
+    let ask_until_done = || {
+        let mut names = String::new();
+        let mut connection = Connection::open(address);
+        while !done.load(Ordering::SeqCst) {
+            connection.send("GET / HTTP/1.1\r\nhost: example.com\r\n\r\n");
+            names.push_str(connection.answer().expect(200).text());
+        }
+        names
+    };
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(ask_until_done)).collect();
+        for round in 1..=20 {
+            site.reload(&to(&origins[round % 2]), RELOADED);
+            let expected = ["a", "b"][round % 2];
+            assert_eq!(get(&site.gateway, "/", "").expect(200).text(), expected);
+        }
+        done.store(true, Ordering::SeqCst);
+        for client in clients {
+            let names = client.join().unwrap();
+            assert!(names.contains('a') && names.contains('b'), "{names}");
+        }
+    });
+}
+
+#[test]
+fn a_request_in_progress_ends_at_its_former_upstream() {
+    let (arrival, arrived) = channel();
+    let (release, permission) = channel::<()>();
+    let (arrival, permission) = (Mutex::new(arrival), Mutex::new(permission));
+    let former = Origin::start(move |_| {
+        arrival.lock().unwrap().send(()).unwrap();
+        permission.lock().unwrap().recv().unwrap();
+        ok("", "former")
+    });
+    let site = Site::start(&to(&former));
+    let mut slow = Connection::open(site.gateway.address());
+    slow.send("GET / HTTP/1.1\r\nhost: example.com\r\n\r\n");
+    arrived.recv().unwrap();
+    site.reload(&to(&named("new")), RELOADED);
+    release.send(()).unwrap();
+    assert_eq!(slow.answer().expect(200).text(), "former");
+    assert_eq!(get(&site.gateway, "/", "").expect(200).text(), "new");
+}
+
+#[test]
+fn an_invalid_configuration_changes_nothing() {
+    let origin = named("a");
+    let site = Site::start(&to(&origin));
+    for invalid in [
+        "[proxy]\nupstream = ['nonsense']",
+        "[proxy]\nupstreams = ['http://localhost:1']",
+        "[proxy",
+        "",
+        "tls-cert = 'missing.pem'\ntls-key = 'missing.pem'\n[proxy]\nupstream = ['http://localhost:1']",
+    ] {
+        site.reload(invalid, FAILED);
+        assert_eq!(get(&site.gateway, "/", "").expect(200).text(), "a", "{invalid}");
+    }
+    assert_eq!(site.gateway.stderr().matches(RELOADED).count(), 0);
+    site.reload(&to(&named("b")), RELOADED);
+    assert_eq!(get(&site.gateway, "/", "").expect(200).text(), "b");
+}
+
+#[test]
+fn an_unhealthy_server_stays_so() {
+    let sick = Origin::start(|asked| {
+        let health = asked.head.starts_with("get /health ");
+        if health { "HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n".to_owned() } else { ok("", "sick") }
+    });
+    let well = named("well");
+    let config = |interval: &str| {
+        let (sick, well) = (sick.url(), well.url());
+        format!("[proxy]\nupstream = ['{sick}', '{well}']\nhealth-path = '/health'\nhealth-interval = '{interval}'")
+    };
+    let site = Site::start(&config("20ms"));
+    let all_well = || (0..4).all(|_| get(&site.gateway, "/", "").expect(200).text() == "well");
+    eventually("the sick server is known", || all_well().then_some(()));
+    for _ in 0..5 {
+        site.reload(&config("1h"), RELOADED);
+        assert!(all_well());
+    }
+}
+
+/// Returns the certificate that a server presents.
+async fn presented(files: &Files, gateway: &Gateway) -> CertificateDer<'static> {
+    let stream = files.connect(gateway, &["http/1.1"]).await;
+    stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
+}
+
+fn copy(from: &Files, to: &Path) {
+    for name in ["cert.pem", "key.pem"] {
+        fs::copy(from.path(name), to.join(name)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn certificates_are_exchanged() {
+    let (first, second) = (Files::new(), Files::new());
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (cert, key) = (path("cert.pem"), path("key.pem"));
+    let origin = named("a");
+    let upstream = origin.url();
+    for command in [&["serve", "--store", "memory://"][..], &["proxy", "--upstream", &upstream]] {
+        copy(&first, folder.path());
+        let gateway = Gateway::start([command, &["--tls-cert", &cert, "--tls-key", &key]].concat());
+        let before = presented(&first, &gateway).await;
+        let open = first.connect(&gateway, &["http/1.1"]).await;
+        // A key that does not match the certificate.
+        fs::copy(second.path("key.pem"), &key).unwrap();
+        hang_up(&gateway, FAILED);
+        assert_eq!(presented(&first, &gateway).await, before);
+        copy(&second, folder.path());
+        hang_up(&gateway, RELOADED);
+        assert_ne!(presented(&second, &gateway).await, before);
+        // Connections continue.
+        let (mut client, connection) =
+            hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(open)).await.unwrap();
+        tokio::spawn(connection);
+        let request = http::Request::get("/-/health").header("host", "localhost");
+        let health =
+            client.send_request(request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap()).await.unwrap();
+        assert_eq!(health.status(), 200);
+    }
+}
