@@ -37,6 +37,8 @@ const PYTHON: Tool = Tool {
     install: "apt-get install python3-venv",
 };
 const RCLONE: Tool = Tool { name: "rclone", probe: &["rclone", "version"], install: "apt-get install rclone" };
+const REDIS: Tool =
+    Tool { name: "Redis", probe: &["redis-server", "--version"], install: "apt-get install redis-server" };
 const RESTIC: Tool = Tool { name: "restic", probe: &["restic", "version"], install: "apt-get install restic" };
 const TAR: Tool = Tool { name: "tar", probe: &["tar", "--version"], install: "apt-get install tar" };
 /// The sources of the standard library.
@@ -61,7 +63,7 @@ const STEPS: &[Step] = &[
         name: "test",
         about: "unit and integration tests; the examples build",
         minutes: 60,
-        needs: &[FAKETIME],
+        needs: &[FAKETIME, REDIS],
         run: test,
     },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },

@@ -87,7 +87,7 @@ mod tests {
         let workspace = Workspace::load().unwrap();
         let published: Vec<&str> = workspace.published().map(|package| package.name.as_str()).collect();
         assert!(published.contains(&"ifmatch") && published.contains(&"ifmatch-core"), "{published:?}");
-        for private in ["xtask", "ifmatch-workspace", "ifmatch-sim"] {
+        for private in ["xtask", "ifmatch-workspace", "ifmatch-sim", "ifmatch-testbed"] {
             assert!(!published.contains(&private), "{private} is not for a registry");
         }
     }

@@ -1,0 +1,277 @@
+//! A connection that opens again when needed, and the commands on it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::lanes::{Batches, QueuedSwap};
+use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, RedisError, ScriptInvocation, Value, cmd};
+
+use crate::LIMIT;
+use crate::error::{ConnectError, ConnectErrorKind, failed, unexpected};
+use crate::identity::{Identity, lost};
+use crate::options::Options;
+use crate::scripts::{IDENTIFY, LIST, OTHER_IDENTITY, SWAP};
+
+/// Time limit for opening a connection.
+const OPENING: Duration = Duration::from_secs(2);
+/// Length of the revision before a record.
+const REVISION: usize = 8;
+
+/// A connection that opens again when needed.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    place: Arc<Place>,
+    /// `None` before the first use and after a failure.
+    open: Option<Open>,
+}
+
+/// The register's place, shared by its connections.
+#[derive(Debug)]
+struct Place {
+    options: Options,
+    /// The identity last seen by any connection.
+    identity: Mutex<Option<Identity>>,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    connection: MultiplexedConnection,
+    identity: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) async fn open(options: Options) -> Result<Self, ConnectError> {
+        let place = Arc::new(Place { options, identity: Mutex::new(None) });
+        let open = place.open().await?;
+        Ok(Self { place, open: Some(open) })
+    }
+
+    /// Returns another connection to the same place, which opens at its first use.
+    pub(crate) fn another(&self) -> Self {
+        Self { place: Arc::clone(&self.place), open: None }
+    }
+
+    pub(crate) async fn warn_if_not_durable(&mut self) {
+        let Some(Open { connection, .. }) = &mut self.open else { return };
+        for (setting, needed) in [("appendonly", "yes"), ("appendfsync", "always")] {
+            let found: Result<Vec<String>, RedisError> =
+                cmd("CONFIG").arg("GET").arg(setting).query_async(connection).await;
+            match found.as_deref() {
+                Ok([_, value]) if value == needed => {}
+                Ok(_) => tracing::warn!(
+                    "the Redis server loses acknowledged swaps when it ends: set `{setting} {needed}` to prevent that"
+                ),
+                Err(error) => tracing::warn!(
+                    %error,
+                    "the Redis server does not show its setting: make sure that it has `{setting} {needed}`"
+                ),
+            }
+        }
+    }
+
+    /// Lists at most `scan.limit` records.
+    pub(crate) async fn list(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let place = Arc::clone(&self.place);
+        let (first, last) = bounds(scan);
+        let answer = self
+            .script(|identity| {
+                let mut call = LIST.key(place.key("identity"));
+                call.key(place.key("keys")).arg(identity).arg(&first).arg(&last).arg(scan.limit).arg(place.key("r/"));
+                call
+            })
+            .await?;
+        let Value::Array(page) = answer else { return Err(unexpected()) };
+        let pairs = page.chunks_exact(2).map(|pair| match pair {
+            [Value::BulkString(name), Value::BulkString(bytes)] => {
+                let name = str::from_utf8(name).ok().and_then(|name| Key::new(name).ok());
+                Ok((name.ok_or_else(unexpected)?, decode(bytes)?))
+            }
+            _ => Err(unexpected()),
+        });
+        pairs.collect()
+    }
+
+    async fn swap_all(&mut self, batch: &[QueuedSwap]) -> Result<Vec<Result<Swap, RegisterError>>, RegisterError> {
+        let place = Arc::clone(&self.place);
+        let answer = self
+            .script(|identity| {
+                let mut call = SWAP.key(place.key("identity"));
+                call.key(place.key("keys")).arg(identity);
+                for QueuedSwap { key, expected, next } in batch {
+                    let expected = Some(*expected).filter(|revision| *revision != Revision::NONE);
+                    let expected = expected.map(|revision| revision.get().to_be_bytes());
+                    call.key(place.record(key)).arg(key.as_str());
+                    call.arg(expected.as_ref().map_or(&[][..], |bytes| bytes));
+                    call.arg(next.as_ref().map(encode).unwrap_or_default());
+                }
+                call
+            })
+            .await?;
+        let Value::Array(answers) = answer else { return Err(unexpected()) };
+        let swaps = answers.into_iter().map(|answer| match answer {
+            Value::Int(1) => Ok(Swap::Done),
+            Value::Nil => Ok(Swap::Conflict(None)),
+            Value::BulkString(bytes) => Ok(Swap::Conflict(Some(decode(&bytes)?))),
+            _ => Err(unexpected()),
+        });
+        Ok(swaps.collect())
+    }
+
+    /// Runs a script, which is given the identity. If that is not the current one, connects again, and runs the script
+    /// once more: nothing was changed.
+    async fn script(&mut self, call: impl Fn(&[u8]) -> ScriptInvocation<'_>) -> Result<Value, RegisterError> {
+        let first = self.script_once(&call).await?;
+        match first {
+            Ok(value) => Ok(value),
+            Err(_) => self.script_once(&call).await?.map_err(failed),
+        }
+    }
+
+    /// The inner error tells that the identity was not the current one.
+    async fn script_once(
+        &mut self,
+        call: &impl Fn(&[u8]) -> ScriptInvocation<'_>,
+    ) -> Result<Result<Value, RedisError>, RegisterError> {
+        let mut open = self.opened().await?;
+        match call(&open.identity).invoke_async(&mut open.connection).await {
+            Ok(value) => {
+                self.open = Some(open);
+                Ok(Ok(value))
+            }
+            Err(error) if error.code() == Some(OTHER_IDENTITY) => Ok(Err(error)),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Takes the open connection. It is put back after a success, so that a call that fails, or is dropped halfway, ends
+    /// it.
+    async fn opened(&mut self) -> Result<Open, ConnectError> {
+        match self.open.take() {
+            Some(open) => Ok(open),
+            None => self.place.open().await,
+        }
+    }
+
+    async fn load_once(&mut self, keys: &[Key]) -> Result<Option<Vec<Value>>, RegisterError> {
+        let mut open = self.opened().await?;
+        let mut command = cmd("MGET");
+        command.arg(self.place.key("identity"));
+        for key in keys {
+            command.arg(self.place.record(key));
+        }
+        let mut values: Vec<Value> = command.query_async(&mut open.connection).await.map_err(failed)?;
+        if !matches!(values.first(), Some(Value::BulkString(identity)) if *identity == open.identity) {
+            return Ok(None);
+        }
+        self.open = Some(open);
+        Ok(Some(values.split_off(1)))
+    }
+}
+
+impl Batches for Connection {
+    async fn swap(&mut self, batch: &[QueuedSwap]) -> Vec<Result<Swap, RegisterError>> {
+        match self.swap_all(batch).await {
+            Ok(swaps) => swaps,
+            Err(error) => batch.iter().map(|_| Err(error.duplicate())).collect(),
+        }
+    }
+
+    async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
+        let values = match self.load_once(keys).await? {
+            Some(values) => values,
+            None => self.load_once(keys).await?.ok_or(RegisterErrorKind::Unavailable)?,
+        };
+        let records = values.iter().map(|value| match value {
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => decode(bytes).map(Some),
+            _ => Err(unexpected()),
+        });
+        records.collect()
+    }
+}
+
+impl Place {
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.options.prefix)
+    }
+
+    fn record(&self, key: &Key) -> String {
+        format!("{}r/{key}", self.options.prefix)
+    }
+
+    async fn open(&self) -> Result<Open, ConnectError> {
+        let settings =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(OPENING)).set_response_timeout(Some(LIMIT));
+        let mut connection = self.options.client.get_multiplexed_async_connection_with_config(&settings).await?;
+        let info: String = cmd("INFO").query_async(&mut connection).await?;
+        let replication_id = check(&info)?;
+        let identity = self.identify(&mut connection, replication_id).await?;
+        Ok(Open { connection, identity })
+    }
+
+    /// Returns the register's identity, as stored. Creates the register if this process has not seen it before.
+    async fn identify(
+        &self,
+        connection: &mut MultiplexedConnection,
+        replication_id: &str,
+    ) -> Result<Vec<u8>, ConnectError> {
+        let is_known = self.identity.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let new = ifmatch_runtime::nonce().map_err(|error| ConnectError::new(ConnectErrorKind::Unsuitable, error))?;
+        let new = if is_known { String::new() } else { format!("{new:016x}") };
+        let mut call = IDENTIFY.key(self.key("identity"));
+        let found: Option<Vec<u8>> = call.arg(new).arg(replication_id).invoke_async(connection).await?;
+        let found = Identity::parse(found.ok_or_else(lost)?)?;
+        let stored = found.stored().to_vec();
+        match &mut *self.identity.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(known) => known.becomes(found)?,
+            unknown @ None => *unknown = Some(found),
+        }
+        Ok(stored)
+    }
+}
+
+/// Checks that a server can hold a register, and returns its replication id.
+fn check(info: &str) -> Result<&str, ConnectError> {
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let unsuitable = |reason: &str| Err(ConnectError::new(ConnectErrorKind::Unsuitable, reason));
+    if field("role") != Some("master") {
+        return unsuitable("it is a replica: use the address of the primary");
+    }
+    if field("cluster_enabled") == Some("1") {
+        return unsuitable("it is part of a cluster: use a server of its own for each register");
+    }
+    if field("maxmemory_policy").is_some_and(|policy| policy.starts_with("allkeys")) {
+        return unsuitable("it evicts records: set `maxmemory-policy noeviction`");
+    }
+    match field("master_replid") {
+        Some(id) => Ok(id),
+        None => unsuitable("it does not state its replication id: use Redis 7 or Valkey"),
+    }
+}
+
+/// Returns the range of a listing for `ZRANGEBYLEX`.
+fn bounds(scan: &Scan<'_>) -> (Vec<u8>, Vec<u8>) {
+    let first = match scan.after.filter(|after| *after >= scan.prefix) {
+        Some(after) => [b"(", after.as_bytes()].concat(),
+        None => [b"[", scan.prefix.as_bytes()].concat(),
+    };
+    // The bytes after all that begin with the prefix. UTF-8 has no byte 255.
+    let mut last = [b"(", scan.prefix.as_bytes()].concat();
+    match last.last_mut().filter(|_| !scan.prefix.is_empty()) {
+        Some(byte) => *byte += 1,
+        None => last = b"+".to_vec(),
+    }
+    (first, last)
+}
+
+fn encode(record: &Record) -> Vec<u8> {
+    [&record.revision().get().to_be_bytes()[..], &record.encode()].concat()
+}
+
+fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
+    let (_, record) = bytes.split_at_checked(REVISION).ok_or(RegisterErrorKind::Unreadable)?;
+    Ok(Record::decode(record)?)
+}

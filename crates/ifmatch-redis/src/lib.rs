@@ -1,0 +1,127 @@
+//! A register on Redis 7 or Valkey, which any number of processes can share.
+//!
+//! Swaps are linearizable as long as one server keeps its data. With `appendonly yes` and `appendfsync always`, an
+//! acknowledged swap survives a crash and a restart of that server. **A failover may lose acknowledged swaps**: replicas
+//! receive changes after they were acknowledged, and neither `WAIT` nor `min-replicas-to-write` changes that. The
+//! register's guarantee is therefore [`Guarantee::UntilFailover`].
+//!
+//! ```no_run
+//! use ifmatch_redis::RedisRegister;
+//! use ifmatch_register::Driver;
+//!
+//! # async fn run() -> Result<(), ifmatch_redis::ConnectError> {
+//! let register = RedisRegister::connect("redis://127.0.0.1:6379").await?;
+//! let driver = Driver::new(register);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Data
+//!
+//! All keys begin with a prefix, by default `ifmatch:`. A record is a string: its revision as eight bytes, then its
+//! encoding. A sorted set has the names of all records, in the order of their bytes. One more key has the register's
+//! [identity](identity).
+
+mod connection;
+mod error;
+mod identity;
+mod options;
+mod scripts;
+
+use std::time::Duration;
+
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::lanes::Lanes;
+use ifmatch_register::{Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_runtime::{SystemClock, task};
+use tokio::sync::Mutex;
+
+use connection::Connection;
+pub use error::{ConnectError, ConnectErrorKind};
+pub use options::Options;
+
+/// Time limit of a call.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Maximum number of records that one command lists. A longer one would keep other clients waiting.
+const PAGE: usize = 256;
+
+/// A register on Redis or Valkey.
+///
+/// Connects again by itself after a failure. A swap without an answer is [`RegisterErrorKind::Ambiguous`], and is never
+/// sent again.
+#[derive(Debug)]
+pub struct RedisRegister {
+    lanes: Lanes,
+    lists: Mutex<Connection>,
+}
+
+impl RedisRegister {
+    /// Connects to the server at `redis://[user:password@]host[:port][/database]`, or `rediss://…` with TLS.
+    ///
+    /// # Errors
+    /// As for [`RedisRegister::connect_with`].
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_with(Options::new(url)?).await
+    }
+
+    /// Connects to a server. Starts tasks on the current tokio runtime, which end with this value.
+    ///
+    /// Warns if the server does not sync each swap to its disk.
+    ///
+    /// # Errors
+    /// [`ConnectErrorKind::Unreachable`] if the server does not answer; [`ConnectErrorKind::Denied`] if it rejects the
+    /// user or the password; [`ConnectErrorKind::Unsuitable`] if it is a replica or part of a cluster, or if it evicts
+    /// keys.
+    pub async fn connect_with(options: Options) -> Result<Self, ConnectError> {
+        let mut lists = Connection::open(options).await?;
+        let swaps = [lists.another(), lists.another()];
+        let loads = [lists.another(), lists.another()];
+        lists.warn_if_not_durable().await;
+        Ok(Self { lanes: Lanes::start(swaps, loads, LIMIT), lists: Mutex::new(lists) })
+    }
+
+    async fn pages(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let mut lists = self.lists.lock().await;
+        let mut found: Vec<(Key, Record)> = Vec::new();
+        while found.len() < scan.limit {
+            let after = found.last().map(|(key, _)| key.as_str().to_owned());
+            let limit = PAGE.min(scan.limit - found.len());
+            let page = lists.list(&Scan { after: after.as_deref().or(scan.after), limit, ..*scan }).await?;
+            let is_last = page.len() < limit;
+            found.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Register for RedisRegister {
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::UntilFailover
+    }
+
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.lanes.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.lanes.swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let pages = task::timeout(&SystemClock, LIMIT, self.pages(scan)).await;
+        let pages = pages.unwrap_or_else(|elapsed| Err(RegisterError::new(RegisterErrorKind::Unavailable, elapsed)));
+        // A scan changes nothing, whatever became of it.
+        pages.map_err(|error| match error.kind() {
+            RegisterErrorKind::Ambiguous => error.with_kind(RegisterErrorKind::Unavailable),
+            _ => error,
+        })
+    }
+}

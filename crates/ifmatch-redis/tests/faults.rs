@@ -1,0 +1,178 @@
+//! Faults of the server and of the network.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Ticks, check, connect, durable, run, send, start, url};
+use ifmatch_core::command::{Command, Content, Outcome, Write};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_redis::RedisRegister;
+use ifmatch_register::conformance::history::ViolationKind;
+use ifmatch_register::conformance::workload::{Client, Workload};
+use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
+use ifmatch_testbed::{Network, Proxy, Server};
+
+fn clients(workload: &Workload, count: usize) -> Vec<Client> {
+    (0..count).map(|number| workload.client(number)).collect()
+}
+
+fn record(revision: u64) -> Record {
+    Record::forgotten(Revision::new(revision))
+}
+
+/// Clients write while the server is killed and started again.
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_swaps_survive_kills() {
+    let mut server = durable().await;
+    let register = Arc::new(connect(&url(&server)).await);
+    let (ticks, workload) = (Ticks::default(), Workload::new("kill", 3, 8));
+    let mut clients = clients(&workload, 8);
+    for _ in 0..3 {
+        let writing = tokio::spawn({
+            let (register, ticks) = (Arc::clone(&register), ticks.clone());
+            async move { run(&register, clients, &ticks, 20).await }
+        });
+        // In the middle of the batches.
+        while !register.load(&workload.keys()[0]).await.is_ok_and(|found| found.is_some()) {
+            tokio::task::yield_now().await;
+        }
+        server.kill();
+        server.restart().await;
+        clients = writing.await.unwrap();
+    }
+    check(&register, clients, &ticks).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flushed_script_is_sent_again() {
+    let server = start(&[]).await;
+    let register = connect(&url(&server)).await;
+    let key = Key::new("key").unwrap();
+    for revision in 1..5 {
+        let swap = register.compare_and_swap(&key, Revision::new(revision - 1), Some(&record(revision))).await;
+        assert_eq!(swap.unwrap(), Swap::Done);
+        send(&server, &["SCRIPT", "FLUSH"]).await;
+    }
+}
+
+/// After FLUSHALL a register would be empty, and each writer could create each resource again.
+#[tokio::test(flavor = "multi_thread")]
+async fn emptying_the_server_is_noticed() {
+    let server = start(&[]).await;
+    let (first, second) = (connect(&url(&server)).await, connect(&url(&server)).await);
+    let key = Key::new("key").unwrap();
+    assert_eq!(first.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await.unwrap(), Swap::Done);
+    send(&server, &["FLUSHALL"]).await;
+    assert_lost(&first, &key).await;
+    // A process that starts afterwards begins with an empty register. The others still do not trust it.
+    let third = connect(&url(&server)).await;
+    assert_eq!(third.compare_and_swap(&key, Revision::NONE, Some(&record(3))).await.unwrap(), Swap::Done);
+    assert_lost(&first, &key).await;
+    assert_lost(&second, &key).await;
+}
+
+async fn assert_lost(register: &RedisRegister, key: &Key) {
+    let swap = register.compare_and_swap(key, Revision::NONE, Some(&record(2))).await.unwrap_err();
+    assert_eq!(swap.kind(), RegisterErrorKind::Unavailable, "{swap}");
+    assert!(swap.to_string().contains("has lost the records"), "{swap}");
+    assert_eq!(register.load(key).await.unwrap_err().kind(), RegisterErrorKind::Unavailable);
+    assert_eq!(
+        register.scan(&Scan { limit: 1, ..Scan::default() }).await.unwrap_err().kind(),
+        RegisterErrorKind::Unavailable
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice() {
+    let (_server, proxy, register) = behind_proxy().await;
+    let key = Key::new("key").unwrap();
+    for revision in 1..20 {
+        let next = record(revision);
+        // Opens the connection of the key's lane again.
+        let swap = register.compare_and_swap(&key, Revision::new(99), Some(&next)).await.unwrap();
+        assert!(matches!(swap, Swap::Conflict(_)));
+        proxy.set(Network::CutAfterCommit);
+        let error = register.compare_and_swap(&key, Revision::new(revision - 1), Some(&next)).await.unwrap_err();
+        assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
+        assert_eq!(register.load(&key).await.unwrap(), Some(next), "the swap took place once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swap_that_was_never_sent_does_not_take_place() {
+    let (_server, proxy, register) = behind_proxy().await;
+    let key = Key::new("key").unwrap();
+    register.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await.unwrap();
+    proxy.set(Network::CutBeforeSending);
+    let error = register.compare_and_swap(&key, Revision::new(1), Some(&record(2))).await.unwrap_err();
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "the client cannot tell: {error}");
+    assert_eq!(register.load(&key).await.unwrap(), Some(record(1)));
+}
+
+/// Each answer of a driver's swap is lost. The driver finds out that its write took place: none is doubled, none denied.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_resolves_lost_answers() {
+    let (server, proxy, register) = behind_proxy().await;
+    let driver = Driver::new(register).assume_absent();
+    let direct = Driver::new(connect(&url(&server)).await).assume_absent();
+    let key = Key::new("key").unwrap();
+    for number in 0..50_u64 {
+        let bytes = number.to_be_bytes().to_vec();
+        let content = Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.into() };
+        let nonce = ifmatch_runtime::nonce().unwrap();
+        let write = Command::Write(Write::new(&http::Method::PUT, &Preconditions::NONE, content, nonce));
+        let before = direct.load(&key).await.unwrap();
+        // Opens the connection of the key's lane again.
+        driver.register().compare_and_swap(&key, Revision::new(1), None).await.unwrap();
+        proxy.set(Network::CutAfterCommit);
+        let applied = driver.apply_to(&key, Some(before), &write).await.unwrap();
+        assert!(matches!(applied.outcome, Outcome::Written(_)), "{:?}", applied.outcome);
+        assert_eq!(applied.after, direct.load(&key).await.unwrap(), "the write took place once");
+    }
+}
+
+async fn behind_proxy() -> (Server, Proxy, RedisRegister) {
+    let server = start(&[]).await;
+    let proxy = Proxy::start(server.address()).await;
+    let register = connect(&format!("redis://{}", proxy.address())).await;
+    // Opens the connections of all lanes.
+    for number in 0..64 {
+        let key = Key::new(format!("warm/{number}")).unwrap();
+        register.compare_and_swap(&key, Revision::NONE, None).await.unwrap();
+        register.load(&key).await.unwrap();
+    }
+    (server, proxy, register)
+}
+
+/// The positive control: a replica that has not received the latest swaps takes over, and the checker sees the loss.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_with_loss_is_seen() {
+    let (primary, replica) = (durable().await, start(&[]).await);
+    let proxy = Proxy::start(primary.address()).await;
+    let through = Proxy::start(primary.address()).await;
+    let register = Arc::new(connect(&format!("redis://{}", proxy.address())).await);
+    let (ticks, workload) = (Ticks::default(), Workload::new("failover", 3, 4));
+    let clients = run(&register, clients(&workload, 4), &ticks, 5).await;
+    // The replica has all swaps so far, and receives no more.
+    let port = through.address().port().to_string();
+    send(&replica, &["REPLICAOF", "127.0.0.1", &port]).await;
+    while !send(&replica, &["INFO", "replication"]).await.contains("master_link_status:up") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    through.set(Network::Silent);
+    let clients = run(&register, clients, &ticks, 5).await;
+    // The service's address now leads to the promoted replica.
+    drop(primary);
+    send(&replica, &["REPLICAOF", "NO", "ONE"]).await;
+    proxy.redirect(replica.address());
+    let clients = run(&register, clients, &ticks, 5).await;
+    let violation = check(&register, clients, &ticks).await.expect_err("acknowledged swaps were lost");
+    assert!(matches!(violation.kind(), ViolationKind::Fork | ViolationKind::Stale), "{violation}");
+    let identity = send(&replica, &["GET", "ifmatch:identity"]).await;
+    assert!(identity.contains(" 1 "), "the epoch has risen: {identity}");
+}

@@ -1,0 +1,125 @@
+//! Servers that cannot hold a register, and encrypted connections.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+
+use common::{send, start, url};
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_redis::{ConnectErrorKind, Options, RedisRegister};
+use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::{Key, Register, Scan};
+use ifmatch_testbed::free_port;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+async fn refusal(url: &str) -> (ConnectErrorKind, String) {
+    let error = RedisRegister::connect(url).await.unwrap_err();
+    (error.kind(), error.to_string())
+}
+
+#[tokio::test]
+async fn urls_of_other_servers_are_refused() {
+    for url in ["", "localhost", "http://localhost", "redis://", "redis://host:port", "rediss://host/#insecure"] {
+        let (kind, message) = refusal(url).await;
+        assert_eq!(kind, ConnectErrorKind::Url, "{url}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_server_is_reported() {
+    let (kind, message) = refusal(&format!("redis://127.0.0.1:{}", free_port())).await;
+    assert_eq!(kind, ConnectErrorKind::Unreachable, "{message}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_reported_without_showing_it() {
+    let server = start(&["--requirepass", "correct"]).await;
+    let address = server.address();
+    RedisRegister::connect(&format!("redis://:correct@{address}")).await.unwrap();
+    for url in [format!("redis://:mistake@{address}"), format!("redis://{address}")] {
+        let (kind, message) = refusal(&url).await;
+        assert_eq!(kind, ConnectErrorKind::Denied, "{message}");
+        assert!(!message.contains("mistake"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_replica_is_refused() {
+    let (primary, replica) = (start(&[]).await, start(&[]).await);
+    send(&replica, &["REPLICAOF", "127.0.0.1", &primary.address().port().to_string()]).await;
+    let (kind, message) = refusal(&url(&replica)).await;
+    assert_eq!(kind, ConnectErrorKind::Unsuitable);
+    assert!(message.contains("use the address of the primary"), "{message}");
+}
+
+/// The register was connected before its server became a replica.
+#[tokio::test]
+async fn a_server_that_becomes_a_replica_is_used_no_longer() {
+    let (primary, server) = (start(&[]).await, start(&[]).await);
+    let register = RedisRegister::connect(&url(&server)).await.unwrap();
+    let key = Key::new("key").unwrap();
+    let swap =
+        async || register.compare_and_swap(&key, Revision::NONE, Some(&Record::forgotten(Revision::new(1)))).await;
+    register.compare_and_swap(&key, Revision::NONE, None).await.unwrap();
+    send(&server, &["REPLICAOF", "127.0.0.1", &primary.address().port().to_string()]).await;
+    for _ in 0..2 {
+        assert!(swap().await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_is_refused() {
+    let server = start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]).await;
+    let (kind, message) = refusal(&url(&server)).await;
+    assert_eq!(kind, ConnectErrorKind::Unsuitable);
+    assert!(message.contains("maxmemory-policy noeviction"), "{message}");
+}
+
+#[tokio::test]
+async fn keys_of_another_program_are_left_alone() {
+    let server = start(&[]).await;
+    send(&server, &["SET", "ifmatch:identity", "other"]).await;
+    assert_eq!(refusal(&url(&server)).await.0, ConnectErrorKind::Unsuitable);
+    assert!(send(&server, &["GET", "ifmatch:identity"]).await.contains("other"));
+}
+
+#[tokio::test]
+async fn registers_with_different_prefixes_share_a_server() {
+    let server = start(&[]).await;
+    let open =
+        async |prefix| RedisRegister::connect_with(Options::new(&url(&server)).unwrap().with_prefix(prefix)).await;
+    let (one, other) = (open("one:").await.unwrap(), open("other:").await.unwrap());
+    conformance::run(one, Traits::default().with_race(2, 1)).await;
+    let all = Scan { limit: 1, ..Scan::default() };
+    assert_eq!(other.scan(&all).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_verified() {
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, pem: String| {
+        fs::write(folder.path().join(name), pem).unwrap();
+        folder.path().join(name).to_str().unwrap().to_owned()
+    };
+    let (certificate, key) = (file("certificate", cert.pem()), file("key", signing_key.serialize_pem()));
+    let tls_port = free_port();
+    let tls_port_text = tls_port.to_string();
+    let settings = ["--tls-port", &tls_port_text, "--tls-cert-file", &certificate, "--tls-key-file", &key];
+    let _server =
+        start(&[&settings[..], &["--tls-ca-cert-file", &certificate, "--tls-auth-clients", "no"]].concat()).await;
+    let url = format!("rediss://localhost:{tls_port}");
+
+    let trusted = Options::with_root_certificate(&url, cert.pem().as_bytes()).unwrap();
+    let register = RedisRegister::connect_with(trusted).await.unwrap();
+    conformance::run(register, Traits::default().with_race(2, 1)).await;
+
+    let stranger = generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
+    let mistrusted = Options::with_root_certificate(&url, stranger.as_bytes()).unwrap();
+    let error = RedisRegister::connect_with(mistrusted).await.unwrap_err();
+    assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
+    assert_eq!(refusal(&url).await.0, ConnectErrorKind::Unreachable, "the system does not trust it");
+    assert_eq!(refusal(&format!("redis://localhost:{tls_port}")).await.0, ConnectErrorKind::Unreachable);
+    assert!(Options::with_root_certificate(&url, b"no certificate").is_err());
+}
