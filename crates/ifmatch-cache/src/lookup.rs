@@ -86,8 +86,13 @@ pub(crate) fn lookup<C: Clock, T>(state: &CacheState<C>, request: &CacheRequest)
         let unreachable = if failing.unreachable { state.config.stale_if_unreachable } else { Duration::ZERO };
         if terms.serves_error(&request.directives, age, unreachable) {
             outcome = if failing.unreachable { Outcome::StaleUnreachable } else { Outcome::StaleError };
-            reuse = if state.monotonic_now() < failing.until { Reuse::Stale } else { Reuse::StaleWhileRevalidate };
+            reuse = Reuse::StaleWhileRevalidate;
         }
+    }
+    // An origin that has just failed is not asked again by each request.
+    let is_resting = || found.entry.failing.is_some_and(|failing| state.monotonic_now() < failing.until);
+    if reuse == Reuse::StaleWhileRevalidate && is_resting() {
+        reuse = Reuse::Stale;
     }
     match reuse {
         Reuse::Refused => return forward(Forward::Request),

@@ -302,6 +302,33 @@ async fn responses_can_be_used_while_they_are_revalidated() {
 }
 
 #[tokio::test]
+async fn a_failed_revalidation_in_the_background_is_not_repeated_at_once() {
+    for unreachable in [true, false] {
+        let world = World::with(|builder| builder.stale_while_revalidate(Duration::from_secs(30)));
+        world.origin.will(200, &FRESH, "old");
+        world.get("/").await;
+        world.clock.advance(61);
+        for round in 1..=2 {
+            if unreachable {
+                world.origin.will_fail()
+            } else {
+                world.origin.will(503, &[], "")
+            }
+            for _ in 0..5 {
+                assert_eq!(world.get("/").await.text(), "old");
+                settle().await;
+            }
+            assert_eq!(world.origin.count(), 1 + round, "one attempt within five seconds");
+            world.clock.advance(6);
+        }
+        world.origin.will(200, &FRESH, "new");
+        world.get("/").await;
+        settle().await;
+        assert_eq!((world.get("/").await.text(), world.origin.count()), ("new", 4));
+    }
+}
+
+#[tokio::test]
 async fn a_window_for_revalidation_holds_only_if_the_response_permits_it() {
     for (control, expected) in [
         ("max-age=60", true),
