@@ -1,4 +1,4 @@
-//! What a proxy reports about its upstreams, for metrics.
+//! Events at upstreams, and their current state, for metrics.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -11,6 +11,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use support::raw::exchange;
 use support::{Gateway, run};
 
 use super::get;
@@ -24,6 +25,11 @@ struct Site {
 
 impl Site {
     fn start() -> Self {
+        Self::with_requests(1)
+    }
+
+    /// Responds once this number of requests have arrived.
+    fn with_requests(count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
         let mut params = CertificateParams::default();
@@ -51,7 +57,7 @@ impl Site {
             .with_client_cert_verifier(verifier.build().unwrap())
             .with_single_cert(vec![server.der().clone()], PrivateKeyDer::Pkcs8(key.serialize_der().into()))
             .unwrap();
-        Self { address: serve(config), folder }
+        Self { address: serve(config, Barrier::new(count)), folder }
     }
 
     fn file(&self, name: &str) -> String {
@@ -67,19 +73,24 @@ impl Site {
 }
 
 /// Answers one request per connection.
-fn serve(config: ServerConfig) -> SocketAddr {
+fn serve(config: ServerConfig, arrived: Barrier) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let config = Arc::new(config);
+    let shared = Arc::new((Arc::new(config), arrived));
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let config = Arc::clone(&config);
+            let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                let connection = ServerConnection::new(config).unwrap();
+                let connection = ServerConnection::new(Arc::clone(&shared.0)).unwrap();
                 let mut reader = BufReader::new(StreamOwned::new(connection, stream));
                 let mut head = String::new();
-                // Fails if the handshake does.
-                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|count| count > 0) {}
+                while !head.ends_with("\r\n\r\n") {
+                    // Fails if the handshake does.
+                    if !reader.read_line(&mut head).is_ok_and(|count| count > 0) {
+                        return;
+                    }
+                }
+                shared.1.wait();
                 drop(reader.get_mut().write_all(ok("connection: close\r\n", "secret").as_bytes()));
                 reader.get_mut().conn.send_close_notify();
                 drop(reader.get_mut().flush());
@@ -109,6 +120,25 @@ fn a_server_that_demands_a_certificate_gets_it() {
     };
     get(&with_system_roots(&[]), "/", "").expect(200);
     get(&with_system_roots(&["--upstream-ca", &other.file("ca.pem")]), "/", "").expect(502);
+}
+
+#[test]
+fn requests_do_not_wait_for_each_other_at_a_server_that_declines_http_2() {
+    let site = Site::with_requests(4);
+    let flags = [("ca", "ca.pem"), ("client-cert", "client.pem"), ("client-key", "client.key")];
+    let mut args = site.proxy(&flags);
+    args.extend(["--upstream-http2", "--cache=0"].map(str::to_owned));
+    let gateway = Gateway::start(args);
+    let address = gateway.address();
+    // The first round finds out that the server declines.
+    for _ in 0..2 {
+        let ask =
+            move || exchange(address, "GET / HTTP/1.1\r\nhost: example.com\r\n\r\n").expect(200).text().to_owned();
+        let clients: Vec<_> = (0..4).map(|_| thread::spawn(ask)).collect();
+        for client in clients {
+            assert_eq!(client.join().unwrap(), "secret");
+        }
+    }
 }
 
 #[test]

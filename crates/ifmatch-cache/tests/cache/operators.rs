@@ -310,9 +310,9 @@ async fn a_failed_revalidation_in_the_background_is_not_repeated_at_once() {
         world.clock.advance(61);
         for round in 1..=2 {
             if unreachable {
-                world.origin.will_fail()
+                world.origin.will_fail();
             } else {
-                world.origin.will(503, &[], "")
+                world.origin.will(503, &[], "");
             }
             for _ in 0..5 {
                 assert_eq!(world.get("/").await.text(), "old");

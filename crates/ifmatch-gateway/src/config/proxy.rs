@@ -48,7 +48,7 @@ pub struct Sharing {
     pub heuristic: Option<Heuristic>,
     /// Time after its lifetime during which a response may be used while its upstream is unreachable.
     pub stale_if_unreachable: Duration,
-    /// How long after its lifetime a response may be used while it is revalidated, unless it states that itself.
+    /// Time after its lifetime during which a response may be used while it is revalidated, unless it states its own.
     pub stale_while_revalidate: Duration,
     /// `true` to ignore the directives of requests.
     pub ignores_client_cache_control: bool,

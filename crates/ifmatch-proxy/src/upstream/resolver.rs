@@ -35,6 +35,7 @@ struct Shared {
 }
 
 struct Answer {
+    /// In the order in which the next connection tries them.
     addresses: Vec<SocketAddr>,
     /// Time of the last lookup, which may have failed or not ended yet.
     asked: Instant,
@@ -87,6 +88,7 @@ impl Resolver {
             Some(answer) => {
                 let due = answer.claim(self.0.max_age);
                 let addresses = answer.addresses.clone();
+                rotate(&mut answer.addresses);
                 if !due {
                     return Ok(addresses);
                 }
@@ -111,7 +113,8 @@ impl Resolver {
         };
         match &found {
             Ok(addresses) => {
-                let answer = Answer { addresses: addresses.clone(), asked: Instant::now() };
+                let mut answer = Answer { addresses: addresses.clone(), asked: Instant::now() };
+                rotate(&mut answer.addresses);
                 self.answers().insert(name.as_str().to_owned(), answer);
             }
             Err(error) => tracing::warn!(%name, %error, "cannot look up the addresses of an upstream server"),
@@ -121,6 +124,15 @@ impl Resolver {
 
     fn answers(&self) -> MutexGuard<'_, HashMap<String, Answer>> {
         self.0.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Moves the first address behind the others of its family, so that connections are distributed over the addresses. The
+/// system prefers one family for a reason.
+fn rotate(addresses: &mut [SocketAddr]) {
+    if let Some(first) = addresses.first().copied() {
+        let family = addresses.iter().take_while(|address| address.is_ipv4() == first.is_ipv4()).count();
+        addresses[..family].rotate_left(1);
     }
 }
 
@@ -188,7 +200,7 @@ mod tests {
         assert_eq!(found(&resolver).await, Some(ips(&[ONE, TWO])));
         dns.lock().unwrap().addresses = Some(vec![TWO]);
         tokio::time::advance(MAX_AGE / 2).await;
-        assert_eq!(found(&resolver).await, Some(ips(&[ONE, TWO])));
+        assert_eq!(found(&resolver).await, Some(ips(&[TWO, ONE])), "they take turns");
         assert_eq!(dns.lock().unwrap().lookups, 1);
         tokio::time::advance(MAX_AGE / 2).await;
         assert_eq!(found(&resolver).await, Some(ips(&[TWO])));
@@ -213,6 +225,17 @@ mod tests {
         *dns.lock().unwrap() = Dns { addresses: Some(vec![]), ..Dns::default() };
         tokio::time::advance(MAX_AGE).await;
         assert_eq!(found(&resolver).await, Some(ips(&[ONE])));
+    }
+
+    #[test]
+    fn addresses_take_turns_within_their_family() {
+        let mut addresses = ["[2001:db8::1]:0", "[2001:db8::2]:0", "192.0.2.1:0"].map(|text| text.parse().unwrap());
+        let [one, two, three] = addresses;
+        for expected in [[two, one, three], [one, two, three]] {
+            rotate(&mut addresses);
+            assert_eq!(addresses, expected);
+        }
+        rotate(&mut []);
     }
 
     #[tokio::test(start_paused = true)]

@@ -267,6 +267,26 @@ async fn fields_content_and_trailers_are_forwarded() {
     assert_eq!(head.headers["te"], "trailers");
 }
 
+#[tokio::test]
+async fn responses_without_content_keep_their_length() {
+    let address = serve(|request, mut respond| async move {
+        let status = if request.method() == "HEAD" { 200 } else { 304 };
+        let response = Response::builder().status(status).header("content-length", "5").body(()).unwrap();
+        respond.send_response(response, true).unwrap();
+    })
+    .await;
+    let proxy = before(&[address]);
+    for (method, status) in [("HEAD", 200), ("GET", 304)] {
+        let request = Request::builder().method(method).uri("/").header("host", "example.com");
+        let response = ask(&proxy, request.body(Full::default()).unwrap()).await.unwrap();
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["content-length"]),
+            (status, &"5".parse().unwrap())
+        );
+        assert_eq!(content(response).await.unwrap(), "");
+    }
+}
+
 /// All responses share the connection, and its window.
 #[tokio::test]
 async fn slow_readers_do_not_stall_others() {
