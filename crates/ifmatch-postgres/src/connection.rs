@@ -1,0 +1,130 @@
+//! One connection to the server.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_postgres::error::Severity;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::error::{OpenError, OpenErrorKind};
+use crate::settings::Settings;
+
+/// Time limit of a connection with its checks, for all hosts together.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The session's parameters, whatever the defaults of the database and the user.
+///
+/// There is no `statement_timeout`: a server that cancels a statement while it waits for a synchronous standby shows a
+/// change that is not replicated.
+const SESSION: &str = "
+    SET default_transaction_isolation = 'read committed';
+    SET statement_timeout = 0;
+    SET idle_session_timeout = 0;
+    SET lock_timeout = '1s';
+    SET client_min_messages = 'warning'";
+
+/// A connection. Dropping it closes the socket, and cancels nothing on the server.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    /// Set by a warning of the server: a commit was perhaps not replicated.
+    warned: Arc<AtomicBool>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Settings {
+    /// Connects to the primary, and checks that the server keeps what it acknowledges.
+    pub(crate) async fn connect(&self) -> Result<Connection, OpenError> {
+        let connecting = async {
+            let connection = match &self.tls {
+                Some(tls) => self.connect_by(MakeRustlsConnect::new(ClientConfig::clone(tls))).await?,
+                None => self.connect_by(NoTls).await?,
+            };
+            connection.check().await?;
+            Ok(connection)
+        };
+        tokio::time::timeout(LIMIT, connecting).await.unwrap_or_else(|_| {
+            let text = "the server does not answer: check that it runs, and that no firewall drops the connection";
+            Err(OpenError::new(OpenErrorKind::Unreachable, text))
+        })
+    }
+
+    async fn connect_by<T>(&self, tls: T) -> Result<Connection, OpenError>
+    where
+        T: tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket>,
+        T::Stream: Send + 'static,
+    {
+        let (client, connection) = self.config.connect(tls).await.map_err(OpenError::of)?;
+        let warned = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(drive(connection, Arc::clone(&warned)));
+        Ok(Connection { client, warned, _task: AbortOnDropHandle::new(task) })
+    }
+}
+
+/// Exchanges messages with the server until the connection ends. Takes note of warnings before the answer of the
+/// statement that they belong to.
+async fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>, warned: Arc<AtomicBool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
+        match message {
+            Ok(AsyncMessage::Notice(notice)) => {
+                if notice.parsed_severity() == Some(Severity::Warning) {
+                    warned.store(true, Ordering::SeqCst);
+                }
+                tracing::warn!(message = notice.message(), "the database server reports a problem");
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a connection to the database server has failed");
+                return;
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Returns `true` if the server has warned since the last call.
+    pub(crate) fn take_warning(&self) -> bool {
+        self.warned.swap(false, Ordering::SeqCst)
+    }
+
+    async fn check(&self) -> Result<(), OpenError> {
+        self.client.batch_execute(SESSION).await.map_err(OpenError::of)?;
+        let row = self
+            .client
+            .query_one(
+                "SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('full_page_writes'),
+                        current_setting('synchronous_commit')",
+                &[],
+            )
+            .await
+            .map_err(OpenError::of)?;
+        if row.get(0) {
+            let text = "the server is a standby: name the primary, or all hosts, in the URL";
+            return Err(OpenError::new(OpenErrorKind::Unsuitable, text));
+        }
+        for (column, name) in [(1, "fsync"), (2, "full_page_writes")] {
+            if row.get::<_, &str>(column) != "on" {
+                let text =
+                    format!("the server loses acknowledged swaps in a crash: set {name} = on in postgresql.conf");
+                return Err(OpenError::new(OpenErrorKind::Unsuitable, text));
+            }
+        }
+        if matches!(row.get(3), "off" | "local") {
+            tracing::warn!(
+                "synchronous_commit is off or local for this user: the register sets it to on for its sessions"
+            );
+            self.client.batch_execute("SET synchronous_commit = on").await.map_err(OpenError::of)?;
+        }
+        self.take_warning();
+        Ok(())
+    }
+}

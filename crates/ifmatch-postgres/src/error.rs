@@ -1,0 +1,165 @@
+//! Errors of opening, and the meaning of the server's errors for a swap.
+
+use std::error::Error;
+use std::fmt;
+
+use ifmatch_register::{RegisterError, RegisterErrorKind};
+use tokio_postgres::error::{Severity, SqlState};
+
+/// Error returned if a register cannot be opened. The message says what to do, and contains no password.
+#[derive(Debug)]
+pub struct OpenError {
+    kind: OpenErrorKind,
+    text: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// The kind of an [`OpenError`].
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let error = ifmatch_postgres::PostgresRegister::connect("mysql://host").await.unwrap_err();
+/// assert_eq!(error.kind(), ifmatch_postgres::OpenErrorKind::Url);
+/// # });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenErrorKind {
+    /// The URL, or a file that it names, is wrong.
+    Url,
+    /// The server cannot be reached.
+    Unreachable,
+    /// The server's certificate does not verify, or the server has no TLS.
+    Certificate,
+    /// The server refuses the user, the password or the database, or the user lacks rights.
+    Denied,
+    /// The server would lose acknowledged swaps, or is a standby.
+    Unsuitable,
+    /// The tables are missing, or are those of another release.
+    Schema,
+}
+
+impl OpenError {
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> OpenErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn new(kind: OpenErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), source: None }
+    }
+
+    pub(crate) fn because(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { source: Some(source.into()), ..self }
+    }
+
+    /// Describes a failed connection or statement.
+    pub(crate) fn of(error: tokio_postgres::Error) -> Self {
+        let (kind, text) = match error.code() {
+            Some(code) if is_class(code, "28") => (
+                OpenErrorKind::Denied,
+                "the server refuses the user: set the right password in PGPASSWORD or PGPASSFILE",
+            ),
+            Some(code) if is_class(code, "3D") => (OpenErrorKind::Denied, "there is no such database: create it"),
+            Some(&SqlState::INSUFFICIENT_PRIVILEGE) => (
+                OpenErrorKind::Denied,
+                "the user lacks rights: migrate needs CREATE on the schema; use of the register needs SELECT, INSERT, UPDATE \
+                 and DELETE on ifmatch_records, and SELECT on ifmatch_schema",
+            ),
+            None if is_read_only(&error) => (
+                OpenErrorKind::Unsuitable,
+                "the server is a standby, or read-only: name the primary, or all hosts, in the URL",
+            ),
+            None if is_tls(&error) => (
+                OpenErrorKind::Certificate,
+                "the connection cannot be encrypted: set sslrootcert to the file of the server's authority, and use the \
+                 host name of its certificate, or set sslmode=disable on a network that you trust",
+            ),
+            None if is_configuration(&error) => {
+                (OpenErrorKind::Denied, "the server asks for a password: set PGPASSWORD or PGPASSFILE")
+            }
+            _ => (OpenErrorKind::Unreachable, "the server cannot be used: check that it runs and accepts connections"),
+        };
+        Self::new(kind, text).because(error)
+    }
+}
+
+fn is_class(code: &SqlState, class: &str) -> bool {
+    code.code().starts_with(class)
+}
+
+/// Returns `true` for errors of the TLS handshake. The client library tells its errors apart by their text only.
+fn is_tls(error: &tokio_postgres::Error) -> bool {
+    let is_rustls = std::iter::successors(error.source(), |error| (*error).source()).any(|error| {
+        error.is::<rustls::Error>()
+            || error
+                .downcast_ref::<std::io::Error>()
+                .and_then(std::io::Error::get_ref)
+                .is_some_and(<dyn Error + Send + Sync>::is::<rustls::Error>)
+    });
+    is_rustls || error.to_string().starts_with("error performing TLS handshake")
+}
+
+/// Returns `true` if no host of the URL accepts writes.
+fn is_read_only(error: &tokio_postgres::Error) -> bool {
+    let cause = error.source().and_then(|error| error.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|error| error.to_string() == "database does not allow writes")
+}
+
+fn is_configuration(error: &tokio_postgres::Error) -> bool {
+    error.to_string().starts_with("invalid configuration")
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        let Some(source) = &self.source else { return Ok(()) };
+        write!(f, ": {}", Chain(&**source))
+    }
+}
+
+impl Error for OpenError {
+    /// The message contains all causes.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        None
+    }
+}
+
+/// An error with its causes, since the client library's messages do not contain them.
+struct Chain<'a>(&'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// Returns the meaning of a statement's failure.
+///
+/// An error that the server reports, and continues after, has undone the statement. After any other, the statement may
+/// have been committed, or may still be.
+pub(crate) fn of_statement(error: &tokio_postgres::Error) -> RegisterError {
+    let kind = match error.as_db_error() {
+        Some(error) if error.parsed_severity() != Some(Severity::Error) => RegisterErrorKind::Ambiguous,
+        Some(error) if is_class(error.code(), "53") && *error.code() != SqlState::TOO_MANY_CONNECTIONS => {
+            RegisterErrorKind::Full
+        }
+        Some(_) => RegisterErrorKind::Unavailable,
+        None => RegisterErrorKind::Ambiguous,
+    };
+    RegisterError::new(kind, Chain(error).to_string())
+}
+
+/// Returns `true` if nothing was changed because of the locks of other transactions.
+pub(crate) fn is_lock(error: &tokio_postgres::Error) -> bool {
+    let locks = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_SERIALIZATION_FAILURE];
+    let Some(error) = error.as_db_error() else { return false };
+    error.parsed_severity() == Some(Severity::Error) && locks.contains(error.code())
+}

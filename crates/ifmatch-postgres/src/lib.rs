@@ -1,0 +1,107 @@
+//! An ifmatch register in PostgreSQL, which any number of processes share.
+//!
+//! [`migrate`] creates the tables. [`PostgresRegister::connect`] needs no right to do so: `SELECT`, `INSERT`, `UPDATE` and
+//! `DELETE` on `ifmatch_records`, and `SELECT` on `ifmatch_schema`, suffice.
+//!
+//! ```no_run
+//! use ifmatch_postgres::PostgresRegister;
+//! use ifmatch_register::Driver;
+//!
+//! # async fn run() -> Result<(), ifmatch_postgres::OpenError> {
+//! let register = PostgresRegister::connect("postgres://ifmatch@db.example/app?sslmode=verify-full").await?;
+//! let driver = Driver::new(register);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The URL
+//!
+//! `postgres://USER[:PASSWORD]@HOST[:PORT][,HOST…]/DATABASE[?OPTION=VALUE…]`, with the options of libpq that
+//! `tokio_postgres::Config` knows, and `sslmode` and `sslrootcert`. Of several hosts, the primary is used. The password is
+//! better placed in `PGPASSWORD` or in the file `PGPASSFILE` (by default `~/.pgpass`).
+//!
+//! | `sslmode` | connection |
+//! |---|---|
+//! | `disable` | not encrypted: the default for sockets and for loopback addresses |
+//! | `require`, `verify-ca`, `verify-full` | encrypted, with a certificate for the host by an authority in the file `sslrootcert`, or by one that the system trusts: the default for other hosts |
+//!
+//! # Connections
+//!
+//! Each register has four connections, two for swaps and one each for loads and scans. It uses prepared statements, which
+//! poolers that switch connections between transactions break. A connection that fails is replaced; after three failures
+//! in a row, calls fail at once until a probe, every 250 ms, has succeeded.
+
+mod connection;
+mod error;
+mod lane;
+mod passwords;
+mod schema;
+mod settings;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::lanes::Lanes;
+use ifmatch_register::{Key, Register, RegisterError, Scan, Swap};
+use tokio::sync::Mutex;
+
+pub use error::{OpenError, OpenErrorKind};
+pub use schema::migrate;
+
+use lane::Lane;
+use settings::Settings;
+
+/// Time limit of a call.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Time limit of a statement, after which its connection is replaced. Shorter than that of a call, so that the call ends
+/// with the error of its statement.
+const STATEMENT_LIMIT: Duration = Duration::from_millis(4_500);
+
+/// A register in PostgreSQL.
+pub struct PostgresRegister {
+    lanes: Lanes,
+    scans: Mutex<Lane>,
+}
+
+impl PostgresRegister {
+    /// Connects to a server with the tables of [`migrate`].
+    ///
+    /// # Errors
+    /// [`OpenErrorKind`] has the reasons; the message says what to do, and contains no password.
+    pub async fn connect(url: &str) -> Result<Self, OpenError> {
+        let settings = Arc::new(Settings::parse(url)?);
+        let first = settings.connect().await?;
+        first.check_schema().await?;
+        let lane = || Lane::new(Arc::clone(&settings));
+        let mut scans = lane();
+        scans.adopt(first);
+        Ok(Self { lanes: Lanes::start([lane(), lane()], [lane()], LIMIT), scans: Mutex::new(scans) })
+    }
+}
+
+impl fmt::Debug for PostgresRegister {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PostgresRegister")
+    }
+}
+
+impl Register for PostgresRegister {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.lanes.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.lanes.swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.scans.lock().await.scan(scan).await
+    }
+}

@@ -1,0 +1,93 @@
+//! The tables and their version.
+
+use tokio_postgres::error::SqlState;
+
+use crate::connection::Connection;
+use crate::error::{OpenError, OpenErrorKind};
+use crate::settings::Settings;
+
+/// The version of the tables.
+const VERSION: i32 = 1;
+
+/// Key of the advisory lock that keeps migrations apart: "ifmatch" in ASCII.
+const LOCK: i64 = 0x69_66_6d_61_74_63_68;
+
+/// The statements that lead to each version from the one before.
+///
+/// Keys are bytes, so that their order, and the texts that they may contain, do not depend on the database's encoding and
+/// collation. A page keeps room for new versions of its rows, which then need no change of the index.
+const MIGRATIONS: [&str; VERSION as usize] = ["
+    CREATE TABLE ifmatch_records (key bytea PRIMARY KEY, revision bigint NOT NULL, record bytea NOT NULL)
+        WITH (fillfactor = 70);
+"];
+
+/// Creates or updates the tables `ifmatch_records` and `ifmatch_schema` in the first schema of the search path.
+/// Concurrent calls wait for each other, and later ones change nothing. Stop processes of earlier releases first only if the
+/// change log says so.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), ifmatch_postgres::OpenError> {
+/// ifmatch_postgres::migrate("postgres://owner@db.example/app").await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As for [`PostgresRegister::connect`](crate::PostgresRegister::connect).
+pub async fn migrate(url: &str) -> Result<(), OpenError> {
+    let mut connection = Settings::parse(url)?.connect().await?;
+    let transaction = connection.client.transaction().await.map_err(OpenError::of)?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(OpenError::of)?;
+    transaction
+        .batch_execute("CREATE TABLE IF NOT EXISTS ifmatch_schema (version integer NOT NULL)")
+        .await
+        .map_err(OpenError::of)?;
+    let found = transaction.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await.map_err(OpenError::of)?;
+    let found = found.and_then(|row| row.get::<_, Option<i32>>(0)).unwrap_or_default();
+    if found > VERSION {
+        return Err(newer(found));
+    }
+    let done = usize::try_from(found).unwrap_or_default();
+    for statements in &MIGRATIONS[done..] {
+        transaction.batch_execute(statements).await.map_err(OpenError::of)?;
+    }
+    if found < VERSION {
+        transaction.execute("DELETE FROM ifmatch_schema", &[]).await.map_err(OpenError::of)?;
+        transaction.execute("INSERT INTO ifmatch_schema VALUES ($1)", &[&VERSION]).await.map_err(OpenError::of)?;
+    }
+    transaction.commit().await.map_err(OpenError::of)
+}
+
+impl Connection {
+    /// Checks that the tables are those of this release.
+    pub(crate) async fn check_schema(&self) -> Result<(), OpenError> {
+        let missing = || {
+            let text = "the database has no register: create it with ifmatch register migrate --register URL";
+            OpenError::new(OpenErrorKind::Schema, text)
+        };
+        let row = match self.client.query_opt("SELECT max(version) FROM ifmatch_schema", &[]).await {
+            Ok(row) => row,
+            Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => return Err(missing()),
+            Err(error) => return Err(OpenError::of(error)),
+        };
+        match row.and_then(|row| row.get::<_, Option<i32>>(0)) {
+            None => Err(missing()),
+            Some(VERSION) => Ok(()),
+            Some(found) if found > VERSION => Err(newer(found)),
+            Some(found) => {
+                let text = format!(
+                    "the register has version {found}, this release needs {VERSION}: update it with ifmatch register \
+                     migrate --register URL"
+                );
+                Err(OpenError::new(OpenErrorKind::Schema, text))
+            }
+        }
+    }
+}
+
+fn newer(found: i32) -> OpenError {
+    let text = format!(
+        "the register has version {found}, this release knows {VERSION}: upgrade ifmatch to a release that knows it"
+    );
+    OpenError::new(OpenErrorKind::Schema, text)
+}

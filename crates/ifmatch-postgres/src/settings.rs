@@ -1,0 +1,167 @@
+//! The settings in a URL.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+use crate::error::{OpenError, OpenErrorKind};
+use crate::passwords;
+
+/// Time limit of a connection to one address.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// The parameters of connections.
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    /// `None` without encryption.
+    pub(crate) tls: Option<ClientConfig>,
+}
+
+impl Settings {
+    /// Parses a URL. No error contains text of the URL, which may be a part of a password.
+    pub(crate) fn parse(url: &str) -> Result<Self, OpenError> {
+        let wrong = || {
+            OpenError::new(
+                OpenErrorKind::Url,
+                "not a URL of PostgreSQL: use postgres://USER@HOST[:PORT]/DATABASE, and percent-encode special characters",
+            )
+        };
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(wrong());
+        }
+        let (plain, mode, roots) = without_tls_options(url)?;
+        let mut config: Config = plain.parse().map_err(|error| wrong().because(error))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(wrong());
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_LIMIT);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("ifmatch");
+        }
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        if config.get_password().is_none()
+            && let Some(password) = passwords::find(&config)?
+        {
+            config.password(password);
+        }
+        let encrypts = mode.unwrap_or_else(|| !is_local(&config));
+        config.ssl_mode(if encrypts { SslMode::Require } else { SslMode::Disable });
+        let tls = encrypts.then(|| tls(roots)).transpose()?;
+        Ok(Self { config, tls })
+    }
+}
+
+/// Removes `sslmode` and `sslrootcert`, which the client library does not know as libpq does. Returns `true` as the mode if
+/// the connection is encrypted.
+fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBuf>), OpenError> {
+    let Some((place, query)) = url.rsplit_once('?') else { return Ok((url.to_owned(), None, None)) };
+    let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
+    for option in query.split('&') {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        let value = percent_encoding::percent_decode_str(value).decode_utf8_lossy();
+        match (name, &*value) {
+            ("sslmode", "disable") => mode = Some(false),
+            ("sslmode", "require" | "verify-ca" | "verify-full") => mode = Some(true),
+            ("sslmode", _) => {
+                let text = "sslmode is disable, or one of require, verify-ca and verify-full, which all verify the \
+                            certificate and the host name";
+                return Err(OpenError::new(OpenErrorKind::Url, text));
+            }
+            ("sslrootcert", "system") => roots = None,
+            ("sslrootcert", file) => roots = Some(PathBuf::from(file)),
+            _ => rest.push(option),
+        }
+    }
+    let url = if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
+    Ok((url, mode, roots))
+}
+
+/// Returns `true` if no host is on a network.
+fn is_local(config: &Config) -> bool {
+    let is_local = |host: &Host| match host {
+        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()),
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    };
+    config.get_hosts().iter().all(is_local) && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
+}
+
+fn tls(file: Option<PathBuf>) -> Result<ClientConfig, OpenError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(file) = file {
+        let unusable = || {
+            let text =
+                format!("sslrootcert: {} is not a PEM file with the certificate of an authority", file.display());
+            OpenError::new(OpenErrorKind::Url, text)
+        };
+        let certificates = CertificateDer::pem_file_iter(&file).map_err(|error| unusable().because(error))?;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| unusable().because(error))?;
+            roots.add(certificate).map_err(|error| unusable().because(error))?;
+        }
+        if roots.is_empty() {
+            return Err(unusable());
+        }
+    } else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let versions = versions.map_err(|error| OpenError::new(OpenErrorKind::Certificate, "no TLS").because(error))?;
+    Ok(versions.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Settings {
+        Settings::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    #[test]
+    fn networks_are_encrypted_unless_stated_otherwise() {
+        for (url, encrypts) in [
+            ("postgres://u@localhost/d", false),
+            ("postgres://u@127.0.0.1:5433/d?connect_timeout=3", false),
+            ("postgres://u@%2Fvar%2Frun/d", false),
+            ("postgres://u@h1,h2/d", true),
+            ("postgres://u@localhost,h2/d", true),
+            ("postgres://u@localhost/d?sslmode=verify-full", true),
+            ("postgres://u@h1/d?sslmode=disable&connect_timeout=3", false),
+        ] {
+            let settings = parse(url);
+            assert_eq!(settings.tls.is_some(), encrypts, "{url}");
+            let mode = if encrypts { SslMode::Require } else { SslMode::Disable };
+            assert_eq!(settings.config.get_ssl_mode(), mode, "{url}");
+        }
+        assert_eq!(
+            parse("postgres://u@h/d?connect_timeout=7").config.get_connect_timeout(),
+            Some(&Duration::from_secs(7))
+        );
+    }
+
+    #[test]
+    fn wrong_urls_are_refused_without_their_passwords() {
+        for url in [
+            "mysql://u:secret@h/d",
+            "postgres:",
+            "postgres://u:secret@h:port/d",
+            "postgres://u:secret@h/d?sslmode=prefer",
+            "postgres://u:secret@h/d?sslrootcert=/missing/secret.pem",
+            "postgres://u:secret@h/d?unknown=1",
+        ] {
+            let Err(error) = Settings::parse(url) else { panic!("{url}") };
+            assert_eq!(error.kind(), OpenErrorKind::Url, "{url}");
+            let text = error.to_string();
+            assert!(!text.contains("u:secret") && !text.contains("secret@"), "{text}");
+        }
+    }
+}

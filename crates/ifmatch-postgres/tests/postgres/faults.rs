@@ -1,0 +1,194 @@
+//! Crashes, outages, locks and standbys.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use ifmatch_core::command::{Command, Content, Write};
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_postgres::PostgresRegister;
+use ifmatch_register::conformance::history;
+use ifmatch_register::conformance::workload::Workload;
+use ifmatch_register::{Key, Register, RegisterErrorKind, Swap};
+use ifmatch_runtime::{Clock, SystemClock, nonce};
+
+use crate::server::Server;
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn after(before: &Record) -> Record {
+    let write = Write::new(&Method::PUT, &Preconditions::NONE, Content::Unknown, nonce().unwrap());
+    before.apply(&Command::Write(write), before.revision().timestamp()).next.unwrap()
+}
+
+async fn create(register: &PostgresRegister, name: &str) -> Record {
+    let record = after(&Record::absent());
+    assert_eq!(register.compare_and_swap(&key(name), Revision::NONE, Some(&record)).await.unwrap(), Swap::Done);
+    record
+}
+
+/// Waits until a swap succeeds again.
+async fn until_back(register: &PostgresRegister, name: &str) {
+    let record = after(&Record::absent());
+    for _ in 0..600 {
+        match register.compare_and_swap(&key(name), Revision::NONE, Some(&record)).await {
+            Ok(Swap::Done) => return,
+            Ok(Swap::Conflict(Some(found))) if found == record => return,
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+    panic!("the register has not come back");
+}
+
+/// The server is killed in the middle of batches, three times. Acknowledged swaps survive, and unclear ones happen once or
+/// not at all.
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_swaps_survive_kill_9() {
+    const CLIENTS: usize = 32;
+    let mut server = Server::start().await;
+    let register = Arc::new(server.register().await);
+    let workload = Workload::new("kill", 20, CLIENTS + 1);
+    let (now, is_over) = (|| SystemClock.now().micros(), Arc::new(AtomicBool::new(false)));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let (mut client, register) = (workload.client(number), Arc::clone(&register));
+            let is_over = Arc::clone(&is_over);
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::SeqCst) {
+                    client.step(&*register, now).await;
+                    tokio::task::yield_now().await;
+                }
+                client
+            })
+        })
+        .collect();
+    for round in 0..3 {
+        until_back(&register, &format!("before/{round}")).await;
+        server.kill();
+        server.run();
+        server.until_ready().await;
+    }
+    until_back(&register, "after").await;
+    is_over.store(true, Ordering::SeqCst);
+    let (mut operations, mut wins) = (Vec::new(), 0);
+    for client in clients {
+        let client = client.await.unwrap();
+        wins += client.wins();
+        operations.extend(client.into_history());
+    }
+    let mut last = workload.client(CLIENTS);
+    last.load_all(&server.register().await, now).await;
+    operations.extend(last.into_history());
+    history::check(&operations).unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(wins > 0, "no swap was acknowledged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_away_ends_nothing() {
+    let mut server = Server::start().await;
+    let register = server.register().await;
+    let record = create(&register, "k").await;
+    server.kill();
+    let mut failures = 0;
+    // More than the number of failures after which calls fail at once.
+    while failures < 20 {
+        let error = register.load(&key("k")).await.expect_err("the server is gone");
+        assert_eq!(error.kind(), RegisterErrorKind::Unavailable, "{error}");
+        let swap = register.compare_and_swap(&key("k"), record.revision(), Some(&after(&record))).await;
+        failures += usize::from(swap.expect_err("the server is gone").kind() == RegisterErrorKind::Unavailable);
+    }
+    server.run();
+    server.until_ready().await;
+    until_back(&register, "back").await;
+    while register.load(&key("k")).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(register.load(&key("k")).await.unwrap(), Some(record));
+}
+
+/// Another transaction holds the lock of one row. Its swap waits for a second and fails; the others of its batch succeed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_row_blocks_no_other_swap() {
+    let server = Server::start().await;
+    let register = Arc::new(server.register().await);
+    let locked = create(&register, "locked").await;
+    let mut others = Vec::new();
+    for number in 0..50 {
+        others.push((format!("other/{number}"), create(&register, &format!("other/{number}")).await));
+    }
+    let mut client = server.client().await;
+    let lock = client.transaction().await.unwrap();
+    lock.execute("SELECT FROM ifmatch_records WHERE key = 'locked' FOR UPDATE", &[]).await.unwrap();
+    let swap = |name: String, before: Record| {
+        let register = Arc::clone(&register);
+        tokio::spawn(
+            async move { register.compare_and_swap(&key(&name), before.revision(), Some(&after(&before))).await },
+        )
+    };
+    let blocked = swap("locked".to_owned(), locked.clone());
+    let swaps: Vec<_> = others.into_iter().map(|(name, before)| swap(name, before)).collect();
+    for swap in swaps {
+        assert_eq!(swap.await.unwrap().unwrap(), Swap::Done, "it is not locked");
+    }
+    let error = blocked.await.unwrap().expect_err("it is locked");
+    assert_eq!(error.kind(), RegisterErrorKind::Unavailable, "nothing was changed: {error}");
+    assert_eq!(register.load(&key("locked")).await.unwrap(), Some(locked.clone()), "a load needs no lock");
+    lock.rollback().await.unwrap();
+    assert_eq!(swap("locked".to_owned(), locked).await.unwrap().unwrap(), Swap::Done);
+}
+
+/// An operator cancels the statement that waits for a synchronous standby. The server then shows the change, which is not
+/// replicated, and warns.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swap_that_was_not_replicated_is_ambiguous() {
+    let server = Server::start().await;
+    let register = Arc::new(server.register().await);
+    let client = server.client().await;
+    client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let waiting = {
+        let register = Arc::clone(&register);
+        tokio::spawn(async move {
+            let record = after(&Record::absent());
+            register.compare_and_swap(&key("k"), Revision::NONE, Some(&record)).await
+        })
+    };
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    while client.query(cancel, &[]).await.unwrap().is_empty() {
+        assert!(!waiting.is_finished(), "the swap does not wait for the standby");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let error = waiting.await.unwrap().expect_err("it is not replicated");
+    assert_eq!(error.kind(), RegisterErrorKind::Ambiguous);
+    assert!(error.to_string().contains("replicated"), "{error}");
+}
+
+/// The standby does not answer at all: the call ends within its time limit, and the server is not asked to cancel.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swap_without_an_answer_is_ambiguous_and_not_cancelled() {
+    let server = Server::start().await;
+    let register = server.register().await;
+    let client = server.client().await;
+    client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let mut record = after(&Record::absent());
+    let mut kind = None;
+    // The server reads its settings some time after the call.
+    for number in 0..100 {
+        match register.compare_and_swap(&key(&number.to_string()), Revision::NONE, Some(&record)).await {
+            Ok(_) => record = after(&Record::absent()),
+            Err(error) => {
+                kind = Some(error.kind());
+                break;
+            }
+        }
+    }
+    assert_eq!(kind, Some(RegisterErrorKind::Ambiguous));
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    assert_eq!(client.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0), 1, "the statement still waits");
+}

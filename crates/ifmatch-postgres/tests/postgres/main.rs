@@ -1,0 +1,10 @@
+//! The register on a real server, which each test starts on a free port.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod conformance;
+mod faults;
+mod lost_answers;
+mod opening;
+mod proxy;
+mod server;
