@@ -52,6 +52,24 @@ async fn several_registers_share_the_records() {
 }
 
 #[test]
+fn a_database_that_is_not_there_is_reported_without_the_password() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let register = format!("postgres://user:secret@{address}/database");
+    for args in [
+        &["serve", "--store", "memory://", "--register", &register][..],
+        &["register", "migrate", "--register", &register],
+        &["register", "status", "--register", &register],
+    ] {
+        let finished = run(args.iter().copied());
+        assert_eq!(finished.status.code(), Some(1), "{}", finished.stderr);
+        assert!(finished.stderr.contains("check that it runs"), "{}", finished.stderr);
+        assert!(!finished.stderr.contains("secret"), "{}", finished.stderr);
+    }
+}
+
+#[test]
 fn unusable_registers_are_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();

@@ -36,6 +36,12 @@ const PYTHON: Tool = Tool {
     probe: &["python3", "-c", "import ensurepip, venv"],
     install: "apt-get install python3-venv",
 };
+const POSTGRESQL: Tool = Tool {
+    name: "PostgreSQL",
+    // Debian keeps the server's programs outside of PATH.
+    probe: &["sh", "-c", "ls /usr/lib/postgresql/*/bin/initdb || initdb --version"],
+    install: "apt-get install postgresql",
+};
 const RCLONE: Tool = Tool { name: "rclone", probe: &["rclone", "version"], install: "apt-get install rclone" };
 const REDIS: Tool =
     Tool { name: "Redis", probe: &["redis-server", "--version"], install: "apt-get install redis-server" };
@@ -63,7 +69,7 @@ const STEPS: &[Step] = &[
         name: "test",
         about: "unit and integration tests; the examples build",
         minutes: 60,
-        needs: &[FAKETIME, REDIS],
+        needs: &[FAKETIME, POSTGRESQL, REDIS],
         run: test,
     },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },

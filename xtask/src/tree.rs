@@ -54,6 +54,11 @@ const RULES: &[Rule] = &[
         why: "the layer works with any http service and any register",
     },
     Rule {
+        package: "ifmatch-postgres",
+        forbidden: &["axum", "clap", "hyper", "tower", "redb", "object_store", "ifmatch", "ifmatch-gateway"],
+        why: "a register knows its engine, not its users",
+    },
+    Rule {
         package: "ifmatch-redis",
         forbidden: &["axum", "clap", "hyper", "tower", "redb", "object_store", "ifmatch", "ifmatch-gateway"],
         why: "a register knows its engine, not its users",

@@ -29,15 +29,22 @@ pub enum Engine {
     Memory,
     /// A file for one process.
     Redb(PathBuf),
+    /// PostgreSQL.
+    Postgres,
 }
 
 /// The schemes of all engines, for messages.
-const FORMS: &str = "redb:///FILE or memory:";
+const FORMS: &str = "postgres://USER@HOST/DATABASE, redb:///FILE or memory:";
 
 impl RegisterUrl {
     /// Returns the engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Returns the whole URL, with the password if it has one.
+    pub(crate) fn with_password(&self) -> &str {
+        &self.text
     }
 }
 
@@ -53,6 +60,7 @@ impl FromStr for RegisterUrl {
                 Some(path) if path.starts_with('/') && !path.ends_with('/') => Engine::Redb(path.into()),
                 _ => return Err(unknown()),
             },
+            "postgres" | "postgresql" if rest.starts_with("//") => Engine::Postgres,
             _ => return Err(unknown()),
         };
         Ok(Self { text: text.to_owned(), engine })
@@ -89,6 +97,7 @@ mod tests {
     #[test]
     fn only_urls_of_registers_are_accepted() {
         assert_eq!("memory:".parse::<RegisterUrl>().unwrap().engine, Engine::Memory);
+        assert_eq!("postgres://u@h1,h2/d".parse::<RegisterUrl>().unwrap().engine, Engine::Postgres);
         for wrong in ["", "memory", "memory:x", "redb:", "redb://file", "redb:///folder/", "mysql://h/d", "/file"] {
             let error = wrong.parse::<RegisterUrl>().unwrap_err();
             assert_eq!(error.exit_code(), 2);

@@ -45,8 +45,9 @@ pub struct Settings {
     #[arg(long, value_name = "URL", env = "IFMATCH_STORE", help_heading = "Storage")]
     pub store: Option<String>,
 
-    /// Register for the records of --store in place of a folder: `redb:///FILE` or `memory:`. Repeatable: each register
-    /// then has a part of the records. In the environment, spaces separate several.
+    /// Register for the records of --store in place of a folder: `postgres://USER@HOST/DATABASE`, which gateways share,
+    /// `redb:///FILE` or `memory:`. Repeatable: each register then has a part of the records. In the environment, spaces
+    /// separate several.
     #[arg(
         long,
         value_name = "URL",

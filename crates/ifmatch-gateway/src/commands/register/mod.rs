@@ -10,6 +10,7 @@ use ifmatch_register::{Guarantee, Register as _};
 use serde_json::json;
 use tokio::runtime::Builder;
 
+use open::migrate;
 pub(crate) use open::{in_folder, memory, open};
 
 use crate::config::register_urls;
@@ -25,6 +26,13 @@ pub(crate) struct RegisterArgs {
 
 #[derive(Subcommand)]
 enum RegisterCommand {
+    /// Create or update the tables of a register in a database, as a user who may do so. Gateways need no such right.
+    #[command(after_help = MIGRATE_EXAMPLES)]
+    Migrate {
+        #[command(flatten)]
+        register: Urls,
+    },
+
     /// Show if a register can be used, and what it guarantees.
     #[command(after_help = STATUS_EXAMPLES)]
     Status {
@@ -64,6 +72,10 @@ struct Urls {
     register: Vec<String>,
 }
 
+const MIGRATE_EXAMPLES: &str = "\
+Example:
+  PGPASSWORD=… ifmatch register migrate --register postgres://owner@db.example/app";
+
 const STATUS_EXAMPLES: &str = "\
 Example:
   ifmatch register status --register redb:///var/lib/ifmatch/register.redb";
@@ -82,6 +94,10 @@ pub(crate) fn run(args: &RegisterArgs) -> Result<(), Error> {
     let runtime = runtime.map_err(|error| Error::runtime(format!("cannot start the runtime: {error}")))?;
     runtime.block_on(async {
         match &args.command {
+            RegisterCommand::Migrate { register } => {
+                migrate(&register_urls(&register.register)?).await?;
+                print_line("the register is up to date")
+            }
             RegisterCommand::Status { register, json } => status(&register.register, *json).await,
             RegisterCommand::Copy { from, to } => {
                 let from = open(&register_urls(from)?).await?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded as embedded;
+use ifmatch_postgres::PostgresRegister;
 use ifmatch_redb::RedbRegister;
 use ifmatch_register::{AnyRegister, MemoryRegister, ShardError, ShardedRegister};
 
@@ -41,11 +42,40 @@ fn misplaced(urls: &[RegisterUrl], error: &ShardError) -> Error {
 async fn open_one(url: &RegisterUrl) -> Result<AnyRegister, Error> {
     match url.engine() {
         Engine::Memory => Ok(memory()),
+        Engine::Postgres => {
+            let opened = PostgresRegister::connect(url.with_password()).await;
+            Ok(AnyRegister::new(opened.map_err(|error| postgres_error(url, &error))?))
+        }
         Engine::Redb(file) => {
             let folder = file.parent().map(Path::to_owned).unwrap_or_default();
             let file = file.clone();
             redb(folder, file).await.map_err(|error| Error::runtime(format!("cannot use --register {url}: {error}")))
         }
+    }
+}
+
+/// Creates or updates the tables of the registers in databases. The others need none.
+///
+/// # Errors
+/// States why a register cannot be changed, and what to do.
+pub(crate) async fn migrate(urls: &[RegisterUrl]) -> Result<(), Error> {
+    for url in urls {
+        match url.engine() {
+            Engine::Postgres => {
+                let migrated = ifmatch_postgres::migrate(url.with_password()).await;
+                migrated.map_err(|error| postgres_error(url, &error))?;
+            }
+            Engine::Memory | Engine::Redb(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn postgres_error(url: &RegisterUrl, error: &ifmatch_postgres::OpenError) -> Error {
+    let message = format!("cannot use --register {url}: {error}");
+    match error.kind() {
+        ifmatch_postgres::OpenErrorKind::Unreachable => Error::runtime(message),
+        _ => Error::usage(message),
     }
 }
 
