@@ -40,11 +40,8 @@ fn of_file(text: &str, config: &Config) -> Option<String> {
         .enumerate()
         .map(|(at, host)| {
             let port = ports.get(at).or_else(|| ports.first()).map_or_else(|| "5432".to_owned(), u16::to_string);
-            let host = match host {
-                Host::Tcp(name) => name.clone(),
-                #[cfg(unix)]
-                Host::Unix(_) => "localhost".to_owned(),
-            };
+            // A password file names Unix sockets "localhost".
+            let host = if let Host::Tcp(name) = host { name.clone() } else { "localhost".to_owned() };
             (host, port)
         })
         .collect();

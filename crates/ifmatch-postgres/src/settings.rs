@@ -85,10 +85,10 @@ fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBu
 
 /// Returns `true` if no host is on a network.
 fn is_local(config: &Config) -> bool {
-    let is_local = |host: &Host| match host {
-        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()),
-        #[cfg(unix)]
-        Host::Unix(_) => true,
+    let is_local = |host: &Host| {
+        // Otherwise, the host is a Unix socket.
+        let Host::Tcp(name) = host else { return true };
+        name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
     };
     config.get_hosts().iter().all(is_local) && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
 }
