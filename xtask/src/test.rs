@@ -26,6 +26,8 @@ const RUSTFMT: Tool =
 const CLIPPY: Tool =
     Tool { name: "clippy", probe: &["cargo", "clippy", "--version"], install: "rustup component add clippy" };
 const CXX: Tool = Tool { name: "a C++ compiler", probe: &["c++", "--version"], install: "apt-get install g++" };
+const ETCD: Tool = Tool { name: "etcd", probe: &["etcd", "--version"], install: "apt-get install etcd-server" };
+const ETCDCTL: Tool = Tool { name: "etcdctl", probe: &["etcdctl", "version"], install: "apt-get install etcd-client" };
 const FAKETIME: Tool =
     Tool { name: "faketime", probe: &["faketime", "--version"], install: "apt-get install faketime" };
 const GIT: Tool = Tool { name: "git", probe: &["git", "--version"], install: "apt-get install git" };
@@ -69,7 +71,7 @@ const STEPS: &[Step] = &[
         name: "test",
         about: "unit and integration tests; the examples build",
         minutes: 60,
-        needs: &[FAKETIME, POSTGRESQL, REDIS],
+        needs: &[ETCD, ETCDCTL, FAKETIME, POSTGRESQL, REDIS],
         run: test,
     },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },

@@ -59,6 +59,11 @@ const RULES: &[Rule] = &[
         why: "a register knows its engine, not its users",
     },
     Rule {
+        package: "ifmatch-etcd",
+        forbidden: &["axum", "clap", "redb", "object_store", "ifmatch", "ifmatch-gateway"],
+        why: "a register knows its engine, not its users",
+    },
+    Rule {
         package: "ifmatch-redis",
         forbidden: &["axum", "clap", "hyper", "tower", "redb", "object_store", "ifmatch", "ifmatch-gateway"],
         why: "a register knows its engine, not its users",

@@ -1,0 +1,99 @@
+//! The address of a cluster.
+
+use std::fmt;
+use std::str::FromStr;
+
+use percent_encoding::percent_decode_str;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
+
+use crate::error::{ConnectError, ConnectErrorKind};
+
+/// Port of etcd's clients.
+const PORT: u16 = 2379;
+
+/// The address of a cluster, with the user and the prefix of the keys.
+///
+/// ```
+/// use ifmatch_etcd::Address;
+///
+/// let address: Address = "etcd://user:secret@10.0.0.1,10.0.0.2:2379/notes".parse()?;
+/// assert!(!format!("{address:?}").contains("secret"));
+/// assert!("http://10.0.0.1".parse::<Address>().is_err());
+/// # Ok::<(), ifmatch_etcd::ConnectError>(())
+/// ```
+#[derive(Clone)]
+pub struct Address {
+    pub(crate) members: Vec<Endpoint>,
+    pub(crate) user: Option<(String, String)>,
+    pub(crate) prefix: String,
+}
+
+impl Address {
+    /// Verifies the members' certificates against `root`, in PEM format, instead of the certificates of the system.
+    ///
+    /// # Errors
+    /// [`ConnectErrorKind::Url`] if `root` is not a certificate.
+    pub fn with_root_certificate(mut self, root: &[u8]) -> Result<Self, ConnectError> {
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(root));
+        self.members = self.members.into_iter().map(|member| with_tls(member, &tls)).collect::<Result<_, _>>()?;
+        Ok(self)
+    }
+}
+
+impl FromStr for Address {
+    type Err = ConnectError;
+
+    fn from_str(url: &str) -> Result<Self, ConnectError> {
+        let invalid = || {
+            let form = "use etcd://[user:password@]host[:port][,host[:port]…][/prefix], or etcds:// for TLS";
+            ConnectError::new(ConnectErrorKind::Url, form)
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(invalid)?;
+        let scheme = match scheme {
+            "etcd" => "http",
+            "etcds" => "https",
+            _ => return Err(invalid()),
+        };
+        if rest.contains(['?', '#']) {
+            return Err(invalid());
+        }
+        let (authority, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (Some(user), hosts),
+            None => (None, authority),
+        };
+        let user = user.map(|user| {
+            let (name, password) = user.split_once(':').ok_or_else(invalid)?;
+            let decoded = |text| Some(percent_decode_str(text).decode_utf8().ok()?.into_owned());
+            decoded(name).zip(decoded(password)).ok_or_else(invalid)
+        });
+        let member = |host: &str| {
+            let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+            let uri = if has_port { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:{PORT}") };
+            let endpoint = Endpoint::from_shared(uri).ok().filter(|_| !host.is_empty()).ok_or_else(invalid)?;
+            let endpoint = endpoint.tcp_nodelay(true);
+            if scheme == "http" {
+                Ok(endpoint)
+            } else {
+                with_tls(endpoint, &ClientTlsConfig::new().with_native_roots())
+            }
+        };
+        let prefix = match prefix.trim_matches('/') {
+            "" => "ifmatch",
+            prefix => prefix,
+        };
+        let members = hosts.split(',').map(member).collect::<Result<_, _>>()?;
+        Ok(Self { members, user: user.transpose()?, prefix: format!("{prefix}/") })
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let members: Vec<_> = self.members.iter().map(Endpoint::uri).collect();
+        f.debug_struct("Address").field("members", &members).field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+fn with_tls(member: Endpoint, tls: &ClientTlsConfig) -> Result<Endpoint, ConnectError> {
+    member.tls_config(tls.clone()).map_err(|error| ConnectError::new(ConnectErrorKind::Url, error))
+}

@@ -1,0 +1,346 @@
+//! A connection that opens again when needed, to the next member, and the requests on it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::lanes::{Batches, QueuedSwap};
+use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_runtime::{SystemClock, task};
+use prost::Message;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use crate::LIMIT;
+use crate::address::Address;
+use crate::error::{ConnectError, ConnectErrorKind, failed, is_full, unexpected};
+use crate::rpc::{
+    AUTHENTICATE, Answer, AuthenticateRequest, AuthenticateResponse, Compare, Comparison, DeleteRequest, Op, Operand,
+    PutRequest, RANGE, RangeRequest, RangeResponse, RequestOp, TXN, Target, TxnRequest, TxnResponse, call,
+};
+
+/// Maximum number of operations in a transaction. Servers accept 128 by default, and count those of one nested one, too.
+const OPERATIONS: usize = 64;
+/// Maximum length of the values in a transaction. Servers accept 1.5 MiB by default, and a larger value only alone.
+const BYTES: usize = 1 << 20;
+/// Time limit for connecting to a member.
+const OPENING: Duration = Duration::from_secs(3);
+/// Length of the revision before a record.
+const REVISION: usize = 8;
+
+/// A connection that opens again when needed, to the next member.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    place: Arc<Place>,
+    /// `None` before the first use and after a failure.
+    open: Option<Open>,
+}
+
+/// The register's place, shared by its connections.
+#[derive(Debug)]
+struct Place {
+    address: Address,
+    /// Number of the member to connect to next.
+    member: AtomicUsize,
+    /// The cluster that answered first.
+    cluster: Mutex<Option<u64>>,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    channel: Channel,
+    token: Option<AsciiMetadataValue>,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: Address) -> Result<Self, ConnectError> {
+        let place = Arc::new(Place { address, member: AtomicUsize::new(0), cluster: Mutex::new(None) });
+        let open = place.open().await?;
+        Ok(Self { place, open: Some(open) })
+    }
+
+    /// Returns another connection to the same place, which opens at its first use.
+    pub(crate) fn another(&self) -> Self {
+        Self { place: Arc::clone(&self.place), open: None }
+    }
+
+    /// Lists at most `scan.limit` records.
+    pub(crate) async fn list(&mut self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let range = self.place.range(scan);
+        let open = self.opened().await?;
+        let answer: Result<RangeResponse, Status> = open.call(RANGE, range).await;
+        let pairs = self.keep(open, answer).map_err(failed)?.kvs;
+        let prefix = self.place.address.prefix.as_bytes();
+        let entries = pairs.into_iter().map(|pair| {
+            let key = pair.key.strip_prefix(prefix).and_then(|key| str::from_utf8(key).ok());
+            let key = key.and_then(|key| Key::new(key).ok()).ok_or_else(unexpected)?;
+            Ok((key, decode(&pair.value)?))
+        });
+        entries.collect()
+    }
+
+    /// Takes the open connection. It is put back after a success, so that a call that fails, or is dropped halfway, ends
+    /// it.
+    async fn opened(&mut self) -> Result<Open, ConnectError> {
+        match self.open.take() {
+            Some(open) => Ok(open),
+            None => self.place.open().await,
+        }
+    }
+
+    /// Keeps the connection after a success, and otherwise turns to the next member.
+    fn keep<T>(&mut self, open: Open, answer: Result<T, Status>) -> Result<T, Status> {
+        match answer {
+            Ok(_) => self.open = Some(open),
+            Err(_) => drop(self.place.member.fetch_add(1, Ordering::Relaxed)),
+        }
+        answer
+    }
+
+    /// Carries out the swaps of one transaction.
+    async fn swap_some(&self, open: &Open, swaps: &[QueuedSwap]) -> Result<Vec<Result<Swap, RegisterError>>, Status> {
+        let success = swaps.iter().map(|swap| operation(Op::Txn(self.place.swap(swap)))).collect();
+        // Never carried out, since nothing is compared. Servers count no changes of nested transactions: without this one,
+        // the database would grow beyond its quota.
+        let quota = swaps
+            .iter()
+            .take(1)
+            .map(|swap| operation(Op::Put(PutRequest { key: self.place.key(&swap.key), value: Vec::new() })));
+        let request = TxnRequest { compare: Vec::new(), success, failure: quota.collect() };
+        let answer: Result<TxnResponse, Status> = open.call(TXN, request).await;
+        let responses = match answer {
+            Ok(answer) => answer.responses,
+            Err(status) if is_full(&status) => return self.after_full(open, swaps, &status).await,
+            Err(status) => return Err(status),
+        };
+        let swaps = responses.into_iter().map(|response| match response.answer {
+            Some(Answer::Txn(TxnResponse { succeeded: true, .. })) => Ok(Swap::Done),
+            Some(Answer::Txn(TxnResponse { responses, .. })) => match responses.into_iter().next() {
+                Some(response) => Ok(Swap::Conflict(found(response.answer)?)),
+                None => Err(unexpected()),
+            },
+            _ => Err(unexpected()),
+        });
+        Ok(swaps.collect())
+    }
+
+    /// Finds out which swaps took place although the database is full. The answer has come, so none will any more.
+    async fn after_full(
+        &self,
+        open: &Open,
+        swaps: &[QueuedSwap],
+        status: &Status,
+    ) -> Result<Vec<Result<Swap, RegisterError>>, Status> {
+        let keys: Vec<&Key> = swaps.iter().map(|swap| &swap.key).collect();
+        let found = self.load_some(open, &keys).await?;
+        let results = swaps.iter().zip(found).map(|(swap, found)| {
+            let found = found?;
+            let revision = found.as_ref().map_or(Revision::NONE, Record::revision);
+            let kind = if found.is_some() && found == swap.next {
+                return Ok(Swap::Done);
+            } else if revision == swap.expected {
+                RegisterErrorKind::Full
+            } else {
+                RegisterErrorKind::Ambiguous
+            };
+            Err(RegisterError::new(kind, status.message()))
+        });
+        Ok(results.collect())
+    }
+
+    async fn load_some(
+        &self,
+        open: &Open,
+        keys: &[&Key],
+    ) -> Result<Vec<Result<Option<Record>, RegisterError>>, Status> {
+        let success = keys.iter().map(|key| operation(Op::Range(self.place.single(key)))).collect();
+        let answer: TxnResponse = open.call(TXN, TxnRequest { success, ..TxnRequest::default() }).await?;
+        Ok(answer.responses.into_iter().map(|response| found(response.answer)).collect())
+    }
+}
+
+impl Batches for Connection {
+    async fn swap(&mut self, batch: &[QueuedSwap]) -> Vec<Result<Swap, RegisterError>> {
+        let open = match self.opened().await {
+            Ok(open) => open,
+            Err(error) => {
+                let error = RegisterError::from(error);
+                return batch.iter().map(|_| Err(error.duplicate())).collect();
+            }
+        };
+        let parts = parts(batch);
+        let answers = join_all(parts.iter().map(|part| self.swap_some(&open, part))).await;
+        let mut results = Vec::with_capacity(batch.len());
+        for (part, answer) in parts.into_iter().zip(answers) {
+            match answer {
+                Ok(swaps) => {
+                    let missing = part.len().saturating_sub(swaps.len());
+                    results.extend(swaps.into_iter().take(part.len()));
+                    results.extend((0..missing).map(|_| Err(unexpected())));
+                }
+                Err(status) => {
+                    let error = failed(status);
+                    results.extend(part.iter().map(|_| Err(error.duplicate())));
+                }
+            }
+        }
+        let has_failed = results.iter().any(Result::is_err);
+        let kept = if has_failed { Err(Status::new(Code::Unavailable, "")) } else { Ok(()) };
+        // The errors are in the results.
+        let _ = self.keep(open, kept);
+        results
+    }
+
+    async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
+        let open = self.opened().await?;
+        let keys: Vec<&Key> = keys.iter().collect();
+        let answers = join_all(keys.chunks(OPERATIONS).map(|keys| self.load_some(&open, keys))).await;
+        let answers: Result<Vec<_>, Status> = answers.into_iter().collect();
+        self.keep(open, answers).map_err(failed)?.into_iter().flatten().collect()
+    }
+}
+
+impl Place {
+    /// Connects to a member that answers.
+    async fn open(&self) -> Result<Open, ConnectError> {
+        let members = &self.address.members;
+        let first = self.member.load(Ordering::Relaxed);
+        let mut failure = ConnectError::new(ConnectErrorKind::Url, "no members");
+        for attempt in 0..members.len() {
+            let opened = self.open_member((first + attempt) % members.len());
+            let opened = task::timeout(&SystemClock, OPENING, opened).await;
+            match opened.unwrap_or_else(|elapsed| Err(ConnectError::new(ConnectErrorKind::Unreachable, elapsed))) {
+                Ok(open) => return Ok(open),
+                Err(error) if error.kind() == ConnectErrorKind::Unreachable => failure = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failure)
+    }
+
+    async fn open_member(&self, member: usize) -> Result<Open, ConnectError> {
+        let unreachable = |error| ConnectError::new(ConnectErrorKind::Unreachable, detailed(&error));
+        let channel = self.address.members[member].connect().await.map_err(unreachable)?;
+        let mut open = Open { channel, token: None };
+        if let Some((name, password)) = &self.address.user {
+            let request = AuthenticateRequest { name: name.clone(), password: password.clone() };
+            let answer: AuthenticateResponse = open.call(AUTHENTICATE, request).await?;
+            open.token = answer.token.parse().ok();
+        }
+        // Also shows that the member has a leader.
+        let range = self.range(&Scan { limit: 1, ..Scan::default() });
+        let answer: RangeResponse = open.call(RANGE, range).await?;
+        let cluster = answer.header.map(|header| header.cluster_id);
+        let mut known = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_some() && *known != cluster {
+            let found = format!("found {cluster:x?} instead of {known:x?}");
+            return Err(ConnectError::new(ConnectErrorKind::Other, found));
+        }
+        *known = cluster;
+        Ok(open)
+    }
+
+    fn key(&self, key: &Key) -> Vec<u8> {
+        [self.address.prefix.as_bytes(), key.as_str().as_bytes()].concat()
+    }
+
+    fn single(&self, key: &Key) -> RangeRequest {
+        RangeRequest { key: self.key(key), ..RangeRequest::default() }
+    }
+
+    fn range(&self, scan: &Scan<'_>) -> RangeRequest {
+        let prefix = format!("{}{}", self.address.prefix, scan.prefix).into_bytes();
+        let after = scan.after.filter(|after| *after >= scan.prefix);
+        // The first key after `after` is the same with a byte 0.
+        let after = after.map(|after| [self.address.prefix.as_bytes(), after.as_bytes(), b"\0"].concat());
+        // The key after all that begin with the prefix, which is not empty. UTF-8 has no byte 255.
+        let mut range_end = prefix.clone();
+        range_end.iter_mut().last().into_iter().for_each(|last| *last += 1);
+        let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
+        RangeRequest { key: after.unwrap_or(prefix), range_end, limit }
+    }
+
+    /// Returns the transaction of one swap. A value between an expected revision and the next one begins with the
+    /// expected one.
+    fn swap(&self, swap: &QueuedSwap) -> TxnRequest {
+        let key = self.key(&swap.key);
+        let compare = |result, target, operand| Compare {
+            result: i32::from(result),
+            target: i32::from(target),
+            key: key.clone(),
+            operand: Some(operand),
+        };
+        let value = |revision: u64| Operand::Value(revision.to_be_bytes().to_vec());
+        let expected = swap.expected.get();
+        let compare = if swap.expected == Revision::NONE {
+            vec![compare(Comparison::Equal, Target::Version, Operand::Version(0))]
+        } else {
+            let lower = compare(Comparison::Greater, Target::Value, value(expected));
+            // No revision follows the last one.
+            let upper = expected.checked_add(1).map(|next| compare(Comparison::Less, Target::Value, value(next)));
+            [lower].into_iter().chain(upper).collect()
+        };
+        let success = match &swap.next {
+            Some(next) => Op::Put(PutRequest { key: key.clone(), value: encode(next) }),
+            None => Op::Delete(DeleteRequest { key: key.clone() }),
+        };
+        let failure = vec![operation(Op::Range(self.single(&swap.key)))];
+        TxnRequest { compare, success: vec![operation(success)], failure }
+    }
+}
+
+impl Open {
+    /// Calls a method, within the time limit.
+    async fn call<Q: Message + 'static, A: Message + Default + 'static>(
+        &self,
+        method: &'static str,
+        request: Q,
+    ) -> Result<A, Status> {
+        let answer = call(&self.channel, self.token.as_ref(), method, request);
+        let answer = task::timeout(&SystemClock, LIMIT, answer).await;
+        answer.unwrap_or_else(|elapsed| Err(Status::new(Code::DeadlineExceeded, elapsed.to_string())))
+    }
+}
+
+/// Divides a batch into transactions.
+fn parts(batch: &[QueuedSwap]) -> Vec<&[QueuedSwap]> {
+    let mut parts = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (at, swap) in batch.iter().enumerate() {
+        let length = swap.key.as_str().len() + swap.next.as_ref().map_or(0, |next| next.encode().len());
+        if at > start && (at - start >= OPERATIONS || bytes + length > BYTES) {
+            parts.push(&batch[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += length;
+    }
+    parts.push(&batch[start..]);
+    parts
+}
+
+fn operation(op: Op) -> RequestOp {
+    RequestOp { op: Some(op) }
+}
+
+fn found(answer: Option<Answer>) -> Result<Option<Record>, RegisterError> {
+    let Some(Answer::Range(range)) = answer else { return Err(unexpected()) };
+    range.kvs.first().map(|pair| decode(&pair.value)).transpose()
+}
+
+fn encode(record: &Record) -> Vec<u8> {
+    [&record.revision().get().to_be_bytes()[..], &record.encode()].concat()
+}
+
+fn decode(bytes: &[u8]) -> Result<Record, RegisterError> {
+    let (_, record) = bytes.split_at_checked(REVISION).ok_or(RegisterErrorKind::Unreadable)?;
+    Ok(Record::decode(record)?)
+}
+
+/// Returns an error with its causes: the outer one only names the transport.
+fn detailed(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,112 @@
+//! A register on etcd, which any number of processes can share.
+//!
+//! An acknowledged swap is on a majority of the members, so it survives the end of any minority, and so does every result
+//! of a load or a scan: all reads are linearizable.
+//!
+//! ```no_run
+//! use ifmatch_etcd::EtcdRegister;
+//! use ifmatch_register::Driver;
+//!
+//! # async fn run() -> Result<(), ifmatch_etcd::ConnectError> {
+//! let register = EtcdRegister::connect("etcd://10.0.0.1,10.0.0.2,10.0.0.3/notes").await?;
+//! let driver = Driver::new(register);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Data
+//!
+//! All keys begin with a prefix, by default `ifmatch/`. A value is the record's revision as eight bytes, then its encoding.
+//! A swap expects a value between two revisions, so it needs no load before it, and no knowledge of etcd's own revisions.
+//! Earlier values are never read: let the servers compact them (`--auto-compaction-retention`).
+
+mod address;
+mod connection;
+mod error;
+mod rpc;
+
+use std::time::Duration;
+
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::lanes::Lanes;
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use tokio::sync::Mutex;
+
+pub use address::Address;
+use connection::Connection;
+pub use error::{ConnectError, ConnectErrorKind};
+
+/// Time limit of a call.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Maximum number of records that one request lists.
+const PAGE: usize = 256;
+
+/// A register on etcd.
+///
+/// Connects again by itself after a failure, to the next member. A swap without an answer is
+/// [`RegisterErrorKind::Ambiguous`], and is never sent again.
+#[derive(Debug)]
+pub struct EtcdRegister {
+    lanes: Lanes,
+    lists: Mutex<Connection>,
+}
+
+impl EtcdRegister {
+    /// Connects to the members at `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, or `etcds://…` with TLS.
+    ///
+    /// # Errors
+    /// As for [`EtcdRegister::connect_to`].
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_to(url.parse()?).await
+    }
+
+    /// Connects to a cluster. Starts tasks on the current tokio runtime, which end with this value.
+    ///
+    /// # Errors
+    /// [`ConnectErrorKind::Unreachable`] if no member answers; [`ConnectErrorKind::Denied`] if they reject the user or the
+    /// password.
+    pub async fn connect_to(address: Address) -> Result<Self, ConnectError> {
+        let lists = Connection::open(address).await?;
+        let lanes = Lanes::start([lists.another(), lists.another()], [lists.another(), lists.another()], 2 * LIMIT);
+        Ok(Self { lanes, lists: Mutex::new(lists) })
+    }
+
+    async fn pages(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let mut lists = self.lists.lock().await;
+        let mut found: Vec<(Key, Record)> = Vec::new();
+        while found.len() < scan.limit {
+            let after = found.last().map(|(key, _)| key.as_str().to_owned());
+            let limit = PAGE.min(scan.limit - found.len());
+            let page = lists.list(&Scan { after: after.as_deref().or(scan.after), limit, ..*scan }).await?;
+            let is_last = page.len() < limit;
+            found.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Register for EtcdRegister {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.lanes.load(key).await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.lanes.swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        // A scan changes nothing, whatever became of it.
+        self.pages(scan).await.map_err(|error| match error.kind() {
+            RegisterErrorKind::Ambiguous => error.with_kind(RegisterErrorKind::Unavailable),
+            _ => error,
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! The part of etcd's gRPC interface that a register needs (`rpc.proto` of version 3.4).
+//!
+//! Written out, since a generator would need `protoc` at build time. Fields that are not used are left out: servers read a
+//! missing field as its default, and answers are read without the fields unknown here.
+
+use http::uri::PathAndQuery;
+use prost::{Message, Oneof};
+use tonic::client::Grpc;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+
+/// Maximum length of an answer: a page of the largest records.
+const MAX_ANSWER: usize = 512 << 20;
+
+pub(crate) const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+pub(crate) const RANGE: &str = "/etcdserverpb.KV/Range";
+pub(crate) const TXN: &str = "/etcdserverpb.KV/Txn";
+
+/// Calls a method.
+pub(crate) async fn call<Q, A>(
+    channel: &Channel,
+    token: Option<&AsciiMetadataValue>,
+    method: &'static str,
+    request: Q,
+) -> Result<A, Status>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(MAX_ANSWER);
+    // The call has not begun.
+    grpc.ready().await.map_err(|error| Status::new(Code::Unavailable, error.to_string()))?;
+    let mut request = Request::new(request);
+    if let Some(token) = token {
+        request.metadata_mut().insert("authorization", token.clone());
+    }
+    let codec = ProstCodec::<Q, A>::default();
+    Ok(grpc.unary(request, PathAndQuery::from_static(method), codec).await?.into_inner())
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AuthenticateRequest {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) password: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AuthenticateResponse {
+    #[prost(string, tag = "2")]
+    pub(crate) token: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Header {
+    #[prost(uint64, tag = "1")]
+    pub(crate) cluster_id: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeyValue {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(crate) value: Vec<u8>,
+}
+
+/// Linearizable, since `serializable` is missing.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) range_end: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    pub(crate) limit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RangeResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) kvs: Vec<KeyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PutRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct DeleteRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+}
+
+/// The answer to a change, without content.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ChangeResponse {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RequestOp {
+    #[prost(oneof = "Op", tags = "1, 2, 3, 4")]
+    pub(crate) op: Option<Op>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Op {
+    #[prost(message, tag = "1")]
+    Range(RangeRequest),
+    #[prost(message, tag = "2")]
+    Put(PutRequest),
+    #[prost(message, tag = "3")]
+    Delete(DeleteRequest),
+    #[prost(message, tag = "4")]
+    Txn(TxnRequest),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ResponseOp {
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4")]
+    pub(crate) answer: Option<Answer>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Answer {
+    #[prost(message, tag = "1")]
+    Range(RangeResponse),
+    #[prost(message, tag = "2")]
+    Put(ChangeResponse),
+    #[prost(message, tag = "3")]
+    Delete(ChangeResponse),
+    #[prost(message, tag = "4")]
+    Txn(TxnResponse),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Compare {
+    #[prost(enumeration = "Comparison", tag = "1")]
+    pub(crate) result: i32,
+    #[prost(enumeration = "Target", tag = "2")]
+    pub(crate) target: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    pub(crate) key: Vec<u8>,
+    #[prost(oneof = "Operand", tags = "4, 7")]
+    pub(crate) operand: Option<Operand>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum Comparison {
+    Equal = 0,
+    Greater = 1,
+    Less = 2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum Target {
+    Version = 0,
+    Value = 3,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Operand {
+    /// Number of changes since the key was created, or zero if it is not there.
+    #[prost(int64, tag = "4")]
+    Version(i64),
+    #[prost(bytes, tag = "7")]
+    Value(Vec<u8>),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TxnRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) compare: Vec<Compare>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) success: Vec<RequestOp>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) failure: Vec<RequestOp>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TxnResponse {
+    #[prost(bool, tag = "2")]
+    pub(crate) succeeded: bool,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) responses: Vec<ResponseOp>,
+}

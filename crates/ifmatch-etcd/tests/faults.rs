@@ -1,0 +1,179 @@
+//! Faults of the members and of the network.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Ticks, check, connect, etcdctl, run, start, start_three, url};
+use ifmatch_core::command::{Command, Content, Outcome, Write};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_etcd::EtcdRegister;
+use ifmatch_register::conformance::workload::{Client, Workload};
+use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Swap};
+use ifmatch_testbed::{Network, Proxy, Server};
+
+fn clients(workload: &Workload, count: usize) -> Vec<Client> {
+    (0..count).map(|number| workload.client(number)).collect()
+}
+
+fn record(revision: u64) -> Record {
+    Record::forgotten(Revision::new(revision))
+}
+
+/// Runs clients while `fault` happens.
+async fn write_during(
+    register: &Arc<EtcdRegister>,
+    clients: Vec<Client>,
+    ticks: &Ticks,
+    fault: impl Future<Output = ()>,
+) -> Vec<Client> {
+    let clients = run(register, clients, ticks, 1).await;
+    let writing = tokio::spawn({
+        let (register, ticks) = (Arc::clone(register), ticks.clone());
+        async move { run(&register, clients, &ticks, 20).await }
+    });
+    fault.await;
+    writing.await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_swaps_survive_kills() {
+    let mut server = start(&[]).await;
+    let register = Arc::new(connect(&url(&server)).await);
+    let (ticks, workload) = (Ticks::default(), Workload::new("kill", 3, 8));
+    let mut clients = clients(&workload, 8);
+    for _ in 0..2 {
+        clients = write_during(&register, clients, &ticks, async {
+            server.kill();
+            server.restart().await;
+        })
+        .await;
+    }
+    check(&register, clients, &ticks).await;
+}
+
+/// Each member is killed once, the leader among them. The others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_swaps_survive_the_end_of_the_leader() {
+    let mut members = start_three().await;
+    let addresses: Vec<String> = members.iter().map(|member| member.address().to_string()).collect();
+    let register = Arc::new(connect(&format!("etcd://{}/prefix", addresses.join(","))).await);
+    let (ticks, workload) = (Ticks::default(), Workload::new("leader", 3, 8));
+    let mut clients = clients(&workload, 8);
+    for member in &mut members {
+        clients = write_during(&register, clients, &ticks, async { member.kill() }).await;
+        member.restart().await;
+    }
+    check(&register, clients, &ticks).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compaction_changes_nothing() {
+    let server = start(&[]).await;
+    let register = Arc::new(connect(&url(&server)).await);
+    let (ticks, workload) = (Ticks::default(), Workload::new("compaction", 3, 4));
+    let clients = write_during(&register, clients(&workload, 4), &ticks, async {
+        for _ in 0..5 {
+            let status = etcdctl(&server, &["endpoint", "status", "--write-out=json"]);
+            let (_, revision) = status.split_once("\"revision\":").unwrap();
+            let revision = revision.split(|letter: char| !letter.is_ascii_digit()).next().unwrap();
+            // Another round may have compacted the same revision.
+            etcdctl(&server, &["put", "other", revision]);
+            etcdctl(&server, &["compact", revision]);
+        }
+        etcdctl(&server, &["defrag"]);
+    })
+    .await;
+    check(&register, clients, &ticks).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_database_rejects_swaps_and_shows_records() {
+    let server = start(&["--quota-backend-bytes", "1048576"]).await;
+    let register = connect(&url(&server)).await;
+    let bytes = vec![7; 60_000];
+    let content = Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.into() };
+    let write = Write::new(&http::Method::PUT, &Preconditions::NONE, content, 1);
+    let large = Record::absent().apply(&Command::Write(write), Revision::new(1).timestamp()).next.unwrap();
+    let mut written = Vec::new();
+    let error = loop {
+        let key = Key::new(format!("large/{}", written.len())).unwrap();
+        match register.compare_and_swap(&key, Revision::NONE, Some(&large)).await {
+            Ok(swap) => {
+                assert_eq!(swap, Swap::Done);
+                written.push(key);
+            }
+            Err(error) => {
+                assert_eq!(register.load(&key).await.unwrap(), None, "the swap did not take place");
+                break error;
+            }
+        }
+    };
+    assert_eq!(error.kind(), RegisterErrorKind::Full, "{error}");
+    for key in written {
+        assert_eq!(register.load(&key).await.unwrap().as_ref(), Some(&large));
+    }
+}
+
+/// The connection ends with the server's next bytes, which may be those of the answer or earlier ones. The swap takes place
+/// or does not, but never after another one that expects the same revision.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice() {
+    let (server, proxy, register) = behind_proxy().await;
+    let direct = connect(&url(&server)).await;
+    for number in 0..20 {
+        let key = Key::new(format!("key/{number}")).unwrap();
+        // Opens the connection of the key's lane again.
+        let swap = register.compare_and_swap(&key, Revision::new(99), None).await.unwrap();
+        assert_eq!(swap, Swap::Conflict(None));
+        proxy.set(Network::CutAfterCommit);
+        let first = register.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await;
+        let second = direct.compare_and_swap(&key, Revision::NONE, Some(&record(2))).await.unwrap();
+        let found = match (first, second) {
+            (Ok(first), Swap::Conflict(found)) => {
+                assert_eq!(first, Swap::Done);
+                found
+            }
+            (Err(error), second) => {
+                assert_eq!(error.kind(), RegisterErrorKind::Ambiguous, "{error}");
+                if let Swap::Conflict(found) = second { found } else { Some(record(2)) }
+            }
+            (first, second) => panic!("both took place: {first:?} and {second:?}"),
+        };
+        proxy.set(Network::Whole);
+        assert_eq!(register.load(&key).await.unwrap(), found);
+    }
+}
+
+/// The answer of each swap is lost. The driver finds out if its write took place: none is doubled, none denied.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_resolves_lost_answers() {
+    let (server, proxy, register) = behind_proxy().await;
+    let driver = Driver::new(register).assume_absent();
+    let direct = Driver::new(connect(&url(&server)).await).assume_absent();
+    let key = Key::new("key").unwrap();
+    for number in 0..20_u64 {
+        let bytes = number.to_be_bytes().to_vec();
+        let content = Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.into() };
+        let nonce = ifmatch_runtime::nonce().unwrap();
+        let write = Command::Write(Write::new(&http::Method::PUT, &Preconditions::NONE, content, nonce));
+        let before = direct.load(&key).await.unwrap();
+        // Opens the connection of the key's lane again.
+        driver.register().compare_and_swap(&key, Revision::new(1), None).await.unwrap();
+        proxy.set(Network::CutAfterCommit);
+        let applied = driver.apply_to(&key, Some(before), &write).await.unwrap();
+        proxy.set(Network::Whole);
+        assert!(matches!(applied.outcome, Outcome::Written(_)), "{:?}", applied.outcome);
+        assert_eq!(applied.after, direct.load(&key).await.unwrap(), "the write took place once");
+    }
+}
+
+async fn behind_proxy() -> (Server, Proxy, EtcdRegister) {
+    let server = start(&[]).await;
+    let proxy = Proxy::start(server.address()).await;
+    let register = connect(&format!("etcd://{}", proxy.address())).await;
+    (server, proxy, register)
+}

@@ -1,0 +1,107 @@
+//! Clusters that cannot be used, users and encrypted connections.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+
+use common::{connect, etcdctl, start, url};
+use ifmatch_etcd::{Address, ConnectErrorKind, EtcdRegister};
+use ifmatch_register::conformance::{self, Traits};
+use ifmatch_register::{Register, RegisterErrorKind, Scan};
+use ifmatch_testbed::{Proxy, free_port};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+async fn refusal(url: &str) -> (ConnectErrorKind, String) {
+    let error = EtcdRegister::connect(url).await.unwrap_err();
+    (error.kind(), error.to_string())
+}
+
+#[tokio::test]
+async fn urls_of_other_servers_are_refused() {
+    for url in ["", "localhost", "http://localhost", "etcd://", "etcd://a,,b", "etcd://user@host", "etcd://host/?x=y"] {
+        let (kind, message) = refusal(url).await;
+        assert_eq!(kind, ConnectErrorKind::Url, "{url}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_cluster_is_reported() {
+    let (kind, message) = refusal(&format!("etcd://127.0.0.1:{}", free_port())).await;
+    assert_eq!(kind, ConnectErrorKind::Unreachable, "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_are_verified() {
+    let server = start(&[]).await;
+    connect(&url(&server)).await;
+    etcdctl(&server, &["user", "add", "root:correct"]);
+    etcdctl(&server, &["user", "grant-role", "root", "root"]);
+    etcdctl(&server, &["auth", "enable"]);
+    let address = server.address();
+    let register = connect(&format!("etcd://root:correct@{address}")).await;
+    conformance::run(register, Traits::default().with_race(2, 1)).await;
+    for user in ["root:mistake@", ""] {
+        let (kind, message) = refusal(&format!("etcd://{user}{address}")).await;
+        assert_eq!(kind, ConnectErrorKind::Denied, "{message}");
+        assert!(!message.contains("mistake"), "{message}");
+    }
+}
+
+/// A cluster restored from a backup has another identity and may lack acknowledged swaps.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_cluster_is_noticed() {
+    let (first, second) = (start(&[]).await, start(&[]).await);
+    let proxy = Proxy::start(first.address()).await;
+    let register = connect(&format!("etcd://{}", proxy.address())).await;
+    connect(&url(&second)).await;
+    proxy.redirect(second.address());
+    let scan = Scan { limit: 1, ..Scan::default() };
+    // The first failure is that of the old connection.
+    let mut errors = Vec::new();
+    for _ in 0..3 {
+        errors.push(register.scan(&scan).await.unwrap_err());
+    }
+    assert!(errors.iter().all(|error| error.kind() == RegisterErrorKind::Unavailable), "{errors:?}");
+    assert!(errors[2].to_string().contains("another etcd cluster"), "{errors:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prefixes_separate_registers() {
+    let server = start(&[]).await;
+    let (one, other) = (connect(&format!("{}/one", url(&server))).await, connect(&url(&server)).await);
+    conformance::run(one, Traits::default().with_race(2, 1)).await;
+    assert_eq!(other.scan(&Scan { limit: 1, ..Scan::default() }).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_verified() {
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, pem: String| {
+        fs::write(folder.path().join(name), pem).unwrap();
+        folder.path().join(name).to_str().unwrap().to_owned()
+    };
+    let (certificate, key) = (file("certificate", cert.pem()), file("key", signing_key.serialize_pem()));
+    let server = start(&["--cert-file", &certificate, "--key-file", &key]).await;
+    let address = || format!("etcds://localhost:{}", server.address().port()).parse::<Address>().unwrap();
+
+    // The cluster may still be without a leader.
+    let register = loop {
+        let trusted = address().with_root_certificate(cert.pem().as_bytes()).unwrap();
+        match EtcdRegister::connect_to(trusted).await {
+            Ok(register) => break register,
+            Err(error) => assert!(!error.to_string().contains("certificate verify"), "{error}"),
+        }
+    };
+    conformance::run(register, Traits::default().with_race(2, 1)).await;
+
+    let stranger = generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
+    let mistrusted = address().with_root_certificate(stranger.as_bytes()).unwrap();
+    let error = EtcdRegister::connect_to(mistrusted).await.unwrap_err();
+    assert_eq!(error.kind(), ConnectErrorKind::Unreachable, "{error}");
+    assert_eq!(
+        refusal(&format!("etcds://localhost:{}", server.address().port())).await.0,
+        ConnectErrorKind::Unreachable
+    );
+}
