@@ -109,7 +109,6 @@ const RULES: &[Rule] = &[
             "axum",
             "hyper",
             "hyper-util",
-            "redb",
             "rustls",
             "object_store",
             "mio",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 use ifmatch_runtime::{Clock, SystemClock};
 
-use crate::body::on_disk::Disk;
+use crate::body::folder::Disk;
 use crate::config::Config;
 use crate::layer::CacheLayer;
 use crate::policy::freshness::Heuristic;
@@ -59,7 +59,8 @@ impl<C: Clock> Builder<C> {
         self
     }
 
-    /// Stores bodies that are too long for the memory in a folder, up to a quarter of its capacity each.
+    /// Stores bodies that are too long for the memory in a folder, up to a quarter of its capacity each, and responses that
+    /// the memory evicts. The folder outlives the process: see [`Disk`].
     #[must_use]
     pub fn disk(mut self, disk: Disk) -> Self {
         self.config.disk = Some(disk.0);
@@ -253,6 +254,6 @@ impl<C: Clock> Builder<C> {
     pub fn build(mut self) -> CacheLayer<C> {
         let capacity = self.config.capacity;
         self.config.entry_limit = self.entry_limit.unwrap_or(capacity / 16).min(capacity / 4);
-        CacheLayer::from(CacheState::new(self.clock, self.config))
+        CacheLayer::from(CacheState::start(self.clock, self.config))
     }
 }

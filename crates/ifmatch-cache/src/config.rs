@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 
-use crate::body::on_disk::Folder;
+use crate::body::folder::Folder;
 use crate::policy::freshness::Heuristic;
 use crate::policy::query::QueryRules;
 use crate::policy::storable::Rules;

@@ -65,9 +65,9 @@ impl Default for CacheLayer {
     }
 }
 
-impl<C> From<CacheState<C>> for CacheLayer<C> {
-    fn from(state: CacheState<C>) -> Self {
-        Self { state: Arc::new(state) }
+impl<C> From<Arc<CacheState<C>>> for CacheLayer<C> {
+    fn from(state: Arc<CacheState<C>>) -> Self {
+        Self { state }
     }
 }
 

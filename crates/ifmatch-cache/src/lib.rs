@@ -97,7 +97,7 @@ mod state;
 mod store;
 mod write;
 
-pub use body::on_disk::Disk;
+pub use body::folder::Disk;
 pub use builder::Builder;
 pub use layer::CacheLayer;
 pub use metrics::{Invalidation, Metrics, NotStored, Outcome};

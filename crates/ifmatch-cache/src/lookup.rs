@@ -66,9 +66,13 @@ impl Plan {
 
 /// Looks up whether a stored response can answer the request.
 pub(crate) fn lookup<C: Clock, T>(state: &CacheState<C>, request: &CacheRequest) -> Lookup<T> {
+    decide(state, request, &state.table.find(&request.key, &request.head.headers, &request.implicit_key))
+}
+
+/// Decides whether what was found can answer the request.
+pub(crate) fn decide<C: Clock, T>(state: &CacheState<C>, request: &CacheRequest, found: &Found) -> Lookup<T> {
     let now = state.now();
-    let found = state.table.find(&request.key, &request.head.headers, &request.implicit_key);
-    let forward = |why| Lookup::Forward(Plan::new(state, request, &found, why));
+    let forward = |why| Lookup::Forward(Plan::new(state, request, found, why));
     let Some(stored) = found.stored() else {
         let same = |stored: &Stored| is_same_target(&stored.meta.secondary_key.implicit_key, &request.implicit_key);
         let has_variants = found.entry.variants.iter().any(same);
@@ -104,7 +108,7 @@ pub(crate) fn lookup<C: Clock, T>(state: &CacheState<C>, request: &CacheRequest)
     state.counters.bytes.add(bytes);
     match reuse {
         Reuse::StaleWhileRevalidate => {
-            Lookup::HitAndRevalidate(response, outcome, Plan::new(state, request, &found, Forward::Stale))
+            Lookup::HitAndRevalidate(response, outcome, Plan::new(state, request, found, Forward::Stale))
         }
         _ => Lookup::Hit(response, outcome),
     }

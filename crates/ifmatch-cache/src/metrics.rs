@@ -211,8 +211,12 @@ pub struct Metrics {
     pub bytes: u64,
     /// URIs evicted because the cache was full.
     pub evictions: u64,
-    /// Current size of the stored responses in bytes.
+    /// Current size of the stored responses in memory, in bytes.
     pub stored_bytes: u64,
+    /// Current size of the bodies on disk, in bytes.
+    pub disk_bytes: u64,
+    /// Current size of evicted responses that are on their way to the disk, in bytes.
+    pub evicted_bytes: u64,
 }
 
 impl Metrics {
@@ -280,7 +284,7 @@ impl Counters {
     }
 
     /// Returns the current counts.
-    pub(crate) fn metrics(&self, evictions: u64, stored_bytes: u64) -> Metrics {
+    pub(crate) fn metrics(&self, evictions: u64, stored_bytes: u64, disk_bytes: u64, evicted_bytes: u64) -> Metrics {
         Metrics {
             outcomes: Counts(std::array::from_fn(|at| self.outcomes[at].get())),
             not_stored: Counts(std::array::from_fn(|at| self.not_stored[at].get())),
@@ -290,6 +294,8 @@ impl Counters {
             bytes: self.bytes.get(),
             evictions,
             stored_bytes,
+            disk_bytes,
+            evicted_bytes,
         }
     }
 }

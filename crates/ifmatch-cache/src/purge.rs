@@ -48,10 +48,7 @@ impl<C: Clock> CacheHandle<C> {
             Purge::Url(url) => self.keys(url).iter().filter(|key| table.invalidate(key).found).count(),
             Purge::Prefix(prefix) => table.invalidate_prefix(&self.prefix(prefix)),
             Purge::Group { origin, name } => {
-                let sweep = |key: &Key| {
-                    table.invalidate_group(key.origin(), name);
-                    table.sweep(key.origin())
-                };
+                let sweep = |key: &Key| table.invalidate_group(key.origin(), name) + table.sweep(key.origin());
                 Key::parse(origin).iter().map(sweep).sum()
             }
         };
@@ -91,8 +88,8 @@ impl<C: Clock> CacheHandle<C> {
 
     /// Returns the current counters.
     pub fn metrics(&self) -> Metrics {
-        let memory = &self.0.table.memory;
-        self.0.counters.metrics(memory.evictions(), memory.weight())
+        let (table, memory) = (&self.0.table, &self.0.table.memory);
+        self.0.counters.metrics(memory.evictions(), memory.weight(), table.disk_bytes(), memory.spilling())
     }
 }
 

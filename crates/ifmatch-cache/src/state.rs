@@ -28,16 +28,22 @@ pub(crate) struct CacheState<C> {
 }
 
 impl<C: Clock> CacheState<C> {
-    pub(crate) fn new(clock: C, config: Config) -> Self {
-        Self {
-            table: Table::with_capacity(config.capacity, config.entry_limit),
+    /// Creates the state. With a disk, starts the thread that writes evicted responses to it.
+    pub(crate) fn start(clock: C, config: Config) -> Arc<Self> {
+        let (table, spilled) = Table::new(config.capacity, config.entry_limit, config.disk.as_ref());
+        let state = Arc::new(Self {
+            table,
             flights: Arc::default(),
             budget: Budget::of(config.capacity / 4),
             counters: Counters::default(),
             recent_heads: RecentHeads::default(),
             clock,
             config,
+        });
+        if let Some(spilled) = spilled {
+            spilled.start(&state);
         }
+        state
     }
 
     /// Returns the wall-clock time, which origins use.

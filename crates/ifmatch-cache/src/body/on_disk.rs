@@ -1,190 +1,131 @@
-//! Bodies on disk: a bounded folder for bodies that are too large for the memory. They can be read while they are written,
-//! and are verified when they are read.
+//! Bodies on disk: a bounded folder for bodies that are too large for the memory, or were evicted from it. They can be read
+//! while they are written, and are verified when they are read.
 
-use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::{fs, mem};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
+use ifmatch_core::digest::{ContentHash, Hasher, TagFormat};
 use ifmatch_runtime::private_files;
 use tokio::task::spawn_blocking;
 
+use crate::body::disk_index::FileId;
+use crate::body::folder::{Folder, Space};
+use crate::body::in_memory::MemoryBody;
 use crate::body::read_at::read_exact_at;
-
-/// Prefix of the names of bodies.
-const BODY: &str = "ifmatch-body-";
-/// File that is locked while the folder is in use.
-const LOCK: &str = "ifmatch-cache.lock";
-
-/// A folder for bodies that are too large for the memory.
-///
-/// The files are temporary: they are not synced, and the next process that opens the folder removes them. Other files are
-/// left alone. Each piece of a body is verified when it is read. When the folder is full, the oldest bodies that were not
-/// requested recently are evicted.
-///
-/// ```
-/// use ifmatch_cache::{CacheLayer, Disk};
-///
-/// # let folder = tempfile::tempdir()?;
-/// # let path = folder.path();
-/// let layer = CacheLayer::builder().disk(Disk::open(path, 20 << 30)?).build();
-/// assert!(Disk::open(path, 20 << 30).is_err(), "it is in use");
-/// # drop(layer);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Disk(pub(crate) Arc<Folder>);
-
-/// The folder and its contents.
-#[derive(Debug)]
-pub(crate) struct Folder {
-    path: PathBuf,
-    capacity: u64,
-    names: AtomicU64,
-    contents: Mutex<Contents>,
-    /// Holds the lock until it is closed.
-    _lock: File,
-}
-
-#[derive(Debug, Default)]
-struct Contents {
-    /// Bytes of bodies, including those being written.
-    taken: u64,
-    /// Oldest first.
-    bodies: VecDeque<Weak<DiskBody>>,
-}
-
-impl Disk {
-    /// Opens a folder, creating it if necessary, and removes old bodies. New ones may take up to `bytes`.
-    ///
-    /// # Errors
-    /// Fails if the folder cannot be used, or if another process uses it.
-    pub fn open(path: impl Into<PathBuf>, bytes: u64) -> io::Result<Self> {
-        let path = path.into();
-        fs::create_dir_all(&path)?;
-        let lock = private_files::create(&path.join(LOCK))?;
-        lock.try_lock()?;
-        for entry in fs::read_dir(&path)? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(BODY) {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        let contents = Mutex::default();
-        Ok(Self(Arc::new(Folder { path, capacity: bytes, names: AtomicU64::new(0), contents, _lock: lock })))
-    }
-}
-
-impl Folder {
-    /// Returns the maximum length of a body.
-    pub(crate) fn longest(&self) -> u64 {
-        self.capacity / 4
-    }
-
-    /// Returns the path for a new body.
-    pub(crate) fn name(&self) -> PathBuf {
-        self.path.join(format!("{BODY}{}", self.names.fetch_add(1, Ordering::Relaxed)))
-    }
-
-    /// Allocates space, evicting other bodies if necessary. Returns `false` if there is not enough.
-    pub(crate) fn allocate(&self, bytes: u64) -> bool {
-        // Kept until the lock is released: dropping a body takes the lock to free its space.
-        let mut seen = Vec::new();
-        let mut contents = self.lock();
-        let mut chances = contents.bodies.len();
-        while contents.taken.saturating_add(bytes) > self.capacity {
-            let Some(oldest) = contents.bodies.pop_front() else { return false };
-            let Some(body) = oldest.upgrade() else { continue };
-            if chances > 0 && body.was_used() {
-                chances -= 1;
-                contents.bodies.push_back(oldest);
-            } else {
-                contents.taken -= body.retire().unwrap_or_default();
-            }
-            seen.push(body);
-        }
-        contents.taken += bytes;
-        drop(contents);
-        seen.iter().filter(|body| body.is_retired()).for_each(|body| body.unlink());
-        true
-    }
-
-    /// Reserves space for a body of this length. Returns `None` if there is not enough.
-    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Space> {
-        let fits = bytes <= self.longest() && self.allocate(bytes);
-        fits.then(|| Space { folder: Arc::clone(self), left: bytes })
-    }
-
-    /// Frees space.
-    pub(crate) fn free(&self, bytes: u64) {
-        self.lock().taken -= bytes;
-    }
-
-    /// Adds a complete body, which may be evicted.
-    pub(crate) fn add(&self, body: &Arc<DiskBody>) {
-        let mut contents = self.lock();
-        if contents.bodies.len() == contents.bodies.capacity() {
-            contents.bodies.retain(|body| body.strong_count() > 0);
-        }
-        contents.bodies.push_back(Arc::downgrade(body));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Contents> {
-        lock(&self.contents)
-    }
-}
-
-/// Space reserved for a body. Released on drop.
-#[derive(Debug)]
-pub(crate) struct Space {
-    folder: Arc<Folder>,
-    left: u64,
-}
-
-impl Space {
-    /// Takes bytes from the reserved space, or else from the rest. Returns `false` if there are not enough.
-    fn take(&mut self, bytes: u64) -> bool {
-        let missing = bytes.saturating_sub(self.left);
-        let taken = missing == 0 || self.folder.allocate(missing);
-        self.left -= if taken { bytes - missing } else { 0 };
-        taken
-    }
-}
-
-impl Drop for Space {
-    fn drop(&mut self) {
-        self.folder.free(self.left);
-    }
-}
 
 /// Size of the pieces in which a body is written, verified and read.
 pub(crate) const PIECE: usize = 64 * 1024;
 
-/// A body in a file, which is deleted with it. An incomplete body has the pieces written so far.
+/// A body in a file. The file is deleted with it, unless the index has a row for it. An incomplete body has the pieces
+/// written so far.
 #[derive(Debug)]
 pub(crate) struct DiskBody {
     folder: Arc<Folder>,
+    pub(crate) file: FileId,
     path: PathBuf,
+    /// Key of its row in the index.
+    row: OnceLock<Box<str>>,
     written: Mutex<Written>,
     /// The open file, while it has readers. It stays readable after it was deleted.
     open: Mutex<Weak<File>>,
-    used: AtomicBool,
     gone: AtomicBool,
 }
 
-#[derive(Debug, Default)]
-struct Written {
-    len: u64,
+/// The content of a body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) len: u64,
     /// Checksum of each piece. Only the last piece of a complete body may be short.
-    sums: Vec<u32>,
-    trailers: Option<HeaderMap>,
+    pub(crate) sums: Vec<u32>,
+    pub(crate) trailers: Option<HeaderMap>,
+    /// Hash of a complete body.
+    pub(crate) hash: Option<ContentHash>,
 }
 
 impl DiskBody {
+    fn new(folder: &Arc<Folder>, file: FileId, written: Written) -> Self {
+        Self {
+            folder: Arc::clone(folder),
+            file,
+            path: folder.path(file),
+            row: OnceLock::new(),
+            written: Mutex::new(written),
+            open: Mutex::default(),
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the body of a row in the index.
+    pub(crate) fn recorded(folder: &Arc<Folder>, file: FileId, row: &str, written: Written) -> Self {
+        let body = Self::new(folder, file, written);
+        body.hand_over(row);
+        body
+    }
+
+    /// Writes a body to a new file.
+    ///
+    /// # Errors
+    /// Fails if there is not enough space, or if the file cannot be written.
+    pub(crate) fn create(folder: &Arc<Folder>, content: &MemoryBody) -> io::Result<Arc<Self>> {
+        let space = folder.reserve(content.len).ok_or(io::ErrorKind::StorageFull)?;
+        let file = folder.new_file();
+        let body = Arc::new(Self::new(folder, file, Written::default()));
+        let mut output = Output::new(private_files::create(&body.path)?, space);
+        let mut pending = BytesMut::new();
+        for chunk in &content.chunks {
+            pending.extend_from_slice(chunk);
+            while pending.len() >= PIECE {
+                output.write(&body, &pending.split_to(PIECE))?;
+            }
+        }
+        if !pending.is_empty() {
+            output.write(&body, &pending)?;
+        }
+        body.complete(content.trailers.clone(), output.hasher.finish());
+        Ok(body)
+    }
+
+    fn complete(&self, trailers: Option<HeaderMap>, hash: ContentHash) {
+        let mut written = lock(&self.written);
+        (written.trailers, written.hash) = (trailers, Some(hash));
+    }
+
+    /// Hands the file over to the row with this key in the index.
+    pub(crate) fn hand_over(&self, row: &str) {
+        let _ = self.row.set(row.into());
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.row.get().is_some()
+    }
+
+    /// Returns the content.
+    pub(crate) fn written(&self) -> Written {
+        lock(&self.written).clone()
+    }
+
+    /// Returns `true` if the file still has the recorded content.
+    pub(crate) fn verify(&self) -> bool {
+        let Some(file) = self.handle() else { return false };
+        let written = self.written();
+        let mut hasher = Hasher::new(TagFormat::Sha256);
+        let whole = (0..written.sums.len()).all(|piece| {
+            let bytes = self.try_read(&file, piece);
+            bytes.as_ref().is_ok_and(|bytes| {
+                hasher.update(bytes);
+                true
+            })
+        });
+        let len = file.metadata().map(|metadata| metadata.len());
+        whole && len.is_ok_and(|len| len == written.len) && written.hash == Some(hasher.finish())
+    }
+
     /// Returns the number of bytes written so far.
     pub(crate) fn len(&self) -> u64 {
         lock(&self.written).len
@@ -202,7 +143,7 @@ impl DiskBody {
     /// Returns `true` if the file still exists. If another process has deleted it, the body is not used again.
     pub(crate) fn exists(&self) -> bool {
         if self.is_there() && !self.path.exists() {
-            self.folder.free(self.remove());
+            self.discard();
         }
         self.is_there()
     }
@@ -215,7 +156,9 @@ impl DiskBody {
 
     /// Opens the file for a request. Returns `None` if it is gone.
     pub(crate) fn open(&self) -> Option<Arc<File>> {
-        self.used.store(true, Ordering::Relaxed);
+        if self.is_recorded() {
+            self.folder.note_use(self.file);
+        }
         self.handle()
     }
 
@@ -228,46 +171,33 @@ impl DiskBody {
         let file = File::open(&self.path).ok().map(Arc::new);
         match &file {
             Some(file) => *open = Arc::downgrade(file),
-            None => self.folder.free(self.remove()),
+            None => self.discard(),
         }
         file
     }
 
-    /// Returns `true` if the body was requested since the last call.
-    pub(crate) fn was_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
-    }
-
-    /// Deletes the file, and returns the number of bytes freed. Current readers are not affected.
-    pub(crate) fn remove(&self) -> u64 {
-        let freed = self.retire();
-        if freed.is_some() {
-            self.unlink();
-        }
-        freed.unwrap_or_default()
-    }
-
-    /// Marks the file as gone, and returns the number of bytes freed. The caller must then [unlink](Self::unlink) it.
-    /// Returns `None` if it was gone already.
-    pub(crate) fn retire(&self) -> Option<u64> {
+    /// Deletes the file, and its row in the index. Current readers are not affected.
+    fn discard(&self) {
         let written = lock(&self.written);
-        (!self.gone.swap(true, Ordering::AcqRel)).then_some(written.len)
-    }
-
-    pub(crate) fn is_retired(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
-    }
-
-    /// Deletes the file. If that fails, the next start does.
-    pub(crate) fn unlink(&self) {
-        drop(fs::remove_file(&self.path));
+        let was_gone = self.gone.swap(true, Ordering::AcqRel);
+        let len = written.len;
+        drop(written);
+        match self.row.get() {
+            Some(row) => self.folder.forget(row, self.file),
+            None if was_gone => {}
+            None => {
+                // If that fails, the next start deletes it.
+                drop(fs::remove_file(&self.path));
+                self.folder.free(len);
+            }
+        }
     }
 
     /// Reads and verifies a piece. If that fails, the body is not used again.
     pub(crate) fn read(&self, file: &File, piece: usize) -> io::Result<Bytes> {
         let read = self.try_read(file, piece);
         if read.is_err() {
-            self.folder.free(self.remove());
+            self.discard();
         }
         read
     }
@@ -301,7 +231,38 @@ impl DiskBody {
 
 impl Drop for DiskBody {
     fn drop(&mut self) {
-        self.folder.free(self.remove());
+        if !self.is_recorded() {
+            self.discard();
+        }
+    }
+}
+
+/// The open file of a body that is being written.
+struct Output {
+    file: File,
+    space: Space,
+    hasher: Hasher,
+}
+
+impl Output {
+    fn new(file: File, space: Space) -> Self {
+        Self { file, space, hasher: Hasher::new(TagFormat::Sha256) }
+    }
+
+    /// Appends a piece.
+    fn write(&mut self, body: &DiskBody, piece: &[u8]) -> io::Result<()> {
+        let len = piece.len() as u64;
+        let within = body.len() + len <= body.folder.longest();
+        if !within || !self.space.take(len) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let written = self.file.write_all(piece);
+        if written.is_err() || !body.record(len, crc32fast::hash(piece)) {
+            body.folder.free(len);
+            return Err(written.err().unwrap_or_else(|| io::Error::other("the file was deleted")));
+        }
+        self.hasher.update(piece);
+        Ok(())
     }
 }
 
@@ -309,31 +270,25 @@ impl Drop for DiskBody {
 pub(crate) struct DiskWriter {
     /// `None` once the body is complete.
     body: Option<Arc<DiskBody>>,
-    space: Space,
-    file: Option<File>,
+    /// `None` after a failure.
+    output: Option<Output>,
     pending: BytesMut,
 }
 
 impl DiskWriter {
-    /// Creates a file in the reserved space, if any, with the bytes received so far. Also returns the body and the file handle for readers.
+    /// Creates a file in the reserved space, if any, with the bytes received so far. Also returns the body and the file
+    /// handle for readers.
     pub(crate) async fn begin(
         folder: &Arc<Folder>,
         space: Option<Space>,
         so_far: impl IntoIterator<Item = Bytes>,
     ) -> io::Result<(Self, Arc<DiskBody>, Arc<File>)> {
-        let path = folder.name();
-        let body = Arc::new(DiskBody {
-            folder: Arc::clone(folder),
-            path: path.clone(),
-            written: Mutex::default(),
-            open: Mutex::default(),
-            used: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
-        });
+        let body = Arc::new(DiskBody::new(folder, folder.new_file(), Written::default()));
         // Created first, so that the file is deleted if anything fails.
-        let space = space.unwrap_or_else(|| Space { folder: Arc::clone(folder), left: 0 });
-        let mut writer = Self { body: Some(Arc::clone(&body)), space, file: None, pending: BytesMut::new() };
-        writer.file = Some(spawn_blocking(move || private_files::create(&path)).await??);
+        let mut writer = Self { body: Some(Arc::clone(&body)), output: None, pending: BytesMut::new() };
+        let path = body.path.clone();
+        let file = spawn_blocking(move || private_files::create(&path)).await??;
+        writer.output = Some(Output::new(file, space.unwrap_or_else(|| Space::none(folder))));
         let open = body.handle().ok_or(io::ErrorKind::NotFound)?;
         for chunk in so_far {
             writer.write(&chunk).await?;
@@ -357,28 +312,19 @@ impl DiskWriter {
             let rest = self.pending.split().freeze();
             self.flush(rest).await?;
         }
-        let body = self.body.take().ok_or(io::ErrorKind::NotFound)?;
-        lock(&body.written).trailers = trailers;
-        body.folder.add(&body);
+        let (body, output) = (self.body.take(), mem::take(&mut self.output));
+        let body = body.ok_or(io::ErrorKind::NotFound)?;
+        let output = output.ok_or_else(|| io::Error::other("an earlier write failed"))?;
+        body.complete(trailers, output.hasher.finish());
         Ok(body)
     }
 
     async fn flush(&mut self, piece: Bytes) -> io::Result<()> {
-        let (Some(body), Some(mut file)) = (&self.body, self.file.take()) else {
+        let (Some(body), Some(mut output)) = (self.body.clone(), self.output.take()) else {
             return Err(io::Error::other("an earlier write failed"));
         };
-        let len = piece.len() as u64;
-        let within = body.len() + len <= body.folder.longest();
-        if !within || !self.space.take(len) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let write = move || file.write_all(&piece).map(|()| (file, crc32fast::hash(&piece)));
-        let written = spawn_blocking(write).await?;
-        if !written.as_ref().is_ok_and(|(_, sum)| body.record(len, *sum)) {
-            body.folder.free(len);
-            return Err(written.err().unwrap_or_else(|| io::Error::other("the file was deleted")));
-        }
-        self.file = written.ok().map(|(file, _)| file);
+        let write = move || output.write(&body, &piece).map(|()| output);
+        self.output = Some(spawn_blocking(write).await??);
         Ok(())
     }
 }
@@ -386,7 +332,7 @@ impl DiskWriter {
 impl Drop for DiskWriter {
     fn drop(&mut self) {
         if let Some(body) = &self.body {
-            body.folder.free(body.remove());
+            body.discard();
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::fetch::origin::{Fetch, Fetched, NewResponse};
 use crate::fetch::resume::resumable;
 use crate::fetch::single_flight::{FlightKey, Leader, Outcome, Role};
 use crate::inner_service::InnerService;
-use crate::lookup::{Lookup, Plan, lookup};
+use crate::lookup::{Lookup, Plan, decide, lookup};
 use crate::metrics::{Outcome as RequestOutcome, Tally};
 use crate::policy::cache_status::{CacheStatus, Forward};
 use crate::policy::reuse::{Reuse, is_failure};
@@ -23,6 +23,7 @@ use crate::respond::response_body::ResponseBody;
 use crate::respond::{self, CachedResponse, respond};
 use crate::state::CacheState;
 use crate::store::stored_response::Stored;
+use crate::store::table::Found;
 
 /// Number of flights that a request joins before it asks for itself.
 const MAX_JOINS: usize = 3;
@@ -105,8 +106,14 @@ impl<C: Clock> Forwarding<C> {
             }
             let flight_key = self.plan.flight_key.clone();
             let flight = match self.state.flights.join_or_lead(&self.state.table, &self.request.key, &flight_key) {
-                // The response may have been stored since the lookup.
-                Role::Leader(leader) => return self.retry(flight_key).map_or(Turn::Ask(Some(leader)), Turn::Respond),
+                // The response may have been stored since the lookup, or be on disk only.
+                Role::Leader(leader) => {
+                    if let Some(found) = self.load() {
+                        let found = decide(&self.state, &self.request, &found);
+                        return self.found(found, flight_key).map_or(Turn::Ask(Some(leader)), Turn::Respond);
+                    }
+                    return self.retry(flight_key).map_or(Turn::Ask(Some(leader)), Turn::Respond);
+                }
                 Role::Follower(flight) => flight,
             };
             let waited = flight.is_pending();
@@ -181,9 +188,22 @@ impl<C: Clock> Forwarding<C> {
         respond::unmodified(&self.state.recent_heads, &self.request, stored, self.state.now(), status)
     }
 
+    /// Reads the response that the request selects from disk, if the memory has none.
+    fn load(&self) -> Option<Found> {
+        let CacheRequest { key, head, implicit_key, .. } = &self.request;
+        let is_missing = self.plan.stored.is_none();
+        is_missing.then(|| self.state.table.load(key, &head.headers, implicit_key)).flatten()
+    }
+
     /// Repeats the lookup. Updates the plan if the origin is still needed.
     fn retry<T>(&mut self, flight_key: FlightKey) -> Option<Response<ResponseBody<T>>> {
-        match lookup(&self.state, &self.request) {
+        let found = lookup(&self.state, &self.request);
+        self.found(found, flight_key)
+    }
+
+    /// Responds with what a lookup has found. Updates the plan if the origin is still needed.
+    fn found<T>(&mut self, found: Lookup<T>, flight_key: FlightKey) -> Option<Response<ResponseBody<T>>> {
+        match found {
             Lookup::Hit(response, outcome) | Lookup::HitAndRevalidate(response, outcome, _) => {
                 self.tally.set(outcome);
                 Some(response)

@@ -81,6 +81,13 @@ impl Terms {
         Self { stale_since: Some(age), ..self.clone() }
     }
 
+    /// Returns the terms of a response that may have been invalidated since: it must be validated before it is used.
+    #[must_use]
+    pub fn unconfirmed(&self) -> Self {
+        let (while_revalidate, if_error) = (Duration::ZERO, Duration::ZERO);
+        Self { stale_since: Some(Duration::ZERO), never_stale: true, while_revalidate, if_error, ..self.clone() }
+    }
+
     /// Returns `true` if requests that waited for the response may use it even if it is stale on arrival: the origin
     /// has not limited it to a single use.
     pub fn is_for_others(&self) -> bool {

@@ -39,6 +39,11 @@ impl Vary {
         (names.len() <= MAX_FIELDS).then(|| Self(names.into()))
     }
 
+    /// Returns the fields with these names. Returns `None` if one is not a name.
+    pub(crate) fn from_names<'a>(names: impl Iterator<Item = &'a str>) -> Option<Self> {
+        names.map(|name| name.parse().ok()).collect::<Option<Vec<_>>>().map(|names| Self(names.into()))
+    }
+
     /// Returns the field names.
     pub fn names(&self) -> &[HeaderName] {
         &self.0
@@ -103,6 +108,16 @@ impl Vary {
 pub struct Selection(Box<[Option<Box<[u8]>>]>);
 
 impl Selection {
+    /// Returns the selection with these values.
+    pub(crate) fn from_values(values: impl Iterator<Item = Option<Vec<u8>>>) -> Self {
+        Self(values.map(|value| value.map(Into::into)).collect())
+    }
+
+    /// Returns the values.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        self.0.iter().map(Option::as_deref)
+    }
+
     /// Returns the size of the values in memory.
     pub fn size(&self) -> usize {
         self.0.iter().flatten().map(|value| value.len() + size_of::<Option<Box<[u8]>>>()).sum()

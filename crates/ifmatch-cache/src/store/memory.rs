@@ -11,6 +11,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 use super::entry::Entry;
+use super::spill::Spill;
 use crate::request::key::Key;
 
 /// Upper bound of the overhead per entry in the library, the allocator and other bookkeeping.
@@ -30,6 +31,7 @@ const LEAST_SHARD: u64 = 64 * 1024 * 1024;
 pub(crate) struct Memory {
     entries: Cache<Key, Arc<Entry>, Weights, SeedableRandomState, Evictions>,
     evictions: Arc<AtomicU64>,
+    spill: Option<Spill>,
 }
 
 /// Entries removed from the memory. Dropping them may delete files, so drop this after releasing all locks.
@@ -38,9 +40,9 @@ pub(crate) struct Memory {
 pub(crate) struct Gone(Vec<Arc<Entry>>);
 
 impl Memory {
-    /// Creates a memory of this capacity, for bodies of up to `longest` bytes.
+    /// Creates a memory of this capacity, for bodies of up to `longest` bytes. Evicted entries go to `spill`.
     #[expect(clippy::expect_used, reason = "the library asks for two capacities, and both are set")]
-    pub(crate) fn with_capacity(bytes: u64, longest: u64) -> Self {
+    pub(crate) fn with_capacity(bytes: u64, longest: u64, spill: Option<Spill>) -> Self {
         let least = LEAST_SHARD.max(longest.saturating_mul(4)).max(1);
         // Half of the next power of two, since the library rounds up.
         let shards = (bytes / least).clamp(1, MOST_SHARDS);
@@ -50,8 +52,9 @@ impl Memory {
         options.shards(shards).weight_capacity(bytes).estimated_items_capacity(items);
         let options = options.build().expect("both capacities are set");
         let evictions = Arc::new(AtomicU64::new(0));
-        let entries = Cache::with_options(options, Weights, hasher(), Evictions(Arc::clone(&evictions)));
-        Self { entries, evictions }
+        let lifecycle = Evictions { count: Arc::clone(&evictions), spill: spill.clone() };
+        let entries = Cache::with_options(options, Weights, hasher(), lifecycle);
+        Self { entries, evictions, spill }
     }
 
     /// Returns the maximum size of an entry.
@@ -79,6 +82,11 @@ impl Memory {
         gone
     }
 
+    /// Returns `true` if there is an entry for a URI.
+    pub(crate) fn has(&self, uri: &str) -> bool {
+        self.entries.peek(uri).is_some()
+    }
+
     pub(crate) fn remove(&self, key: &Key) -> Option<Arc<Entry>> {
         self.entries.remove(key).map(|(_, entry)| entry)
     }
@@ -91,6 +99,11 @@ impl Memory {
     /// Returns the number of bytes stored.
     pub(crate) fn weight(&self) -> u64 {
         self.entries.weight()
+    }
+
+    /// Returns the number of bytes of evicted entries that are on their way to the disk.
+    pub(crate) fn spilling(&self) -> u64 {
+        self.spill.as_ref().map_or(0, Spill::queued)
     }
 
     /// Returns the number of entries evicted because the memory was full.
@@ -108,15 +121,21 @@ impl Weighter<Key, Arc<Entry>> for Weights {
     }
 }
 
-/// Counts and collects evicted entries.
+/// Counts evicted entries, and hands them on.
 #[derive(Clone, Debug)]
-struct Evictions(Arc<AtomicU64>);
+struct Evictions {
+    count: Arc<AtomicU64>,
+    spill: Option<Spill>,
+}
 
 impl Lifecycle<Key, Arc<Entry>> for Evictions {
     type RequestState = Gone;
 
-    fn before_evict(&self, _: &mut Gone, _: &Key, _: &mut Arc<Entry>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    fn before_evict(&self, _: &mut Gone, key: &Key, entry: &mut Arc<Entry>) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        if let Some(spill) = &self.spill {
+            spill.send(key, entry);
+        }
     }
 
     fn on_evict(&self, gone: &mut Gone, _: Key, entry: Arc<Entry>) {
@@ -170,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_limit_always_holds() {
-        let memory = Memory::with_capacity(1_000_000, 250_000);
+        let memory = Memory::with_capacity(1_000_000, 250_000, None);
         let mut inserted: Vec<Weak<Entry>> = Vec::new();
         for at in 0..1_000 {
             let entry = entry(50_000);
@@ -185,7 +204,7 @@ mod tests {
 
     #[test]
     fn entries_beyond_the_capacity_are_not_stored() {
-        let memory = Memory::with_capacity(100_000, 25_000);
+        let memory = Memory::with_capacity(100_000, 25_000, None);
         drop(memory.insert(&key(0), entry(200_000)));
         assert!(memory.get(&key(0)).is_none());
         assert_eq!(memory.weight(), 0);
@@ -193,7 +212,7 @@ mod tests {
 
     #[test]
     fn evicted_entries_are_returned() {
-        let memory = Memory::with_capacity(100_000, 25_000);
+        let memory = Memory::with_capacity(100_000, 25_000, None);
         let mut held = Vec::new();
         for at in 0..10 {
             held.push(memory.insert(&key(at), entry(20_000)));
@@ -210,7 +229,7 @@ mod tests {
     /// Returns the hits of a trace in this memory, with room for the given number of equal-sized objects.
     fn hits(trace: &[usize], room: u64) -> usize {
         let one = entry(1_000);
-        let memory = Memory::with_capacity(room * (PER_ENTRY + 20 + one.size), 1_000);
+        let memory = Memory::with_capacity(room * (PER_ENTRY + 20 + one.size), 1_000, None);
         let asked = |object: &&usize| {
             let key = key(100_000 + **object);
             let hit = memory.get(&key).is_some();
@@ -278,7 +297,7 @@ mod tests {
 
     #[test]
     fn large_objects_are_admitted() {
-        let memory = Memory::with_capacity(4 << 20, 1 << 20);
+        let memory = Memory::with_capacity(4 << 20, 1 << 20, None);
         let small = entry(1_000);
         for at in 0..6_000 {
             drop(memory.insert(&key(at % 3_000), Arc::clone(&small)));

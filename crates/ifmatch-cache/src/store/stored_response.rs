@@ -61,10 +61,22 @@ pub(crate) struct Meta {
     /// Ordinal of the request to the origin.
     pub(crate) began: u64,
     used: Used,
-    received: Timestamp,
-    initial_age: Duration,
+    pub(super) received: Timestamp,
+    pub(super) initial_age: Duration,
     /// The fields of a 304, set at the first one.
     unmodified: OnceLock<Box<HeaderMap>>,
+}
+
+/// The parts of a head that are saved on disk.
+pub(super) struct Saved {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) secondary_key: SecondaryKey,
+    pub(super) terms: Terms,
+    pub(super) groups: Box<[Box<str>]>,
+    pub(super) began: u64,
+    pub(super) received: Timestamp,
+    pub(super) initial_age: Duration,
 }
 
 /// Ordinal of the last use, if any.
@@ -138,6 +150,11 @@ impl Meta {
         Self { terms: self.terms.outdated(), ..self.clone() }
     }
 
+    /// Returns the head of a response that may have been invalidated since.
+    pub(crate) fn unconfirmed(&self) -> Self {
+        Self { terms: self.terms.unconfirmed(), ..self.clone() }
+    }
+
     /// Returns the head as a soft purge leaves it: stale. Returns `None` if it was purged before.
     pub(crate) fn purged(&self, now: Timestamp) -> Option<Self> {
         let terms = &self.terms;
@@ -176,6 +193,27 @@ impl Meta {
         }
     }
 
+    /// Returns a head read from disk.
+    pub(super) fn restored(saved: Saved) -> Self {
+        let Saved { status, headers, secondary_key, terms, groups, began, received, initial_age } = saved;
+        let last_modified = fields::date(&headers, LAST_MODIFIED);
+        Self {
+            status,
+            groups,
+            tag: headers.get(ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes()).ok()),
+            last_modified,
+            comparable_date: last_modified.or_else(|| fields::date(&headers, DATE)),
+            headers: compact(&headers),
+            secondary_key,
+            terms,
+            began,
+            used: Used::default(),
+            received,
+            initial_age,
+            unmodified: OnceLock::new(),
+        }
+    }
+
     /// Returns the fields of a 304 for this response.
     pub(crate) fn unmodified(&self) -> &HeaderMap {
         self.unmodified.get_or_init(|| {
@@ -205,11 +243,21 @@ impl Meta {
         self.initial_age.saturating_add(self.received.until(now))
     }
 
+    /// Returns `true` if the origin can validate the response.
+    pub(crate) fn has_validator(&self) -> bool {
+        self.headers.contains_key(ETAG) || self.headers.contains_key(LAST_MODIFIED)
+    }
+
+    /// Returns `true` if a request selects the response.
+    pub(crate) fn is_selected(&self, request: &HeaderMap, implicit_key: &str) -> bool {
+        let key = &self.secondary_key;
+        &*key.implicit_key == implicit_key && key.matches(&self.headers, request, &key.vary.select(request))
+    }
+
     /// Returns `true` if the response can ever be used: it has a lifetime, can be validated, or may be used stale.
     pub(crate) fn is_useful(&self) -> bool {
         let Terms { lifetime, while_revalidate, if_error, .. } = &self.terms;
-        let validated = self.headers.contains_key(ETAG) || self.headers.contains_key(LAST_MODIFIED);
-        validated || !(lifetime.is_zero() && while_revalidate.is_zero() && if_error.is_zero())
+        self.has_validator() || !(lifetime.is_zero() && while_revalidate.is_zero() && if_error.is_zero())
     }
 
     /// Returns the strong tag, if any. Parts with equal strong tags may be joined.
@@ -279,8 +327,7 @@ impl Stored {
 
     /// Returns `true` if a request selects the response.
     pub(crate) fn is_selected(&self, request: &HeaderMap, implicit_key: &str) -> bool {
-        let key = &self.meta.secondary_key;
-        &*key.implicit_key == implicit_key && key.matches(&self.meta.headers, request, &key.vary.select(request))
+        self.meta.is_selected(request, implicit_key)
     }
 }
 

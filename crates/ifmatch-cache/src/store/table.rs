@@ -4,6 +4,7 @@
 //! its URIs, and the table those of prefixes and groups; a response to an earlier request is not stored. Comparing and
 //! storing is one step under the shard's lock, and so is remembering and removing.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::HeaderMap;
 use ifmatch_core::date::Timestamp;
 
+use crate::body::folder::Folder;
 use crate::policy::vary::{Selection, Vary};
 use crate::request::key::Key;
+use crate::store::archive::{Archive, EARLIER, Loaded, Scope};
 use crate::store::entry::{Entry, Failing};
 use crate::store::invalidation_log::{GroupInvalidations, KeyInvalidations, PrefixInvalidations};
 use crate::store::memory::{Gone, Memory};
+use crate::store::spill::{Spill, Spilled};
 use crate::store::stored_response::{Meta, Stored};
 
 const SHARDS: usize = 1 << 10;
@@ -23,6 +27,7 @@ const SHARDS: usize = 1 << 10;
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) memory: Memory,
+    archive: Option<Archive>,
     groups: GroupInvalidations,
     /// Soft purges of groups. Responses stored before were made stale.
     soft_groups: GroupInvalidations,
@@ -59,16 +64,25 @@ pub(crate) struct Invalidated {
 }
 
 impl Table {
-    /// Creates a table of this capacity in bytes, for bodies of up to `longest` bytes.
-    pub(crate) fn with_capacity(bytes: u64, longest: u64) -> Self {
+    /// Creates a table of this capacity in bytes, for bodies of up to `longest` bytes in memory. With a folder, also returns
+    /// the queue of evicted responses.
+    pub(crate) fn new(bytes: u64, longest: u64, disk: Option<&Arc<Folder>>) -> (Self, Option<Spilled>) {
+        let (spill, spilled) = disk.map(|_| Spill::with_capacity(bytes / 16)).unzip();
+        let memory = Memory::with_capacity(bytes, longest, spill);
+        let archive = disk.map(|disk| Archive::new(Arc::clone(disk)));
+        (Self::of(memory, archive), spilled)
+    }
+
+    fn of(memory: Memory, archive: Option<Archive>) -> Self {
         Self {
-            memory: Memory::with_capacity(bytes, longest),
+            memory,
+            archive,
             groups: GroupInvalidations::default(),
             soft_groups: GroupInvalidations::default(),
             prefixes: PrefixInvalidations::default(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
-            ordinals: AtomicU64::new(1),
+            ordinals: AtomicU64::new(EARLIER + 1),
         }
     }
 
@@ -132,25 +146,88 @@ impl Table {
     /// Stores a response, unless its URI was invalidated since its request. `merge` receives the response stored for the
     /// same requests, and returns the one to store.
     pub(crate) fn store(&self, key: &Key, new: Stored, merge: impl FnOnce(&Stored, Stored) -> Stored) -> bool {
+        let stored = self.store_in_memory(key, new, merge);
+        if let (Some(archive), Some(stored)) = (&self.archive, &stored) {
+            archive.follow(key, stored, || self.is_current(key, &stored.meta));
+        }
+        stored.is_some()
+    }
+
+    /// Returns `true` if a response has not been invalidated since its request.
+    fn is_current(&self, key: &Key, meta: &Meta) -> bool {
+        meta.began >= self.last_invalidation(key) && self.are_valid(key, &meta.groups, meta.began)
+    }
+
+    /// Writes an evicted entry to disk, except for responses that have been replaced or cannot be used again.
+    pub(crate) fn spill(&self, key: &Key, entry: &Entry) {
+        let Some(archive) = &self.archive else { return };
+        for stored in entry.variants.iter().filter(|stored| stored.meta.is_useful()) {
+            let is_replaced = || {
+                let known = self.memory.peek(key);
+                known.is_some_and(|known| known.variants.iter().any(|known| known.is_for_the_same(stored)))
+            };
+            archive.spill(key, stored, || self.is_current(key, &stored.meta) && !is_replaced());
+        }
+    }
+
+    /// Makes the changes on disk durable.
+    pub(crate) fn sync(&self) {
+        if let Some(archive) = &self.archive {
+            archive.sync();
+        }
+    }
+
+    /// Returns the number of bytes of bodies on disk.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.archive.as_ref().map_or(0, Archive::bytes)
+    }
+
+    /// Reads the response that a request selects from disk. Waits for the disk.
+    pub(crate) fn load(&self, key: &Key, request: &HeaderMap, implicit_key: &str) -> Option<Found> {
+        let archive = self.archive.as_ref()?;
+        let loaded = archive.load(key, request, implicit_key)?;
+        let entry = self.admit(archive, key, &loaded)?;
+        Some(Found { selected: self.select(key, &entry, request, implicit_key), entry })
+    }
+
+    /// Adds a response from disk to the memory, unless it was removed or replaced since it was read. Returns the entry even
+    /// if the memory does not keep it.
+    pub(super) fn admit(&self, archive: &Archive, key: &Key, loaded: &Loaded) -> Option<Arc<Entry>> {
+        let mut admitted = None;
+        drop(self.change(key, |entry| {
+            let entry = entry.cloned().unwrap_or_default();
+            let is_replaced = entry.variants.iter().any(|known| known.is_for_the_same(&loaded.stored));
+            // Under the lock of the shard: see the module about the archive.
+            let is_current = !is_replaced && archive.has(loaded);
+            admitted = is_current.then(|| entry.with(loaded.stored.clone(), self.memory.largest())).flatten();
+            admitted.clone()
+        }));
+        admitted
+    }
+
+    fn store_in_memory(&self, key: &Key, new: Stored, merge: impl FnOnce(&Stored, Stored) -> Stored) -> Option<Stored> {
         let hash = self.hash(key);
         let shard = self.shard(hash);
         let is_newest = is_newer(&self.soft_groups, key, &new.meta.groups, new.meta.began);
         if !is_newest || new.meta.began < self.last_invalidation_in(&shard, hash, key) {
-            return false;
+            return None;
         }
         let entry = self.memory.peek(key).unwrap_or_default();
         let new = match entry.variants.iter().find(|old| old.is_for_the_same(&new)) {
             Some(old) => merge(old, new),
             None => new,
         };
-        let gone = entry.with(new, self.memory.largest()).map(|next| self.memory.insert(key, next));
+        let gone = entry.with(new.clone(), self.memory.largest()).map(|next| self.memory.insert(key, next));
         drop(shard);
-        gone.is_some()
+        gone.map(|_| new)
     }
 
     /// Removes one stored response.
     pub(crate) fn discard(&self, key: &Key, old: &Stored) {
         drop(self.change(key, |entry| entry?.without(old)));
+        if let Some(archive) = &self.archive {
+            archive.remove_variant(key, &old.meta);
+        }
     }
 
     /// Notes that responses for the URI are not expected to be storable.
@@ -182,8 +259,17 @@ impl Table {
         make(known.as_deref()).map(|next| self.memory.insert(key, next))
     }
 
-    /// Removes all responses stored for a URI, and keeps pending ones from being stored.
+    /// Removes all responses stored for a URI, and keeps pending ones from being stored. The removal survives a crash.
     pub(crate) fn invalidate(&self, key: &Key) -> Invalidated {
+        let first = self.invalidate_in_memory(key);
+        let Some(archive) = &self.archive else { return first };
+        let on_disk = archive.remove(key);
+        let second = self.invalidate_in_memory(key);
+        let found = first.found || on_disk || second.found;
+        Invalidated { found, before: first.before, ordinal: second.ordinal }
+    }
+
+    fn invalidate_in_memory(&self, key: &Key) -> Invalidated {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
         let (before, ordinal) = (self.last_invalidation_in(&shard, hash, key), self.next_ordinal());
@@ -195,15 +281,24 @@ impl Table {
 
     /// Does the same for all URIs with this prefix. Returns the number of URIs that had stored responses.
     pub(crate) fn invalidate_prefix(&self, prefix: &str) -> usize {
+        let mut uris = self.invalidate_prefix_in_memory(prefix);
+        if let Some(archive) = &self.archive {
+            uris.extend(archive.remove_prefix(prefix));
+            uris.extend(self.invalidate_prefix_in_memory(prefix));
+        }
+        uris.len()
+    }
+
+    fn invalidate_prefix_in_memory(&self, prefix: &str) -> HashSet<String> {
         self.prefixes.add(prefix, || self.next_ordinal());
         self.wait_for_writers();
         let remove = |key: &Key| {
             // A writer that holds the lock now may put back the old entry.
             let _shard = self.shard(self.hash(key));
-            self.memory.remove(key)
+            self.memory.remove(key).is_some_and(|entry| !entry.variants.is_empty())
         };
-        let removed = self.memory.keys(prefix).into_iter().filter_map(|key| remove(&key));
-        removed.filter(|entry| !entry.variants.is_empty()).count()
+        let removed = self.memory.keys(prefix).into_iter().filter(remove);
+        removed.map(|key| key.as_str().to_owned()).collect()
     }
 
     /// Waits for the writers that may have read the prefixes or groups before an invalidation: once its lock is free, such
@@ -214,6 +309,21 @@ impl Table {
 
     /// Makes all responses stored for a URI stale, and keeps pending ones from being stored. Returns `true` if any changed.
     pub(crate) fn soft_purge(&self, key: &Key, now: Timestamp) -> bool {
+        let count = self.soft_purge_everywhere(&Scope::Uri(key), now, || self.soft_purge_in_memory(key, now).into());
+        count > 0
+    }
+
+    /// Purges the memory, the disk, and the memory again, for responses that were read from disk before.
+    fn soft_purge_everywhere(&self, what: &Scope<'_>, now: Timestamp, in_memory: impl Fn() -> usize) -> usize {
+        let first = in_memory();
+        let Some(archive) = &self.archive else { return first };
+        let is_known = |uri: &&String| self.memory.has(uri.as_str());
+        let on_disk = archive.soft_purge(what, now);
+        let only_on_disk = on_disk.len() - on_disk.iter().filter(is_known).count();
+        first + only_on_disk + in_memory()
+    }
+
+    fn soft_purge_in_memory(&self, key: &Key, now: Timestamp) -> bool {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
         shard.add(hash, self.next_ordinal());
@@ -225,6 +335,11 @@ impl Table {
 
     /// Does the same for all URIs with this prefix. Returns the number of URIs changed.
     pub(crate) fn soft_purge_prefix(&self, prefix: &str, now: Timestamp) -> usize {
+        let in_memory = || self.soft_purge_prefix_in_memory(prefix, now);
+        self.soft_purge_everywhere(&Scope::Prefix(prefix), now, in_memory)
+    }
+
+    fn soft_purge_prefix_in_memory(&self, prefix: &str, now: Timestamp) -> usize {
         let ordinal = self.prefixes.add(prefix, || self.next_ordinal());
         self.wait_for_writers();
         self.soft_purge_some(&self.memory.keys(prefix), now, |meta| meta.began < ordinal)
@@ -232,6 +347,11 @@ impl Table {
 
     /// Does the same for all responses of an origin in a group. Returns the number of URIs changed.
     pub(crate) fn soft_purge_group(&self, origin: &str, name: &str, now: Timestamp) -> usize {
+        let in_memory = || self.soft_purge_group_in_memory(origin, name, now);
+        self.soft_purge_everywhere(&Scope::Group(origin, name), now, in_memory)
+    }
+
+    fn soft_purge_group_in_memory(&self, origin: &str, name: &str, now: Timestamp) -> usize {
         let ordinal = self.soft_groups.add(origin, name, || self.next_ordinal());
         self.wait_for_writers();
         let is_member = |meta: &Meta| meta.began < ordinal && meta.groups.iter().any(|group| **group == *name);
@@ -245,9 +365,13 @@ impl Table {
         keys.iter().filter(purge).count()
     }
 
-    /// Invalidates all responses of an origin in a group. They stay in memory until a [sweep](Self::sweep).
-    pub(crate) fn invalidate_group(&self, origin: &str, name: &str) {
+    /// Invalidates all responses of an origin in a group. They stay in memory until a [sweep](Self::sweep). Returns the
+    /// number of URIs with responses only on disk.
+    pub(crate) fn invalidate_group(&self, origin: &str, name: &str) -> usize {
         self.groups.add(origin, name, || self.next_ordinal());
+        self.wait_for_writers();
+        let removed = self.archive.as_ref().map(|archive| archive.remove_group(origin, name));
+        removed.unwrap_or_default().iter().filter(|uri| !self.memory.has(uri)).count()
     }
 
     /// Removes an origin's responses in invalidated groups. Returns the number of URIs changed.
@@ -295,113 +419,5 @@ fn lock(shard: &Mutex<KeyInvalidations>) -> MutexGuard<'_, KeyInvalidations> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicBool;
-    use std::thread;
-    use std::time::Duration;
-
-    use http::header::{ACCEPT_LANGUAGE, VARY};
-    use http::{HeaderValue, StatusCode};
-
-    use super::*;
-    use crate::body::in_memory::MemoryBody;
-    use crate::store::stored_response::{Arrival, StoredBody};
-
-    fn asking_for(language: &'static str) -> HeaderMap {
-        HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_static(language))])
-    }
-
-    /// Returns a response for requests with this language.
-    fn stored(began: u64, language: &'static str) -> Stored {
-        let arrival = Arrival {
-            request: &asking_for(language),
-            implicit_key: "",
-            began,
-            requested: Timestamp::default(),
-            received: Timestamp::default(),
-            heuristic: None,
-            while_revalidate: Duration::ZERO,
-            unstored: &[],
-            always_validate: false,
-        };
-        let response = HeaderMap::from_iter([(VARY, HeaderValue::from_static("accept-language"))]);
-        let body = StoredBody::Whole(Arc::new(MemoryBody::default()));
-        Stored { meta: Arc::new(Meta::new(StatusCode::OK, &response, &arrival)), body }
-    }
-
-    #[test]
-    fn a_prefix_purge_leaves_other_prefixes_alone() {
-        let table = Table::with_capacity(1 << 20, 1 << 16);
-        let [inside, outside] = ["http://a.example/x/1", "http://a.example/y/1"].map(|url| Key::parse(url).remove(0));
-        let began = table.next_ordinal();
-        assert_eq!(table.invalidate_prefix("http://a.example/x/"), 0);
-        assert!(!table.store(&inside, stored(began, "de"), |_, new| new));
-        assert!(table.store(&outside, stored(began, "de"), |_, new| new));
-        assert!(table.store(&inside, stored(table.next_ordinal(), "de"), |_, new| new));
-        assert_eq!(table.invalidate_prefix("http://a.example/"), 2);
-        assert!(!table.store(&outside, stored(began, "de"), |_, new| new));
-    }
-
-    #[test]
-    fn a_sweep_frees_the_memory_of_a_group() {
-        let table = Table::with_capacity(1 << 20, 1 << 16);
-        let key = Key::parse("http://a.example/").remove(0);
-        let mut grouped = stored(table.next_ordinal(), "de");
-        Arc::get_mut(&mut grouped.meta).unwrap().groups = ["g".into()].into();
-        table.store(&key, grouped, |_, new| new);
-        table.store(&key, stored(table.next_ordinal(), "en"), |_, new| new);
-        let before = table.memory.weight();
-        table.invalidate_group("http://a.example", "g");
-        assert_eq!((table.sweep("http://a.exampl"), table.sweep("http://a.example")), (0, 1));
-        assert!(table.memory.weight() < before);
-        assert_eq!(table.memory.peek(&key).unwrap().variants.len(), 1);
-        assert_eq!(table.sweep("http://a.example"), 0);
-    }
-
-    #[test]
-    fn a_requested_variant_outlives_others() {
-        let table = Table::with_capacity(1 << 30, 1 << 20);
-        let key = Key::parse("http://a.example/").remove(0);
-        let asking =
-            |language: &str| HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_str(language).unwrap())]);
-        let found = |language: &str| table.find(&key, &asking(language), "").stored().is_some();
-        table.store(&key, stored(table.next_ordinal(), "en"), |_, new| new);
-        table.store(&key, stored(table.next_ordinal(), "de"), |_, new| new);
-        for at in 0..1_000 {
-            assert!(found("en"), "{at}");
-            let language: &'static str = Box::leak(format!("x{at}").into());
-            table.store(&key, stored(table.next_ordinal(), language), |_, new| new);
-        }
-        assert!(!found("de") && found("x999") && found("x900") && !found("x0"));
-    }
-
-    #[test]
-    fn storing_during_a_purge_restores_nothing() {
-        let table = Table::with_capacity(1 << 30, 1 << 20);
-        let keys: Vec<Key> = (0..10_000).map(|at| Key::parse(&format!("http://a.example/{at}")).remove(0)).collect();
-        for key in &keys {
-            table.store(key, stored(table.next_ordinal(), "de"), |_, new| new);
-        }
-        let key = &keys[0];
-        table.store(key, stored(table.next_ordinal(), "en"), |_, new| new);
-        let purged = AtomicBool::new(false);
-        let is_recorded = || table.prefixes.last(keys[0].as_str()) > 0;
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                table.invalidate_prefix("http://a.example/");
-                purged.store(true, Ordering::SeqCst);
-            });
-            while !is_recorded() {
-                thread::yield_now();
-            }
-            // The purge may continue while this response is being stored.
-            table.store(key, stored(table.next_ordinal(), "en"), |_, new| {
-                (0..100).take_while(|_| !purged.load(Ordering::SeqCst)).for_each(|_| {
-                    thread::sleep(Duration::from_millis(2));
-                });
-                new
-            });
-        });
-        assert!(table.find(key, &asking_for("de"), "").stored().is_none());
-    }
-}
+#[path = "table_tests.rs"]
+mod tests;

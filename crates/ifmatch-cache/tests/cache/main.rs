@@ -13,7 +13,9 @@ mod outcomes;
 mod personal;
 mod queries;
 mod races;
+mod restarts;
 mod slow_readers;
+
 mod soft_purges;
 mod stress;
 mod support;

@@ -73,7 +73,8 @@ pub struct Settings {
     #[arg(long, value_name = "SIZE", env = "IFMATCH_CACHE_BODY_SIZE", help_heading = "Cache")]
     pub cache_body_size: Option<ByteSize>,
 
-    /// Folder for cached bodies that are too large for memory. It is emptied on startup.
+    /// Folder for cached bodies that are too large for memory, and for responses evicted from memory. It outlives a
+    /// restart: its responses are then verified, and validated before their first use.
     #[arg(long, value_name = "DIR", env = "IFMATCH_CACHE_DIR", help_heading = "Cache")]
     pub cache_dir: Option<PathBuf>,
 

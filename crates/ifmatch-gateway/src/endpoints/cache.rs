@@ -53,6 +53,7 @@ fn counters(cache: &CacheHandle) -> Response<Bytes> {
         "evictions": metrics.evictions,
         "bytes": metrics.bytes,
         "stored_bytes": metrics.stored_bytes,
+        "disk_bytes": metrics.disk_bytes,
     });
     response::json(StatusCode::OK, &counters)
 }

@@ -11,6 +11,7 @@ const INVALIDATED: &str = "ifmatch_cache_invalidated_total";
 const EVICTIONS: &str = "ifmatch_cache_evictions_total";
 const ANSWERED_BYTES: &str = "ifmatch_cache_answered_bytes_total";
 const STORED_BYTES: &str = "ifmatch_cache_stored_bytes";
+const DISK_BYTES: &str = "ifmatch_cache_disk_bytes";
 
 /// Registers the descriptions.
 pub(crate) fn describe() {
@@ -21,7 +22,8 @@ pub(crate) fn describe() {
     describe_counter!(INVALIDATED, "URIs with stored responses that were invalidated by writes, or purged, by cause.");
     describe_counter!(EVICTIONS, "URIs evicted because the cache was full.");
     describe_counter!(ANSWERED_BYTES, "Bytes of bodies served from the cache.");
-    describe_gauge!(STORED_BYTES, "Current size of stored responses, in bytes.");
+    describe_gauge!(STORED_BYTES, "Current size of stored responses in memory, in bytes.");
+    describe_gauge!(DISK_BYTES, "Current size of bodies in --cache-dir, in bytes.");
 }
 
 /// Copies the current counters of the cache.
@@ -40,6 +42,8 @@ pub(crate) fn update(now: &Metrics) {
     {
         counter!(name).absolute(count);
     }
-    #[expect(clippy::cast_precision_loss, reason = "a level, of which fifteen digits are enough")]
-    gauge!(STORED_BYTES).set(now.stored_bytes as f64);
+    for (name, bytes) in [(STORED_BYTES, now.stored_bytes), (DISK_BYTES, now.disk_bytes)] {
+        #[expect(clippy::cast_precision_loss, reason = "a level, of which fifteen digits are enough")]
+        gauge!(name).set(bytes as f64);
+    }
 }

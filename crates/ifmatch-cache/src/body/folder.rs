@@ -1,0 +1,291 @@
+//! The folder of the bodies on disk: its space, its index, and its start.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use ifmatch_runtime::private_files;
+use redb::Error;
+
+use crate::body::disk_index::{Change, FileId, Index};
+
+/// Prefix of the names of bodies.
+const BODY: &str = "ifmatch-body-";
+/// File that is locked while the folder is in use.
+const LOCK: &str = "ifmatch-cache.lock";
+/// The index.
+const INDEX: &str = "ifmatch-cache.redb";
+
+/// Maximum number of bodies that are spared in one eviction because they were requested.
+const CHANCES: usize = 64;
+/// Maximum number of requested bodies that are remembered.
+const REMEMBERED: usize = 100_000;
+
+/// A folder for bodies that are too large for the memory, or were evicted from it.
+///
+/// It outlives the process. Responses of earlier processes are verified by their hash, and validated with the origin, before
+/// they are used. Files that are not in the index are removed in the background; files of other programs are left alone.
+/// When the folder is full, the oldest bodies that were not requested recently are evicted.
+///
+/// ```
+/// use ifmatch_cache::{CacheLayer, Disk};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path();
+/// let layer = CacheLayer::builder().disk(Disk::open(path, 20 << 30)?).build();
+/// assert!(Disk::open(path, 20 << 30).is_err(), "it is in use");
+/// # drop(layer);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Disk(pub(crate) Arc<Folder>);
+
+/// The folder and its contents.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    capacity: u64,
+    names: AtomicU64,
+    contents: Mutex<Contents>,
+    pub(crate) index: Arc<Index>,
+    cleaner: Cleaner,
+    /// Holds the lock until it is closed, as the last field.
+    _lock: File,
+}
+
+#[derive(Debug, Default)]
+struct Contents {
+    /// Bytes of bodies, including those being written.
+    taken: u64,
+    /// Files requested since they were last spared.
+    used: HashSet<FileId>,
+}
+
+impl Disk {
+    /// Opens a folder, creating it if necessary. Bodies may take up to `bytes`.
+    ///
+    /// # Errors
+    /// Fails if the folder cannot be used, or if another process uses it.
+    pub fn open(path: impl Into<PathBuf>, bytes: u64) -> io::Result<Self> {
+        let path = path.into();
+        fs::create_dir_all(&path)?;
+        let lock = private_files::create(&path.join(LOCK))?;
+        lock.try_lock()?;
+        let index = Arc::new(Index::open(&path.join(INDEX)).map_err(io::Error::other)?);
+        if index.run == 1 {
+            remove_bodies(&path)?;
+        }
+        let contents = Mutex::new(Contents { taken: index.bytes(), used: HashSet::new() });
+        let cleaner = Cleaner::start(&path, &index)?;
+        let names = AtomicU64::new(0);
+        Ok(Self(Arc::new(Folder { path, capacity: bytes, names, contents, index, cleaner, _lock: lock })))
+    }
+}
+
+impl Folder {
+    /// Returns the maximum length of a body.
+    pub(crate) fn longest(&self) -> u64 {
+        self.capacity / 4
+    }
+
+    /// Returns the name of a new body. No process used it before.
+    pub(crate) fn new_file(&self) -> FileId {
+        FileId { run: self.index.run, number: self.names.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Returns the path of a body.
+    pub(crate) fn path(&self, file: FileId) -> PathBuf {
+        self.path.join(format!("{BODY}{}-{}", file.run, file.number))
+    }
+
+    /// Allocates space, evicting other bodies if necessary. Returns `false` if there is not enough.
+    pub(crate) fn allocate(&self, bytes: u64) -> bool {
+        loop {
+            let mut contents = self.lock();
+            let wanted = contents.taken.saturating_add(bytes);
+            if wanted <= self.capacity {
+                contents.taken = wanted;
+                return true;
+            }
+            drop(contents);
+            if bytes > self.capacity || !self.evict(wanted - self.capacity) {
+                return false;
+            }
+        }
+    }
+
+    /// Evicts the oldest bodies to free this number of bytes. Returns `false` if none is left.
+    fn evict(&self, bytes: u64) -> bool {
+        let mut chances = CHANCES;
+        let evict = |change: &mut Change<'_>| {
+            let mut freed = 0;
+            while freed < bytes {
+                let Some((key, row)) = change.first()? else { break };
+                if chances > 0 && self.lock().used.remove(&row.file) {
+                    chances -= 1;
+                    change.put(&key, row)?;
+                } else {
+                    freed += row.len.max(1);
+                    change.remove(&key)?;
+                }
+            }
+            Ok(())
+        };
+        self.change(false, evict) > 0
+    }
+
+    /// Changes the index, and deletes the files that no row names any more. Returns their number.
+    pub(crate) fn change(&self, durable: bool, change: impl FnOnce(&mut Change<'_>) -> Result<(), Error>) -> usize {
+        let gone = self.index.change(durable, change);
+        gone.map_or(0, |gone| self.delete(&gone))
+    }
+
+    /// Does the same. Returns `false` if the index is broken.
+    pub(crate) fn try_change(&self, durable: bool, change: impl FnOnce(&mut Change<'_>) -> Result<(), Error>) -> bool {
+        let gone = self.index.change(durable, change);
+        gone.map(|gone| self.delete(&gone)).is_some()
+    }
+
+    fn delete(&self, gone: &[(FileId, u64)]) -> usize {
+        for (file, len) in gone {
+            // If that fails, the next start deletes it.
+            drop(fs::remove_file(self.path(*file)));
+            self.free(*len);
+        }
+        gone.len()
+    }
+
+    /// Removes a row that names this file.
+    pub(crate) fn forget(&self, key: &str, file: FileId) {
+        self.change(false, |change| {
+            if change.get(key)?.is_some_and(|row| row.file == file) {
+                change.remove(key)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// Spares a body at its next eviction.
+    pub(crate) fn note_use(&self, file: FileId) {
+        let mut contents = self.lock();
+        if contents.used.len() >= REMEMBERED {
+            contents.used.clear();
+        }
+        contents.used.insert(file);
+    }
+
+    /// Reserves space for a body of this length. Returns `None` if there is not enough.
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Space> {
+        let fits = bytes <= self.longest() && self.allocate(bytes);
+        fits.then(|| Space { folder: Arc::clone(self), left: bytes })
+    }
+
+    /// Frees space.
+    pub(crate) fn free(&self, bytes: u64) {
+        let mut contents = self.lock();
+        contents.taken = contents.taken.saturating_sub(bytes);
+    }
+
+    /// Returns the number of bytes of bodies, including those being written.
+    pub(crate) fn taken(&self) -> u64 {
+        self.lock().taken
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        self.cleaner.stop();
+        self.index.sync();
+    }
+}
+
+/// Space reserved for a body. Released on drop.
+#[derive(Debug)]
+pub(crate) struct Space {
+    folder: Arc<Folder>,
+    left: u64,
+}
+
+impl Space {
+    /// Reserves nothing yet.
+    pub(crate) fn none(folder: &Arc<Folder>) -> Self {
+        Self { folder: Arc::clone(folder), left: 0 }
+    }
+
+    /// Takes bytes from the reserved space, or else from the rest. Returns `false` if there are not enough.
+    pub(crate) fn take(&mut self, bytes: u64) -> bool {
+        let missing = bytes.saturating_sub(self.left);
+        let taken = missing == 0 || self.folder.allocate(missing);
+        self.left -= if taken { bytes - missing } else { 0 };
+        taken
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        self.folder.free(self.left);
+    }
+}
+
+/// Deletes the files that earlier processes left without a row.
+#[derive(Debug)]
+struct Cleaner {
+    stops: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Cleaner {
+    fn start(path: &Path, index: &Arc<Index>) -> io::Result<Self> {
+        let stops = Arc::<AtomicBool>::default();
+        let (path, index, stopped) = (path.to_owned(), Arc::clone(index), Arc::clone(&stops));
+        let clean = move || drop(clean(&path, &index, &stopped));
+        let thread = thread::Builder::new().name("cache-cleaner".to_owned()).spawn(clean)?;
+        Ok(Self { stops, thread: Mutex::new(Some(thread)) })
+    }
+
+    fn stop(&self) {
+        self.stops.store(true, Ordering::Release);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(thread.map(JoinHandle::join));
+    }
+}
+
+/// Deletes all bodies, which a new index does not know.
+fn remove_bodies(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(BODY) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes files of earlier processes. New rows name them only if they were in the index before.
+fn clean(path: &Path, index: &Index, stopped: &AtomicBool) -> io::Result<()> {
+    let Some(files) = index.files() else { return Ok(()) };
+    let known: HashSet<FileId> = files.into_iter().collect();
+    for entry in fs::read_dir(path)? {
+        if stopped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        let Some(numbers) = name.strip_prefix(BODY) else { continue };
+        let file = numbers
+            .split_once('-')
+            .and_then(|(run, number)| Some(FileId { run: run.parse().ok()?, number: number.parse().ok()? }));
+        if file.is_none_or(|file| file.run < index.run && !known.contains(&file)) {
+            fs::remove_file(path.join(&*name))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Orders of events between a response that goes to disk or comes from there, and its invalidation.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::ETAG;
+use http::{HeaderValue, StatusCode};
+
+use super::*;
+use crate::body::folder::Disk;
+use crate::body::in_memory::MemoryBody;
+use crate::body::on_disk::Written;
+use crate::store::entry::Entry;
+use crate::store::stored_response::Arrival;
+use crate::store::table::Table;
+
+fn key() -> Key {
+    Key::parse("http://a.example/").remove(0)
+}
+
+/// Returns a response with this tag, to a request with this ordinal.
+fn stored(began: u64, tag: &'static str) -> Stored {
+    let headers = HeaderMap::from_iter([(ETAG, HeaderValue::from_static(tag))]);
+    let arrival = Arrival {
+        request: &HeaderMap::new(),
+        implicit_key: "",
+        began,
+        requested: Timestamp::default(),
+        received: Timestamp::default(),
+        heuristic: None,
+        while_revalidate: Duration::ZERO,
+        unstored: &[],
+        always_validate: false,
+    };
+    let content = MemoryBody::compact(&[Bytes::from_static(tag.as_bytes())].into(), None);
+    Stored { meta: Arc::new(Meta::new(StatusCode::OK, &headers, &arrival)), body: StoredBody::Whole(Arc::new(content)) }
+}
+
+fn entry(stored: Stored) -> Arc<Entry> {
+    Entry::default().with(stored, u64::MAX).unwrap()
+}
+
+fn table(disk: &Disk) -> Table {
+    Table::new(1 << 20, 1 << 16, Some(&disk.0)).0
+}
+
+/// Returns the tag of the response in memory, after reading from disk.
+fn found(table: &Table) -> Option<String> {
+    let tag = |table: &Table| {
+        let found = table.find(&key(), &HeaderMap::new(), "");
+        found.stored().map(|stored| stored.meta.headers[ETAG].to_str().unwrap().to_owned())
+    };
+    tag(table).or_else(|| {
+        let found = table.load(&key(), &HeaderMap::new(), "")?;
+        Some(found.stored()?.meta.headers[ETAG].to_str().unwrap().to_owned())
+    })
+}
+
+#[test]
+fn an_evicted_response_that_was_invalidated_does_not_reach_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::open(folder.path(), 1 << 20).unwrap();
+    let table = table(&disk);
+    // Evicted, then purged, then written.
+    let evicted = entry(stored(table.next_ordinal(), "\"1\""));
+    assert!(!table.invalidate(&key()).found);
+    table.spill(&key(), &evicted);
+    assert_eq!((found(&table), table.disk_bytes()), (None, 0));
+    // The same with a purge by prefix, and in the right order.
+    let evicted = entry(stored(table.next_ordinal(), "\"2\""));
+    table.invalidate_prefix("http://");
+    table.spill(&key(), &evicted);
+    assert_eq!(found(&table), None);
+    table.spill(&key(), &entry(stored(table.next_ordinal(), "\"3\"")));
+    assert_eq!(found(&table).as_deref(), Some("\"3\""));
+}
+
+#[test]
+fn an_evicted_response_does_not_replace_a_newer_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::open(folder.path(), 1 << 20).unwrap();
+    let table = table(&disk);
+    let old = entry(stored(table.next_ordinal(), "\"1\""));
+    let new = stored(table.next_ordinal(), "\"2\"");
+    assert!(table.store(&key(), new.clone(), |_, new| new));
+    table.spill(&key(), &old);
+    assert_eq!((found(&table).as_deref(), table.disk_bytes()), (Some("\"2\""), 0));
+    // On disk, the newer one stays as well.
+    drop(table.memory.remove(&key()));
+    table.spill(&key(), &entry(new));
+    table.spill(&key(), &old);
+    assert_eq!(found(&table).as_deref(), Some("\"2\""));
+    // A newer one in memory removes the older one on disk.
+    assert!(table.store(&key(), stored(table.next_ordinal(), "\"3\""), |_, new| new));
+    drop(table.memory.remove(&key()));
+    assert_eq!((found(&table), table.disk_bytes()), (None, 0));
+}
+
+#[test]
+fn a_response_that_was_read_before_an_invalidation_does_not_reach_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::open(folder.path(), 1 << 20).unwrap();
+    let table = table(&disk);
+    let archive = Archive::new(Arc::clone(&disk.0));
+    let invalidations: [&dyn Fn(); 4] = [
+        &|| assert!(table.invalidate(&key()).found),
+        &|| assert_eq!(table.invalidate_prefix(""), 1),
+        &|| assert!(table.store(&key(), stored(table.next_ordinal(), "\"new\""), |_, new| new)),
+        &|| table.discard(&key(), &stored(1, "\"x\"")),
+    ];
+    for invalidate in invalidations {
+        table.spill(&key(), &entry(stored(table.next_ordinal(), "\"old\"")));
+        let loaded = archive.load(&key(), &HeaderMap::new(), "").unwrap();
+        invalidate();
+        assert!(table.admit(&archive, &key(), &loaded).is_none());
+        assert_ne!(found(&table).as_deref(), Some("\"old\""));
+        table.invalidate(&key());
+    }
+}
+
+#[test]
+fn a_body_that_was_spared_by_an_eviction_is_still_of_an_earlier_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::open(folder.path(), 1_000).unwrap();
+    {
+        let table = table(&disk);
+        table.spill(&key(), &entry(stored(table.next_ordinal(), "\"1\"")));
+    }
+    drop(disk);
+    let disk = Disk::open(folder.path(), 1_000).unwrap();
+    let row = disk.0.index.rows("").remove(0).1;
+    disk.0.note_use(row.file);
+    // More than what is left: the first pass spares the body, the second would take it.
+    assert!(disk.0.index.run > row.run);
+    assert!(
+        disk.0.change(false, |change| {
+            let (key, row) = change.first()?.unwrap();
+            change.put(&key, row)
+        }) == 0
+    );
+    let table = table(&disk);
+    let found = table.load(&key(), &HeaderMap::new(), "").unwrap();
+    assert!(found.stored().unwrap().meta.terms.never_stale, "it must be validated");
+}
+
+#[test]
+fn a_head_is_restored_as_it_was() {
+    let mut headers = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"1\""))]);
+    headers.append("vary", HeaderValue::from_static("accept-language, x"));
+    headers.append("x", HeaderValue::from_bytes(b"\xff").unwrap());
+    headers.append("x", HeaderValue::from_static("second"));
+    headers.append("cache-control", HeaderValue::from_static("max-age=5, stale-if-error=7, must-revalidate"));
+    let request = HeaderMap::from_iter([(http::header::ACCEPT_LANGUAGE, HeaderValue::from_static("de"))]);
+    let arrival = Arrival {
+        request: &request,
+        implicit_key: "x-forwarded-host: a\n",
+        began: 9,
+        requested: Timestamp::from_micros(5),
+        received: Timestamp::from_micros(7_000_000),
+        heuristic: None,
+        while_revalidate: Duration::ZERO,
+        unstored: &[],
+        always_validate: false,
+    };
+    let meta = Meta::new(StatusCode::NOT_FOUND, &headers, &arrival);
+    let (restored, body) = record::decode(&record::encode(&meta, Written::default()), 9, 0).unwrap();
+    assert_eq!(format!("{restored:?}"), format!("{meta:?}"));
+    assert_eq!((body.len, body.sums.len()), (0, 0));
+    let now = Timestamp::from_micros(9_000_000);
+    assert_eq!(restored.age(now), meta.age(now));
+    assert!(record::decode(b"damaged", 1, 0).is_none());
+}

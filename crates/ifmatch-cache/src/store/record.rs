@@ -1,0 +1,125 @@
+//! The form of a stored response on disk, apart from its body.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::digest::ContentHash;
+use serde::{Deserialize, Serialize};
+
+use crate::body::on_disk::Written;
+use crate::policy::reuse::Terms;
+use crate::policy::vary::{Selection, Vary};
+use crate::store::stored_response::{Meta, Saved, SecondaryKey};
+
+/// Header fields, in order.
+type Fields = Vec<(String, Vec<u8>)>;
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    status: u16,
+    headers: Fields,
+    variant: Variant,
+    terms: Times,
+    always_validate: bool,
+    never_stale: bool,
+    groups: Vec<String>,
+    received: u64,
+    sums: Vec<u32>,
+    hash: Option<ContentHash>,
+    trailers: Option<Fields>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Variant {
+    vary: Vec<String>,
+    selection: Vec<Option<Vec<u8>>>,
+    implicit_key: String,
+}
+
+/// Spans of time.
+#[derive(Serialize, Deserialize)]
+struct Times {
+    lifetime: Duration,
+    stale_since: Option<Duration>,
+    while_revalidate: Duration,
+    if_error: Duration,
+    initial_age: Duration,
+}
+
+/// Encodes the head of a response, and what is known about its body.
+pub(super) fn encode(meta: &Meta, body: Written) -> Vec<u8> {
+    let Terms { lifetime, stale_since, always_validate, never_stale, while_revalidate, if_error } = meta.terms;
+    let record = Record {
+        status: meta.status.as_u16(),
+        headers: fields(&meta.headers),
+        variant: variant(&meta.secondary_key),
+        terms: Times { lifetime, stale_since, while_revalidate, if_error, initial_age: meta.initial_age },
+        always_validate,
+        never_stale,
+        groups: meta.groups.iter().map(ToString::to_string).collect(),
+        received: meta.received.micros(),
+        sums: body.sums,
+        hash: body.hash,
+        trailers: body.trailers.as_ref().map(fields),
+    };
+    // Encoding to memory does not fail.
+    postcard::to_allocvec(&record).unwrap_or_default()
+}
+
+/// Decodes a head that is stored with this ordinal, and a body of this length. Returns `None` if it is malformed.
+pub(super) fn decode(bytes: &[u8], began: u64, len: u64) -> Option<(Meta, Written)> {
+    let record: Record = postcard::from_bytes(bytes).ok()?;
+    let Times { lifetime, stale_since, while_revalidate, if_error, initial_age } = record.terms;
+    let Record { always_validate, never_stale, .. } = record;
+    let Variant { vary, selection, implicit_key } = record.variant;
+    let meta = Meta::restored(Saved {
+        status: StatusCode::from_u16(record.status).ok()?,
+        headers: headers(record.headers)?,
+        secondary_key: SecondaryKey {
+            vary: Vary::from_names(vary.iter().map(String::as_str))?,
+            selection: Selection::from_values(selection.into_iter()),
+            implicit_key: implicit_key.into(),
+        },
+        terms: Terms { lifetime, stale_since, always_validate, never_stale, while_revalidate, if_error },
+        groups: record.groups.into_iter().map(Into::into).collect(),
+        began,
+        received: Timestamp::from_micros(record.received),
+        initial_age,
+    });
+    let trailers = match record.trailers {
+        Some(fields) => Some(headers(fields)?),
+        None => None,
+    };
+    Some((meta, Written { len, sums: record.sums, trailers, hash: record.hash }))
+}
+
+/// Returns a name for the requests that a response answers, among those for its URI.
+pub(super) fn variant_name(key: &SecondaryKey) -> String {
+    // Encoding to memory does not fail.
+    let encoded = postcard::to_allocvec(&variant(key)).unwrap_or_default();
+    ContentHash::of(&encoded).hex()
+}
+
+fn variant(key: &SecondaryKey) -> Variant {
+    Variant {
+        vary: key.vary.names().iter().map(|name| name.as_str().to_owned()).collect(),
+        selection: key.selection.values().map(|value| value.map(<[u8]>::to_vec)).collect(),
+        implicit_key: key.implicit_key.to_string(),
+    }
+}
+
+fn fields(headers: &HeaderMap) -> Fields {
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect()
+}
+
+fn headers(fields: Fields) -> Option<HeaderMap> {
+    let field =
+        |(name, value): (String, Vec<u8>)| Some((name.parse::<HeaderName>().ok()?, HeaderValue::try_from(value).ok()?));
+    let fields = fields.into_iter().map(field).collect::<Option<Vec<_>>>()?;
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    for (name, value) in fields {
+        headers.append(name, value);
+    }
+    Some(headers)
+}
