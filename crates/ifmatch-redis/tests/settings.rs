@@ -26,6 +26,14 @@ async fn urls_of_other_servers_are_refused() {
     }
 }
 
+#[test]
+fn passwords_are_not_shown() {
+    let options = Options::new("redis://user:secret@localhost").unwrap();
+    assert!(!format!("{options:?}").contains("secret"), "{options:?}");
+    let error = Options::new("redis://user:secret@host:port").unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+}
+
 #[tokio::test]
 async fn a_missing_server_is_reported() {
     let (kind, message) = refusal(&format!("redis://127.0.0.1:{}", free_port())).await;
