@@ -235,7 +235,11 @@ impl Shared {
                 repeatable = false;
                 continue;
             }
-            if error.kind() != ProxyErrorKind::Unreachable || !body.is_whole() {
+            if error.kind() != ProxyErrorKind::Unreachable {
+                return Err(error);
+            }
+            body.wait_for_return().await;
+            if !body.is_whole() {
                 return Err(error);
             }
             tried.push(slot.server);
@@ -285,7 +289,7 @@ impl Shared {
         let upgrade = headers::requested_upgrade(head.version, &head.headers).is_some();
         let interim = head.extensions.get().and_then(|client: &Client| client.interim.as_ref());
         let outgoing = |version| {
-            let body = body.is_whole().then(|| body.lend())?;
+            let body = body.is_whole().then(|| body.lend(version == Version::HTTP_2))?;
             let headers = self.forwarding.request(head, server, self.name);
             let mut request = outgoing::request(version, head.method.clone(), (server, &path), headers, body)?;
             if let Some(interim) = interim.cloned() {
@@ -300,7 +304,7 @@ impl Shared {
             tokio::time::sleep(self.timeouts.answer).await;
         };
         let result = tokio::select! {
-            result = self.client.send(server, upgrade, outgoing) => result,
+            result = self.client.send(server, upgrade, body, outgoing) => result,
             () = too_slow => return Err(ProxyErrorKind::Timeout.into()),
         };
         target.upstream.record(server, !matches!(result, Err(SendError::Connect(_))));

@@ -57,7 +57,7 @@ mod tests {
         let path = server.path("/a?b").expect("a path");
         let headers = [(HOST, host), (CONNECTION, "upgrade"), (UPGRADE, "websocket"), (http::header::TE, "trailers")];
         let headers = headers.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect();
-        request(version, Method::GET, (server, &path), headers, RequestBody::empty().lend()).expect("a request")
+        request(version, Method::GET, (server, &path), headers, RequestBody::empty().lend(false)).expect("a request")
     }
 
     #[test]

@@ -1,16 +1,18 @@
-//! A request's content, lent to a connection and returned if the connection has not begun to send it.
+//! A request's content, lent to a connection and returned if it can be sent again.
 
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
 use super::trailers::CleanTrailers;
 
@@ -22,23 +24,51 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 #[error("the client stopped sending the body: {0}")]
 pub(crate) struct Interrupted(BoxError);
 
-type Content = UnsyncBoxBody<Bytes, Interrupted>;
+/// Maximum size of content that is kept so that it can be sent again.
+const KEPT: usize = 64 << 10;
 
-/// A request's content, which can be offered to several servers until one begins to read it.
+/// Memory of a kept frame besides its data.
+const OVERHEAD: usize = 128;
+
+/// Maximum time to wait for a connection that has failed to return the content.
+const RETURN: Duration = Duration::from_secs(5);
+
+/// A request's content, which can be offered to several servers until one begins to read it, or if it is short, until
+/// one has processed it.
 pub(crate) struct RequestBody(Arc<Shared>);
 
 /// Holds the content while it is not lent.
 struct Shared {
     empty: bool,
-    content: Mutex<Option<Content>>,
+    state: Mutex<State>,
+    returned: Notify,
     /// Closed once all content was sent, or none can be sent any more.
     end: Semaphore,
+}
+
+enum State {
+    Whole(Content),
+    Lent,
+    /// Empty, or partly sent and not kept.
+    Gone,
+}
+
+/// Content that is sent from its beginning.
+struct Content {
+    /// Frames that were read from the client before.
+    kept: Vec<Frame<Bytes>>,
+    /// The rest, or `None` at the end.
+    rest: Option<UnsyncBoxBody<Bytes, Interrupted>>,
 }
 
 /// The content as sent by a connection.
 pub(crate) struct LentBody {
     shared: Arc<Shared>,
     content: Option<Content>,
+    /// Number of kept frames that were sent.
+    position: usize,
+    /// Number of bytes that may still be kept, or `None` if what is sent cannot be sent again.
+    room: Option<usize>,
     begun: bool,
 }
 
@@ -53,14 +83,19 @@ impl RequestBody {
             return Self::empty();
         }
         let content = CleanTrailers::new(body).map_err(|error| Interrupted(error.into())).boxed_unsync();
-        Self(Arc::new(Shared { empty: false, content: Mutex::new(Some(content)), end: Semaphore::new(0) }))
+        let state = State::Whole(Content { kept: Vec::new(), rest: Some(content) });
+        Self::with(false, state)
     }
 
     /// Creates empty content.
     pub(crate) fn empty() -> Self {
-        let end = Semaphore::new(0);
-        end.close();
-        Self(Arc::new(Shared { empty: true, content: Mutex::default(), end }))
+        let body = Self::with(true, State::Gone);
+        body.0.end.close();
+        body
+    }
+
+    fn with(empty: bool, state: State) -> Self {
+        Self(Arc::new(Shared { empty, state: Mutex::new(state), returned: Notify::new(), end: Semaphore::new(0) }))
     }
 
     /// Returns `true` if there is no content.
@@ -68,14 +103,44 @@ impl RequestBody {
         self.0.empty
     }
 
-    /// Returns `true` if no part of the content has been read.
+    /// Returns `true` if the content can be sent from its beginning.
     pub(crate) fn is_whole(&self) -> bool {
-        self.0.empty || self.0.content().is_some()
+        self.0.empty || matches!(*self.0.state(), State::Whole(_))
     }
 
-    /// Lends the content to a connection. Lends nothing if a connection has begun to read it.
-    pub(crate) fn lend(&self) -> LentBody {
-        LentBody { shared: Arc::clone(&self.0), content: self.0.content().take(), begun: false }
+    /// Lends the content to a connection. Lends nothing if it cannot be sent from its beginning.
+    ///
+    /// If `keep` is set, short content can be sent again after the connection has read it. This is for servers that
+    /// state that they have not processed a request.
+    pub(crate) fn lend(&self, keep: bool) -> LentBody {
+        let mut state = self.0.state();
+        let content = match std::mem::replace(&mut *state, State::Gone) {
+            State::Whole(content) => {
+                *state = State::Lent;
+                Some(content)
+            }
+            other => {
+                *state = other;
+                None
+            }
+        };
+        let kept = content.iter().flat_map(|content| &content.kept).map(size).sum();
+        let room = keep.then(|| KEPT.saturating_sub(kept));
+        LentBody { shared: Arc::clone(&self.0), content, position: 0, room, begun: false }
+    }
+
+    /// Waits until a connection that has failed has returned the content, or gives up.
+    pub(crate) async fn wait_for_return(&self) {
+        let returned = async {
+            loop {
+                let returned = self.0.returned.notified();
+                if !matches!(*self.0.state(), State::Lent) {
+                    return;
+                }
+                returned.await;
+            }
+        };
+        drop(timeout(RETURN, returned).await);
     }
 
     /// Waits until all content has been sent.
@@ -86,16 +151,45 @@ impl RequestBody {
 }
 
 impl Shared {
-    fn content(&self) -> MutexGuard<'_, Option<Content>> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for LentBody {
     fn drop(&mut self) {
-        if let Some(content) = self.content.take().filter(|_| !self.begun) {
-            *self.shared.content() = Some(content);
+        let Some(content) = self.content.take() else { return };
+        let is_whole = !self.begun || self.room.is_some();
+        *self.shared.state() = if is_whole { State::Whole(content) } else { State::Gone };
+        self.shared.returned.notify_waiters();
+    }
+}
+
+impl LentBody {
+    /// Keeps a frame that is about to be sent, if there is room.
+    fn keep(&mut self, frame: &Frame<Bytes>) {
+        let Some(content) = &mut self.content else { return };
+        self.room = self.room.and_then(|room| room.checked_sub(size(frame)));
+        if self.room.is_some() {
+            content.kept.push(copy(frame));
+            self.position = content.kept.len();
+        } else {
+            content.kept.clear();
+            self.position = 0;
         }
+    }
+}
+
+/// Returns the memory of a frame. Trailers count as if they filled it.
+fn size(frame: &Frame<Bytes>) -> usize {
+    frame.data_ref().map_or(KEPT, Bytes::len) + OVERHEAD
+}
+
+/// Copies a frame without copying its data.
+fn copy(frame: &Frame<Bytes>) -> Frame<Bytes> {
+    match (frame.data_ref(), frame.trailers_ref()) {
+        (Some(data), _) => Frame::data(data.clone()),
+        (None, trailers) => Frame::trailers(trailers.cloned().unwrap_or_default()),
     }
 }
 
@@ -105,20 +199,47 @@ impl Body for LentBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Interrupted>>> {
         self.begun = true;
+        let position = self.position;
         let Some(content) = &mut self.content else { return Poll::Ready(None) };
-        let frame = ready!(Pin::new(&mut *content).poll_frame(cx));
-        if matches!(&frame, None | Some(Err(_))) || content.is_end_stream() {
+        if let Some(frame) = content.kept.get(position) {
+            let frame = copy(frame);
+            self.position += 1;
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        let Some(rest) = &mut content.rest else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(&mut *rest).poll_frame(cx));
+        let is_end = rest.is_end_stream();
+        match &frame {
+            Some(Ok(frame)) => self.keep(frame),
+            Some(Err(_)) => self.room = None,
+            None => {}
+        }
+        if is_end || !matches!(&frame, Some(Ok(_))) {
+            if let Some(content) = &mut self.content {
+                content.rest = None;
+            }
             self.shared.end.close();
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.content.as_ref().is_none_or(Body::is_end_stream)
+        self.content.as_ref().is_none_or(|content| {
+            self.position >= content.kept.len() && content.rest.as_ref().is_none_or(Body::is_end_stream)
+        })
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.content.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        let Some(content) = &self.content else { return SizeHint::with_exact(0) };
+        let kept = content.kept.iter().skip(self.position).filter_map(Frame::data_ref);
+        let kept = kept.map(|data| data.len() as u64).sum::<u64>();
+        let rest = content.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(kept));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(kept));
+        }
+        hint
     }
 }
 
@@ -130,18 +251,33 @@ impl fmt::Debug for LentBody {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{HeaderMap, HeaderName, HeaderValue};
     use http_body_util::Full;
 
     use super::*;
 
+    /// Content in several frames.
+    struct Chunks(std::array::IntoIter<&'static str, 2>);
+
+    impl Body for Chunks {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(self.0.next().map(|chunk| Ok(Frame::data(chunk.into()))))
+        }
+    }
+
     #[tokio::test]
     async fn content_can_be_recovered_until_it_is_read() {
         let outgoing = RequestBody::new(Full::new(Bytes::from_static(b"order")));
-        let lent = outgoing.lend();
+        let lent = outgoing.lend(false);
         assert!(!outgoing.is_whole() && !lent.is_end_stream());
         drop(lent);
         assert!(outgoing.is_whole());
-        let mut lent = outgoing.lend();
+        let mut lent = outgoing.lend(false);
         assert_eq!(lent.frame().await.expect("a frame").expect("no error").into_data().expect("data"), "order");
         drop(lent);
         assert!(!outgoing.is_whole());
@@ -152,9 +288,66 @@ mod tests {
     async fn an_empty_body_can_be_sent_any_number_of_times() {
         let outgoing = RequestBody::new(Full::new(Bytes::new()));
         for _ in 0..2 {
-            assert!(outgoing.lend().frame().await.is_none());
+            assert!(outgoing.lend(false).frame().await.is_none());
             assert!(outgoing.is_whole() && outgoing.is_empty());
         }
         outgoing.wait_for_end().await;
+    }
+
+    async fn read(mut body: LentBody) -> (Vec<u8>, Option<HeaderMap>, LentBody) {
+        let (mut content, mut trailers) = (Vec::new(), None);
+        while let Some(frame) = body.frame().await {
+            match frame.expect("no error").into_data() {
+                Ok(data) => content.extend(data),
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+        }
+        assert!(body.is_end_stream());
+        (content, trailers, body)
+    }
+
+    #[tokio::test]
+    async fn short_content_can_be_sent_again_if_it_is_kept() {
+        let trailers = HeaderMap::from_iter([(HeaderName::from_static("x-sum"), HeaderValue::from_static("7"))]);
+        for trailers in [None, Some(trailers)] {
+            let body =
+                Full::new(Bytes::from_static(b"order")).with_trailers(std::future::ready(trailers.clone().map(Ok)));
+            let outgoing = RequestBody::new(body);
+            for _ in 0..3 {
+                assert!(outgoing.is_whole());
+                let lent = outgoing.lend(true);
+                assert!(!outgoing.is_whole() && lent.size_hint().lower() == 5);
+                let (content, found, lent) = read(lent).await;
+                assert_eq!((&content[..], found.as_ref()), (&b"order"[..], trailers.as_ref()));
+                tokio::join!(outgoing.wait_for_return(), async { drop(lent) });
+                // Trailers are not kept.
+                if trailers.is_some() {
+                    break;
+                }
+            }
+            assert_eq!(outgoing.is_whole(), trailers.is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn content_that_was_sent_in_part_is_sent_from_its_beginning() {
+        let outgoing = RequestBody::new(Chunks(["ab", "cd"].into_iter()));
+        let mut lent = outgoing.lend(true);
+        assert_eq!(lent.frame().await.expect("a frame").expect("no error").into_data().expect("data"), "ab");
+        drop(lent);
+        assert_eq!(read(outgoing.lend(true)).await.0, b"abcd");
+        // Over HTTP/1.1, a request that was begun cannot be repeated.
+        assert_eq!(read(outgoing.lend(false)).await.0, b"abcd");
+        assert!(!outgoing.is_whole());
+    }
+
+    #[tokio::test]
+    async fn long_content_is_not_kept() {
+        let outgoing = RequestBody::new(Full::new(Bytes::from(vec![0; KEPT - OVERHEAD + 1])));
+        drop(read(outgoing.lend(true)).await);
+        assert!(!outgoing.is_whole());
+        let outgoing = RequestBody::new(Full::new(Bytes::from(vec![0; KEPT - OVERHEAD])));
+        drop(read(outgoing.lend(true)).await);
+        assert!(outgoing.is_whole());
     }
 }

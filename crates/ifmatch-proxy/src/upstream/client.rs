@@ -13,7 +13,7 @@ use super::connect::{Certificates, Connector, Opened, Protocol};
 use super::pool::{Http1, Http2};
 use super::resolver::Resolver;
 use super::server::Server;
-use crate::forward::request_body::{BoxError, LentBody};
+use crate::forward::request_body::{BoxError, LentBody, RequestBody};
 
 /// Number of pooled connections that may turn out to be closed before a new one is opened.
 const STALE: u32 = 2;
@@ -69,7 +69,7 @@ impl Client {
         Ok(Self(Arc::new(Shared { connector, resolver, timeout, http2 })))
     }
 
-    /// Sends the request that `request` creates for a version of HTTP. It is created again for another connection if a
+    /// Sends the request that `request` creates for a version of HTTP, with `body`. It is created again for another connection if a
     /// pooled one has closed before the server could process it. If `request` then returns `None`, that fails.
     ///
     /// An `upgrade` needs HTTP/1.1.
@@ -77,6 +77,7 @@ impl Client {
         &self,
         server: &Server,
         upgrade: bool,
+        body: &RequestBody,
         request: impl Fn(Version) -> Option<Request<LentBody>>,
     ) -> Result<Response<Incoming>, SendError> {
         let protocol = self.0.protocol(server, upgrade);
@@ -94,7 +95,10 @@ impl Client {
                 }
             };
             match error {
-                Err(error) if reused && is_unprocessed(&error) => stale += 1,
+                Err(error) if reused && is_unprocessed(&error) => {
+                    stale += 1;
+                    body.wait_for_return().await;
+                }
                 result => return result.map_err(SendError::Exchange),
             }
         }
@@ -217,7 +221,6 @@ mod tests {
     use super::*;
     use crate::Upstream;
     use crate::forward::outgoing;
-    use crate::forward::request_body::RequestBody;
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -256,8 +259,8 @@ mod tests {
             let (server, body) = (&upstream.servers[0], RequestBody::empty());
             let path = server.path("/").expect("a path");
             let request =
-                |version| outgoing::request(version, Method::GET, (server, &path), HeaderMap::new(), body.lend());
-            client.send(server, false, request).await.expect("a response").status().as_u16()
+                |version| outgoing::request(version, Method::GET, (server, &path), HeaderMap::new(), body.lend(false));
+            client.send(server, false, &body, request).await.expect("a response").status().as_u16()
         };
         assert_eq!(ask().await, 201);
         assert_eq!(ask().await, 201);

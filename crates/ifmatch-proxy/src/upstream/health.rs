@@ -81,9 +81,9 @@ async fn passes(client: &Client, server: &Server, check: &HealthCheck) -> bool {
     let body = RequestBody::empty();
     let request = |version| {
         let headers = HeaderMap::from_iter([(HOST, host.clone())]);
-        outgoing::request(version, Method::GET, (server, &path), headers, body.lend())
+        outgoing::request(version, Method::GET, (server, &path), headers, body.lend(false))
     };
-    let response = timeout(check.timeout, client.send(server, false, request)).await;
+    let response = timeout(check.timeout, client.send(server, false, &body, request)).await;
     matches!(response, Ok(Ok(response)) if response.status().is_success())
 }
 

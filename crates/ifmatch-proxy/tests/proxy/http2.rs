@@ -1,7 +1,7 @@
 //! Upstreams with HTTP/2: fields, trailers, shared connections, refusals and cancellation.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,6 +27,7 @@ enum Act {
     Wait,
 }
 
+static LONG: LazyLock<String> = LazyLock::new(|| "x".repeat(100_000));
 const REFUSED: u8 = 7;
 const CANCEL: u8 = 8;
 const INTERNAL_ERROR: u8 = 2;
@@ -41,6 +42,8 @@ struct Origin {
 struct Seen {
     connections: usize,
     requests: usize,
+    /// Content of the requests.
+    contents: Vec<Vec<u8>>,
     /// Codes of the streams that the client has reset.
     resets: Vec<u8>,
 }
@@ -92,7 +95,7 @@ async fn converse(
     stream.read_exact(&mut preface).await.ok()?;
     assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     stream.write_all(&frame(4, 0, 0, &[])).await.ok()?;
-    let mut last = 0_u32;
+    let (mut last, mut content) = (0_u32, Vec::new());
     loop {
         let mut head = [0; 9];
         stream.read_exact(&mut head).await.ok()?;
@@ -100,10 +103,17 @@ async fn converse(
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         stream.read_exact(&mut payload).await.ok()?;
         let id = u32::from_be_bytes(id);
+        if kind == 0 && !payload.is_empty() {
+            for window in [0, id] {
+                stream.write_all(&frame(8, 0, window, &[0, a, b, c])).await.ok()?;
+            }
+            content.extend(&payload);
+        }
         match kind {
             // HEADERS and DATA with END_STREAM complete a request.
             0 | 1 if flags & 1 == 1 => {
                 seen.lock().unwrap().requests += 1;
+                seen.lock().unwrap().contents.push(std::mem::take(&mut content));
                 let act = script.lock().unwrap().next();
                 let answer = match act? {
                     Act::Respond => frame(1, 5, id, &[0x88]),
@@ -178,14 +188,17 @@ async fn a_request_that_may_have_been_processed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn content_that_was_read_is_not_sent_again() {
-    let origin = Origin::start(&[Act::Respond, Act::GoAway, Act::Respond]).await;
+async fn short_content_is_sent_again_and_long_content_is_not() {
+    let origin = Origin::start(&[Act::Respond, Act::GoAway, Act::Respond, Act::GoAway]).await;
     let proxy = origin.proxy();
-    assert_eq!(ask(&proxy, post("order")).await.unwrap().status(), 200);
-    let error = refused(&proxy, post("order")).await;
+    for _ in 0..2 {
+        assert_eq!(ask(&proxy, post("order")).await.unwrap().status(), 200);
+    }
+    assert_eq!(origin.seen.lock().unwrap().contents, [b"order"; 3]);
+    let error = refused(&proxy, post(&LONG)).await;
     assert_eq!((error.kind(), error.is_in_doubt()), (ProxyErrorKind::Unreachable, false));
-    assert_eq!(origin.counts().1, 2);
-    assert_eq!(ask(&proxy, post("order")).await.unwrap().status(), 200);
+    assert_eq!(origin.seen.lock().unwrap().contents[3].len(), LONG.len());
+    assert_eq!(origin.counts(), (2, 4));
 }
 
 #[tokio::test]
@@ -284,6 +297,49 @@ async fn responses_without_content_keep_their_length() {
             (status, &"5".parse().unwrap())
         );
         assert_eq!(content(response).await.unwrap(), "");
+    }
+}
+
+/// Servers such as nginx close each connection after a number of requests. Others are then on their way.
+#[tokio::test]
+async fn no_request_is_lost_when_a_server_closes_its_connections() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                let mut count = 0;
+                while let Some(Ok((request, mut respond))) = connection.accept().await {
+                    count += 1;
+                    if count == 50 {
+                        connection.graceful_shutdown();
+                    }
+                    tokio::spawn(async move {
+                        let mut body = request.into_body();
+                        let mut content = Vec::new();
+                        while let Some(Ok(data)) = body.data().await {
+                            content.extend(data);
+                        }
+                        // Fails if the connection does.
+                        if let Ok(mut stream) = respond.send_response(Response::new(()), false) {
+                            let _ = stream.send_data(content.into(), true);
+                        }
+                    });
+                }
+            });
+        }
+    });
+    let proxy = before(&[address]);
+    let client = |proxy: Proxy| async move {
+        for _ in 0..100 {
+            assert_eq!(content(ask(&proxy, post("order")).await.unwrap()).await.unwrap(), "order");
+        }
+    };
+    let clients: Vec<_> = (0..8).map(|_| tokio::spawn(client(proxy.clone()))).collect();
+    for client in clients {
+        client.await.unwrap();
     }
 }
 
