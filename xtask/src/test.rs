@@ -74,6 +74,13 @@ const STEPS: &[Step] = &[
         needs: &[ETCD, ETCDCTL, FAKETIME, POSTGRESQL, REDIS],
         run: test,
     },
+    Step {
+        name: "cluster",
+        about: "several gateways on one register",
+        minutes: 20,
+        needs: &[POSTGRESQL, REDIS],
+        run: cluster,
+    },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },
     Step {
         name: "sdk",
@@ -158,6 +165,13 @@ fn fuzz(context: &Context<'_>) -> Result {
 fn doc(context: &Context<'_>) -> Result {
     Run::cargo("doc --quiet --locked --workspace --no-deps --all-features", context.workspace.root())
         .env("RUSTDOCFLAGS", "-D warnings")
+        .passes(context.deadline)
+}
+
+fn cluster(context: &Context<'_>) -> Result {
+    let gateway = gateway(context)?;
+    Run::cargo(&format!("test --locked {SELECTION} --test cluster"), context.workspace.root())
+        .env("IFMATCH_BIN", gateway)
         .passes(context.deadline)
 }
 

@@ -200,7 +200,7 @@ fn adapt_to_proxy(command: clap::Command) -> clap::Command {
 }
 
 /// The storage flags.
-const STORAGE: [&str; 5] = ["data", "store", "require_conditions", "listen_tables", "accounts"];
+const STORAGE: [&str; 6] = ["data", "store", "register_may_lose", "require_conditions", "listen_tables", "accounts"];
 
 fn configure(args: ServeArgs) -> Result<Config, Error> {
     Config::from_settings(args.settings.or(from_file(args.config.as_deref())?))

@@ -39,6 +39,8 @@ pub struct Config {
     pub storage: Storage,
     /// Cache in front of an object store, if any.
     pub cache: Option<CacheConfig>,
+    /// `true` if the register may lose acknowledged changes.
+    pub register_may_lose: bool,
     /// `true` if writes need a condition.
     pub require_conditions: bool,
     /// Listener, TLS, access, limits and logging.
@@ -111,6 +113,7 @@ impl Config {
             server: ServerConfig::new(&settings, access)?,
             cache: cache(&settings)?,
             storage: storage(settings.data, settings.store, register_urls(&settings.register)?)?,
+            register_may_lose: settings.register_may_lose.unwrap_or_default(),
             require_conditions: settings.require_conditions.unwrap_or_default(),
             listen_tables: tables.filter(|_| !accounts.is_empty()),
             has_published_key: settings.accounts.first().is_none_or(AccountSetting::has_published_key),

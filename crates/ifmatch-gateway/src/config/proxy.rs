@@ -153,6 +153,7 @@ fn reject_storage(settings: &Settings) -> Result<(), Error> {
     let set = [
         ("--data", settings.data.is_some()),
         ("--store", settings.store.is_some()),
+        ("--register-may-lose", settings.register_may_lose == Some(true)),
         ("--require-conditions", settings.require_conditions == Some(true)),
         ("--listen-tables", matches!(settings.listen_tables, Some(OptionalAddress::On(_)))),
         ("--accounts", !settings.accounts.is_empty()),

@@ -31,10 +31,12 @@ pub enum Engine {
     Redb(PathBuf),
     /// PostgreSQL.
     Postgres,
+    /// Redis or Valkey.
+    Redis,
 }
 
 /// The schemes of all engines, for messages.
-const FORMS: &str = "postgres://USER@HOST/DATABASE, redb:///FILE or memory:";
+const FORMS: &str = "postgres://USER@HOST/DATABASE, redis://HOST, rediss://HOST, redb:///FILE or memory:";
 
 impl RegisterUrl {
     /// Returns the engine.
@@ -61,6 +63,7 @@ impl FromStr for RegisterUrl {
                 _ => return Err(unknown()),
             },
             "postgres" | "postgresql" if rest.starts_with("//") => Engine::Postgres,
+            "redis" | "rediss" if rest.starts_with("//") => Engine::Redis,
             _ => return Err(unknown()),
         };
         Ok(Self { text: text.to_owned(), engine })

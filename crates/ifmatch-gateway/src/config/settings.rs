@@ -46,7 +46,7 @@ pub struct Settings {
     pub store: Option<String>,
 
     /// Register for the records of --store in place of a folder: `postgres://USER@HOST/DATABASE`, which gateways share,
-    /// `redb:///FILE` or `memory:`. Repeatable: each register then has a part of the records. In the environment, spaces
+    /// `redis://HOST`, `redb:///FILE` or `memory:`. Repeatable: each register then has a part of the records. In the environment, spaces
     /// separate several.
     #[arg(
         long,
@@ -57,6 +57,12 @@ pub struct Settings {
         help_heading = "Storage"
     )]
     pub register: Vec<String>,
+
+    /// Accept a register that may lose acknowledged changes in a failover, such as Redis: leases may then have two
+    /// holders, and deleted containers may return.
+    #[arg(long, value_name = "BOOL", env = "IFMATCH_REGISTER_MAY_LOSE", help_heading = "Storage",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub register_may_lose: Option<bool>,
 
     /// Reject PUT and DELETE without a condition (If-Match, If-None-Match, If-Unmodified-Since) with 428.
     #[arg(long, value_name = "BOOL", env = "IFMATCH_REQUIRE_CONDITIONS", help_heading = "Storage",
@@ -283,6 +289,7 @@ impl Settings {
             data: self.data.or(fallback.data),
             store: self.store.or(fallback.store),
             register: first_set(self.register, fallback.register),
+            register_may_lose: self.register_may_lose.or(fallback.register_may_lose),
             require_conditions: self.require_conditions.or(fallback.require_conditions),
             cache: self.cache.or(fallback.cache),
             cache_body_size: self.cache_body_size.or(fallback.cache_body_size),

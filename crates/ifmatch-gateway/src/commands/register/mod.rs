@@ -1,5 +1,6 @@
 //! `ifmatch register`: prepares, inspects and copies registers.
 
+mod accept_losses;
 mod copy;
 mod open;
 
@@ -10,6 +11,7 @@ use ifmatch_register::{Guarantee, Register as _};
 use serde_json::json;
 use tokio::runtime::Builder;
 
+pub(crate) use accept_losses::AcceptLosses;
 use open::migrate;
 pub(crate) use open::{in_folder, memory, open};
 

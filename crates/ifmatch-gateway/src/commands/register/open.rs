@@ -6,6 +6,7 @@ use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded as embedded;
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_redb::RedbRegister;
+use ifmatch_redis::RedisRegister;
 use ifmatch_register::{AnyRegister, MemoryRegister, ShardError, ShardedRegister};
 
 use crate::config::register_url::{Engine, RegisterUrl};
@@ -46,6 +47,10 @@ async fn open_one(url: &RegisterUrl) -> Result<AnyRegister, Error> {
             let opened = PostgresRegister::connect(url.with_password()).await;
             Ok(AnyRegister::new(opened.map_err(|error| postgres_error(url, &error))?))
         }
+        Engine::Redis => {
+            let opened = RedisRegister::connect(url.with_password()).await;
+            Ok(AnyRegister::new(opened.map_err(|error| redis_error(url, &error))?))
+        }
         Engine::Redb(file) => {
             let folder = file.parent().map(Path::to_owned).unwrap_or_default();
             let file = file.clone();
@@ -65,7 +70,7 @@ pub(crate) async fn migrate(urls: &[RegisterUrl]) -> Result<(), Error> {
                 let migrated = ifmatch_postgres::migrate(url.with_password()).await;
                 migrated.map_err(|error| postgres_error(url, &error))?;
             }
-            Engine::Memory | Engine::Redb(_) => {}
+            Engine::Memory | Engine::Redb(_) | Engine::Redis => {}
         }
     }
     Ok(())
@@ -75,6 +80,14 @@ fn postgres_error(url: &RegisterUrl, error: &ifmatch_postgres::OpenError) -> Err
     let message = format!("cannot use --register {url}: {error}");
     match error.kind() {
         ifmatch_postgres::OpenErrorKind::Unreachable => Error::runtime(message),
+        _ => Error::usage(message),
+    }
+}
+
+fn redis_error(url: &RegisterUrl, error: &ifmatch_redis::ConnectError) -> Error {
+    let message = format!("cannot use --register {url}: {error}");
+    match error.kind() {
+        ifmatch_redis::ConnectErrorKind::Unreachable => Error::runtime(message),
         _ => Error::usage(message),
     }
 }

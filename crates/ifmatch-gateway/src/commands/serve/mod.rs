@@ -43,7 +43,7 @@ async fn serve(config: &Config) -> Result<End, Error> {
     let reserved_tables = config.listen_tables.map(|at| Reserved::bind(at, listen::TABLES)).transpose()?;
     let metrics = Metrics::global()?;
     let lease_metrics = Arc::new(LeaseMetrics::new());
-    let blobs = MeteredStore::new(storage::open(&config.storage).await?, Arc::clone(&lease_metrics));
+    let blobs = MeteredStore::new(storage::open(config).await?, Arc::clone(&lease_metrics));
     if matches!(config.storage, Storage::Folder(_)) {
         lease_metrics.begin_backfill();
         tokio::spawn(backfill(lease_metrics, blobs.clone()));

@@ -8,10 +8,11 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::{self as objects, Backing, ObjectBlobs};
-use ifmatch_register::{Guarantee, Register};
+use ifmatch_register::{AnyRegister, Guarantee, Register};
 
+use crate::commands::register::AcceptLosses;
 use crate::commands::{folder, register};
-use crate::config::{Records, Storage};
+use crate::config::{Config, Records, Storage};
 use crate::error::Error;
 
 /// Interval between upkeep runs.
@@ -21,8 +22,8 @@ const UPKEEP: Duration = Duration::from_hours(1);
 ///
 /// # Errors
 /// Describes the problem with the folder or the URL, and its solution.
-pub(crate) async fn open(storage: &Storage) -> Result<Arc<dyn BlobStore>, Error> {
-    match storage {
+pub(crate) async fn open(config: &Config) -> Result<Arc<dyn BlobStore>, Error> {
+    match &config.storage {
         Storage::Folder(folder) => {
             folder::check("--data", folder)?;
             let store = EmbeddedStore::open(folder).await.map_err(|error| folder_error(folder, &error))?;
@@ -40,7 +41,7 @@ pub(crate) async fn open(storage: &Storage) -> Result<Arc<dyn BlobStore>, Error>
                     folder::check("--data", folder)?;
                     register::in_folder(folder).await?
                 }
-                Records::Registers(urls) => register::open(urls).await?,
+                Records::Registers(urls) => lasting(register::open(urls).await?, config.register_may_lose)?,
             };
             let store_error = |error| store_error(url, &error);
             if register.guarantee() == Guarantee::Process {
@@ -51,6 +52,18 @@ pub(crate) async fn open(storage: &Storage) -> Result<Arc<dyn BlobStore>, Error>
             tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
             Ok(Arc::new(store))
         }
+    }
+}
+
+/// Refuses a register that may lose acknowledged changes, unless the operator accepts that.
+fn lasting(register: AnyRegister, may_lose: bool) -> Result<AnyRegister, Error> {
+    match (register.guarantee().may_lose_swaps(), may_lose) {
+        (false, _) => Ok(register),
+        (true, true) => Ok(AnyRegister::new(AcceptLosses(register))),
+        (true, false) => Err(Error::usage(
+            "a failover of this --register may lose acknowledged changes, and with them leases and deletions of containers: \
+             use PostgreSQL, or accept that with --register-may-lose",
+        )),
     }
 }
 

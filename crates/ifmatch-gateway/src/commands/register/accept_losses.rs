@@ -1,0 +1,38 @@
+//! A register that may lose acknowledged swaps, used where the operator accepts that.
+
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::{AnyRegister, Guarantee, Key, Register, RegisterError, Scan, Swap};
+
+/// A register with the guarantee that the operator assumes (`--register-may-lose`).
+pub(crate) struct AcceptLosses(pub(crate) AnyRegister);
+
+#[deny(clippy::missing_trait_methods)]
+impl Register for AcceptLosses {
+    fn guarantee(&self) -> Guarantee {
+        match self.0.guarantee() {
+            Guarantee::UntilFailover => Guarantee::Linearizable,
+            other => other,
+        }
+    }
+
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        self.0.load(key).await
+    }
+
+    fn revision_at_once(&self, key: &Key) -> Option<Revision> {
+        self.0.revision_at_once(key)
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        self.0.compare_and_swap(key, expected, next).await
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        self.0.scan(scan).await
+    }
+}

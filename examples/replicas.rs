@@ -1,0 +1,122 @@
+//! Two replicas of a service on one PostgreSQL database. With a register that they share, no update is lost. With a
+//! register each, updates are lost, although every write was conditional and was acknowledged.
+//!
+//! Run it: `cargo run --example replicas -- postgres://postgres@127.0.0.1:5432/postgres`. It creates its tables in the
+//! schema `ifmatch_example`, and drops them at the end.
+#![allow(clippy::print_stdout, reason = "it is a demonstration")]
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::routing::get;
+use axum::{Extension, Router};
+use http::StatusCode;
+use ifmatch::{ConditionalLayer, Permit};
+use ifmatch_postgres::PostgresRegister;
+use ifmatch_register::{MemoryRegister, Register};
+use support::Client;
+use tokio::net::TcpListener;
+use tokio_postgres::{Client as Database, NoTls};
+use tower::Layer;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Number of clients of each replica, and of increments by each client.
+const CLIENTS: i64 = 4;
+const INCREMENTS: i64 = 25;
+
+async fn read(State(database): State<Arc<Database>>, Path(name): Path<String>) -> Result<String, StatusCode> {
+    let row = database.query_opt("SELECT body FROM ifmatch_example.documents WHERE name = $1", &[&name]).await;
+    match row.map_err(unavailable)? {
+        Some(row) => Ok(row.get(0)),
+        None => Err(StatusCode::NOT_FOUND),
+    }
+}
+
+/// The layer has compared the tags, and no other writer has a permit. The database has the last word: a writer that was
+/// delayed beyond its permit has a smaller token than the next one, and changes nothing.
+async fn write(
+    State(database): State<Arc<Database>>,
+    Path(name): Path<String>,
+    Extension(permit): Extension<Permit>,
+    body: String,
+) -> Result<StatusCode, StatusCode> {
+    let token = i64::try_from(permit.fencing_token()).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    let statement = "UPDATE ifmatch_example.documents SET body = $2, token = $3 WHERE name = $1 AND token < $3";
+    match database.execute(statement, &[&name, &body, &token]).await.map_err(unavailable)? {
+        1 => Ok(StatusCode::NO_CONTENT),
+        _ => Err(StatusCode::CONFLICT),
+    }
+}
+
+fn unavailable(_: tokio_postgres::Error) -> StatusCode {
+    StatusCode::SERVICE_UNAVAILABLE
+}
+
+/// Starts a replica with its own connection to the database.
+async fn replica(url: &str, register: impl Register) -> Result<SocketAddr, Failure> {
+    let routes = Router::new().route("/documents/{name}", get(read).put(write)).with_state(connect(url).await?);
+    let service = ConditionalLayer::builder().register(register).build().layer(routes);
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let app = Router::new().fallback_service(service);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Ok(address)
+}
+
+async fn connect(url: &str) -> Result<Arc<Database>, Failure> {
+    let (database, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(Arc::new(database))
+}
+
+/// Increments a number, and starts over whenever another client was faster.
+async fn increment(client: Client, path: String) {
+    for _ in 0..INCREMENTS {
+        loop {
+            let current = client.get(&path, &[]).await.expect(200);
+            let next = current.text().parse::<i64>().map_or_else(|_| String::new(), |number| (number + 1).to_string());
+            let written = client.put(&path, &[("if-match", current.etag())], next).await;
+            if written.status.is_success() {
+                break;
+            }
+        }
+    }
+}
+
+/// Lets the clients of two replicas increment one number, and prints how many of the increments it shows.
+async fn run(name: &str, database: &Database, replicas: [SocketAddr; 2]) -> Result<(), Failure> {
+    database.execute("INSERT INTO ifmatch_example.documents VALUES ($1, '0', 0)", &[&name]).await?;
+    let path = format!("/documents/{name}");
+    let clients = replicas.iter().flat_map(|address| (0..CLIENTS).map(|_| Client::new(*address)));
+    let running: Vec<_> = clients.map(|client| tokio::spawn(increment(client, path.clone()))).collect();
+    for client in running {
+        client.await?;
+    }
+    let row = database.query_one("SELECT body FROM ifmatch_example.documents WHERE name = $1", &[&name]).await?;
+    let (acknowledged, found) = (2 * CLIENTS * INCREMENTS, row.get::<_, String>(0).parse::<i64>()?);
+    println!("{name}: {acknowledged} updates acknowledged, {} lost", acknowledged - found);
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let url = std::env::args().nth(1).ok_or("give the URL of a PostgreSQL database")?;
+    let database = connect(&url).await?;
+    let tables = "DROP SCHEMA IF EXISTS ifmatch_example CASCADE; CREATE SCHEMA ifmatch_example;
+        CREATE TABLE ifmatch_example.documents (name text PRIMARY KEY, body text NOT NULL, token bigint NOT NULL)";
+    database.batch_execute(tables).await?;
+
+    ifmatch_postgres::migrate(&url).await?;
+    let shared = async || PostgresRegister::connect(&url).await;
+    let replicas = [replica(&url, shared().await?).await?, replica(&url, shared().await?).await?];
+    run("one-shared-register", &database, replicas).await?;
+
+    let own = || MemoryRegister::with_capacity(1_000);
+    run("a-register-each", &database, [replica(&url, own()).await?, replica(&url, own()).await?]).await?;
+
+    database.batch_execute("DROP SCHEMA ifmatch_example CASCADE").await?;
+    Ok(())
+}

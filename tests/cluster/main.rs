@@ -1,0 +1,42 @@
+//! Several gateways beside each other, with one store and one register on PostgreSQL.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+mod gateways;
+mod outage;
+
+use std::path::Path;
+
+use support::{Client, Gateway, Postgres, run};
+use tokio::task::block_in_place;
+
+/// A register on PostgreSQL, and gateways that share it.
+struct Cluster {
+    gateways: Vec<Gateway>,
+    register: Postgres,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Starts the register and this number of gateways.
+    fn start(gateways: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let register = block_in_place(|| Postgres::start(folder.path()));
+        let url = register.url();
+        let migrated = block_in_place(|| run(["register", "migrate", "--register", &url]));
+        assert_eq!(migrated.status.code(), Some(0), "{}", migrated.stderr);
+        let gateways = (0..gateways).map(|_| block_in_place(|| gateway(folder.path(), &url))).collect();
+        Self { gateways, register, folder }
+    }
+
+    /// Returns a client of each gateway.
+    fn clients(&self) -> Vec<Client> {
+        self.gateways.iter().map(|gateway| Client::new(gateway.address())).collect()
+    }
+}
+
+/// Starts a gateway on the store in `folder` and the register.
+fn gateway(folder: &Path, register: &str) -> Gateway {
+    let store = format!("file://{}", folder.join("bodies").display());
+    Gateway::start(["serve", "--store", &store, "--register", register])
+}

@@ -1,0 +1,127 @@
+//! A register, or a gateway, that goes away and comes back.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ifmatch_testbed::Server;
+use support::{Client, Gateway, run};
+use tokio::task::block_in_place;
+
+use super::{Cluster, gateway};
+
+/// Repeats a request until it gets this status.
+async fn until(client: &Client, path: &str, status: u16) {
+    loop {
+        if client.get(path, &[]).await.status == status {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_of_the_register_refuses_writes_and_ends_nothing() {
+    let mut cluster = Cluster::start(2);
+    let clients = cluster.clients();
+    let written = clients[0].put("/docs/a", &[], "first").await.expect(201);
+    block_in_place(|| cluster.register.kill());
+    for client in &clients {
+        let refused = client.put("/docs/a", &[("if-match", written.etag())], "second").await.expect(503);
+        assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+        client.get("/-/health", &[]).await.expect(200);
+        until(client, "/-/ready", 503).await;
+    }
+    block_in_place(|| cluster.register.restart());
+    for client in &clients {
+        until(client, "/-/ready", 200).await;
+    }
+    let read = clients[1].get("/docs/a", &[]).await.expect(200);
+    assert_eq!((read.text(), read.etag()), ("first", written.etag()));
+    clients[1].put("/docs/a", &[("if-match", written.etag())], "second").await.expect(200);
+    assert_eq!(clients[0].get("/docs/a", &[]).await.expect(200).text(), "second");
+}
+
+/// A gateway is killed in the middle of its writes. The others go on, and lose no acknowledged write.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_gateway_takes_no_acknowledged_write_with_it() {
+    let mut cluster = Cluster::start(2);
+    let clients = cluster.clients();
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..8 {
+        let client = clients[0].clone();
+        writers.spawn(async move {
+            let mut last = None;
+            for number in 0.. {
+                let request = http::Request::put(format!("/docs/{writer}")).body(support::full(number.to_string()));
+                match client.try_send(request.unwrap()).await {
+                    Ok(answer) if answer.status.is_success() => last = Some(number),
+                    Ok(answer) => panic!("{answer:?}"),
+                    Err(_) => break,
+                }
+            }
+            (writer, last)
+        });
+    }
+    while clients[1].get("/docs/7", &[]).await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    block_in_place(|| cluster.gateways[0].kill());
+    while let Some(ended) = writers.join_next().await {
+        let (writer, last) = ended.unwrap();
+        let read = clients[1].get(&format!("/docs/{writer}"), &[]).await;
+        match last {
+            // The write after the last acknowledged one may have taken effect.
+            Some(last) => {
+                let found: usize = read.expect(200).text().parse().unwrap();
+                assert!(found == last || found == last + 1, "writer {writer}: {found} after {last}");
+            }
+            None => assert!(matches!(read.status.as_u16(), 200 | 404), "{read:?}"),
+        }
+        assert!(clients[1].put(&format!("/docs/other-{writer}"), &[], "x").await.status.is_success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unusable_registers_are_refused_with_advice() {
+    let mut cluster = Cluster::start(0);
+    let refused = |folder: &Path, url: &str, code: i32| {
+        let store = format!("file://{}", folder.join("bodies").display());
+        let finished = block_in_place(|| run(["serve", "--store", &store, "--register", url]));
+        assert_eq!(finished.status.code(), Some(code), "{}", finished.stderr);
+        assert!(!finished.stderr.contains("secret"), "{}", finished.stderr);
+        finished.stderr
+    };
+    let folder = cluster.folder.path().to_owned();
+    let address = cluster.register.address();
+    cluster.register.sql("CREATE DATABASE empty");
+    let missing = refused(&folder, &format!("postgres://postgres:secret@{address}/empty"), 2);
+    assert!(missing.contains("ifmatch register migrate"), "{missing}");
+    let unknown = refused(&folder, &format!("postgres://postgres:secret@{address}/absent"), 2);
+    assert!(unknown.contains("absent"), "{unknown}");
+    block_in_place(|| cluster.register.kill());
+    refused(&folder, &cluster.register.url(), 1);
+    block_in_place(|| cluster.register.restart());
+    block_in_place(|| gateway(&folder, &cluster.register.url()));
+}
+
+/// A failover of Redis may lose acknowledged changes, so the operator must accept that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_register_that_may_lose_changes_needs_consent() {
+    let server = Server::start("redis-server", "redis-server", |port, _| {
+        ["--port", &port.to_string(), "--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+            .map(String::from)
+            .into()
+    });
+    let server = server.await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("file://{}", folder.path().join("bodies").display());
+    let register = format!("redis://{}", server.address());
+    let args = ["serve", "--store", &store, "--register", &register];
+    let refused = block_in_place(|| run(args));
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--register-may-lose"), "{}", refused.stderr);
+    let gateway = block_in_place(|| Gateway::start(args.into_iter().chain(["--register-may-lose"])));
+    let client = Client::new(gateway.address());
+    client.put("/docs/a", &[("if-none-match", "*")], "first").await.expect(201);
+    client.put("/docs/a", &[("if-none-match", "*")], "second").await.expect(412);
+}
