@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::Method;
+use ifmatch_testbed::{Server, free_port};
 use support::azure::Azure;
 use support::{Answer, Client};
+use tokio::task::block_in_place;
 
-use super::Cluster;
+use super::{Cluster, gateway};
 
 /// Number of increments by each writer.
 const INCREMENTS: usize = 10;
@@ -32,7 +34,31 @@ async fn increment(client: &Client, path: &str) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_update_is_lost() {
     let cluster = Cluster::start(3);
-    let clients = cluster.clients();
+    race(&cluster.clients()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_update_is_lost_on_etcd() {
+    let folder = tempfile::tempdir().unwrap();
+    let etcd = Server::start("etcd", "etcd-server", |port, folder| {
+        let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{}", free_port()));
+        let data = folder.to_str().unwrap().to_owned();
+        let settings = [
+            ["--data-dir", &data],
+            ["--listen-client-urls", &client],
+            ["--advertise-client-urls", &client],
+            ["--listen-peer-urls", &peer],
+        ];
+        settings.concat().into_iter().map(str::to_owned).collect()
+    });
+    let etcd = etcd.await;
+    let register = format!("etcd://{}", etcd.address());
+    let gateways: Vec<_> = (0..3).map(|_| block_in_place(|| gateway(folder.path(), &register))).collect();
+    race(&gateways.iter().map(|gateway| Client::new(gateway.address())).collect::<Vec<_>>()).await;
+}
+
+/// Lets clients of three gateways increment one number.
+async fn race(clients: &[Client]) {
     clients[0].put("/docs/counter", &[], "0").await.expect(201);
     let writers = (0..9).map(|writer| {
         let client = clients[writer % 3].clone();
@@ -45,7 +71,7 @@ async fn no_update_is_lost() {
     for writer in join_all(writers).await {
         writer.unwrap();
     }
-    for client in &clients {
+    for client in clients {
         let read = client.get("/docs/counter", &[]).await.expect(200);
         assert_eq!(read.text(), (9 * INCREMENTS).to_string());
     }

@@ -78,7 +78,7 @@ const STEPS: &[Step] = &[
         name: "cluster",
         about: "several gateways on one register",
         minutes: 20,
-        needs: &[POSTGRESQL, REDIS],
+        needs: &[ETCD, POSTGRESQL, REDIS],
         run: cluster,
     },
     Step { name: "doctest", about: "the examples in the documentation", minutes: 45, needs: &[], run: doctest },

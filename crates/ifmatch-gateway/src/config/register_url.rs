@@ -33,10 +33,13 @@ pub enum Engine {
     Postgres,
     /// Redis or Valkey.
     Redis,
+    /// etcd.
+    Etcd,
 }
 
 /// The schemes of all engines, for messages.
-const FORMS: &str = "postgres://USER@HOST/DATABASE, redis://HOST, rediss://HOST, redb:///FILE or memory:";
+const FORMS: &str =
+    "postgres://USER@HOST/DATABASE, redis://HOST, rediss://HOST, etcd://HOST[,HOST…], redb:///FILE or memory:";
 
 impl RegisterUrl {
     /// Returns the engine.
@@ -64,6 +67,7 @@ impl FromStr for RegisterUrl {
             },
             "postgres" | "postgresql" if rest.starts_with("//") => Engine::Postgres,
             "redis" | "rediss" if rest.starts_with("//") => Engine::Redis,
+            "etcd" | "etcds" if rest.starts_with("//") => Engine::Etcd,
             _ => return Err(unknown()),
         };
         Ok(Self { text: text.to_owned(), engine })

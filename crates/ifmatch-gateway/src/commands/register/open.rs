@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded as embedded;
+use ifmatch_etcd::EtcdRegister;
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_redb::RedbRegister;
 use ifmatch_redis::RedisRegister;
@@ -51,6 +52,10 @@ async fn open_one(url: &RegisterUrl) -> Result<AnyRegister, Error> {
             let opened = RedisRegister::connect(url.with_password()).await;
             Ok(AnyRegister::new(opened.map_err(|error| redis_error(url, &error))?))
         }
+        Engine::Etcd => {
+            let opened = EtcdRegister::connect(url.with_password()).await;
+            Ok(AnyRegister::new(opened.map_err(|error| etcd_error(url, &error))?))
+        }
         Engine::Redb(file) => {
             let folder = file.parent().map(Path::to_owned).unwrap_or_default();
             let file = file.clone();
@@ -70,7 +75,7 @@ pub(crate) async fn migrate(urls: &[RegisterUrl]) -> Result<(), Error> {
                 let migrated = ifmatch_postgres::migrate(url.with_password()).await;
                 migrated.map_err(|error| postgres_error(url, &error))?;
             }
-            Engine::Memory | Engine::Redb(_) | Engine::Redis => {}
+            Engine::Memory | Engine::Redb(_) | Engine::Redis | Engine::Etcd => {}
         }
     }
     Ok(())
@@ -88,6 +93,14 @@ fn redis_error(url: &RegisterUrl, error: &ifmatch_redis::ConnectError) -> Error 
     let message = format!("cannot use --register {url}: {error}");
     match error.kind() {
         ifmatch_redis::ConnectErrorKind::Unreachable => Error::runtime(message),
+        _ => Error::usage(message),
+    }
+}
+
+fn etcd_error(url: &RegisterUrl, error: &ifmatch_etcd::ConnectError) -> Error {
+    let message = format!("cannot use --register {url}: {error}");
+    match error.kind() {
+        ifmatch_etcd::ConnectErrorKind::Unreachable => Error::runtime(message),
         _ => Error::usage(message),
     }
 }
