@@ -11,3 +11,4 @@ pub(crate) mod on_disk;
 #[cfg_attr(unix, path = "read_at_unix.rs")]
 #[cfg_attr(not(unix), path = "read_at_other.rs")]
 mod read_at;
+pub(crate) mod slices;

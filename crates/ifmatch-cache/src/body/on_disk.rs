@@ -31,6 +31,8 @@ pub(crate) struct DiskBody {
     path: PathBuf,
     /// Key of its row in the index.
     row: OnceLock<Box<str>>,
+    /// `true` if the row ends with the body: it only lets the index evict the file.
+    is_slice: AtomicBool,
     written: Mutex<Written>,
     /// The open file, while it has readers. It stays readable after it was deleted.
     open: Mutex<Weak<File>>,
@@ -55,6 +57,7 @@ impl DiskBody {
             file,
             path: folder.path(file),
             row: OnceLock::new(),
+            is_slice: AtomicBool::new(false),
             written: Mutex::new(written),
             open: Mutex::default(),
             gone: AtomicBool::new(false),
@@ -99,6 +102,12 @@ impl DiskBody {
     /// Hands the file over to the row with this key in the index.
     pub(crate) fn hand_over(&self, row: &str) {
         let _ = self.row.set(row.into());
+    }
+
+    /// Hands the file over to a row that is removed with this body.
+    pub(crate) fn lend(&self, row: &str) {
+        self.is_slice.store(true, Ordering::Release);
+        self.hand_over(row);
     }
 
     pub(crate) fn is_recorded(&self) -> bool {
@@ -231,7 +240,7 @@ impl DiskBody {
 
 impl Drop for DiskBody {
     fn drop(&mut self) {
-        if !self.is_recorded() {
+        if !self.is_recorded() || self.is_slice.load(Ordering::Acquire) {
             self.discard();
         }
     }

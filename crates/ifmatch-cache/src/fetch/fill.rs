@@ -18,6 +18,7 @@ use crate::body::chunk_buffer::ChunkBuffer;
 use crate::body::folder::Space;
 use crate::body::in_memory::{MemoryBody, PartialBody};
 use crate::body::on_disk::DiskWriter;
+use crate::body::slices::Slices;
 use crate::fetch::single_flight::Leader;
 use crate::metrics::NotStored;
 use crate::policy::content_range::ContentRange;
@@ -131,8 +132,7 @@ impl<C: Clock> Fill<C> {
 
     /// Moves the body to disk, if the cache has a folder.
     async fn overflow(&mut self) {
-        let folder = self.state.config.disk.as_ref().filter(|_| self.range.is_none());
-        let Some(folder) = folder else { return self.stop_storing(NotStored::TooLarge) };
+        let Some(folder) = &self.state.config.disk else { return self.stop_storing(NotStored::TooLarge) };
         match DiskWriter::begin(folder, self.space.take(), self.broadcast.chunks()).await {
             Ok((writer, body, file)) => {
                 self.disk_writer = Some(writer);
@@ -164,8 +164,12 @@ impl<C: Clock> Fill<C> {
             self.lost = Some(NotStored::Disk);
             return;
         };
-        let new = Stored { meta: Arc::clone(&self.meta), body: StoredBody::File(file) };
-        let stored = self.state.table.store(&self.key, new, |_, new| new);
+        let body = match self.range {
+            Some(range) if range.bytes.len() < range.total => StoredBody::Slices(Arc::new(Slices::new(range, file))),
+            Some(_) | None => StoredBody::File(file),
+        };
+        let new = Stored { meta: Arc::clone(&self.meta), body };
+        let stored = self.state.table.store(&self.key, new, merge);
         self.note_stored(stored);
     }
 
@@ -224,9 +228,20 @@ fn merge(old: &Stored, new: Stored) -> Stored {
         (StoredBody::File(file), StoredBody::Partial(new)) if same && file.len() == new.total && file.is_there() => {
             Some(old.body.clone())
         }
+        (StoredBody::File(file), StoredBody::Slices(new)) if same && file.len() == new.total && file.is_there() => {
+            Some(old.body.clone())
+        }
+        (StoredBody::Whole(whole), StoredBody::Slices(new)) if same && whole.len == new.total => Some(old.body.clone()),
+        (StoredBody::Slices(old), StoredBody::Slices(new)) if same => old.join(new).map(slices),
+        (StoredBody::Slices(old), StoredBody::Partial(new)) if same => old.with_part(new).map(slices),
+        (StoredBody::Partial(old), StoredBody::Slices(new)) if same => new.with_part(old).map(slices),
         _ => None,
     };
     Stored { body: body.unwrap_or(new.body), meta: new.meta }
+}
+
+fn slices(slices: Slices) -> StoredBody {
+    StoredBody::Slices(Arc::new(slices))
 }
 
 fn whole_or_part(part: PartialBody) -> StoredBody {

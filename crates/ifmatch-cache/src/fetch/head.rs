@@ -35,6 +35,7 @@ pub(crate) fn update_stored<C: Clock, T>(
         StoredBody::Whole(body) => body.len,
         StoredBody::Partial(part) => part.total,
         StoredBody::File(file) => file.len(),
+        StoredBody::Slices(slices) => slices.total,
         StoredBody::Broadcast(_) => return,
     };
     let fields = &request.head.headers;

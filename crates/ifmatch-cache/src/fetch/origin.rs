@@ -258,7 +258,7 @@ impl<C: Clock> Fetch<C> {
         let range = ContentRange::of(&head.headers).filter(|_| head.status == StatusCode::PARTIAL_CONTENT);
         let mut reservation = self.state.budget.reserve(self.state.config.entry_limit);
         let in_memory = length.is_some_and(|length| reservation.cover(length));
-        let disk = self.state.config.disk.as_ref().filter(|_| range.is_none());
+        let disk = self.state.config.disk.as_ref();
         let space = disk.filter(|_| !in_memory).and_then(|disk| disk.reserve(length?));
         let broadcast = Broadcast::new(length, reservation, in_memory || space.is_some(), disk.is_some());
         let broadcast = Arc::new(broadcast);

@@ -17,6 +17,7 @@ use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
 use crate::body::disk_reader::{DiskReader, Section};
 use crate::body::in_memory::{MemoryBody, PartialBody};
 use crate::body::on_disk::DiskBody;
+use crate::body::slices::Slices;
 use crate::policy::cache_status::CacheStatus;
 use crate::request::CacheRequest;
 use crate::respond::recent_heads::{Form, RecentHeads};
@@ -53,6 +54,7 @@ pub(crate) fn respond<T>(
         StoredBody::Whole(content) => Some(responder.whole(content)),
         StoredBody::Partial(part) => responder.part(part),
         StoredBody::File(file) => responder.file(file),
+        StoredBody::Slices(slices) => responder.slices(slices),
         StoredBody::Broadcast(broadcast) if request.is_head() => Some(responder.empty(broadcast.declared)),
         StoredBody::Broadcast(broadcast) => {
             let reader = broadcast.join()?;
@@ -148,6 +150,24 @@ impl Responder<'_> {
             Selection::Unsatisfiable => Some(self.unsatisfiable(part.total)),
             Selection::Parts(ranges) => self.chunks(&ranges, part.total, |range| part.cut(range)),
         }
+    }
+
+    /// Returns `None` if no file and no part in memory has the requested bytes.
+    fn slices<T>(&self, slices: &Slices) -> Option<CachedResponse<T>> {
+        if self.request.is_head() {
+            return None;
+        }
+        let ranges = match self.selection(slices.total) {
+            Selection::Whole => return None,
+            Selection::Unsatisfiable => return Some(self.unsatisfiable(slices.total)),
+            Selection::Parts(ranges) => ranges,
+        };
+        let from_file = slices.holding(&ranges).and_then(|(start, file)| {
+            let in_file = |range: ByteRange| ByteRange::new(range.start() - start, range.end() - start);
+            let cut = |range| Some(VecDeque::from([Section::from(in_file(range)?)]));
+            self.ranges(&ranges, slices.total, cut, |sections| DiskReader::of(file, sections).map(ResponseBody::file))
+        });
+        from_file.or_else(|| self.part(slices.parts.as_ref()?))
     }
 
     /// Returns `None` if the file is gone.

@@ -17,7 +17,7 @@ use redb::Error;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-use crate::body::disk_index::{Change, Row};
+use crate::body::disk_index::{Change, FileId, Row};
 use crate::body::folder::Folder;
 use crate::body::on_disk::DiskBody;
 use crate::request::key::Key;
@@ -26,6 +26,10 @@ use crate::store::stored_response::{Meta, Stored, StoredBody};
 
 /// Separates the URI from the variant. No URI contains it.
 const SEPARATOR: char = '\0';
+
+/// Begins the name of a row for a part of a response. The row lets the index evict and invalidate the file, and is never
+/// read: parts do not outlive the head in memory.
+const SLICE: &str = "\0slice-";
 
 /// Ordinal of responses of earlier processes: older than all others.
 pub(super) const EARLIER: u64 = 1;
@@ -54,7 +58,16 @@ impl Archive {
     /// the one of an older response.
     pub(super) fn follow(&self, key: &Key, stored: &Stored, is_current: impl Fn() -> bool) {
         match &stored.body {
-            StoredBody::File(body) => self.put(key, &stored.meta, body, !body.is_recorded(), is_current),
+            StoredBody::File(body) => {
+                let row_key = row_key(key, &stored.meta);
+                self.put(key, &row_key, &stored.meta, body, !body.is_recorded(), is_current);
+            }
+            StoredBody::Slices(slices) => {
+                self.remove_variant(key, &stored.meta);
+                for body in slices.files().filter(|body| !body.is_recorded()) {
+                    self.put(key, &slice_key(key, body.file), &stored.meta, body, false, &is_current);
+                }
+            }
             StoredBody::Whole(_) | StoredBody::Partial(_) | StoredBody::Broadcast(_) => {
                 self.remove_variant(key, &stored.meta);
             }
@@ -66,12 +79,20 @@ impl Archive {
         let StoredBody::Whole(content) = &stored.body else { return };
         let Ok(body) = DiskBody::create(&self.folder, content) else { return };
         *self.spilling() = Some(row_key(key, &stored.meta));
-        self.put(key, &stored.meta, &body, false, is_current);
+        self.put(key, &row_key(key, &stored.meta), &stored.meta, &body, false, is_current);
         *self.spilling() = None;
     }
 
-    fn put(&self, key: &Key, meta: &Meta, body: &Arc<DiskBody>, durable: bool, is_current: impl Fn() -> bool) {
-        let row_key = row_key(key, meta);
+    fn put(
+        &self,
+        key: &Key,
+        row_key: &str,
+        meta: &Meta,
+        body: &Arc<DiskBody>,
+        durable: bool,
+        is_current: impl Fn() -> bool,
+    ) {
+        let is_slice = row_key.contains(SLICE);
         let written = body.written();
         let row = Row {
             at: 0,
@@ -80,20 +101,20 @@ impl Archive {
             file: body.file,
             len: written.len,
             groups: meta.groups.iter().map(|name| group(key.origin(), name)).collect(),
-            head: record::encode(meta, written),
+            head: if is_slice { Vec::new() } else { record::encode(meta, written) },
         };
         let (mut put, was_recorded) = (false, body.is_recorded());
         let change = |change: &mut Change<'_>| {
             let run = row.run;
-            let known = change.get(&row_key)?;
+            let known = change.get(row_key)?;
             let is_older = known.as_ref().is_some_and(|known| known.run == run && known.began > row.began);
             // The file of a row that was removed is gone.
             let has_file = !was_recorded || known.is_some_and(|known| known.file == row.file);
             if is_current() && has_file && !is_older {
-                change.put(&row_key, row)?;
+                change.put(row_key, row)?;
                 put = true;
                 // Before the transaction ends, so that the file belongs to exactly one of both.
-                body.hand_over(&row_key);
+                if is_slice { body.lend(row_key) } else { body.hand_over(row_key) }
             }
             Ok(())
         };
@@ -219,6 +240,10 @@ pub(super) enum Scope<'a> {
 
 fn row_key(key: &Key, meta: &Meta) -> String {
     format!("{}{SEPARATOR}{}", key.as_str(), record::variant_name(&meta.secondary_key))
+}
+
+fn slice_key(key: &Key, file: FileId) -> String {
+    format!("{}{SLICE}{}-{}", key.as_str(), file.run, file.number)
 }
 
 fn group(origin: &str, name: &str) -> String {

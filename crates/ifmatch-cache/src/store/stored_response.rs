@@ -15,6 +15,7 @@ use ifmatch_core::fields::not_modified::retain_304_headers;
 use crate::body::broadcast::Broadcast;
 use crate::body::in_memory::{MemoryBody, PartialBody};
 use crate::body::on_disk::DiskBody;
+use crate::body::slices::Slices;
 use crate::policy::age::{initial_age, unix};
 use crate::policy::cdn_cache_control::Governing;
 use crate::policy::freshness::{Heuristic, lifetime};
@@ -41,6 +42,8 @@ pub(crate) enum StoredBody {
     Partial(Arc<PartialBody>),
     /// The whole body on disk.
     File(Arc<DiskBody>),
+    /// Parts of the body on disk.
+    Slices(Arc<Slices>),
     /// Still arriving.
     Broadcast(Arc<Broadcast>),
 }
@@ -294,6 +297,7 @@ impl Stored {
             StoredBody::Whole(content) => content.len,
             StoredBody::Partial(part) => part.size(),
             StoredBody::File(file) => file.size(),
+            StoredBody::Slices(slices) => slices.size(),
             StoredBody::Broadcast(_) => 0,
         };
         body.saturating_add(self.meta.size() as u64 + size_of::<MemoryBody>() as u64)
@@ -308,7 +312,7 @@ impl Stored {
     pub(crate) fn exists(&self) -> bool {
         match &self.body {
             StoredBody::File(file) => file.exists(),
-            StoredBody::Whole(_) | StoredBody::Partial(_) | StoredBody::Broadcast(_) => true,
+            StoredBody::Whole(_) | StoredBody::Partial(_) | StoredBody::Slices(_) | StoredBody::Broadcast(_) => true,
         }
     }
 
@@ -316,7 +320,7 @@ impl Stored {
     pub(crate) fn is_there(&self) -> bool {
         match &self.body {
             StoredBody::File(file) => file.is_there(),
-            StoredBody::Whole(_) | StoredBody::Partial(_) | StoredBody::Broadcast(_) => true,
+            StoredBody::Whole(_) | StoredBody::Partial(_) | StoredBody::Slices(_) | StoredBody::Broadcast(_) => true,
         }
     }
 

@@ -14,6 +14,7 @@ mod personal;
 mod queries;
 mod races;
 mod restarts;
+mod slices;
 mod slow_readers;
 
 mod soft_purges;
