@@ -37,7 +37,7 @@ fn stored(began: u64, tag: &'static str) -> Stored {
 }
 
 fn entry(stored: Stored) -> Arc<Entry> {
-    Entry::default().with(stored, u64::MAX).unwrap()
+    Entry::default().with(stored, u64::MAX).expect("room for a response")
 }
 
 fn table(disk: &Disk) -> Table {
@@ -48,11 +48,11 @@ fn table(disk: &Disk) -> Table {
 fn found(table: &Table) -> Option<String> {
     let tag = |table: &Table| {
         let found = table.find(&key(), &HeaderMap::new(), "");
-        found.stored().map(|stored| stored.meta.headers[ETAG].to_str().unwrap().to_owned())
+        found.stored().map(|stored| stored.meta.headers[ETAG].to_str().expect("text").to_owned())
     };
     tag(table).or_else(|| {
         let found = table.load(&key(), &HeaderMap::new(), "")?;
-        Some(found.stored()?.meta.headers[ETAG].to_str().unwrap().to_owned())
+        Some(found.stored()?.meta.headers[ETAG].to_str().expect("text").to_owned())
     })
 }
 

@@ -8,7 +8,7 @@ use crate::error::Error;
 /// Number of records in a page.
 const PAGE: usize = 500;
 /// Number of records between two reports.
-const REPORT: u64 = 10_000;
+const REPORT: u64 = 20_000;
 
 /// Copies all records, verifies the copy, and returns their number. Calls `report` from time to time.
 ///
