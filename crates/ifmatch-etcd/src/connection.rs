@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::{Batches, QueuedSwap};
+use ifmatch_register::lanes::{Batches, QueuedSwap, Reconnecting};
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{SystemClock, task};
 use prost::Message;
@@ -35,8 +35,7 @@ const REVISION: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Connection {
     place: Arc<Place>,
-    /// `None` before the first use and after a failure.
-    open: Option<Open>,
+    open: Reconnecting<Open>,
 }
 
 /// The register's place, shared by its connections.
@@ -58,13 +57,14 @@ struct Open {
 impl Connection {
     pub(crate) async fn open(address: Address) -> Result<Self, ConnectError> {
         let place = Arc::new(Place { address, member: AtomicUsize::new(0), cluster: Mutex::new(None) });
-        let open = place.open().await?;
-        Ok(Self { place, open: Some(open) })
+        let mut open = Reconnecting::default();
+        open.keep(place.open().await?);
+        Ok(Self { place, open })
     }
 
     /// Returns another connection to the same place, which opens at its first use.
     pub(crate) fn another(&self) -> Self {
-        Self { place: Arc::clone(&self.place), open: None }
+        Self { place: Arc::clone(&self.place), open: Reconnecting::default() }
     }
 
     /// Lists at most `scan.limit` records.
@@ -82,19 +82,19 @@ impl Connection {
         entries.collect()
     }
 
-    /// Takes the open connection. It is put back after a success, so that a call that fails, or is dropped halfway, ends
-    /// it.
-    async fn opened(&mut self) -> Result<Open, ConnectError> {
-        match self.open.take() {
-            Some(open) => Ok(open),
-            None => self.place.open().await,
-        }
+    async fn opened(&mut self) -> Result<Open, RegisterError> {
+        let place = Arc::clone(&self.place);
+        let connect = move || {
+            let place = Arc::clone(&place);
+            async move { place.open().await }
+        };
+        self.open.take(connect).await
     }
 
     /// Keeps the connection after a success, and otherwise turns to the next member.
     fn keep<T>(&mut self, open: Open, answer: Result<T, Status>) -> Result<T, Status> {
         match answer {
-            Ok(_) => self.open = Some(open),
+            Ok(_) => self.open.keep(open),
             Err(_) => drop(self.place.member.fetch_add(1, Ordering::Relaxed)),
         }
         answer
@@ -167,7 +167,6 @@ impl Batches for Connection {
         let open = match self.opened().await {
             Ok(open) => open,
             Err(error) => {
-                let error = RegisterError::from(error);
                 return batch.iter().map(|_| Err(error.duplicate())).collect();
             }
         };

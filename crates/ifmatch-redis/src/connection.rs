@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::lanes::{Batches, QueuedSwap};
+use ifmatch_register::lanes::{Batches, QueuedSwap, Reconnecting};
 use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisError, ScriptInvocation, Value, cmd};
@@ -24,8 +24,7 @@ const REVISION: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Connection {
     place: Arc<Place>,
-    /// `None` before the first use and after a failure.
-    open: Option<Open>,
+    open: Reconnecting<Open>,
 }
 
 /// The register's place, shared by its connections.
@@ -45,20 +44,21 @@ struct Open {
 impl Connection {
     pub(crate) async fn open(options: Options) -> Result<Self, ConnectError> {
         let place = Arc::new(Place { options, identity: Mutex::new(None) });
-        let open = place.open().await?;
-        Ok(Self { place, open: Some(open) })
+        let mut open = Reconnecting::default();
+        open.keep(place.open().await?);
+        Ok(Self { place, open })
     }
 
     /// Returns another connection to the same place, which opens at its first use.
     pub(crate) fn another(&self) -> Self {
-        Self { place: Arc::clone(&self.place), open: None }
+        Self { place: Arc::clone(&self.place), open: Reconnecting::default() }
     }
 
     pub(crate) async fn warn_if_not_durable(&mut self) {
-        let Some(Open { connection, .. }) = &mut self.open else { return };
+        let Ok(mut open) = self.opened().await else { return };
         for (setting, needed) in [("appendonly", "yes"), ("appendfsync", "always")] {
             let found: Result<Vec<String>, RedisError> =
-                cmd("CONFIG").arg("GET").arg(setting).query_async(connection).await;
+                cmd("CONFIG").arg("GET").arg(setting).query_async(&mut open.connection).await;
             match found.as_deref() {
                 Ok([_, value]) if value == needed => {}
                 Ok(_) => tracing::warn!(
@@ -70,6 +70,7 @@ impl Connection {
                 ),
             }
         }
+        self.open.keep(open);
     }
 
     /// Lists at most `scan.limit` records.
@@ -138,7 +139,7 @@ impl Connection {
         let mut open = self.opened().await?;
         match call(&open.identity).invoke_async(&mut open.connection).await {
             Ok(value) => {
-                self.open = Some(open);
+                self.open.keep(open);
                 Ok(Ok(value))
             }
             Err(error) if error.code() == Some(OTHER_IDENTITY) => Ok(Err(error)),
@@ -146,13 +147,13 @@ impl Connection {
         }
     }
 
-    /// Takes the open connection. It is put back after a success, so that a call that fails, or is dropped halfway, ends
-    /// it.
-    async fn opened(&mut self) -> Result<Open, ConnectError> {
-        match self.open.take() {
-            Some(open) => Ok(open),
-            None => self.place.open().await,
-        }
+    async fn opened(&mut self) -> Result<Open, RegisterError> {
+        let place = Arc::clone(&self.place);
+        let connect = move || {
+            let place = Arc::clone(&place);
+            async move { place.open().await }
+        };
+        self.open.take(connect).await
     }
 
     async fn load_once(&mut self, keys: &[Key]) -> Result<Option<Vec<Value>>, RegisterError> {
@@ -166,7 +167,7 @@ impl Connection {
         if !matches!(values.first(), Some(Value::BulkString(identity)) if *identity == open.identity) {
             return Ok(None);
         }
-        self.open = Some(open);
+        self.open.keep(open);
         Ok(Some(values.split_off(1)))
     }
 }

@@ -47,6 +47,7 @@ use ifmatch_runtime::{SystemClock, task};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::key::Key;
+pub use crate::reconnecting::Reconnecting;
 use crate::register::{RegisterError, RegisterErrorKind, Swap};
 
 /// Maximum number of calls in a batch, and of calls that wait in the queue of a lane.

@@ -27,6 +27,7 @@ mod key;
 mod key_lock;
 pub mod lanes;
 mod memory;
+mod reconnecting;
 mod register;
 mod sharded;
 

@@ -94,7 +94,9 @@ pub(crate) async fn run(register: &Arc<EtcdRegister>, clients: Vec<Client>, tick
             tokio::spawn(async move {
                 let goal = client.wins() + wins;
                 while client.wins() < goal {
-                    client.step(&*register, || ticks.now()).await;
+                    if !client.step(&*register, || ticks.now()).await {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
                 }
                 client
             })

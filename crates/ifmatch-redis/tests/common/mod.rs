@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ifmatch_redis::RedisRegister;
 use ifmatch_register::conformance::history::{self, Operation, Violation};
@@ -71,7 +72,9 @@ pub(crate) async fn run(
             tokio::spawn(async move {
                 let goal = client.wins() + wins;
                 while client.wins() < goal {
-                    client.step(&*register, || ticks.now()).await;
+                    if !client.step(&*register, || ticks.now()).await {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
                 }
                 client
             })

@@ -88,20 +88,23 @@ impl Workload {
 }
 
 impl Client {
-    /// Carries out one operation on a random key: a swap, a load, or a listing of all keys.
+    /// Carries out one operation on a random key: a swap, a load, or a listing of all keys. Returns `false` if the
+    /// register failed: pause before the next operation.
     ///
-    /// `now` is a clock that all clients share. An operation that fails without a change of the register is retried in
-    /// no way; the history shows it if it was a swap.
+    /// `now` is a clock that all clients share. Failed operations are not repeated.
     ///
     /// # Panics
     /// If a record has another content than the one written with its revision.
-    pub async fn step<R: Register>(&mut self, register: &R, now: impl FnMut() -> u64) {
+    pub async fn step<R: Register>(&mut self, register: &R, now: impl FnMut() -> u64) -> bool {
         let random = ifmatch_runtime::nonce().expect("the system gives random numbers");
         let key = usize::try_from((random >> 8) % self.workload.keys.len() as u64).expect("less than a usize");
         match random % 16 {
             0 if self.workload.keys.len() <= LISTED => self.list(register, now).await,
             0..4 => self.load(register, key, now).await,
-            4 => self.look(register, key, now),
+            4 => {
+                self.look(register, key, now);
+                true
+            }
             _ => self.swap(register, key, now).await,
         }
     }
@@ -126,11 +129,11 @@ impl Client {
         self.history
     }
 
-    async fn load<R: Register>(&mut self, register: &R, key: usize, mut now: impl FnMut() -> u64) {
+    async fn load<R: Register>(&mut self, register: &R, key: usize, mut now: impl FnMut() -> u64) -> bool {
         let started = now();
-        if let Ok(found) = register.load(&self.workload.keys[key]).await {
-            self.saw(key, started, now(), revision(found.as_ref()));
-        }
+        let Ok(found) = register.load(&self.workload.keys[key]).await else { return false };
+        self.saw(key, started, now(), revision(found.as_ref()));
+        true
     }
 
     /// Asks for the revision that the register knows without waiting.
@@ -141,10 +144,10 @@ impl Client {
         }
     }
 
-    async fn list<R: Register>(&mut self, register: &R, mut now: impl FnMut() -> u64) {
+    async fn list<R: Register>(&mut self, register: &R, mut now: impl FnMut() -> u64) -> bool {
         let scan = Scan { prefix: &self.workload.prefix, after: None, limit: self.workload.keys.len() + 1 };
         let started = now();
-        let Ok(page) = register.scan(&scan).await else { return };
+        let Ok(page) = register.scan(&scan).await else { return false };
         let ended = now();
         let found: HashMap<Key, Revision> =
             page.iter().map(|(key, record)| (key.clone(), revision(Some(record)))).collect();
@@ -152,6 +155,7 @@ impl Client {
             let found = found.get(&self.workload.keys[key]).copied().unwrap_or(Revision::NONE);
             self.saw(key, started, ended, found);
         }
+        true
     }
 
     fn saw(&mut self, key: usize, started: u64, ended: u64, found: Revision) {
@@ -160,7 +164,7 @@ impl Client {
         self.history.push(Operation { key, started, ended, action: Action::Load(found) });
     }
 
-    async fn swap<R: Register>(&mut self, register: &R, key: usize, mut now: impl FnMut() -> u64) {
+    async fn swap<R: Register>(&mut self, register: &R, key: usize, mut now: impl FnMut() -> u64) -> bool {
         let key = self.workload.keys[key].clone();
         let expected = self.known.get(&key).copied().unwrap_or(Revision::NONE);
         let next = self.propose(expected);
@@ -178,6 +182,7 @@ impl Client {
             Answer::Ambiguous | Answer::Failed => {}
         }
         self.history.push(Operation { key, started, ended, action: Action::Swap { expected, next, answer } });
+        swapped.is_ok()
     }
 
     /// Returns a revision after the expected one that no other client proposes, and this one never before.
