@@ -4,10 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join3;
+use futures_util::future::{join, join3};
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, QueuedSwap};
-use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{EngineClock, Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_runtime::{Clock, SystemClock};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 use tokio_util::task::AbortOnDropHandle;
@@ -33,6 +35,7 @@ const DELETE: &str = "
     DELETE FROM ifmatch_records AS r USING unnest($1::bytea[], $2::bigint[]) AS n (key, expected)
     WHERE r.key = n.key AND r.revision = n.expected RETURNING r.key";
 const LOAD: &str = "SELECT key, record FROM ifmatch_records WHERE key = ANY($1::bytea[])";
+const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 const SCAN: &str = "
     SELECT key, record FROM ifmatch_records WHERE key > $1 AND key >= $2 AND key < $3 ORDER BY key LIMIT $4";
 
@@ -44,26 +47,29 @@ struct Prepared {
     delete: Statement,
     load: Statement,
     scan: Statement,
+    time: Statement,
 }
 
 /// A lane's connection, or the attempt to get one.
 pub(crate) struct Lane {
     settings: Arc<Settings>,
+    clock: Arc<EngineClock>,
     prepared: Option<Prepared>,
-    /// Adopted, but not prepared yet.
-    first: Option<Connection>,
     failures: u32,
     probe: Option<AbortOnDropHandle<Prepared>>,
 }
 
 impl Lane {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
-        Self { settings, prepared: None, first: None, failures: 0, probe: None }
+    pub(crate) fn new(settings: Arc<Settings>, clock: Arc<EngineClock>) -> Self {
+        Self { settings, clock, prepared: None, failures: 0, probe: None }
     }
 
     /// Uses a connection that is already open.
-    pub(crate) fn adopt(&mut self, connection: Connection) {
-        self.first = Some(connection);
+    pub(crate) async fn adopt(&mut self, connection: Connection) -> Result<(), OpenError> {
+        let prepared = prepare(connection).await?;
+        prepared.sample(&self.clock).await.map_err(OpenError::of)?;
+        self.prepared = Some(prepared);
+        Ok(())
     }
 
     /// Returns the connection, connecting if necessary. Fails at once while a probe is under way.
@@ -76,7 +82,7 @@ impl Lane {
                 self.probe = Some(probe);
                 return Err(unavailable("the database server does not answer; it is probed until it does"));
             }
-            (None, None) => match prepare(&self.settings, self.first.take()).await {
+            (None, None) => match connect(&self.settings).await {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     self.failed();
@@ -96,14 +102,20 @@ impl Lane {
         }
     }
 
-    /// Runs statements within the time limit. Without an answer, or after an ambiguous failure, the connection is
+    /// Runs statements within the time limit, and samples the server's time along with them. Without an answer, or after an ambiguous failure, the connection is
     /// replaced: the server is not asked to cancel anything.
     async fn run<T>(
         &mut self,
         work: impl AsyncFnOnce(&Prepared) -> Result<T, RegisterError>,
     ) -> Result<T, RegisterError> {
+        let clock = Arc::clone(&self.clock);
         let prepared = self.prepared().await?;
-        let result = tokio::time::timeout(STATEMENT_LIMIT, work(prepared)).await.unwrap_or_else(|_| {
+        let work = async {
+            // The sample is first in the pipeline, and is not delayed by the work.
+            // Without one, the bounds of the time widen; the work has its own result.
+            join(prepared.sample(&clock), work(prepared)).await.1
+        };
+        let result = tokio::time::timeout(STATEMENT_LIMIT, work).await.unwrap_or_else(|_| {
             let text = format!("the database server has not answered within {} ms", STATEMENT_LIMIT.as_millis());
             Err(RegisterError::new(RegisterErrorKind::Ambiguous, text))
         });
@@ -174,6 +186,15 @@ impl Batches for Lane {
 type Results = HashMap<Key, Result<Swap, RegisterError>>;
 
 impl Prepared {
+    /// Samples the server's time.
+    async fn sample(&self, clock: &EngineClock) -> Result<(), tokio_postgres::Error> {
+        let sent = SystemClock.now();
+        let row = self.connection.client.query_one(&self.time, &[]).await?;
+        let micros: i64 = row.get(0);
+        clock.sample(sent, SystemClock.now(), Timestamp::from_micros(micros.cast_unsigned()));
+        Ok(())
+    }
+
     /// Carries out the swaps: creations, changes and removals in a statement each.
     async fn swap(&self, batch: &[&QueuedSwap]) -> Results {
         let part = |wanted: fn(&QueuedSwap) -> bool| -> Vec<&QueuedSwap> {
@@ -265,18 +286,17 @@ impl Prepared {
     }
 }
 
-/// Connects, and prepares the statements.
-async fn prepare(settings: &Settings, first: Option<Connection>) -> Result<Prepared, OpenError> {
-    let connection = match first {
-        Some(connection) => connection,
-        None => settings.connect().await?,
-    };
+async fn connect(settings: &Settings) -> Result<Prepared, OpenError> {
+    prepare(settings.connect().await?).await
+}
+
+async fn prepare(connection: Connection) -> Result<Prepared, OpenError> {
     let prepare = async |text: &str| connection.client.prepare(text).await.map_err(OpenError::of);
     let (insert, update, delete) = (prepare(INSERT).await?, prepare(UPDATE).await?, prepare(DELETE).await?);
-    let load = prepare(LOAD).await?;
+    let (load, time) = (prepare(LOAD).await?, prepare(TIME).await?);
     let scan = connection.client.prepare_typed(SCAN, &[Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::INT8]).await;
     let scan = scan.map_err(OpenError::of)?;
-    Ok(Prepared { connection, insert, update, delete, load, scan })
+    Ok(Prepared { connection, insert, update, delete, load, scan, time })
 }
 
 /// Probes the server until it can be used.
@@ -286,7 +306,7 @@ async fn probe(settings: Arc<Settings>) -> Prepared {
         let jitter = ifmatch_runtime::nonce().unwrap_or_default() % 1_000;
         tokio::time::sleep(PROBE_INTERVAL / 2 + PROBE_INTERVAL * u32::try_from(jitter).unwrap_or_default() / 1_000)
             .await;
-        match prepare(&settings, None).await {
+        match connect(&settings).await {
             Ok(prepared) => {
                 tracing::info!("the database server answers again");
                 return prepared;

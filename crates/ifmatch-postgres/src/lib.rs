@@ -44,7 +44,8 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::Lanes;
-use ifmatch_register::{Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{EngineClock, EngineTime, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_runtime::{Clock, SystemClock};
 use tokio::sync::Mutex;
 
 pub use error::{OpenError, OpenErrorKind};
@@ -61,6 +62,7 @@ const STATEMENT_LIMIT: Duration = Duration::from_millis(4_500);
 
 /// A register in PostgreSQL.
 pub struct PostgresRegister {
+    clock: Arc<EngineClock>,
     lanes: Lanes,
     scans: Mutex<Lane>,
 }
@@ -74,10 +76,15 @@ impl PostgresRegister {
         let settings = Arc::new(Settings::parse(url)?);
         let first = settings.connect().await?;
         first.check_schema().await?;
-        let lane = || Lane::new(Arc::clone(&settings));
+        let clock = Arc::default();
+        let lane = || Lane::new(Arc::clone(&settings), Arc::clone(&clock));
         let mut scans = lane();
-        scans.adopt(first);
-        Ok(Self { lanes: Lanes::start([lane(), lane()], [lane()], LIMIT), scans: Mutex::new(scans) })
+        scans.adopt(first).await?;
+        Ok(Self {
+            clock: Arc::clone(&clock),
+            lanes: Lanes::start([lane(), lane()], [lane()], LIMIT),
+            scans: Mutex::new(scans),
+        })
     }
 }
 
@@ -88,6 +95,11 @@ impl fmt::Debug for PostgresRegister {
 }
 
 impl Register for PostgresRegister {
+    /// Returns the time of the server, sampled with every load and swap.
+    fn time(&self) -> Option<EngineTime> {
+        self.clock.time(SystemClock.now())
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         self.lanes.load(key).await
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ifmatch_core::record::{Record, Revision};
 
+use crate::engine_clock::EngineTime;
 use crate::key::Key;
 use crate::register::{Guarantee, Register, RegisterError, Scan, Swap};
 
@@ -36,6 +37,7 @@ type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegisterError>> + 
 
 trait Erased: Send + Sync + 'static {
     fn guarantee(&self) -> Guarantee;
+    fn time(&self) -> Option<EngineTime>;
     fn load<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Record>>;
     fn revision_at_once(&self, key: &Key) -> Option<Revision>;
     fn compare_and_swap<'a>(
@@ -50,6 +52,10 @@ trait Erased: Send + Sync + 'static {
 impl<R: Register> Erased for R {
     fn guarantee(&self) -> Guarantee {
         Register::guarantee(self)
+    }
+
+    fn time(&self) -> Option<EngineTime> {
+        Register::time(self)
     }
 
     fn load<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Record>> {
@@ -80,6 +86,10 @@ impl Register for AnyRegister {
         Erased::guarantee(&*self.0)
     }
 
+    fn time(&self) -> Option<EngineTime> {
+        Erased::time(&*self.0)
+    }
+
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
         Erased::load(&*self.0, key).await
     }
@@ -106,6 +116,10 @@ impl Register for AnyRegister {
 impl<R: Register> Register for Arc<R> {
     fn guarantee(&self) -> Guarantee {
         R::guarantee(self)
+    }
+
+    fn time(&self) -> Option<EngineTime> {
+        R::time(self)
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

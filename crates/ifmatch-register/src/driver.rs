@@ -20,6 +20,8 @@ use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 const MAX_SWAPS: usize = 100;
 /// Maximum number of ambiguous swaps of one command.
 const MAX_AMBIGUOUS: usize = 3;
+/// Share of a permit's duration that the error of the engine's time may have: the margin in which handlers end earlier.
+const TIME_SHARE: u32 = 10;
 /// Shortest and longest pause between swaps. Pauses between polls of a write in flight grow up to [`MAX_POLL_INTERVAL`].
 const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
 
@@ -115,14 +117,15 @@ impl<R: Register, C: Clock> Driver<R, C> {
         &self.register
     }
 
-    /// Returns the clock.
-    pub fn clock(&self) -> &C {
-        &self.clock
+    /// Returns the clock that ends permits and leases: this driver, with the time of [`Driver::now`].
+    pub fn clock(&self) -> &Self {
+        self
     }
 
-    /// Returns the current time.
+    /// Returns the current time: the earliest possible time of the register's engine if it keeps one, so that no permit
+    /// is broken early, and otherwise that of the clock.
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.register.time().map_or_else(|| self.clock.now(), |time| time.earliest)
     }
 
     /// Loads the record of a resource.
@@ -299,6 +302,19 @@ impl<R: Register, C: Clock> Driver<R, C> {
         }
     }
 
+    /// Refuses a permit if the engine's time is not known precisely enough. The handler must end before any process can
+    /// see its permit as expired, although it ends by the earliest possible time.
+    fn check_time(&self, command: &Command<'_>) -> Result<(), RegisterError> {
+        let (Command::Begin(begin), Some(time)) = (command, self.register.time()) else { return Ok(()) };
+        if time.error() <= begin.ttl / TIME_SHARE {
+            return Ok(());
+        }
+        Err(RegisterError::new(
+            RegisterErrorKind::Unavailable,
+            "the time of the register's engine is not known precisely",
+        ))
+    }
+
     async fn swap_in<'a>(
         &'a self,
         writer: &mut Writer<'_, 'a>,
@@ -321,7 +337,8 @@ impl<R: Register, C: Clock> Driver<R, C> {
             if ambiguous.overtaken(expected) || ambiguous.swaps.len() >= MAX_AMBIGUOUS {
                 return Err(ambiguous.or(DriverError::Contention));
             }
-            let now = self.clock.now();
+            let now = self.now();
+            self.check_time(command).map_err(|error| ambiguous.or(error.into()))?;
             let before = self.deadlines.view(key, stored.take().unwrap_or_else(|| self.initial.clone()), now);
             let mut transition = before.apply(command, now);
             if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {
@@ -360,6 +377,20 @@ impl<R: Register, C: Clock> Driver<R, C> {
             };
             self.clock.sleep(pause).await;
         }
+    }
+}
+
+impl<R: Register, C: Clock> Clock for Driver<R, C> {
+    fn now(&self) -> Timestamp {
+        Driver::now(self)
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.clock.wall()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        self.clock.sleep(duration)
     }
 }
 

@@ -23,6 +23,7 @@ mod any;
 pub mod conformance;
 mod deadlines;
 mod driver;
+mod engine_clock;
 mod key;
 mod key_lock;
 pub mod lanes;
@@ -33,6 +34,7 @@ mod sharded;
 
 pub use any::AnyRegister;
 pub use driver::{Applied, Driver, DriverError};
+pub use engine_clock::{EngineClock, EngineTime};
 pub use key::{InvalidKey, Key};
 pub use key_lock::KeyLock;
 pub use memory::MemoryRegister;

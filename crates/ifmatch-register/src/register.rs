@@ -7,12 +7,14 @@ use std::future::Future;
 use ifmatch_core::record::{DecodeError, Record, Revision};
 use ifmatch_runtime::RandomError;
 
+use crate::engine_clock::EngineTime;
 use crate::key::Key;
 
 /// A linearizable register for each key.
 ///
 /// Three methods are required: [`load`](Self::load), [`compare_and_swap`](Self::compare_and_swap) and [`scan`](Self::scan).
-/// Two have defaults: [`guarantee`](Self::guarantee) and [`revision_at_once`](Self::revision_at_once).
+/// Three have defaults: [`guarantee`](Self::guarantee), [`time`](Self::time) and
+/// [`revision_at_once`](Self::revision_at_once).
 ///
 /// # Requirements
 /// - **Linearizable**, as far as its [`Guarantee`] goes: a load or a scan that begins after a successful swap, in any
@@ -40,6 +42,13 @@ pub trait Register: Send + Sync + 'static {
     /// Returns the lifetime of acknowledged swaps. Defaults to [`Guarantee::Linearizable`].
     fn guarantee(&self) -> Guarantee {
         Guarantee::Linearizable
+    }
+
+    /// Returns the engine's time, for registers that processes share. Each load takes a sample of it, so that a process
+    /// that was idle knows the time before it decides (see [`EngineClock`](crate::EngineClock)). Returns `None`, the default, if the engine keeps no time: processes that
+    /// share the register then compare deadlines by their own clocks.
+    fn time(&self) -> Option<EngineTime> {
+        None
     }
 
     /// Returns the revision of the current record if the register knows it without waiting, or [`Revision::NONE`] if it

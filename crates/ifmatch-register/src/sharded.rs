@@ -10,6 +10,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_runtime::{Clock, SystemClock, nonce};
 
 use crate::any::AnyRegister;
+use crate::engine_clock::EngineTime;
 use crate::key::Key;
 use crate::register::{Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
@@ -223,6 +224,11 @@ impl Register for ShardedRegister {
         let has = |guarantee| self.shards.iter().any(|shard| shard.guarantee() == guarantee);
         let weakest = [Guarantee::UntilFailover, Guarantee::Process].into_iter().find(|guarantee| has(*guarantee));
         weakest.unwrap_or(Guarantee::Linearizable)
+    }
+
+    /// Returns `None`: the shards' engines have clocks of their own, and a load samples only one of them.
+    fn time(&self) -> Option<EngineTime> {
+        None
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

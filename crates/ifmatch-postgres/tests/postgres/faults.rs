@@ -192,3 +192,22 @@ async fn a_swap_without_an_answer_is_ambiguous_and_not_cancelled() {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     assert_eq!(client.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0), 1, "the statement still waits");
 }
+
+/// The bounds of the time must contain the time that the server reports between the calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_is_that_of_the_server() {
+    let server = Server::start().await;
+    let (one, other) = (server.register().await, server.register().await);
+    let client = server.client().await;
+    for _ in 0..20 {
+        let before = [one.time().unwrap(), other.time().unwrap()];
+        let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+        let micros = client.query_one(now, &[]).await.unwrap().get::<_, i64>(0).cast_unsigned();
+        let after = [one.time().unwrap(), other.time().unwrap()];
+        for (before, after) in before.into_iter().zip(after) {
+            assert!(before.earliest.micros() <= micros, "{before:?} is after {micros}");
+            assert!(after.latest.micros() >= micros, "{after:?} is before {micros}");
+        }
+        one.load(&key("k")).await.unwrap();
+    }
+}

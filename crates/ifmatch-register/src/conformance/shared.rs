@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ifmatch_core::record::{Record, Revision};
 
+use crate::engine_clock::EngineTime;
 use crate::key::Key;
 use crate::register::{Guarantee, Register, RegisterError, Scan, Swap};
 
@@ -28,6 +29,11 @@ impl<R> Handles<R> {
 impl<R: Register> Register for Handles<R> {
     fn guarantee(&self) -> Guarantee {
         self.next().guarantee()
+    }
+
+    /// Returns the time of one handle: those of two may differ within their errors.
+    fn time(&self) -> Option<EngineTime> {
+        self.handles[0].time()
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

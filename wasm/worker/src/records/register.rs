@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{EngineTime, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use worker::ObjectNamespace;
 use worker::send::{IntoSendFuture, SendWrapper};
 
@@ -57,6 +57,10 @@ impl Register for RecordObjects {
     /// The objects delete only idle records (see [`RecordObjects::kept`]).
     fn guarantee(&self) -> Guarantee {
         Guarantee::Linearizable
+    }
+
+    fn time(&self) -> Option<EngineTime> {
+        None
     }
 
     fn revision_at_once(&self, _: &Key) -> Option<Revision> {

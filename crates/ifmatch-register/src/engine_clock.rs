@@ -1,0 +1,218 @@
+//! The time of a register's engine, from samples of it.
+//!
+//! Processes that share a register compare deadlines by the engine's time, so that their own clocks need not agree.
+//!
+//! ```text
+//!   this process   ── sent ──────────────── received ────────── now ──▶
+//!                        ╲                ╱                      │
+//!   engine         ───────╲── sample ────╱───────────────────────┼────▶
+//!                                                     earliest ◀─┴─▶ latest
+//! ```
+//!
+//! The engine read its clock between `sent` and `received`. When the answer is received, its time is therefore at least
+//! the sample, and at most the sample and the round trip. From then on, the bounds advance by this process's interval
+//! clock, and move apart by its permitted rate error.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ifmatch_core::date::Timestamp;
+
+/// Permitted error of the rates of the clocks, in parts per million: that of a clock without NTP, and of one that is slewed.
+const RATE_ERROR: u64 = 500;
+/// Age of the last sample at which the time is unknown.
+const MAX_AGE: Duration = Duration::from_mins(1);
+
+/// Bounds of an engine's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineTime {
+    /// Never after the engine's time, and never back.
+    pub earliest: Timestamp,
+    /// Never before the engine's time.
+    pub latest: Timestamp,
+}
+
+impl EngineTime {
+    /// Returns the difference of the bounds.
+    pub fn error(self) -> Duration {
+        self.earliest.until(self.latest)
+    }
+}
+
+/// The clock of an engine.
+///
+/// ```
+/// use std::time::Duration;
+/// use ifmatch_core::date::Timestamp;
+/// use ifmatch_register::EngineClock;
+///
+/// let (clock, at) = (EngineClock::default(), Timestamp::from_micros);
+/// clock.sample(at(1_000), at(1_400), at(9_000_000));
+/// let time = clock.time(at(1_400)).expect("there is a sample");
+/// assert_eq!((time.earliest, time.latest), (at(9_000_000), at(9_000_401)));
+/// ```
+#[derive(Debug, Default)]
+pub struct EngineClock(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    bounds: Option<Bounds>,
+    /// The latest result.
+    last: Timestamp,
+}
+
+/// Bounds at a moment of this process's interval clock.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    at: Timestamp,
+    sampled: Timestamp,
+    time: EngineTime,
+}
+
+impl EngineClock {
+    /// Takes note of a sample that was requested at `sent`, and arrived at `received`, by this process's interval clock.
+    ///
+    /// A sample that contradicts earlier ones takes their place: the engine's clock was set, or another server has taken
+    /// over.
+    pub fn sample(&self, sent: Timestamp, received: Timestamp, engine: Timestamp) {
+        let round_trip = sent.until(received);
+        let latest = engine.saturating_add(round_trip + rate_error(round_trip));
+        let new = Bounds { at: received, sampled: received, time: EngineTime { earliest: engine, latest } };
+        let mut state = self.state();
+        let bounds = match state.bounds {
+            Some(old) => old.narrowed_by(new).unwrap_or(new),
+            None => new,
+        };
+        state.bounds = Some(bounds);
+    }
+
+    /// Returns the engine's time at a moment of this process's interval clock, or `None` without a sample. A minute after
+    /// the last one, `latest` is unlimited.
+    pub fn time(&self, now: Timestamp) -> Option<EngineTime> {
+        let mut state = self.state();
+        let bounds = state.bounds?;
+        let mut time = bounds.moved_to(now.max(bounds.at)).time;
+        time.earliest = time.earliest.max(state.last);
+        state.last = time.earliest;
+        time.latest = time.latest.max(time.earliest);
+        if bounds.sampled.until(now) > MAX_AGE {
+            time.latest = Timestamp::from_micros(u64::MAX);
+        }
+        Some(time)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bounds {
+    fn moved_to(self, at: Timestamp) -> Self {
+        let elapsed = self.at.until(at);
+        let error = rate_error(elapsed);
+        let time = EngineTime {
+            earliest: self.time.earliest.saturating_add(elapsed.saturating_sub(error)),
+            latest: self.time.latest.saturating_add(elapsed + error),
+        };
+        Self { at, time, ..self }
+    }
+
+    /// Returns the bounds that satisfy both, or `None` if there are none.
+    fn narrowed_by(self, other: Self) -> Option<Self> {
+        let at = self.at.max(other.at);
+        let (one, two) = (self.moved_to(at).time, other.moved_to(at).time);
+        let time = EngineTime { earliest: one.earliest.max(two.earliest), latest: one.latest.min(two.latest) };
+        let sampled = self.sampled.max(other.sampled);
+        (time.earliest <= time.latest).then_some(Self { at, sampled, time })
+    }
+}
+
+/// Returns the error of an interval, rounded up.
+fn rate_error(interval: Duration) -> Duration {
+    let micros = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(micros.saturating_mul(RATE_ERROR).div_ceil(1_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 1_000_000_000;
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::from_micros(micros)
+    }
+
+    /// The engine's clock is ahead of this process's by this much.
+    const AHEAD: u64 = 30_000_000;
+
+    /// All orders in which the answers of four requests arrive, with the engine's clock at all rates that are permitted:
+    /// the engine's time is never outside of the bounds.
+    #[test]
+    fn the_bounds_hold_in_every_order_of_the_answers() {
+        let requests = [(0, 400_u64, 2_000), (500, 500, 900), (700, 2_500, 2_600), (3_000, 3_001, 9_000)];
+        for rate in [-500_i64, 0, 500] {
+            let engine = |local: u64| {
+                let drift = i64::try_from(local).unwrap() * rate / 1_000_000;
+                at((START + local + AHEAD).strict_add_signed(drift))
+            };
+            for order in permutations(&[0, 1, 2, 3]) {
+                let clock = EngineClock::default();
+                for request in order {
+                    let (sent, read, received) = requests[request];
+                    clock.sample(at(START + sent), at(START + received), engine(read));
+                    for now in [received.max(9_000), 20_000, 1_000_000, 50_000_000] {
+                        let bounds = clock.state().bounds.unwrap().moved_to(at(START + now)).time;
+                        // A microsecond for the rounding of the drift.
+                        let (low, high) = (engine(now).micros() + 1, engine(now).micros() - 1);
+                        assert!(bounds.earliest.micros() <= low && high <= bounds.latest.micros(), "{bounds:?} {now}");
+                    }
+                }
+            }
+        }
+    }
+
+    fn permutations(of: &[usize]) -> Vec<Vec<usize>> {
+        if of.is_empty() {
+            return vec![vec![]];
+        }
+        let rest = |first: usize| of.iter().copied().filter(|other| *other != first).collect::<Vec<_>>();
+        let with = |first: usize| {
+            permutations(&rest(first)).into_iter().map(move |tail| [vec![first], tail].concat()).collect::<Vec<_>>()
+        };
+        of.iter().flat_map(|first| with(*first)).collect()
+    }
+
+    #[test]
+    fn a_quick_sample_narrows_the_bounds_and_a_slow_one_does_not_widen_them() {
+        let clock = EngineClock::default();
+        clock.sample(at(START), at(START + 1_000_000), at(START + 500_000));
+        assert!(clock.time(at(START + 1_000_000)).unwrap().error() >= Duration::from_secs(1));
+        clock.sample(at(START + 1_000_000), at(START + 1_000_200), at(START + 1_000_100));
+        clock.sample(at(START + 1_000_200), at(START + 3_000_200), at(START + 2_000_000));
+        let error = clock.time(at(START + 3_000_200)).unwrap().error();
+        assert!(error < Duration::from_millis(3), "{error:?}");
+    }
+
+    /// The new primary's clock is behind that of the old one.
+    #[test]
+    fn the_time_never_goes_back_across_a_failover() {
+        let clock = EngineClock::default();
+        clock.sample(at(START), at(START + 100), at(START + AHEAD));
+        let before = clock.time(at(START + 100)).unwrap();
+        clock.sample(at(START + 1_000), at(START + 1_100), at(START + 1_050));
+        let after = clock.time(at(START + 1_100)).unwrap();
+        assert!(after.earliest >= before.earliest && after.latest >= after.earliest, "{before:?} {after:?}");
+        let caught_up = clock.time(at(START + 2 * AHEAD)).unwrap();
+        assert!(caught_up.earliest > before.earliest, "the time advances again");
+    }
+
+    #[test]
+    fn the_time_is_unknown_a_minute_after_the_last_sample() {
+        let clock = EngineClock::default();
+        assert_eq!(clock.time(at(START)), None);
+        clock.sample(at(START), at(START + 100), at(START));
+        assert!(clock.time(at(START + 59_000_000)).unwrap().error() < Duration::from_millis(100));
+        assert!(clock.time(at(START + 61_000_000)).unwrap().error() > Duration::from_hours(1));
+    }
+}
