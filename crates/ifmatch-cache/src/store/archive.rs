@@ -266,5 +266,4 @@ fn blocking<T>(run: impl FnOnce() -> T) -> T {
 }
 
 #[cfg(test)]
-#[path = "archive_tests.rs"]
 mod tests;

@@ -419,5 +419,4 @@ fn lock(shard: &Mutex<KeyInvalidations>) -> MutexGuard<'_, KeyInvalidations> {
 }
 
 #[cfg(test)]
-#[path = "table_tests.rs"]
 mod tests;
