@@ -3,9 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join;
+use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, QueuedSwap, Reconnecting};
-use ifmatch_register::{Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{EngineClock, EngineTime, Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_runtime::{Clock, SystemClock};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisError, ScriptInvocation, Value, cmd};
 
@@ -33,6 +36,17 @@ struct Place {
     options: Options,
     /// The identity last seen by any connection.
     identity: Mutex<Option<Identity>>,
+    clock: EngineClock,
+}
+
+/// The time of a place.
+#[derive(Debug)]
+pub(crate) struct Clocked(Arc<Place>);
+
+impl Clocked {
+    pub(crate) fn time(&self) -> Option<EngineTime> {
+        self.0.clock.time(SystemClock.now())
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +57,7 @@ struct Open {
 
 impl Connection {
     pub(crate) async fn open(options: Options) -> Result<Self, ConnectError> {
-        let place = Arc::new(Place { options, identity: Mutex::new(None) });
+        let place = Arc::new(Place { options, identity: Mutex::new(None), clock: EngineClock::default() });
         let mut open = Reconnecting::default();
         open.keep(place.open().await?);
         Ok(Self { place, open })
@@ -52,6 +66,11 @@ impl Connection {
     /// Returns another connection to the same place, which opens at its first use.
     pub(crate) fn another(&self) -> Self {
         Self { place: Arc::clone(&self.place), open: Reconnecting::default() }
+    }
+
+    /// Returns the time of the server, as sampled by all connections to the place.
+    pub(crate) fn clock(&self) -> Clocked {
+        Clocked(Arc::clone(&self.place))
     }
 
     pub(crate) async fn warn_if_not_durable(&mut self) {
@@ -136,8 +155,10 @@ impl Connection {
         &mut self,
         call: &impl Fn(&[u8]) -> ScriptInvocation<'_>,
     ) -> Result<Result<Value, RedisError>, RegisterError> {
-        let mut open = self.opened().await?;
-        match call(&open.identity).invoke_async(&mut open.connection).await {
+        let open = self.opened().await?;
+        let mut connection = open.connection.clone();
+        let call = call(&open.identity);
+        match join(self.place.sample(&open), call.invoke_async(&mut connection)).await.1 {
             Ok(value) => {
                 self.open.keep(open);
                 Ok(Ok(value))
@@ -157,13 +178,15 @@ impl Connection {
     }
 
     async fn load_once(&mut self, keys: &[Key]) -> Result<Option<Vec<Value>>, RegisterError> {
-        let mut open = self.opened().await?;
+        let open = self.opened().await?;
         let mut command = cmd("MGET");
         command.arg(self.place.key("identity"));
         for key in keys {
             command.arg(self.place.record(key));
         }
-        let mut values: Vec<Value> = command.query_async(&mut open.connection).await.map_err(failed)?;
+        let mut connection = open.connection.clone();
+        let values = join(self.place.sample(&open), command.query_async(&mut connection)).await.1;
+        let mut values: Vec<Value> = values.map_err(failed)?;
         if !matches!(values.first(), Some(Value::BulkString(identity)) if *identity == open.identity) {
             return Ok(None);
         }
@@ -203,6 +226,16 @@ impl Place {
         format!("{}r/{key}", self.options.prefix)
     }
 
+    /// Samples the server's time. Without an answer, the bounds of the time widen; the call beside it has its own result.
+    async fn sample(&self, open: &Open) {
+        let sent = SystemClock.now();
+        let time: Result<(u64, u64), RedisError> = cmd("TIME").query_async(&mut open.connection.clone()).await;
+        if let Ok((seconds, micros)) = time {
+            let time = Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros));
+            self.clock.sample(sent, SystemClock.now(), time);
+        }
+    }
+
     async fn open(&self) -> Result<Open, ConnectError> {
         let settings =
             AsyncConnectionConfig::new().set_connection_timeout(Some(OPENING)).set_response_timeout(Some(LIMIT));
@@ -210,7 +243,9 @@ impl Place {
         let info: String = cmd("INFO").query_async(&mut connection).await?;
         let replication_id = check(&info)?;
         let identity = self.identify(&mut connection, replication_id).await?;
-        Ok(Open { connection, identity })
+        let open = Open { connection, identity };
+        self.sample(&open).await;
+        Ok(open)
     }
 
     /// Returns the register's identity, as stored. Creates the register if this process has not seen it before.

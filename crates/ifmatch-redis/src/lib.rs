@@ -32,11 +32,11 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::Lanes;
-use ifmatch_register::{Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{EngineTime, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{SystemClock, task};
 use tokio::sync::Mutex;
 
-use connection::Connection;
+use connection::{Clocked, Connection};
 pub use error::{ConnectError, ConnectErrorKind};
 pub use options::Options;
 
@@ -53,6 +53,7 @@ const PAGE: usize = 256;
 pub struct RedisRegister {
     lanes: Lanes,
     lists: Mutex<Connection>,
+    clock: Clocked,
 }
 
 impl RedisRegister {
@@ -77,7 +78,7 @@ impl RedisRegister {
         let swaps = [lists.another(), lists.another()];
         let loads = [lists.another(), lists.another()];
         lists.warn_if_not_durable().await;
-        Ok(Self { lanes: Lanes::start(swaps, loads, LIMIT), lists: Mutex::new(lists) })
+        Ok(Self { lanes: Lanes::start(swaps, loads, LIMIT), clock: lists.clock(), lists: Mutex::new(lists) })
     }
 
     async fn pages(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
@@ -100,6 +101,11 @@ impl RedisRegister {
 impl Register for RedisRegister {
     fn guarantee(&self) -> Guarantee {
         Guarantee::UntilFailover
+    }
+
+    /// Returns the time of the server, sampled with every load and swap.
+    fn time(&self) -> Option<EngineTime> {
+        self.clock.time()
     }
 
     async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {

@@ -15,6 +15,7 @@ use ifmatch_redis::RedisRegister;
 use ifmatch_register::conformance::history::ViolationKind;
 use ifmatch_register::conformance::workload::{Client, Workload};
 use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
+use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_testbed::{Network, Proxy, Server};
 
 fn clients(workload: &Workload, count: usize) -> Vec<Client> {
@@ -46,6 +47,19 @@ async fn acknowledged_swaps_survive_kills() {
         clients = writing.await.unwrap();
     }
     check(&register, clients, &ticks).await.unwrap();
+}
+
+/// Each call samples the server's time, which is that of this machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_servers_time_is_known() {
+    let server = start(&[]).await;
+    let before = SystemClock.wall();
+    let register = connect(&url(&server)).await;
+    let first = register.time().unwrap();
+    assert!(first.latest >= before && first.earliest <= SystemClock.wall(), "{first:?}");
+    register.load(&Key::new("key").unwrap()).await.unwrap();
+    let second = register.time().unwrap();
+    assert!(second.earliest >= first.earliest && second.latest >= first.earliest, "{first:?}, {second:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
