@@ -20,7 +20,7 @@
 //!
 //! All keys begin with a prefix, by default `ifmatch:`. A record is a string: its revision as eight bytes, then its
 //! encoding. A sorted set has the names of all records, in the order of their bytes. One more key has the register's
-//! [identity](identity).
+//! identity.
 
 mod connection;
 mod error;
