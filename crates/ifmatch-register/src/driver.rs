@@ -20,8 +20,9 @@ use crate::register::{Register, RegisterError, RegisterErrorKind, Swap};
 const MAX_SWAPS: usize = 100;
 /// Maximum number of ambiguous swaps of one command.
 const MAX_AMBIGUOUS: usize = 3;
-/// Share of a permit's duration that the error of the engine's time may have: the margin in which handlers end earlier.
-const TIME_SHARE: u32 = 10;
+/// Maximum error of the engine's time when a permit is granted, as a share of its duration and in total: the margin by
+/// which handlers end before their permits.
+const TIME_ERROR: (u32, Duration) = (10, Duration::from_secs(3));
 /// Shortest and longest pause between swaps. Pauses between polls of a write in flight grow up to [`MAX_POLL_INTERVAL`].
 const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
 
@@ -306,7 +307,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// see its permit as expired, although it ends by the earliest possible time.
     fn check_time(&self, command: &Command<'_>) -> Result<(), RegisterError> {
         let (Command::Begin(begin), Some(time)) = (command, self.register.time()) else { return Ok(()) };
-        if time.error() <= begin.ttl / TIME_SHARE {
+        if time.error() <= (begin.ttl / TIME_ERROR.0).min(TIME_ERROR.1) {
             return Ok(());
         }
         Err(RegisterError::new(

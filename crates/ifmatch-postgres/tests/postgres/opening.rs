@@ -98,3 +98,28 @@ async fn a_server_without_tls_is_refused_where_it_is_required() {
     assert_eq!(error.kind(), OpenErrorKind::Certificate);
     assert!(error.to_string().contains("sslmode=disable"), "{error}");
 }
+
+#[tokio::test]
+async fn only_a_certificate_of_the_authority_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificate = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (ours, other) = (certificate(), certificate());
+    let mut server = Server::create(&["ssl=on", "ssl_cert_file=tls.crt", "ssl_key_file=tls.key"]);
+    server.write_as_owner("tls.crt", &ours.cert.pem());
+    server.write_as_owner("tls.key", &ours.signing_key.serialize_pem());
+    server.run();
+    server.until_ready().await;
+    migrate(&server.url()).await.unwrap();
+    let url = |host: &str, name: &str, certificate: &rcgen::CertifiedKey<rcgen::KeyPair>| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, certificate.cert.pem()).unwrap();
+        let options = format!("?sslmode=verify-full&sslrootcert={}", file.display());
+        server.url().replace("127.0.0.1", host) + &options
+    };
+    PostgresRegister::connect(&url("localhost", "ours.pem", &ours)).await.expect("it is the server's");
+    for wrong in [url("localhost", "other.pem", &other), url("127.0.0.1", "ours.pem", &ours)] {
+        let error = refused(&wrong).await;
+        assert_eq!(error.kind(), OpenErrorKind::Certificate, "{error}");
+        assert!(error.to_string().contains("sslrootcert"), "{error}");
+    }
+}

@@ -1,6 +1,7 @@
 //! A server for one test.
 
 use std::fs::File;
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,15 @@ impl Server {
     /// Returns the folder of the data.
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    /// Writes a file into the folder of the data that only the server's user can read.
+    pub(crate) fn write_as_owner(&self, name: &str, text: &str) {
+        let mut command = as_server("/bin/sh");
+        command.args(["-c", "umask 077; cat > \"$0\""]).arg(self.data().join(name)).stdin(Stdio::piped());
+        let mut writer = command.spawn().expect("sh runs");
+        writer.stdin.take().expect("it is piped").write_all(text.as_bytes()).unwrap();
+        assert!(writer.wait().unwrap().success());
     }
 
     pub(crate) async fn register(&self) -> PostgresRegister {
