@@ -45,8 +45,8 @@ pub trait Register: Send + Sync + 'static {
     }
 
     /// Returns the engine's time, for registers that processes share. Each load takes a sample of it, so that a process
-    /// that was idle knows the time before it decides (see [`EngineClock`](crate::EngineClock)). Returns `None`, the default, if the engine keeps no time: processes that
-    /// share the register then compare deadlines by their own clocks.
+    /// that was idle knows the time before it decides (see [`EngineClock`](crate::EngineClock)). Returns `None`, the
+    /// default, if the engine keeps no time: processes that share the register then compare deadlines by their own clocks.
     fn time(&self) -> Option<EngineTime> {
         None
     }

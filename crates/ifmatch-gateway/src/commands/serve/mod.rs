@@ -43,16 +43,17 @@ async fn serve(config: &Config) -> Result<End, Error> {
     let reserved_tables = config.listen_tables.map(|at| Reserved::bind(at, listen::TABLES)).transpose()?;
     let metrics = Metrics::global()?;
     let lease_metrics = Arc::new(LeaseMetrics::new());
-    let blobs = MeteredStore::new(storage::open(config).await?, Arc::clone(&lease_metrics));
+    let opened = storage::open(config).await?;
+    let blobs = MeteredStore::new(opened.store, Arc::clone(&lease_metrics));
     if matches!(config.storage, Storage::Folder(_)) {
         lease_metrics.begin_backfill();
         tokio::spawn(backfill(lease_metrics, blobs.clone()));
     }
-    let service = BlobService::new(Arc::new(blobs.clone()))
+    let service = BlobService::with_clock(Arc::new(blobs.clone()), opened.clock.clone())
         .dialect(AzureDialect::new(config.accounts.clone()))
         .max_body(config.server.max_body)
         .require_preconditions(require_preconditions(config));
-    let tables = TableService::new(Arc::new(blobs.clone())).accounts(config.accounts.clone());
+    let tables = TableService::with_clock(Arc::new(blobs.clone()), opened.clock).accounts(config.accounts.clone());
     tokio::spawn(garbage_collection::run(service.clone(), tables.clone()));
     let state = AppState::new(&config.server, metrics).with_blobs(blobs);
     let scheme = config.server.scheme();

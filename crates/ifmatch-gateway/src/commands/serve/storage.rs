@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
+use ifmatch_blob::{AnyClock, BlobStore};
 use ifmatch_blob_embedded::{self as embedded, EmbeddedStore};
 use ifmatch_blob_objects::{self as objects, Backing, ObjectBlobs};
-use ifmatch_register::{AnyRegister, Guarantee, Register};
+use ifmatch_register::{AnyRegister, Driver, Guarantee, Register};
 
 use crate::commands::register::AcceptLosses;
 use crate::commands::{folder, register};
@@ -18,18 +18,31 @@ use crate::error::Error;
 /// Interval between upkeep runs.
 const UPKEEP: Duration = Duration::from_hours(1);
 
+/// An open store.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn BlobStore>,
+    /// The clock by which leases end: that of the register's engine, if it keeps time.
+    pub(crate) clock: AnyClock,
+}
+
+impl Opened {
+    fn new(store: impl BlobStore) -> Self {
+        Self { store: Arc::new(store), clock: AnyClock::default() }
+    }
+}
+
 /// Opens the store.
 ///
 /// # Errors
 /// Describes the problem with the folder or the URL, and its solution.
-pub(crate) async fn open(config: &Config) -> Result<Arc<dyn BlobStore>, Error> {
+pub(crate) async fn open(config: &Config) -> Result<Opened, Error> {
     match &config.storage {
         Storage::Folder(folder) => {
             folder::check("--data", folder)?;
             let store = EmbeddedStore::open(folder).await.map_err(|error| folder_error(folder, &error))?;
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_deletions().await));
-            Ok(Arc::new(store))
+            Ok(Opened::new(store))
         }
         Storage::Store { url, records } => {
             let settings = std::env::vars_os()
@@ -45,12 +58,13 @@ pub(crate) async fn open(config: &Config) -> Result<Arc<dyn BlobStore>, Error> {
             };
             let store_error = |error| store_error(url, &error);
             if register.guarantee() == Guarantee::Process {
-                return Ok(Arc::new(ObjectBlobs::open(backing, register).await.map_err(store_error)?));
+                return Ok(Opened::new(ObjectBlobs::open(backing, register).await.map_err(store_error)?));
             }
+            let clock = AnyClock::new(Driver::new(register.clone()));
             let store = ObjectBlobs::open_durable(backing, register).await.map_err(store_error)?;
             let kept = store.clone();
             tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
-            Ok(Arc::new(store))
+            Ok(Opened { clock, ..Opened::new(store) })
         }
     }
 }
