@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::Lanes;
-use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{Key, Register, RegisterError, Scan, Swap};
 use tokio::sync::Mutex;
 
 pub use address::Address;
@@ -44,7 +44,7 @@ const PAGE: usize = 256;
 /// A register on etcd.
 ///
 /// Connects again by itself after a failure, to the next member. A swap without an answer is
-/// [`RegisterErrorKind::Ambiguous`], and is never sent again.
+/// [`Ambiguous`](ifmatch_register::RegisterErrorKind::Ambiguous), and is never sent again.
 #[derive(Debug)]
 pub struct EtcdRegister {
     lanes: Lanes,
@@ -103,10 +103,6 @@ impl Register for EtcdRegister {
     }
 
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
-        // A scan changes nothing, whatever became of it.
-        self.pages(scan).await.map_err(|error| match error.kind() {
-            RegisterErrorKind::Ambiguous => error.with_kind(RegisterErrorKind::Unavailable),
-            _ => error,
-        })
+        self.pages(scan).await.map_err(RegisterError::of_read)
     }
 }

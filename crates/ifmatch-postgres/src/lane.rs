@@ -135,7 +135,7 @@ impl Lane {
             let rows = prepared.connection.client.query(&prepared.scan, &[&after, &prefix, &end, &limit]).await;
             rows.map_err(|error| of_statement(&error))?.iter().map(entry).collect()
         });
-        page.await.map_err(nothing_changed)
+        page.await.map_err(RegisterError::of_read)
     }
 }
 
@@ -147,14 +147,6 @@ fn end_of(prefix: &[u8]) -> Vec<u8> {
         None => end.push(u8::MAX),
     }
     end
-}
-
-/// A read changes nothing, whatever became of it.
-fn nothing_changed(error: RegisterError) -> RegisterError {
-    match error.kind() {
-        RegisterErrorKind::Ambiguous => error.with_kind(RegisterErrorKind::Unavailable),
-        _ => error,
-    }
 }
 
 impl Batches for Lane {
@@ -178,7 +170,7 @@ impl Batches for Lane {
 
     async fn load(&mut self, keys: &[Key]) -> Result<Vec<Option<Record>>, RegisterError> {
         let found = self.run(async |prepared: &Prepared| prepared.load(keys.iter()).await).await;
-        let found = found.map_err(nothing_changed)?;
+        let found = found.map_err(RegisterError::of_read)?;
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
 }
@@ -269,7 +261,7 @@ impl Prepared {
         if keys.is_empty() {
             return;
         }
-        let found = self.load(keys.iter()).await.map_err(nothing_changed);
+        let found = self.load(keys.iter()).await.map_err(RegisterError::of_read);
         for key in keys {
             let conflict = match &found {
                 Ok(found) => Ok(Swap::Conflict(found.get(&key).cloned())),

@@ -124,10 +124,6 @@ impl Register for RedisRegister {
     async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let pages = task::timeout(&SystemClock, LIMIT, self.pages(scan)).await;
         let pages = pages.unwrap_or_else(|elapsed| Err(RegisterError::new(RegisterErrorKind::Unavailable, elapsed)));
-        // A scan changes nothing, whatever became of it.
-        pages.map_err(|error| match error.kind() {
-            RegisterErrorKind::Ambiguous => error.with_kind(RegisterErrorKind::Unavailable),
-            _ => error,
-        })
+        pages.map_err(RegisterError::of_read)
     }
 }

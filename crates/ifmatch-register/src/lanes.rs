@@ -130,12 +130,7 @@ impl Lanes {
     /// # Errors
     /// That of the batch, or [`RegisterErrorKind::Unavailable`] after the time limit.
     pub async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
-        let loaded = self.call(&self.loads, key, key.clone()).await;
-        // A load changes nothing, whatever became of it.
-        loaded.map_err(|error| match error.kind() {
-            RegisterErrorKind::Ambiguous => error.with_kind(RegisterErrorKind::Unavailable),
-            _ => error,
-        })
+        self.call(&self.loads, key, key.clone()).await.map_err(RegisterError::of_read)
     }
 
     async fn call<Q, A>(&self, lanes: &[mpsc::Sender<Job<Q, A>>], key: &Key, request: Q) -> Result<A, RegisterError> {

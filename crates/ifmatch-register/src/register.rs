@@ -171,16 +171,20 @@ impl RegisterError {
         Self { kind: self.kind, source }
     }
 
-    /// Changes the meaning of the failure, for example if nothing can have changed after all.
+    /// Returns the error as that of a load or a scan, which changes nothing: an ambiguous one is then
+    /// [`RegisterErrorKind::Unavailable`].
     ///
     /// ```
     /// use ifmatch_register::{RegisterError, RegisterErrorKind};
     /// let error = RegisterError::new(RegisterErrorKind::Ambiguous, "no answer to a load");
-    /// assert_eq!(error.with_kind(RegisterErrorKind::Unavailable).kind(), RegisterErrorKind::Unavailable);
+    /// assert_eq!(error.of_read().kind(), RegisterErrorKind::Unavailable);
     /// ```
     #[must_use]
-    pub fn with_kind(self, kind: RegisterErrorKind) -> Self {
-        Self { kind, ..self }
+    pub fn of_read(self) -> Self {
+        match self.kind {
+            RegisterErrorKind::Ambiguous => Self { kind: RegisterErrorKind::Unavailable, ..self },
+            _ => self,
+        }
     }
 
     /// Returns the meaning of the failure.

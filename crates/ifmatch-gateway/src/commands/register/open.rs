@@ -82,27 +82,21 @@ pub(crate) async fn migrate(urls: &[RegisterUrl]) -> Result<(), Error> {
 }
 
 fn postgres_error(url: &RegisterUrl, error: &ifmatch_postgres::OpenError) -> Error {
-    let message = format!("cannot use --register {url}: {error}");
-    match error.kind() {
-        ifmatch_postgres::OpenErrorKind::Unreachable => Error::runtime(message),
-        _ => Error::usage(message),
-    }
+    unusable(url, error, error.kind() == ifmatch_postgres::OpenErrorKind::Unreachable)
 }
 
 fn redis_error(url: &RegisterUrl, error: &ifmatch_redis::ConnectError) -> Error {
-    let message = format!("cannot use --register {url}: {error}");
-    match error.kind() {
-        ifmatch_redis::ConnectErrorKind::Unreachable => Error::runtime(message),
-        _ => Error::usage(message),
-    }
+    unusable(url, error, error.kind() == ifmatch_redis::ConnectErrorKind::Unreachable)
 }
 
 fn etcd_error(url: &RegisterUrl, error: &ifmatch_etcd::ConnectError) -> Error {
+    unusable(url, error, error.kind() == ifmatch_etcd::ConnectErrorKind::Unreachable)
+}
+
+/// A server that cannot be reached is not an error in the settings.
+fn unusable(url: &RegisterUrl, error: &dyn std::error::Error, is_unreachable: bool) -> Error {
     let message = format!("cannot use --register {url}: {error}");
-    match error.kind() {
-        ifmatch_etcd::ConnectErrorKind::Unreachable => Error::runtime(message),
-        _ => Error::usage(message),
-    }
+    if is_unreachable { Error::runtime(message) } else { Error::usage(message) }
 }
 
 /// Returns a register in memory.
