@@ -2,9 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
+use http::StatusCode;
 use http::header::RETRY_AFTER;
-use http::{HeaderValue, StatusCode};
 use ifmatch_core::problem::Problem;
 
 /// Error of a request that could not be forwarded, or got no response.
@@ -19,6 +20,8 @@ use ifmatch_core::problem::Problem;
 pub struct ProxyError {
     kind: ProxyErrorKind,
     source: Option<Box<dyn Error + Send + Sync>>,
+    /// Seconds until another attempt makes sense.
+    retry_after: u64,
 }
 
 /// Kind of a [`ProxyError`], with the status that the client gets.
@@ -43,11 +46,21 @@ pub enum ProxyErrorKind {
     Timeout,
     /// All servers have reached their request limit, and the queue is full: 503. Nothing was sent.
     Overloaded,
+    /// All servers [hang](crate::Upstream::breaker): 503. Nothing was sent.
+    Unavailable,
 }
 
 impl ProxyError {
     pub(crate) fn new(kind: ProxyErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, source: Some(source.into()) }
+        Self { source: Some(source.into()), ..kind.into() }
+    }
+
+    /// Returns the error of a request for which all servers hang. The first of them is probed after this time.
+    pub(crate) fn unavailable(pause: Duration) -> Self {
+        Self {
+            retry_after: pause.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX).max(1),
+            ..ProxyErrorKind::Unavailable.into()
+        }
     }
 
     /// Returns the kind.
@@ -73,7 +86,8 @@ impl ProxyError {
             | ProxyErrorKind::Loop
             | ProxyErrorKind::Interrupted
             | ProxyErrorKind::Unreachable
-            | ProxyErrorKind::Overloaded => false,
+            | ProxyErrorKind::Overloaded
+            | ProxyErrorKind::Unavailable => false,
         }
     }
 
@@ -89,10 +103,13 @@ impl ProxyError {
             ProxyErrorKind::Broken => (StatusCode::BAD_GATEWAY, "upstream-broken"),
             ProxyErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "upstream-timeout"),
             ProxyErrorKind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "upstream-overloaded"),
+            ProxyErrorKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "upstream-unavailable"),
         };
         let problem = Problem::new(status, name).detail(self.kind.to_string());
         match self.kind {
-            ProxyErrorKind::Overloaded => problem.header(RETRY_AFTER, HeaderValue::from_static("1")),
+            ProxyErrorKind::Overloaded | ProxyErrorKind::Unavailable => {
+                problem.header(RETRY_AFTER, self.retry_after.into())
+            }
             _ => problem,
         }
     }
@@ -100,7 +117,7 @@ impl ProxyError {
 
 impl From<ProxyErrorKind> for ProxyError {
     fn from(kind: ProxyErrorKind) -> Self {
-        Self { kind, source: None }
+        Self { kind, source: None, retry_after: 1 }
     }
 }
 
@@ -119,6 +136,7 @@ impl fmt::Display for ProxyErrorKind {
             Self::Broken => "the upstream closed the connection or sent invalid HTTP",
             Self::Timeout => "the upstream did not answer in time",
             Self::Overloaded => "too many requests are being forwarded or queued: try again in a second",
+            Self::Unavailable => "the upstream did not respond to several requests in a row: try again later",
         })
     }
 }

@@ -22,11 +22,13 @@ pub enum Event<'a> {
         /// Time until the response began, including the time to connect.
         duration: Duration,
     },
-    /// A request was rejected because all servers of an upstream, and its queue, were full.
+    /// A request was rejected because no server of an upstream could take it.
     #[non_exhaustive]
-    Overloaded {
+    Rejected {
         /// Route of the upstream, as configured.
         route: &'a str,
+        /// [`Overloaded`](ProxyErrorKind::Overloaded) or [`Unavailable`](ProxyErrorKind::Unavailable).
+        reason: ProxyErrorKind,
     },
 }
 
@@ -70,8 +72,10 @@ pub struct UpstreamState {
 pub struct ServerState {
     /// Host and port.
     pub name: String,
-    /// `false` while the server's health checks fail, or shortly after it was unreachable.
+    /// `false` while the server's health checks fail, or its circuit breaker is open.
     pub healthy: bool,
+    /// `true` while the server's circuit breaker is open: shortly after it was unreachable, or hung.
+    pub breaker_open: bool,
     /// Number of requests in progress, until the end of the response.
     pub requests: u64,
 }

@@ -29,9 +29,10 @@ use crate::forward::upgrade::UpgradeRequest;
 use crate::forward::via::Name;
 use crate::observer::{Event, Observer, UpstreamState};
 use crate::route::{Routes, Target};
+use crate::upstream::breaker::Outcome;
 use crate::upstream::client::{self, SendError};
 use crate::upstream::health::{self, HealthCheck};
-use crate::upstream::selection::{Full, ServerSlot, Slot};
+use crate::upstream::selection::{Admission, Rejected, ServerSlot, Slot};
 use crate::upstream::server::Server;
 
 /// Forwards requests to upstreams, as a [`tower_service::Service`]. Cheap to clone.
@@ -133,10 +134,7 @@ impl Proxy {
         let new = Arc::clone(&other.shared.borrow());
         drop(other);
         self.shared.send_modify(|shared| {
-            // Without checks, no server would recover.
-            if new.health.is_some() {
-                new.routes.inherit_health(&shared.routes);
-            }
+            new.routes.inherit(&shared.routes, new.health.is_some());
             let forwarding = Forwarding { trust_forwarded: shared.forwarding.trust_forwarded, ..new.forwarding };
             let timeouts = Timeouts { answer: shared.timeouts.answer, ..new.timeouts };
             *shared = Arc::new(Shared {
@@ -224,15 +222,17 @@ impl Shared {
         let mut tried = Vec::new();
         let mut slot = self.acquire(&target, &tried).await?;
         loop {
+            let ServerSlot { server, slot: permit, admission } = slot;
             let start = Instant::now();
-            let response = self.send(&target, slot.server, &head, &body).await;
-            self.observe(&target, slot.server, &response, start.elapsed());
+            let response = self.send(&target, server, admission, &head, &body).await;
+            self.observe(&target, server, &response, start.elapsed());
             let error = match response {
-                Ok(response) => return self.respond(response, client, slot.slot),
+                Ok(response) => return self.respond(response, client, permit),
                 Err(error) => error,
             };
-            if error.kind() == ProxyErrorKind::Broken && repeatable {
-                repeatable = false;
+            if error.kind() == ProxyErrorKind::Broken && std::mem::take(&mut repeatable) {
+                let Some(admission) = target.upstream.admit(server) else { return Err(error) };
+                slot = ServerSlot { server, slot: permit, admission };
                 continue;
             }
             if error.kind() != ProxyErrorKind::Unreachable {
@@ -242,7 +242,7 @@ impl Shared {
             if !body.is_whole() {
                 return Err(error);
             }
-            tried.push(slot.server);
+            tried.push(server);
             // No server or slot is left: return the first error.
             let Ok(next) = self.acquire(&target, &tried).await else { return Err(error) };
             slot = next;
@@ -254,11 +254,15 @@ impl Shared {
         match target.upstream.acquire(tried, self.timeouts.connect).await {
             Ok(Some(slot)) => Ok(slot),
             Ok(None) => Err(ProxyErrorKind::Unreachable.into()),
-            Err(Full) => {
+            Err(rejected) => {
+                let error = match rejected {
+                    Rejected::Full => ProxyErrorKind::Overloaded.into(),
+                    Rejected::Unavailable(pause) => ProxyError::unavailable(pause),
+                };
                 if let Some(observer) = &self.observer {
-                    observer.observe(Event::Overloaded { route: target.route });
+                    observer.observe(Event::Rejected { route: target.route, reason: error.kind() });
                 }
-                Err(ProxyErrorKind::Overloaded.into())
+                Err(error)
             }
         }
     }
@@ -282,6 +286,7 @@ impl Shared {
         &self,
         target: &Target<'_>,
         server: &Server,
+        admission: Admission<'_>,
         head: &Parts,
         body: &RequestBody,
     ) -> Result<Response<Incoming>, ProxyError> {
@@ -305,10 +310,15 @@ impl Shared {
         };
         let result = tokio::select! {
             result = self.client.send(server, upgrade, body, outgoing) => result,
-            () = too_slow => return Err(ProxyErrorKind::Timeout.into()),
+            () = too_slow => {
+                admission.record(Outcome::Failed);
+                return Err(ProxyErrorKind::Timeout.into());
+            }
         };
-        target.upstream.record(server, !matches!(result, Err(SendError::Connect(_))));
-        let mut response = result.map_err(classify)?;
+        if let Some(outcome) = outcome(&result) {
+            admission.record(outcome);
+        }
+        let mut response = result.map_err(|error| ProxyError::new(kind(&error), error))?;
         framing::check(response.headers_mut()).map_err(|error| ProxyError::new(ProxyErrorKind::Broken, error))?;
         Ok(response)
     }
@@ -339,17 +349,27 @@ impl Shared {
     }
 }
 
-/// Classifies an error of the HTTP client.
-fn classify(error: SendError) -> ProxyError {
-    let kind = match &error {
+/// Returns the kind of an error of the HTTP client.
+fn kind(error: &SendError) -> ProxyErrorKind {
+    match error {
         SendError::Connect(_) | SendError::Consumed => ProxyErrorKind::Unreachable,
         SendError::Exchange(error) if client::is_unprocessed(error) => ProxyErrorKind::Unreachable,
         SendError::Exchange(error) if client::causes(error).any(<dyn Error>::is::<Interrupted>) => {
             ProxyErrorKind::Interrupted
         }
         SendError::Exchange(_) => ProxyErrorKind::Broken,
-    };
-    ProxyError::new(kind, error)
+    }
+}
+
+/// Returns the result of a request for the server's breaker. `None` if it says nothing about the server: the client
+/// left, or the server ended the connection properly.
+fn outcome(result: &Result<Response<Incoming>, SendError>) -> Option<Outcome> {
+    match result {
+        Ok(_) => Some(Outcome::Answered),
+        Err(SendError::Connect(error)) if client::is_timeout(error.as_ref()) => Some(Outcome::ConnectTimeout),
+        Err(SendError::Connect(_)) => Some(Outcome::Unreachable),
+        Err(error) => (kind(error) == ProxyErrorKind::Broken).then_some(Outcome::Failed),
+    }
 }
 
 /// Returns `true` for the safe methods of RFC 9110 §9.2.1, and QUERY.

@@ -72,6 +72,31 @@ fn stale_responses_replace_errors_if_the_origin_allows_it() {
 }
 
 #[test]
+fn misses_of_a_server_that_hangs_are_rejected_at_once_and_stale_responses_served() {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let hanging = Arc::clone(&hangs);
+    let origin = Origin::start(move |_| match hanging.load(Ordering::SeqCst) {
+        true => String::new(),
+        false => ok("cache-control: max-age=1\r\nage: 2\r\netag: \"v1\"\r\n", "hello"),
+    });
+    let flags = ["--answer-timeout", "3s", "--breaker-failures", "1", "--breaker-pause", "1h"];
+    let gateway = before(&origin, &flags);
+    get(&gateway, "/stored", "").expect(200);
+    crate::wait_for(&gateway, "ifmatch_cache_stored_total 1");
+    hangs.store(true, Ordering::SeqCst);
+    get(&gateway, "/new", "").expect(504);
+    let asked = origin.asked().len();
+    let refused = get(&gateway, "/new", "").expect(503);
+    let seconds: u64 = refused.header("retry-after").parse().unwrap();
+    assert!((1..=3600).contains(&seconds), "{refused:?}");
+    assert_eq!(get(&gateway, "/stored", "").expect(200).text(), "hello");
+    assert_eq!(origin.asked().len(), asked);
+    let labels = format!("route=\"/\",server=\"{}\"", origin.url().replace("http://", ""));
+    crate::wait_for(&gateway, &format!("ifmatch_upstream_breaker_open{{{labels}}} 1"));
+    crate::wait_for(&gateway, &format!("ifmatch_upstream_healthy{{{labels}}} 0"));
+}
+
+#[test]
 fn large_bodies_get_413_with_and_without_a_length() {
     let origin = Origin::start(|_| ok("", "hello"));
     let gateway = before(&origin, &["--max-body-size", "10"]);

@@ -111,7 +111,8 @@ fn upstreams_are_measured() {
         format!("ifmatch_upstream_healthy{{{closed}}} 0"),
         format!("ifmatch_upstream_requests_in_flight{{{labels}}} 0"),
         "ifmatch_upstream_requests_waiting{route=\"/\"} 0".to_owned(),
-        "ifmatch_upstream_rejected_total{route=\"/\"} 0".to_owned(),
+        "ifmatch_upstream_rejected_total{route=\"/\",reason=\"full\"} 0".to_owned(),
+        "ifmatch_upstream_rejected_total{route=\"/\",reason=\"hanging\"} 0".to_owned(),
     ] {
         crate::wait_for(&gateway, &line);
     }

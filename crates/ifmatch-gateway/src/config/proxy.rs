@@ -190,6 +190,10 @@ fn builder(settings: &ProxySettings, routes: &[Route], max_requests: u32) -> Res
     for Route { pattern, upstream } in routes {
         let usage = |error: ifmatch_proxy::InvalidUpstream| Error::usage(error.to_string());
         let upstream = limit(Upstream::parse(upstream).map_err(usage)?, settings, max_requests)?;
+        let upstream = upstream.breaker(
+            required(settings.breaker_failures, "--breaker-failures")?,
+            positive(settings.breaker_pause, "--breaker-pause")?,
+        );
         let upstream = match required(settings.balance, "--balance")? {
             Balancing::RoundRobin => upstream.balance(Balance::RoundRobin),
             Balancing::LeastConnections => upstream.balance(Balance::LeastConnections),
@@ -263,6 +267,7 @@ mod tests {
             ("upstream = ['http://a']\nhealth-path = 'up'", "--health-path"),
             ("upstream = ['http://a']\nanswer-timeout = '0s'", "--answer-timeout"),
             ("upstream = ['http://a']\nupstream-requests = 0", "--upstream-requests"),
+            ("upstream = ['http://a']\nbreaker-pause = '0s'", "--breaker-pause"),
             ("upstream = ['http://a']\nhealth-path = '/'\nhealth-failures = 0", "--health-failures"),
             ("upstream = ['http://a']\nupstream-ca = 'ca.pem'", "--upstream-ca needs"),
             ("upstream = ['https://a']\nupstream-ca = 'missing.pem'", "cannot read --upstream-ca missing.pem"),

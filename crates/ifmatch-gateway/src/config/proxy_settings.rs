@@ -68,6 +68,17 @@ pub struct ProxySettings {
     #[arg(long, value_name = "N", env = "IFMATCH_UPSTREAM_QUEUE", help_heading = "Upstreams")]
     pub upstream_queue: Option<u32>,
 
+    /// Number of consecutive requests without a valid response in time after which a server counts as hanging. It then
+    /// gets no requests for --breaker-pause, and then one at a time until it responds; if all servers of an upstream
+    /// hang, clients get a stale response or 503 with Retry-After at once. 0 disables it.
+    #[arg(long, value_name = "N", env = "IFMATCH_BREAKER_FAILURES", help_heading = "Upstreams")]
+    pub breaker_failures: Option<u32>,
+
+    /// Time for which a server gets no requests after it was unreachable or hung. An unreachable server still gets
+    /// those that no other server can take.
+    #[arg(long, value_name = "TIME", env = "IFMATCH_BREAKER_PAUSE", help_heading = "Upstreams")]
+    pub breaker_pause: Option<Span>,
+
     /// Certificate authorities for https upstreams, as a PEM file, in place of those of the system. To trust both,
     /// append the system's to the file.
     #[arg(long, value_name = "FILE", env = "IFMATCH_UPSTREAM_CA", help_heading = "Upstreams")]
@@ -220,6 +231,8 @@ impl ProxySettings {
             balance: Some(Balancing::RoundRobin),
             connect_timeout: Some(Span::from_secs(5)),
             answer_timeout: Some(Span::from_secs(60)),
+            breaker_failures: Some(5),
+            breaker_pause: Some(Span::from_secs(5)),
             health_interval: Some(Span::from_secs(10)),
             health_timeout: Some(Span::from_secs(5)),
             health_failures: Some(3),
@@ -247,6 +260,8 @@ impl ProxySettings {
             answer_timeout: self.answer_timeout.or(fallback.answer_timeout),
             upstream_requests: self.upstream_requests.or(fallback.upstream_requests),
             upstream_queue: self.upstream_queue.or(fallback.upstream_queue),
+            breaker_failures: self.breaker_failures.or(fallback.breaker_failures),
+            breaker_pause: self.breaker_pause.or(fallback.breaker_pause),
             upstream_ca: self.upstream_ca.or(fallback.upstream_ca),
             upstream_client_cert: self.upstream_client_cert.or(fallback.upstream_client_cert),
             upstream_client_key: self.upstream_client_key.or(fallback.upstream_client_key),
@@ -277,6 +292,8 @@ impl ProxySettings {
             ("balance", Some("round-robin".to_owned())),
             ("connect_timeout", defaults.connect_timeout.map(|span| span.to_string())),
             ("answer_timeout", defaults.answer_timeout.map(|span| span.to_string())),
+            ("breaker_failures", defaults.breaker_failures.map(|count| count.to_string())),
+            ("breaker_pause", defaults.breaker_pause.map(|span| span.to_string())),
             ("health_interval", defaults.health_interval.map(|span| span.to_string())),
             ("health_timeout", defaults.health_timeout.map(|span| span.to_string())),
             ("health_failures", defaults.health_failures.map(|count| count.to_string())),

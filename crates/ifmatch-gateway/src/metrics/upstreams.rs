@@ -12,17 +12,19 @@ const RESPONSES: &str = "ifmatch_upstream_responses_total";
 const ERRORS: &str = "ifmatch_upstream_errors_total";
 const REJECTED: &str = "ifmatch_upstream_rejected_total";
 const HEALTHY: &str = "ifmatch_upstream_healthy";
+const BREAKER_OPEN: &str = "ifmatch_upstream_breaker_open";
 const IN_FLIGHT: &str = "ifmatch_upstream_requests_in_flight";
 const WAITING: &str = "ifmatch_upstream_requests_waiting";
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+const REASONS: [&str; 2] = ["full", "hanging"];
 const KINDS: [&str; 3] = ["unreachable", "broken", "timeout"];
 
 /// Handles of the metrics of all upstreams, by route.
 pub(crate) struct UpstreamMetrics(HashMap<String, Upstream>);
 
 struct Upstream {
-    rejected: Counter,
+    rejected: [Counter; REASONS.len()],
     /// By name.
     servers: HashMap<String, Server>,
 }
@@ -45,7 +47,8 @@ impl Upstream {
     fn new(upstream: &UpstreamState) -> Self {
         let route = &upstream.route;
         let servers = upstream.servers.iter().map(|server| (server.name.clone(), Server::new(route, &server.name)));
-        Self { rejected: counter!(REJECTED, "route" => route.clone()), servers: servers.collect() }
+        let rejected = REASONS.map(|reason| counter!(REJECTED, "route" => route.clone(), "reason" => reason));
+        Self { rejected, servers: servers.collect() }
     }
 }
 
@@ -82,9 +85,10 @@ impl Observer for UpstreamMetrics {
                     server.seconds.record(duration.as_secs_f64());
                 }
             }
-            Event::Overloaded { route, .. } => {
+            Event::Rejected { route, reason, .. } => {
                 if let Some(upstream) = self.0.get(route) {
-                    upstream.rejected.increment(1);
+                    let hanging = reason == ProxyErrorKind::Unavailable;
+                    upstream.rejected[usize::from(hanging)].increment(1);
                 }
             }
             _ => {}
@@ -103,7 +107,7 @@ pub(crate) fn clear(proxy: &Proxy) {
     for upstream in &mut upstreams {
         upstream.waiting = 0;
         for server in &mut upstream.servers {
-            (server.healthy, server.requests) = (false, 0);
+            (server.healthy, server.breaker_open, server.requests) = (false, false, 0);
         }
     }
     set(&upstreams);
@@ -117,6 +121,7 @@ fn set(upstreams: &[UpstreamState]) {
         for server in &upstream.servers {
             let of = [("route", route.clone()), ("server", server.name.clone())];
             gauge!(HEALTHY, &of).set(if server.healthy { 1.0 } else { 0.0 });
+            gauge!(BREAKER_OPEN, &of).set(if server.breaker_open { 1.0 } else { 0.0 });
             gauge!(IN_FLIGHT, &of).set(server.requests as f64);
         }
     }
@@ -130,8 +135,12 @@ fn describe() {
         "Requests without a response of the server: unreachable (not processed), broken (invalid, or the connection \
          was closed), or timeout."
     );
-    describe_counter!(REJECTED, "Requests rejected because all servers of the upstream, and its queue, were full.");
-    describe_gauge!(HEALTHY, "1, or 0 while a server fails its health checks or was unreachable recently.");
+    describe_counter!(
+        REJECTED,
+        "Requests rejected because all servers of the upstream and its queue were full, or because all servers hang."
+    );
+    describe_gauge!(HEALTHY, "1, or 0 while a server fails its health checks, or its circuit breaker is open.");
+    describe_gauge!(BREAKER_OPEN, "1 while a server is skipped because it was unreachable or hung; otherwise 0.");
     describe_gauge!(IN_FLIGHT, "Requests in progress at a server, until the end of the response.");
     describe_gauge!(WAITING, "Requests that wait for a server of the upstream.");
 }

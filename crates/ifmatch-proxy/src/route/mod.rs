@@ -87,11 +87,14 @@ impl Routes {
         self.0.iter().map(|route| &route.upstream)
     }
 
-    /// Applies the known health of servers in `old` to the same servers in these routes.
-    pub(crate) fn inherit_health(&self, old: &Self) {
+    /// Applies the known state of servers in `old` to the same servers in these routes: their breakers, and their health
+    /// if it `is_checked`.
+    pub(crate) fn inherit(&self, old: &Self, is_checked: bool) {
         for server in self.servers() {
             if let Some(known) = old.servers().find(|known| known.is_same(server)) {
-                server.set_unhealthy(known.is_unhealthy());
+                server.inherit_breaker(known);
+                // Without checks, no server would recover.
+                server.set_unhealthy(is_checked && known.is_unhealthy());
             }
         }
     }

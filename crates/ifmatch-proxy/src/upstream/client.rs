@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::connect::{Certificates, Connector, Opened, Protocol};
@@ -202,6 +203,12 @@ pub(crate) fn is_unprocessed(error: &(dyn Error + 'static)) -> bool {
 
 fn is_refusal(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
+}
+
+/// Returns `true` if a connection was not made in time.
+pub(crate) fn is_timeout(error: &(dyn Error + 'static)) -> bool {
+    let is_slow = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+    causes(error).any(|cause| cause.is::<Elapsed>() || cause.downcast_ref().is_some_and(is_slow))
 }
 
 /// Returns an error and its causes.

@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub(crate) mod balance;
+pub(crate) mod breaker;
 pub(crate) mod client;
 pub(crate) mod connect;
 pub(crate) mod health;
@@ -18,13 +19,14 @@ mod resolver;
 
 use crate::observer::UpstreamState;
 use balance::{Balance, Turns};
+use breaker::BreakerRule;
 use server::Server;
 
 /// One or more equivalent servers.
 ///
-/// Requests are [distributed](Balance) over the servers. An unreachable server is skipped for a while, and an unhealthy
-/// one until its health checks succeed. Backups get requests only if all other servers are skipped. If all servers are
-/// skipped, each is tried.
+/// Requests are [distributed](Balance) over the servers. A server that is unreachable or hangs is skipped for a while
+/// (see [`breaker`](Self::breaker)), and an unhealthy one until its health checks succeed. Backups get requests only if
+/// all other servers are skipped. If all servers are skipped, each is tried, except those that hang.
 ///
 /// ```
 /// use ifmatch_proxy::Upstream;
@@ -42,7 +44,7 @@ pub struct Upstream {
     queue_size: usize,
     balance: Balance,
     turns: Arc<Mutex<Turns>>,
-    start: Instant,
+    breaker: BreakerRule,
 }
 
 /// Error returned for an invalid upstream address or route.
@@ -72,9 +74,6 @@ impl InvalidUpstream {
 }
 
 impl Upstream {
-    /// Time for which an unreachable server is skipped while others are available.
-    pub(crate) const AVOIDANCE: Duration = Duration::from_secs(5);
-
     /// Parses server URLs: `http://` or `https://`, a host, and optionally a port and a path, which is prepended to the
     /// request's. `h2c://` is HTTP/2 without TLS. Options may follow, separated by spaces: `weight=N`, the server's share of the requests relative to
     /// the others, and `backup`.
@@ -96,7 +95,7 @@ impl Upstream {
             queue: Arc::new(Semaphore::new(0)),
             queue_size: 0,
             balance: Balance::default(),
-            start: Instant::now(),
+            breaker: BreakerRule::default(),
         })
     }
 
@@ -104,6 +103,26 @@ impl Upstream {
     #[must_use]
     pub fn balance(self, balance: Balance) -> Self {
         Self { balance, ..self }
+    }
+
+    /// Sets when a server counts as hanging: after this number of consecutive requests that got no valid response in time.
+    /// It then gets no requests for the `pause`, and then one at a time, until it responds. If no other server is
+    /// available, requests fail with [`Unavailable`](crate::ProxyErrorKind::Unavailable). 5 failures and 5 seconds by
+    /// default; 0 failures disable it.
+    ///
+    /// An unreachable server is skipped for the pause at once. It still gets requests that no other server can take.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ifmatch_proxy::Upstream;
+    ///
+    /// let upstream = Upstream::parse(&["http://10.0.0.7"])?.breaker(3, Duration::from_secs(10));
+    /// # drop(upstream);
+    /// # Ok::<(), ifmatch_proxy::InvalidUpstream>(())
+    /// ```
+    #[must_use]
+    pub fn breaker(self, failures: u32, pause: Duration) -> Self {
+        Self { breaker: BreakerRule { failures, pause }, ..self }
     }
 
     /// Limits the number of concurrent requests to each server, and the number of requests that wait for a slot at any
@@ -153,26 +172,11 @@ impl Upstream {
 
     /// Returns the current state, for metrics.
     pub(crate) fn state(&self, route: &str) -> UpstreamState {
-        let now = self.millis();
+        let now = Instant::now();
         UpstreamState {
             route: route.to_owned(),
             waiting: self.queue_size.saturating_sub(self.queue.available_permits()),
             servers: self.servers.iter().map(|server| server.state(now)).collect(),
         }
     }
-
-    /// Records if a server could be reached.
-    pub(crate) fn record(&self, server: &Server, reached: bool) {
-        let until = if reached { 0 } else { self.millis().saturating_add(millis(Self::AVOIDANCE)) };
-        server.avoid_until(until);
-    }
-
-    /// Returns the milliseconds since the start.
-    pub(crate) fn millis(&self) -> u64 {
-        millis(self.start.elapsed())
-    }
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -7,10 +7,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::upstream::Upstream;
 use crate::upstream::balance::Candidate;
+use crate::upstream::breaker::{BreakerRule, Outcome, Ticket};
 use crate::upstream::server::Server;
 
 /// One of a server's concurrent request slots. Released on drop.
@@ -19,16 +20,30 @@ pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
 }
 
+/// Permission of a server's breaker to send it one request. Without a result, it is returned on drop.
+#[derive(Debug)]
+pub(crate) struct Admission<'a> {
+    server: &'a Server,
+    rule: BreakerRule,
+    ticket: Option<Ticket>,
+}
+
 /// A server with a slot for the request.
 #[derive(Debug)]
 pub(crate) struct ServerSlot<'a> {
     pub(crate) server: &'a Server,
     pub(crate) slot: Slot,
+    pub(crate) admission: Admission<'a>,
 }
 
-/// All servers have reached their request limit, and the queue is full.
-#[derive(Debug)]
-pub(crate) struct Full;
+/// The reason why a request gets no server.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Rejected {
+    /// All servers have reached their request limit, and the queue is full.
+    Full,
+    /// All servers hang. The first of them is probed after this time.
+    Unavailable(Duration),
+}
 
 impl Upstream {
     /// Finds a slot at a server that was not tried, queueing if none is free. Returns `None` if all servers were tried.
@@ -36,39 +51,81 @@ impl Upstream {
     /// Servers that fail their health checks are skipped while others are available.
     ///
     /// # Errors
-    /// [`Full`] if the queue is full, or if no slot became free in time.
-    pub(crate) async fn acquire(&self, tried: &[&Server], patience: Duration) -> Result<Option<ServerSlot<'_>>, Full> {
-        let order = self.order(tried);
-        let Some(first) = order.first() else { return Ok(None) };
-        let group = || order.iter().filter(|one| one.group() == first.group()).map(|one| &self.servers[one.index]);
-        for server in group() {
-            if let Ok(permit) = Arc::clone(&server.slots).try_acquire_owned() {
-                return Ok(Some(ServerSlot::new(server, permit)));
+    /// [`Rejected`] if the queue is full, if no slot became free in time, or if all servers hang.
+    pub(crate) async fn acquire(
+        &self,
+        tried: &[&Server],
+        patience: Duration,
+    ) -> Result<Option<ServerSlot<'_>>, Rejected> {
+        let deadline = Instant::now() + patience;
+        let mut queued = None;
+        loop {
+            let order = self.order(tried)?;
+            let Some(first) = order.first() else { return Ok(None) };
+            let group = || order.iter().filter(|one| one.group() == first.group()).map(|one| &self.servers[one.index]);
+            let free = |server: &&Server| server.slots.available_permits() > 0;
+            let (server, permit) = if let Some(server) = group().find(free)
+                && let Ok(permit) = Arc::clone(&server.slots).try_acquire_owned()
+            {
+                (server, permit)
+            } else {
+                if queued.is_none() {
+                    queued = Some(self.queue.try_acquire().map_err(|_| Rejected::Full)?);
+                }
+                let slots = group().map(|server| {
+                    let slots = Arc::clone(&server.slots);
+                    Box::pin(async move { slots.acquire_owned().await.map(|permit| (server, permit)) })
+                });
+                match timeout_at(deadline, first_of(slots.collect())).await {
+                    Ok(Ok(slot)) => slot,
+                    Ok(Err(_)) | Err(_) => return Err(Rejected::Full),
+                }
+            };
+            // Its breaker may have opened meanwhile.
+            if let Some(admission) = self.admit(server) {
+                return Ok(Some(ServerSlot { server, slot: Slot { _permit: permit }, admission }));
             }
         }
-        let _queued = self.queue.try_acquire().map_err(|_| Full)?;
-        let slots = group().map(|server| {
-            let slots = Arc::clone(&server.slots);
-            Box::pin(async move { slots.acquire_owned().await.map(|permit| ServerSlot::new(server, permit)) })
-        });
-        match timeout(patience, first_of(slots.collect())).await {
-            Ok(Ok(slot)) => Ok(Some(slot)),
-            Ok(Err(_)) | Err(_) => Err(Full),
-        }
+    }
+
+    /// Permits a request to this server, unless its breaker is open.
+    pub(crate) fn admit<'a>(&self, server: &'a Server) -> Option<Admission<'a>> {
+        let ticket = server.with_breaker(|breaker| breaker.admit(Instant::now()))?;
+        Some(Admission { server, rule: self.breaker, ticket: Some(ticket) })
     }
 
     /// Returns the servers that were not tried, in the order in which to try them.
-    fn order(&self, tried: &[&Server]) -> Vec<Candidate> {
-        let now = self.millis();
+    fn order(&self, tried: &[&Server]) -> Result<Vec<Candidate>, Rejected> {
+        let now = Instant::now();
         let servers = self.servers.iter().enumerate().filter(|(_, server)| !is_among(server, tried));
-        let candidates = servers.map(|(index, server)| server.candidate(index, now)).collect();
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner).order(self.balance, candidates)
+        let (mut candidates, mut rejecting) = (Vec::new(), None);
+        for (index, server) in servers {
+            match server.candidate(index, now) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(until) => rejecting = Some(rejecting.map_or(until, |other: Instant| other.min(until))),
+            }
+        }
+        match rejecting {
+            Some(until) if candidates.is_empty() => Err(Rejected::Unavailable(until.saturating_duration_since(now))),
+            _ => Ok(self.turns.lock().unwrap_or_else(PoisonError::into_inner).order(self.balance, candidates)),
+        }
     }
 }
 
-impl<'a> ServerSlot<'a> {
-    fn new(server: &'a Server, permit: OwnedSemaphorePermit) -> Self {
-        Self { server, slot: Slot { _permit: permit } }
+impl Admission<'_> {
+    /// Records the result of the request.
+    pub(crate) fn record(mut self, outcome: Outcome) {
+        if let Some(ticket) = self.ticket.take() {
+            self.server.with_breaker(|breaker| breaker.record(ticket, outcome, self.rule, Instant::now()));
+        }
+    }
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.server.with_breaker(|breaker| breaker.abandon(ticket));
+        }
     }
 }
 
@@ -102,8 +159,13 @@ mod tests {
     }
 
     fn untried<'a>(upstream: &'a Upstream, tried: &[&Server]) -> Vec<&'a str> {
-        let order = upstream.order(tried).into_iter();
+        let order = upstream.order(tried).expect("available servers").into_iter();
         order.map(|candidate| upstream.servers[candidate.index].authority.as_str()).collect()
+    }
+
+    /// Sends a request to this server, with this result.
+    fn record(upstream: &Upstream, server: &Server, outcome: Outcome) {
+        upstream.admit(server).expect("a closed breaker").record(outcome);
     }
 
     fn name<'a>(slot: &ServerSlot<'a>) -> &'a str {
@@ -115,11 +177,11 @@ mod tests {
         let upstream = upstream(&["a", "b", "c"], 9, 9);
         assert_eq!(order(&upstream), ["a", "b", "c"]);
         assert_eq!(order(&upstream), ["b", "c", "a"]);
-        upstream.record(&upstream.servers[2], false);
+        record(&upstream, &upstream.servers[2], Outcome::Unreachable);
         for _ in 0..4 {
             assert_eq!(order(&upstream)[2], "c");
         }
-        tokio::time::advance(Upstream::AVOIDANCE + Duration::from_millis(1)).await;
+        tokio::time::advance(BreakerRule::default().pause).await;
         assert!((0..3).any(|_| order(&upstream)[0] == "c"));
     }
 
@@ -128,8 +190,8 @@ mod tests {
         let upstream = upstream(&["a", "b", "c"], 9, 9);
         let [a, b, c] = &upstream.servers[..] else { panic!("three servers") };
         a.set_unhealthy(true);
-        upstream.record(b, false);
-        upstream.record(a, true);
+        record(&upstream, b, Outcome::Unreachable);
+        record(&upstream, a, Outcome::Answered);
         for _ in 0..3 {
             assert_eq!(order(&upstream), ["c", "b", "a"]);
         }
@@ -147,7 +209,7 @@ mod tests {
         assert!(acquire().await.is_err());
         a.set_unhealthy(true);
         assert!(acquire().await.is_err());
-        upstream.record(b, false);
+        record(&upstream, b, Outcome::Unreachable);
         assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), "c");
         c.set_unhealthy(true);
         drop(slots);
@@ -197,5 +259,45 @@ mod tests {
         assert!(upstream.acquire(&[], Duration::from_secs(1)).await.is_err());
         drop(queued);
         assert!(upstream.acquire(&[], LONG).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_leave_servers_that_hang_for_others_then_for_backups_then_fail() {
+        let upstream = upstream(&["a", "b", "c backup"], 9, 9).breaker(2, LONG);
+        let acquire = || upstream.acquire(&[], LONG);
+        for server in &upstream.servers[..] {
+            assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), server.authority.as_str());
+            while let Some(admission) = upstream.admit(server) {
+                admission.record(Outcome::Failed);
+            }
+        }
+        let Err(rejected) = acquire().await else { panic!("all servers hang") };
+        assert_eq!(rejected, Rejected::Unavailable(LONG));
+        tokio::time::advance(LONG).await;
+        let mut probes = [acquire().await, acquire().await].map(|slot| slot.expect("a slot").expect("a server"));
+        probes.sort_by_key(name);
+        assert_eq!(probes.each_ref().map(name), ["a", "b"]);
+        let [a, b] = probes;
+        a.admission.record(Outcome::Failed);
+        drop(b);
+        let again = acquire().await.expect("a slot").expect("a server");
+        assert_eq!(name(&again), "b", "the probe was abandoned");
+        again.admission.record(Outcome::Answered);
+        for _ in 0..3 {
+            assert_eq!(name(&acquire().await.expect("a slot").expect("a server")), "b");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queued_request_does_not_go_to_a_server_that_hangs_by_then() {
+        let upstream = upstream(&["a"], 1, 1).breaker(1, LONG);
+        let first = upstream.acquire(&[], LONG).await.expect("a slot").expect("a server");
+        let (queued, ()) = tokio::join!(upstream.acquire(&[], LONG), async move {
+            let ServerSlot { slot, admission, .. } = first;
+            tokio::task::yield_now().await;
+            admission.record(Outcome::Failed);
+            drop(slot);
+        });
+        assert!(matches!(queued, Err(Rejected::Unavailable(_))), "{queued:?}");
     }
 }

@@ -1,14 +1,16 @@
 //! One server of an upstream.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::InvalidUpstream;
 use super::balance::{Candidate, Health};
+use super::breaker::{Availability, Breaker};
 use super::pool::Pool;
 use crate::observer::ServerState;
 
@@ -29,8 +31,7 @@ pub(crate) struct Server {
     limit: usize,
     /// Slots for concurrent requests.
     pub(super) slots: Arc<Semaphore>,
-    /// Time until which the server is skipped as unreachable, in milliseconds since the start.
-    avoided_until: AtomicU64,
+    breaker: Mutex<Breaker>,
     /// `true` while health checks fail.
     unhealthy: AtomicBool,
     pub(super) pool: Pool,
@@ -78,7 +79,7 @@ impl Server {
             backup: false,
             limit,
             slots: Arc::new(Semaphore::new(limit)),
-            avoided_until: AtomicU64::new(0),
+            breaker: Mutex::default(),
             unhealthy: AtomicBool::new(false),
             pool: Pool::default(),
         })
@@ -96,49 +97,69 @@ impl Server {
             backup: self.backup,
             limit,
             slots: Arc::new(Semaphore::new(limit)),
-            avoided_until: AtomicU64::new(0),
+            breaker: Mutex::default(),
             unhealthy: AtomicBool::new(false),
             pool: Pool::default(),
         }
     }
 
-    /// Returns the server's current state, for the decision about the next request.
-    pub(super) fn candidate(&self, index: usize, now: u64) -> Candidate {
+    /// Returns the server's current state, for the decision about the next request. Fails while the breaker rejects
+    /// requests, with the time at which that may end.
+    pub(super) fn candidate(&self, index: usize, now: Instant) -> Result<Candidate, Instant> {
         let free = self.slots.available_permits();
-        Candidate {
+        let health = match self.breaker().availability(now) {
+            Availability::Rejecting(until) => return Err(until),
+            _ if self.is_unhealthy() => Health::Unhealthy,
+            Availability::LastResort => Health::Avoided,
+            Availability::Available => Health::Healthy,
+        };
+        Ok(Candidate {
             index,
             weight: self.weight,
-            requests: self.limit.saturating_sub(free) as u64,
-            health: self.health(now),
+            requests: self.requests(),
+            health,
             backup: self.backup,
             full: free == 0,
-        }
-    }
-
-    /// Skips the server until this time, or no longer if it is zero.
-    pub(super) fn avoid_until(&self, until: u64) {
-        let before = self.avoided_until.swap(until, Relaxed);
-        let reached = until == 0;
-        if (before == 0) != reached {
-            tracing::info!(server = %self.authority, reached, "the reachability of an upstream server changed");
-        }
+        })
     }
 
     /// Returns the server's current state, for metrics.
-    pub(super) fn state(&self, now: u64) -> ServerState {
-        let Candidate { health, requests, .. } = self.candidate(0, now);
-        ServerState { name: self.authority.as_str().to_owned(), healthy: health == Health::Healthy, requests }
+    pub(super) fn state(&self, now: Instant) -> ServerState {
+        let breaker_open = self.breaker().availability(now) != Availability::Available;
+        ServerState {
+            name: self.authority.as_str().to_owned(),
+            healthy: !breaker_open && !self.is_unhealthy(),
+            breaker_open,
+            requests: self.requests(),
+        }
     }
 
-    /// Returns the server's health at this time.
-    fn health(&self, now: u64) -> Health {
-        if self.is_unhealthy() {
-            Health::Unhealthy
-        } else if self.avoided_until.load(Relaxed) > now {
-            Health::Avoided
-        } else {
-            Health::Healthy
+    /// Returns the number of requests in progress.
+    fn requests(&self) -> u64 {
+        self.limit.saturating_sub(self.slots.available_permits()) as u64
+    }
+
+    /// Applies a change to the circuit breaker.
+    pub(super) fn with_breaker<T>(&self, change: impl FnOnce(&mut Breaker) -> T) -> T {
+        let mut breaker = self.breaker();
+        let before = breaker.is_open();
+        let result = change(&mut breaker);
+        let open = breaker.is_open();
+        drop(breaker);
+        if before != open {
+            tracing::warn!(server = %self.authority, open, "the circuit breaker of an upstream server changed");
         }
+        result
+    }
+
+    /// Continues with the known state of the same server.
+    pub(crate) fn inherit_breaker(&self, known: &Self) {
+        let known = known.breaker().inherited();
+        *self.breaker() = known;
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns `true` if both have the same URL.

@@ -231,3 +231,54 @@ async fn an_unhealthy_server_is_avoided_while_another_one_hangs() {
     assert_eq!([pages(&well), pages(&sick)], [30, 0]);
     checks.abort();
 }
+
+#[tokio::test]
+async fn a_server_that_hangs_is_left_alone() {
+    let hanging = Origin::start(vec![Step::Wait; 9]).await;
+    let other = Origin::start(vec![Step::Send(EMPTY); 9]).await;
+    let build = || {
+        let breaker = |upstream: Upstream| upstream.breaker(2, Duration::from_hours(1));
+        let backup = format!("http://{} backup", other.address);
+        let both = Upstream::parse(&[format!("http://{}", hanging.address), backup]).unwrap();
+        let builder = Proxy::builder().route("/alone", breaker(hanging.upstream())).unwrap();
+        let builder = builder.route("/both", breaker(both)).unwrap();
+        builder.connect_timeout(Duration::from_hours(1)).answer_timeout(Duration::from_millis(50)).build().unwrap()
+    };
+    let proxy = build();
+    for path in ["/alone", "/alone", "/both", "/both"] {
+        assert_eq!(refused(&proxy, get(path)).await.kind(), ProxyErrorKind::Timeout);
+    }
+    for _ in 0..2 {
+        let error = refused(&proxy, get("/alone")).await;
+        assert_eq!((error.kind(), error.is_in_doubt()), (ProxyErrorKind::Unavailable, false));
+        let response = error.problem().to_response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()["retry-after"], "3600");
+        assert_eq!(ask(&proxy, get("/both")).await.unwrap().status(), 200);
+        let states = proxy.upstreams();
+        let server = &states.iter().find(|state| state.route == "/alone").unwrap().servers[0];
+        assert_eq!((server.healthy, server.breaker_open), (false, true));
+        // A reload changes nothing.
+        proxy.replace(build());
+    }
+    assert_eq!((hanging.requests().len(), other.requests().len()), (4, 2));
+}
+
+#[tokio::test]
+async fn a_server_that_responds_again_gets_requests_again() {
+    let broken = [Step::Close("no HTTP\r\n\r\n"), Step::Close(""), Step::Close("")];
+    let steps = [broken.as_slice(), &[Step::Send(EMPTY); 2]].concat();
+    let origin = Origin::start(steps).await;
+    let upstream = origin.upstream().breaker(2, Duration::from_millis(1));
+    let proxy = Proxy::builder().route("/", upstream).unwrap().build().unwrap();
+    // Of a safe method, a broken response is retried once.
+    assert_eq!(refused(&proxy, get("/")).await.kind(), ProxyErrorKind::Broken);
+    let mut kinds = Vec::new();
+    while kinds.last() != Some(&None) {
+        kinds.push(ask(&proxy, get("/")).await.err().map(|error| error.kind()));
+    }
+    kinds.retain(|kind| *kind != Some(ProxyErrorKind::Unavailable));
+    assert_eq!(kinds, [Some(ProxyErrorKind::Broken), None]);
+    assert_eq!(ask(&proxy, get("/")).await.unwrap().status(), 200);
+    assert_eq!(origin.requests().len(), 5);
+}
