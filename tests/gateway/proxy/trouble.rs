@@ -75,9 +75,11 @@ fn stale_responses_replace_errors_if_the_origin_allows_it() {
 fn misses_of_a_server_that_hangs_are_rejected_at_once_and_stale_responses_served() {
     let hangs = Arc::new(AtomicBool::new(false));
     let hanging = Arc::clone(&hangs);
-    let origin = Origin::start(move |_| match hanging.load(Ordering::SeqCst) {
-        true => String::new(),
-        false => ok("cache-control: max-age=1\r\nage: 2\r\netag: \"v1\"\r\n", "hello"),
+    let origin = Origin::start(move |_| {
+        if hanging.load(Ordering::SeqCst) {
+            return String::new();
+        }
+        ok("cache-control: max-age=1\r\nage: 2\r\netag: \"v1\"\r\n", "hello")
     });
     let flags = ["--answer-timeout", "3s", "--breaker-failures", "1", "--breaker-pause", "1h"];
     let gateway = before(&origin, &flags);
