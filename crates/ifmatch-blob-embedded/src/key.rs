@@ -22,7 +22,7 @@ pub(super) const INTERNAL: Revision = Revision::NONE;
 
 /// Returns the key of a blob's record.
 pub(super) fn of_blob(container: &ContainerName, incarnation: Revision, name: &BlobName) -> Result<Key, StoreError> {
-    key([&of_blobs_in(container, incarnation), name.as_str()].concat())
+    key(in_container(container, incarnation, name.as_str()))
 }
 
 /// Returns the key of a container's record.
@@ -32,8 +32,12 @@ pub(super) fn of_container(container: &ContainerName) -> Result<Key, StoreError>
 
 /// Returns the prefix of the keys of a container's blobs.
 pub(super) fn of_blobs_in(container: &ContainerName, incarnation: Revision) -> String {
-    let digits = hex::encode(incarnation.get().to_be_bytes());
-    [BLOBS, container.as_str(), "/", &digits, "/"].concat()
+    in_container(container, incarnation, "")
+}
+
+fn in_container(container: &ContainerName, incarnation: Revision, name: &str) -> String {
+    let incarnation = incarnation.get();
+    [BLOBS, container.as_str(), "/", &format!("{incarnation:0DIGITS$x}"), "/", name].concat()
 }
 
 /// Returns the internal container in a blob's key.

@@ -117,8 +117,14 @@ impl ContentHash {
     /// assert_eq!(value, "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
     /// ```
     pub fn repr_digest(&self) -> Option<HeaderValue> {
-        let value = || header_value(format!("{SHA_256}=:{}:", STANDARD.encode(self.bytes)));
-        self.format.is_sha256().then(value)
+        self.format.is_sha256().then(|| {
+            let mut value = String::with_capacity(64);
+            value.push_str(SHA_256);
+            value.push_str("=:");
+            STANDARD.encode_string(self.bytes, &mut value);
+            value.push(':');
+            header_value(value)
+        })
     }
 
     /// Reads the SHA-256 digest of a `Repr-Digest` or `Content-Digest` field. Returns `None` if the field is absent or has

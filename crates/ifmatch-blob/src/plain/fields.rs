@@ -48,15 +48,17 @@ pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> 
     id.map(Some).ok_or_else(|| Problem::bad_request(format!("{LEASE_ID}: {InvalidLeaseId}")))
 }
 
-/// Adds the kept fields to a response.
-pub(super) fn add_to(response: &mut HeaderMap, kept: &BlobHeaders) {
+/// Adds those of the kept fields that are `sent` to a response.
+pub(super) fn add_to(response: &mut HeaderMap, kept: &BlobHeaders, sent: impl Fn(&HeaderName) -> bool) {
     for (name, value) in named(kept) {
-        if let Some(value) = value {
+        if let Some(value) = value.as_ref().filter(|_| sent(&name)) {
             response.insert(name, value.to_header());
         }
     }
     // Browsers must not sniff a type, neither for bytes without one nor for others.
-    response.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/octet-stream"));
+    if kept.content_type.is_none() && sent(&CONTENT_TYPE) {
+        response.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    }
     response.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     for (name, value) in &kept.metadata {
         if let Ok(name) = HeaderName::try_from(format!("{METADATA}{name}")) {

@@ -2,10 +2,10 @@
 
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::fields::has;
-use ifmatch_core::fields::not_modified::retain_304_headers;
+use ifmatch_core::fields::not_modified::is_retained_by_304;
 use ifmatch_core::lease::{self, LeaseUse};
 use ifmatch_core::precondition::{self, Preconditions, Verdict};
 use ifmatch_core::problem::Problem;
@@ -17,6 +17,9 @@ use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::name::BlobPath;
 use crate::store::{BlobInfo, Cached, Opened, Reading};
+
+/// Number of fields of a usual response. More can be added.
+const USUAL_FIELDS: usize = 12;
 
 pub(super) async fn read(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
     let preconditions = Preconditions::from_headers(&head.headers);
@@ -57,7 +60,7 @@ pub(super) fn at_once(shared: &Context, head: &Parts, blob: &BlobPath) -> Option
         _ => content?.into(),
     };
     let mut response = Response::new(body);
-    *response.headers_mut() = describe(&info, now);
+    *response.headers_mut() = describe(&info, now, |_| true);
     set_length(&mut response, info.length);
     Some(Ok(response))
 }
@@ -94,8 +97,7 @@ fn without_body(verdict: Verdict, info: &BlobInfo, now: Timestamp) -> Option<Res
         Verdict::NotModified => {
             let mut response = Response::new(BlobBody::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
-            *response.headers_mut() = describe(info, now);
-            retain_304_headers(response.headers_mut());
+            *response.headers_mut() = describe(info, now, |name| is_retained_by_304(name, info.tag.is_some()));
             Some(Ok(response))
         }
     }
@@ -105,7 +107,7 @@ fn without_body(verdict: Verdict, info: &BlobInfo, now: Timestamp) -> Option<Res
 async fn represent(head: &Parts, mut opened: Opened, now: Timestamp) -> Result<Response<BlobBody>, Problem> {
     let info = &opened.info;
     let mut response = Response::new(BlobBody::empty());
-    *response.headers_mut() = describe(info, now);
+    *response.headers_mut() = describe(info, now, |_| true);
     let length = info.length;
     match selection(head, info, now) {
         Selection::Unsatisfiable => return Err(unsatisfiable(info)),
@@ -150,16 +152,22 @@ fn unsatisfiable(info: &BlobInfo) -> Problem {
     }
 }
 
-/// Returns the fields that describe the representation, the same for GET, HEAD and 206.
-fn describe(info: &BlobInfo, now: Timestamp) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    fields::add_to(&mut headers, &info.headers);
-    headers.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
-    if info.last_modified.has_come(now) {
+/// Returns the fields of the representation that are `sent`: all of them for GET, HEAD and 206.
+fn describe(info: &BlobInfo, now: Timestamp, sent: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(USUAL_FIELDS);
+    fields::add_to(&mut headers, &info.headers, &sent);
+    if let Some(tag) = &info.tag {
+        headers.insert(ETAG, tag.to_header());
+    }
+    if sent(&LAST_MODIFIED) && info.last_modified.has_come(now) {
         headers.insert(LAST_MODIFIED, info.last_modified.to_header());
     }
-    headers.extend(info.hash.and_then(|hash| hash.repr_digest()).map(|digest| (REPR_DIGEST, digest)));
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if let Some(digest) = info.hash.filter(|_| sent(&REPR_DIGEST)).and_then(|hash| hash.repr_digest()) {
+        headers.insert(REPR_DIGEST, digest);
+    }
+    if sent(&ACCEPT_RANGES) {
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    }
     headers
 }
 
