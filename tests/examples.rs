@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use http::Request;
-use support::{Answer, Client, Postgres, build, full};
+use ifmatch_testbed::postgres;
+use support::{Answer, Client, build, full};
 
 /// Timeout for the start or the end of an example.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -107,8 +108,7 @@ async fn leased_update_has_one_holder_and_survives_a_crash() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_lose_no_update_with_a_shared_register() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let database = tokio::task::block_in_place(|| Postgres::start(folder.path()));
+    let database = postgres::start(&[]).await;
     let shown = finish_with("replicas", &[&database.url()]).await;
     assert!(shown.contains("one-shared-register: 200 updates acknowledged, 0 lost"), "{shown}");
     let separate = shown.lines().find(|line| line.starts_with("a-register-each: ")).expect("the second run");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::Method;
-use ifmatch_testbed::{Server, free_port};
+use ifmatch_testbed::etcd;
 use support::azure::Azure;
 use support::{Answer, Client};
 use tokio::task::block_in_place;
@@ -33,26 +33,15 @@ async fn increment(client: &Client, path: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_update_is_lost() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::start(3).await;
     race(&cluster.clients()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_update_is_lost_on_etcd() {
     let folder = tempfile::tempdir().unwrap();
-    let etcd = Server::start("etcd", "etcd-server", |port, folder| {
-        let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{}", free_port()));
-        let data = folder.to_str().unwrap().to_owned();
-        let settings = [
-            ["--data-dir", &data],
-            ["--listen-client-urls", &client],
-            ["--advertise-client-urls", &client],
-            ["--listen-peer-urls", &peer],
-        ];
-        settings.concat().into_iter().map(str::to_owned).collect()
-    });
-    let etcd = etcd.await;
-    let register = format!("etcd://{}", etcd.address());
+    let etcd = etcd::start(&[]).await;
+    let register = etcd.url();
     let gateways: Vec<_> = (0..3).map(|_| block_in_place(|| gateway(folder.path(), &register))).collect();
     race(&gateways.iter().map(|gateway| Client::new(gateway.address())).collect::<Vec<_>>()).await;
 }
@@ -79,7 +68,7 @@ async fn race(clients: &[Client]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_many_creations_wins() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::start(3).await;
     let clients = cluster.clients();
     for round in 0..5 {
         let path = format!("/docs/{round}");
@@ -99,7 +88,7 @@ async fn one_of_many_creations_wins() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_of_one_gateway_binds_the_others() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::start(3).await;
     let clients = cluster.clients();
     let azure: Vec<_> = clients.iter().cloned().map(Azure::development).collect();
     azure[0].create_container("docs").await.expect(201);
@@ -120,7 +109,7 @@ async fn a_lease_of_one_gateway_binds_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn blocks_sent_to_different_gateways_make_one_blob() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::start(3).await;
     let azure: Vec<_> = cluster.clients().into_iter().map(Azure::development).collect();
     azure[0].create_container("docs").await.expect(201);
     for (index, id) in ["MDA=", "MDE=", "MDI="].into_iter().enumerate() {
@@ -137,7 +126,7 @@ async fn blocks_sent_to_different_gateways_make_one_blob() {
 /// nothing behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_container_stays_empty() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::start(3).await;
     let clients = cluster.clients();
     let azure: Vec<_> = clients.iter().cloned().map(Azure::development).collect();
     let acknowledged = Arc::new(AtomicUsize::new(0));

@@ -7,21 +7,22 @@ mod outage;
 
 use std::path::Path;
 
-use support::{Client, Gateway, Postgres, run};
+use ifmatch_testbed::{Server, postgres};
+use support::{Client, Gateway, run};
 use tokio::task::block_in_place;
 
 /// A register on PostgreSQL, and gateways that share it.
 struct Cluster {
     gateways: Vec<Gateway>,
-    register: Postgres,
+    register: Server,
     folder: tempfile::TempDir,
 }
 
 impl Cluster {
     /// Starts the register and this number of gateways.
-    fn start(gateways: usize) -> Self {
+    async fn start(gateways: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let register = block_in_place(|| Postgres::start(folder.path()));
+        let register = postgres::start(&["max_connections=200"]).await;
         let url = register.url();
         let migrated = block_in_place(|| run(["register", "migrate", "--register", &url]));
         assert_eq!(migrated.status.code(), Some(0), "{}", migrated.stderr);

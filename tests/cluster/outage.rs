@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ifmatch_testbed::Server;
+use ifmatch_testbed::{postgres, redis};
 use support::{Client, Gateway, run};
 use tokio::task::block_in_place;
 
@@ -21,17 +21,17 @@ async fn until(client: &Client, path: &str, status: u16) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_of_the_register_refuses_writes_and_ends_nothing() {
-    let mut cluster = Cluster::start(2);
+    let mut cluster = Cluster::start(2).await;
     let clients = cluster.clients();
     let written = clients[0].put("/docs/a", &[], "first").await.expect(201);
-    block_in_place(|| cluster.register.kill());
+    cluster.register.kill();
     for client in &clients {
         let refused = client.put("/docs/a", &[("if-match", written.etag())], "second").await.expect(503);
         assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
         client.get("/-/health", &[]).await.expect(200);
         until(client, "/-/ready", 503).await;
     }
-    block_in_place(|| cluster.register.restart());
+    cluster.register.restart().await;
     for client in &clients {
         until(client, "/-/ready", 200).await;
     }
@@ -44,7 +44,7 @@ async fn an_outage_of_the_register_refuses_writes_and_ends_nothing() {
 /// A gateway is killed in the middle of its writes. The others go on, and lose no acknowledged write.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_gateway_takes_no_acknowledged_write_with_it() {
-    let mut cluster = Cluster::start(2);
+    let mut cluster = Cluster::start(2).await;
     let clients = cluster.clients();
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..8 {
@@ -83,7 +83,7 @@ async fn a_killed_gateway_takes_no_acknowledged_write_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unusable_registers_are_refused_with_advice() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::start(0).await;
     let refused = |folder: &Path, url: &str, code: i32| {
         let store = format!("file://{}", folder.join("bodies").display());
         let finished = block_in_place(|| run(["serve", "--store", &store, "--register", url]));
@@ -93,29 +93,24 @@ async fn unusable_registers_are_refused_with_advice() {
     };
     let folder = cluster.folder.path().to_owned();
     let address = cluster.register.address();
-    cluster.register.sql("CREATE DATABASE empty");
+    postgres::sql(&cluster.register, "CREATE DATABASE empty");
     let missing = refused(&folder, &format!("postgres://postgres:secret@{address}/empty"), 2);
     assert!(missing.contains("ifmatch register migrate"), "{missing}");
     let unknown = refused(&folder, &format!("postgres://postgres:secret@{address}/absent"), 2);
     assert!(unknown.contains("absent"), "{unknown}");
-    block_in_place(|| cluster.register.kill());
+    cluster.register.kill();
     refused(&folder, &cluster.register.url(), 1);
-    block_in_place(|| cluster.register.restart());
+    cluster.register.restart().await;
     block_in_place(|| gateway(&folder, &cluster.register.url()));
 }
 
 /// A failover of Redis may lose acknowledged changes, so the operator must accept that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_register_that_may_lose_changes_needs_consent() {
-    let server = Server::start("redis-server", "redis-server", |port, _| {
-        ["--port", &port.to_string(), "--appendonly", "yes", "--appendfsync", "always", "--save", ""]
-            .map(String::from)
-            .into()
-    });
-    let server = server.await;
+    let server = redis::durable().await;
     let folder = tempfile::tempdir().unwrap();
     let store = format!("file://{}", folder.path().join("bodies").display());
-    let register = format!("redis://{}", server.address());
+    let register = server.url();
     let args = ["serve", "--store", &store, "--register", &register];
     let refused = block_in_place(|| run(args));
     assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);

@@ -5,54 +5,29 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Ticks, check, connect, etcdctl, run, start, start_three, url};
+use common::connect;
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_etcd::EtcdRegister;
-use ifmatch_register::conformance::workload::{Client, Workload};
 use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Swap};
-use ifmatch_testbed::{Network, Proxy, Server};
-
-fn clients(workload: &Workload, count: usize) -> Vec<Client> {
-    (0..count).map(|number| workload.client(number)).collect()
-}
+use ifmatch_testbed::etcd::{etcdctl, start, start_three};
+use ifmatch_testbed::{Clients, Network, Proxy, Server};
 
 fn record(revision: u64) -> Record {
     Record::forgotten(Revision::new(revision))
 }
 
-/// Runs clients while `fault` happens.
-async fn write_during(
-    register: &Arc<EtcdRegister>,
-    clients: Vec<Client>,
-    ticks: &Ticks,
-    fault: impl Future<Output = ()>,
-) -> Vec<Client> {
-    let clients = run(register, clients, ticks, 1).await;
-    let writing = tokio::spawn({
-        let (register, ticks) = (Arc::clone(register), ticks.clone());
-        async move { run(&register, clients, &ticks, 20).await }
-    });
-    fault.await;
-    writing.await.unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_swaps_survive_kills() {
     let mut server = start(&[]).await;
-    let register = Arc::new(connect(&url(&server)).await);
-    let (ticks, workload) = (Ticks::default(), Workload::new("kill", 3, 8));
-    let mut clients = clients(&workload, 8);
+    let register = Arc::new(connect(&server.url()).await);
+    let mut clients = Clients::new("kill", 3, 8);
     for _ in 0..2 {
-        clients = write_during(&register, clients, &ticks, async {
-            server.kill();
-            server.restart().await;
-        })
-        .await;
+        clients = clients.run_during(&register, 20, server.restart()).await;
     }
-    check(&register, clients, &ticks).await;
+    clients.check(&*register).await.unwrap();
 }
 
 /// Each member is killed once, the leader among them. The others go on.
@@ -61,39 +36,38 @@ async fn acknowledged_swaps_survive_the_end_of_the_leader() {
     let mut members = start_three().await;
     let addresses: Vec<String> = members.iter().map(|member| member.address().to_string()).collect();
     let register = Arc::new(connect(&format!("etcd://{}/prefix", addresses.join(","))).await);
-    let (ticks, workload) = (Ticks::default(), Workload::new("leader", 3, 8));
-    let mut clients = clients(&workload, 8);
+    let mut clients = Clients::new("leader", 3, 8);
     for member in &mut members {
-        clients = write_during(&register, clients, &ticks, async { member.kill() }).await;
+        clients = clients.run_during(&register, 20, async { member.kill() }).await;
         member.restart().await;
     }
-    check(&register, clients, &ticks).await;
+    clients.check(&*register).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn compaction_changes_nothing() {
     let server = start(&[]).await;
-    let register = Arc::new(connect(&url(&server)).await);
-    let (ticks, workload) = (Ticks::default(), Workload::new("compaction", 3, 4));
-    let clients = write_during(&register, clients(&workload, 4), &ticks, async {
-        for _ in 0..5 {
-            let status = etcdctl(&server, &["endpoint", "status", "--write-out=json"]);
-            let (_, revision) = status.split_once("\"revision\":").unwrap();
-            let revision = revision.split(|letter: char| !letter.is_ascii_digit()).next().unwrap();
-            // Another round may have compacted the same revision.
-            etcdctl(&server, &["put", "other", revision]);
-            etcdctl(&server, &["compact", revision]);
-        }
-        etcdctl(&server, &["defrag"]);
-    })
-    .await;
-    check(&register, clients, &ticks).await;
+    let register = Arc::new(connect(&server.url()).await);
+    let clients = Clients::new("compaction", 3, 4)
+        .run_during(&register, 20, async {
+            for _ in 0..5 {
+                let status = etcdctl(&server, &["endpoint", "status", "--write-out=json"]);
+                let (_, revision) = status.split_once("\"revision\":").unwrap();
+                let revision = revision.split(|letter: char| !letter.is_ascii_digit()).next().unwrap();
+                // Another round may have compacted the same revision.
+                etcdctl(&server, &["put", "other", revision]);
+                etcdctl(&server, &["compact", revision]);
+            }
+            etcdctl(&server, &["defrag"]);
+        })
+        .await;
+    clients.check(&*register).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_database_rejects_swaps_and_shows_records() {
     let server = start(&["--quota-backend-bytes", "1048576"]).await;
-    let register = connect(&url(&server)).await;
+    let register = connect(&server.url()).await;
     let bytes = vec![7; 60_000];
     let content = Content::Hashed { hash: ContentHash::of(&bytes), payload: bytes.into() };
     let write = Write::new(&http::Method::PUT, &Preconditions::NONE, content, 1);
@@ -123,7 +97,7 @@ async fn a_full_database_rejects_swaps_and_shows_records() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice() {
     let (server, proxy, register) = behind_proxy().await;
-    let direct = connect(&url(&server)).await;
+    let direct = connect(&server.url()).await;
     for number in 0..20 {
         let key = Key::new(format!("key/{number}")).unwrap();
         // Opens the connection of the key's lane again.
@@ -153,7 +127,7 @@ async fn a_swap_without_an_answer_is_ambiguous_and_never_sent_twice() {
 async fn a_driver_resolves_lost_answers() {
     let (server, proxy, register) = behind_proxy().await;
     let driver = Driver::new(register).assume_absent();
-    let direct = Driver::new(connect(&url(&server)).await).assume_absent();
+    let direct = Driver::new(connect(&server.url()).await).assume_absent();
     let key = Key::new("key").unwrap();
     for number in 0..20_u64 {
         let bytes = number.to_be_bytes().to_vec();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{connect, start, url};
+use common::connect;
 use futures_util::future::join_all;
 use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::date::Timestamp;
@@ -12,6 +12,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::conformance::{self, Traits};
 use ifmatch_register::{Key, Register, Scan, Swap};
+use ifmatch_testbed::etcd::start;
 
 fn traits() -> Traits {
     Traits::default().with_race(8, 5)
@@ -20,20 +21,20 @@ fn traits() -> Traits {
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
     let server = start(&[]).await;
-    conformance::run(connect(&url(&server)).await, traits()).await;
+    conformance::run(connect(&server.url()).await, traits()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_through_two_handles() {
     let server = start(&[]).await;
-    conformance::run_shared(async || connect(&url(&server)).await, traits()).await;
+    conformance::run_shared(async || connect(&server.url()).await, traits()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_the_register() {
     let start = async || {
         let server = start(&[]).await;
-        (url(&server), server)
+        (server.url(), server)
     };
     let open = async |url: &str| connect(url).await;
     conformance::run_in_two_processes("two_processes_share_the_register", start, open, traits()).await;
@@ -43,7 +44,7 @@ async fn two_processes_share_the_register() {
 #[tokio::test(flavor = "multi_thread")]
 async fn batches_of_any_size_are_swapped() {
     let server = start(&[]).await;
-    let register = connect(&url(&server)).await;
+    let register = connect(&server.url()).await;
     let payload = |number: u64| (0..30_000_u64).map(|at| (at ^ number).to_le_bytes()[0]).collect::<Vec<u8>>();
     let write = |number: u64, length: usize| {
         let bytes = payload(number)[..length].to_vec();

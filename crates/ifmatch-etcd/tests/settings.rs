@@ -5,10 +5,11 @@ mod common;
 
 use std::fs;
 
-use common::{connect, etcdctl, start, url};
+use common::connect;
 use ifmatch_etcd::{Address, ConnectErrorKind, EtcdRegister};
 use ifmatch_register::conformance::{self, Traits};
 use ifmatch_register::{Register, RegisterErrorKind, Scan};
+use ifmatch_testbed::etcd::{etcdctl, start};
 use ifmatch_testbed::{Proxy, free_port};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
@@ -34,7 +35,7 @@ async fn a_missing_cluster_is_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn users_are_verified() {
     let server = start(&[]).await;
-    connect(&url(&server)).await;
+    connect(&server.url()).await;
     etcdctl(&server, &["user", "add", "root:correct"]);
     etcdctl(&server, &["user", "grant-role", "root", "root"]);
     etcdctl(&server, &["auth", "enable"]);
@@ -54,7 +55,7 @@ async fn another_cluster_is_noticed() {
     let (first, second) = (start(&[]).await, start(&[]).await);
     let proxy = Proxy::start(first.address()).await;
     let register = connect(&format!("etcd://{}", proxy.address())).await;
-    connect(&url(&second)).await;
+    connect(&second.url()).await;
     proxy.redirect(second.address());
     let scan = Scan { limit: 1, ..Scan::default() };
     // The first failure is that of the old connection.
@@ -69,7 +70,7 @@ async fn another_cluster_is_noticed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn prefixes_separate_registers() {
     let server = start(&[]).await;
-    let (one, other) = (connect(&format!("{}/one", url(&server))).await, connect(&url(&server)).await);
+    let (one, other) = (connect(&format!("{}/one", server.url())).await, connect(&server.url()).await);
     conformance::run(one, Traits::default().with_race(2, 1)).await;
     assert_eq!(other.scan(&Scan { limit: 1, ..Scan::default() }).await.unwrap(), []);
 }

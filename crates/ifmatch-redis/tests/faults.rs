@@ -6,21 +6,17 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Ticks, check, connect, durable, run, send, start, url};
+use common::{connect, send};
 use ifmatch_core::command::{Command, Content, Outcome, Write};
 use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_redis::RedisRegister;
 use ifmatch_register::conformance::history::ViolationKind;
-use ifmatch_register::conformance::workload::{Client, Workload};
 use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
-use ifmatch_testbed::{Network, Proxy, Server};
-
-fn clients(workload: &Workload, count: usize) -> Vec<Client> {
-    (0..count).map(|number| workload.client(number)).collect()
-}
+use ifmatch_testbed::redis::{durable, start};
+use ifmatch_testbed::{Clients, Network, Proxy, Server};
 
 fn record(revision: u64) -> Record {
     Record::forgotten(Revision::new(revision))
@@ -30,23 +26,12 @@ fn record(revision: u64) -> Record {
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_swaps_survive_kills() {
     let mut server = durable().await;
-    let register = Arc::new(connect(&url(&server)).await);
-    let (ticks, workload) = (Ticks::default(), Workload::new("kill", 3, 8));
-    let mut clients = clients(&workload, 8);
+    let register = Arc::new(connect(&server.url()).await);
+    let mut clients = Clients::new("kill", 3, 8);
     for _ in 0..3 {
-        let writing = tokio::spawn({
-            let (register, ticks) = (Arc::clone(&register), ticks.clone());
-            async move { run(&register, clients, &ticks, 20).await }
-        });
-        // In the middle of the batches.
-        while !register.load(&workload.keys()[0]).await.is_ok_and(|found| found.is_some()) {
-            tokio::task::yield_now().await;
-        }
-        server.kill();
-        server.restart().await;
-        clients = writing.await.unwrap();
+        clients = clients.run_during(&register, 20, server.restart()).await;
     }
-    check(&register, clients, &ticks).await.unwrap();
+    clients.check(&*register).await.unwrap();
 }
 
 /// Each call samples the server's time, which is that of this machine.
@@ -54,7 +39,7 @@ async fn acknowledged_swaps_survive_kills() {
 async fn the_servers_time_is_known() {
     let server = start(&[]).await;
     let before = SystemClock.wall();
-    let register = connect(&url(&server)).await;
+    let register = connect(&server.url()).await;
     let first = register.time().unwrap();
     assert!(first.latest >= before && first.earliest <= SystemClock.wall(), "{first:?}");
     register.load(&Key::new("key").unwrap()).await.unwrap();
@@ -65,7 +50,7 @@ async fn the_servers_time_is_known() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flushed_script_is_sent_again() {
     let server = start(&[]).await;
-    let register = connect(&url(&server)).await;
+    let register = connect(&server.url()).await;
     let key = Key::new("key").unwrap();
     for revision in 1..5 {
         let swap = register.compare_and_swap(&key, Revision::new(revision - 1), Some(&record(revision))).await;
@@ -78,13 +63,13 @@ async fn a_flushed_script_is_sent_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn emptying_the_server_is_noticed() {
     let server = start(&[]).await;
-    let (first, second) = (connect(&url(&server)).await, connect(&url(&server)).await);
+    let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
     let key = Key::new("key").unwrap();
     assert_eq!(first.compare_and_swap(&key, Revision::NONE, Some(&record(1))).await.unwrap(), Swap::Done);
     send(&server, &["FLUSHALL"]).await;
     assert_lost(&first, &key).await;
     // A process that starts afterwards begins with an empty register. The others still do not trust it.
-    let third = connect(&url(&server)).await;
+    let third = connect(&server.url()).await;
     assert_eq!(third.compare_and_swap(&key, Revision::NONE, Some(&record(3))).await.unwrap(), Swap::Done);
     assert_lost(&first, &key).await;
     assert_lost(&second, &key).await;
@@ -133,7 +118,7 @@ async fn a_swap_that_was_never_sent_does_not_take_place() {
 async fn a_driver_resolves_lost_answers() {
     let (server, proxy, register) = behind_proxy().await;
     let driver = Driver::new(register).assume_absent();
-    let direct = Driver::new(connect(&url(&server)).await).assume_absent();
+    let direct = Driver::new(connect(&server.url()).await).assume_absent();
     let key = Key::new("key").unwrap();
     for number in 0..50_u64 {
         let bytes = number.to_be_bytes().to_vec();
@@ -170,8 +155,7 @@ async fn a_failover_with_loss_is_seen() {
     let proxy = Proxy::start(primary.address()).await;
     let through = Proxy::start(primary.address()).await;
     let register = Arc::new(connect(&format!("redis://{}", proxy.address())).await);
-    let (ticks, workload) = (Ticks::default(), Workload::new("failover", 3, 4));
-    let clients = run(&register, clients(&workload, 4), &ticks, 5).await;
+    let clients = Clients::new("failover", 3, 4).run(&register, 5).await;
     // The replica has all swaps so far, and receives no more.
     let port = through.address().port().to_string();
     send(&replica, &["REPLICAOF", "127.0.0.1", &port]).await;
@@ -179,13 +163,13 @@ async fn a_failover_with_loss_is_seen() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     through.set(Network::Silent);
-    let clients = run(&register, clients, &ticks, 5).await;
+    let clients = clients.run(&register, 5).await;
     // The service's address now leads to the promoted replica.
     drop(primary);
     send(&replica, &["REPLICAOF", "NO", "ONE"]).await;
     proxy.redirect(replica.address());
-    let clients = run(&register, clients, &ticks, 5).await;
-    let violation = check(&register, clients, &ticks).await.expect_err("acknowledged swaps were lost");
+    let clients = clients.run(&register, 5).await;
+    let violation = clients.check(&*register).await.expect_err("acknowledged swaps were lost");
     assert!(matches!(violation.kind(), ViolationKind::Fork | ViolationKind::Stale), "{violation}");
     let identity = send(&replica, &["GET", "ifmatch:identity"]).await;
     assert!(identity.contains(" 1 "), "the epoch has risen: {identity}");

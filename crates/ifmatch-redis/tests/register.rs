@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{connect, durable, start, url};
+use common::connect;
 use ifmatch_register::conformance::{self, Traits};
+use ifmatch_testbed::redis::{durable, start};
 
 fn traits() -> Traits {
     Traits::default().with_race(8, 5)
@@ -12,20 +13,20 @@ fn traits() -> Traits {
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms() {
     let server = durable().await;
-    conformance::run(connect(&url(&server)).await, traits()).await;
+    conformance::run(connect(&server.url()).await, traits()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conforms_through_two_handles() {
     let server = start(&[]).await;
-    conformance::run_shared(async || connect(&url(&server)).await, traits()).await;
+    conformance::run_shared(async || connect(&server.url()).await, traits()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_the_register() {
     let start = async || {
         let server = start(&[]).await;
-        (url(&server), server)
+        (server.url(), server)
     };
     let open = async |url: &str| connect(url).await;
     conformance::run_in_two_processes("two_processes_share_the_register", start, open, traits()).await;

@@ -5,12 +5,13 @@ mod common;
 
 use std::fs;
 
-use common::{send, start, url};
+use common::send;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_redis::{ConnectErrorKind, Options, RedisRegister};
 use ifmatch_register::conformance::{self, Traits};
 use ifmatch_register::{Key, Register, Scan};
 use ifmatch_testbed::free_port;
+use ifmatch_testbed::redis::start;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
 async fn refusal(url: &str) -> (ConnectErrorKind, String) {
@@ -56,7 +57,7 @@ async fn a_wrong_password_is_reported_without_showing_it() {
 async fn a_replica_is_refused() {
     let (primary, replica) = (start(&[]).await, start(&[]).await);
     send(&replica, &["REPLICAOF", "127.0.0.1", &primary.address().port().to_string()]).await;
-    let (kind, message) = refusal(&url(&replica)).await;
+    let (kind, message) = refusal(&replica.url()).await;
     assert_eq!(kind, ConnectErrorKind::Unsuitable);
     assert!(message.contains("use the address of the primary"), "{message}");
 }
@@ -65,7 +66,7 @@ async fn a_replica_is_refused() {
 #[tokio::test]
 async fn a_server_that_becomes_a_replica_is_used_no_longer() {
     let (primary, server) = (start(&[]).await, start(&[]).await);
-    let register = RedisRegister::connect(&url(&server)).await.unwrap();
+    let register = RedisRegister::connect(&server.url()).await.unwrap();
     let key = Key::new("key").unwrap();
     let swap =
         async || register.compare_and_swap(&key, Revision::NONE, Some(&Record::forgotten(Revision::new(1)))).await;
@@ -79,7 +80,7 @@ async fn a_server_that_becomes_a_replica_is_used_no_longer() {
 #[tokio::test]
 async fn a_server_that_evicts_is_refused() {
     let server = start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]).await;
-    let (kind, message) = refusal(&url(&server)).await;
+    let (kind, message) = refusal(&server.url()).await;
     assert_eq!(kind, ConnectErrorKind::Unsuitable);
     assert!(message.contains("maxmemory-policy noeviction"), "{message}");
 }
@@ -88,7 +89,7 @@ async fn a_server_that_evicts_is_refused() {
 async fn keys_of_another_program_are_left_alone() {
     let server = start(&[]).await;
     send(&server, &["SET", "ifmatch:identity", "other"]).await;
-    assert_eq!(refusal(&url(&server)).await.0, ConnectErrorKind::Unsuitable);
+    assert_eq!(refusal(&server.url()).await.0, ConnectErrorKind::Unsuitable);
     assert!(send(&server, &["GET", "ifmatch:identity"]).await.contains("other"));
 }
 
@@ -96,7 +97,7 @@ async fn keys_of_another_program_are_left_alone() {
 async fn registers_with_different_prefixes_share_a_server() {
     let server = start(&[]).await;
     let open =
-        async |prefix| RedisRegister::connect_with(Options::new(&url(&server)).unwrap().with_prefix(prefix)).await;
+        async |prefix| RedisRegister::connect_with(Options::new(&server.url()).unwrap().with_prefix(prefix)).await;
     let (one, other) = (open("one:").await.unwrap(), open("other:").await.unwrap());
     conformance::run(one, Traits::default().with_race(2, 1)).await;
     let all = Scan { limit: 1, ..Scan::default() };

@@ -1,14 +1,12 @@
 //! Warnings in the log. They need a process of their own: other tests would turn them off.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use common::{durable, start, url};
 use ifmatch_redis::RedisRegister;
 use ifmatch_testbed::Server;
+use ifmatch_testbed::redis::{durable, start};
 
 /// Collects log lines.
 #[derive(Clone, Default)]
@@ -33,7 +31,7 @@ async fn a_server_that_does_not_sync_each_swap_causes_a_warning() {
     let _guard = tracing::subscriber::set_default(subscriber);
     let warnings = async |server: Server| {
         log.0.lock().unwrap().clear();
-        RedisRegister::connect(&url(&server)).await.unwrap();
+        RedisRegister::connect(&server.url()).await.unwrap();
         String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
     };
     assert_eq!(warnings(durable().await).await, "");

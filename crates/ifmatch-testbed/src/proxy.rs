@@ -1,7 +1,8 @@
-//! A TCP proxy that loses answers.
+//! A TCP proxy that loses answers and connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -18,8 +19,14 @@ pub enum Network {
     CutAfterCommit,
     /// The next request is lost together with its connection. Then the network is whole again.
     CutBeforeSending,
+    /// The next request arrives, and its connection ends at once. Then the network is whole again.
+    CutAfterSending,
     /// Connections are accepted, requests arrive, and answers are never delivered.
     Silent,
+    /// Connections are accepted, and nothing arrives in either direction.
+    BlackHole,
+    /// Connections are reset (RST) at the next bytes in either direction.
+    Reset,
 }
 
 /// A proxy in front of a server. Ends when dropped.
@@ -29,6 +36,19 @@ pub struct Proxy {
     network: Arc<watch::Sender<Network>>,
     target: Arc<watch::Sender<SocketAddr>>,
     task: AbortHandle,
+}
+
+/// The end of a forwarded direction.
+#[derive(PartialEq, Eq)]
+enum End {
+    Closed,
+    Reset,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Request,
+    Answer,
 }
 
 impl Proxy {
@@ -44,6 +64,7 @@ impl Proxy {
             loop {
                 let (client, _) = listener.accept().await.expect("a bound socket");
                 connections.spawn(connection(client, targets.subscribe(), Arc::clone(&states)));
+                while connections.try_join_next().is_some() {}
             }
         };
         Self { address, network, target, task: tokio::spawn(accept).abort_handle() }
@@ -57,6 +78,11 @@ impl Proxy {
     /// Changes the state of the network, for bytes that arrive from now on.
     pub fn set(&self, network: Network) {
         self.network.send_replace(network);
+    }
+
+    /// Returns the state of the network.
+    pub fn network(&self) -> Network {
+        *self.network.borrow()
     }
 
     /// Sends connections to another server from now on, and ends the present ones.
@@ -75,33 +101,66 @@ async fn connection(client: TcpStream, mut target: watch::Receiver<SocketAddr>, 
     let address = *target.borrow_and_update();
     // A server that is down ends the client's connection.
     let Ok(server) = TcpStream::connect(address).await else { return };
-    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let requests = forward(from_client, to_server, &network, Network::CutBeforeSending);
-    let answers = forward(from_server, to_client, &network, Network::CutAfterCommit);
-    tokio::select! {
-        () = requests => {}
-        () = answers => {}
-        _ = target.changed() => {}
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+        (client.into_split(), server.into_split());
+    let end = tokio::select! {
+        end = forward(&mut from_client, &mut to_server, &network, Direction::Request) => end,
+        end = forward(&mut from_server, &mut to_client, &network, Direction::Answer) => end,
+        _ = target.changed() => End::Closed,
+    };
+    if end == End::Reset {
+        for (read, write) in [(from_client, to_client), (from_server, to_server)] {
+            let socket = read.reunite(write).expect("the halves of one socket");
+            // Without lingering, the end of a connection is a reset.
+            let _ = socket.set_zero_linger();
+        }
     }
 }
 
-/// Forwards bytes until one side ends, or until bytes arrive while the network has the state `cut`.
-async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, network: &watch::Sender<Network>, cut: Network) {
+/// Forwards bytes until one side ends, or until bytes arrive that the network cuts.
+async fn forward(
+    from: &mut OwnedReadHalf,
+    to: &mut OwnedWriteHalf,
+    network: &watch::Sender<Network>,
+    direction: Direction,
+) -> End {
     let mut changes = network.subscribe();
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut bytes).await {
-        if cut == Network::CutAfterCommit && changes.wait_for(|state| *state != Network::Silent).await.is_err() {
-            return;
+        let waits =
+            |state: Network| state == Network::BlackHole || state == Network::Silent && direction == Direction::Answer;
+        if changes.wait_for(|state| !waits(*state)).await.is_err() {
+            return End::Closed;
         }
-        let is_cut = network.send_if_modified(|state| {
-            let is_cut = *state == cut;
+        let mut cut = Network::Whole;
+        network.send_if_modified(|state| {
+            let is_cut = match state {
+                Network::CutAfterCommit => direction == Direction::Answer,
+                Network::CutBeforeSending | Network::CutAfterSending => direction == Direction::Request,
+                _ => false,
+            };
+            if is_cut || *state == Network::Reset {
+                cut = *state;
+            }
             if is_cut {
                 *state = Network::Whole;
             }
             is_cut
         });
-        if is_cut || to.write_all(&bytes[..length]).await.is_err() {
-            return;
+        match cut {
+            Network::Whole => {}
+            Network::Reset => return End::Reset,
+            Network::CutAfterSending => {
+                // The server reads the request before it notices the end of the connection.
+                let _ = to.write_all(&bytes[..length]).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                return End::Closed;
+            }
+            _ => return End::Closed,
+        }
+        if to.write_all(&bytes[..length]).await.is_err() {
+            return End::Closed;
         }
     }
+    End::Closed
 }

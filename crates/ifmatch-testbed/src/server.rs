@@ -1,48 +1,88 @@
 //! A server process on a free port.
 
+use std::fmt;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
-use tokio::net::TcpStream;
+
+use crate::processes;
 
 /// Number of ports to try: another process may take a free port first.
 const ATTEMPTS: usize = 20;
 /// Pause between attempts to connect to a starting server.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Number of attempts to connect, about two minutes.
+/// Number of attempts to connect, or to start again, about two minutes.
 const CONNECTS: usize = 6_000;
 
-/// A server process in a temporary folder. Killed when dropped.
+/// Returns the command of a server on a port, with its data in a folder.
+pub type Launch = Box<dyn Fn(u16, &Path) -> Command + Send + Sync>;
+
+/// A program that serves on a port.
+pub struct Program {
+    /// Name of the program, for messages.
+    pub name: String,
+    /// Debian package that has the program.
+    pub package: &'static str,
+    /// Scheme, user and path of the server's URL, before and after its address.
+    pub url: (&'static str, &'static str),
+    /// The command of the server.
+    pub command: Launch,
+    /// Returns `true` if the server at an address can be used.
+    pub is_ready: fn(SocketAddr) -> bool,
+    /// The signal that ends the server without leaving anything behind.
+    pub end: Signal,
+}
+
+/// A server process in a temporary folder. Ended when dropped.
 #[derive(Debug)]
 pub struct Server {
-    program: String,
-    arguments: Vec<String>,
+    program: Program,
     folder: TempDir,
     port: u16,
-    child: Child,
+    child: Option<Child>,
+}
+
+impl Program {
+    /// Describes a program that can be used as soon as it accepts connections. The command ignores `SIGXFSZ`, so that a
+    /// limited file is an error (see [`Server::limit_files`]).
+    pub fn new(
+        name: &str,
+        package: &'static str,
+        url: (&'static str, &'static str),
+        arguments: impl Fn(u16, &Path) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        let program = name.to_owned();
+        let command = move |port, folder: &Path| {
+            let mut command = Command::new("env");
+            command.args(["--ignore-signal=XFSZ", &program]).args(arguments(port, folder)).current_dir(folder);
+            command
+        };
+        let is_ready = |address| TcpStream::connect(address).is_ok();
+        Self { name: name.to_owned(), package, url, command: Box::new(command), is_ready, end: Signal::KILL }
+    }
 }
 
 impl Server {
-    /// Starts a program, and waits until it accepts connections on its port. `arguments` gets a free port and the folder.
+    /// Starts a program, and waits until it can be used.
     ///
     /// # Panics
-    /// If the program is missing, with the Debian `package` that has it, or if it does not start.
-    pub async fn start(program: &str, package: &str, arguments: impl Fn(u16, &Path) -> Vec<String>) -> Self {
+    /// If the program is missing, with the package that has it, or if it does not start.
+    pub async fn start(program: Program) -> Self {
+        let folder = || tempfile::tempdir().expect("a temporary folder");
+        let mut server = Self { program, folder: folder(), port: 0, child: None };
         for _ in 0..ATTEMPTS {
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            let port = free_port();
-            let arguments = arguments(port, folder.path());
-            let child = spawn(program, &arguments, folder.path(), package);
-            let mut server = Self { program: program.to_owned(), arguments, folder, port, child };
-            if server.accepts().await {
+            server.port = free_port();
+            if server.run().await {
                 return server;
             }
+            server.folder = folder();
         }
-        panic!("{program} does not start: see its output above");
+        panic!("{} does not start: see its output above", server.program.name);
     }
 
     /// Returns the server's address.
@@ -50,49 +90,137 @@ impl Server {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
+    /// Returns the server's URL.
+    pub fn url(&self) -> String {
+        self.url_at(self.address())
+    }
+
+    /// Returns the server's URL by way of a proxy.
+    pub fn url_at(&self, address: SocketAddr) -> String {
+        let (before, after) = self.program.url;
+        format!("{before}{address}{after}")
+    }
+
     /// Returns the server's folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Kills the process, as `kill -9` does.
+    /// Returns the CPU time of the server so far in seconds.
+    pub fn cpu(&self) -> f64 {
+        self.child.as_ref().map_or(0.0, |child| processes::cpu(child.id()))
+    }
+
+    /// Kills the server's processes, as a crash of its machine does.
     pub fn kill(&mut self) {
-        self.child.kill().expect("the process is ours");
-        self.child.wait().expect("the process is ours");
+        let Some(mut child) = self.child.take() else { return };
+        for id in processes::ids(child.id()) {
+            processes::signal(id, Signal::KILL);
+        }
+        child.wait().expect("the process is ours");
+    }
+
+    /// Suspends the server's processes (`SIGSTOP`).
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets suspended processes continue.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Limits the length of each file that the server writes, as a full disk would. `None` removes the limit.
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+        for id in self.child.iter().flat_map(|child| processes::ids(child.id())) {
+            let limited = Command::new("prlimit")
+                .args(["--pid", &id.to_string(), &format!("--fsize={limit}:unlimited")])
+                .stderr(Stdio::null())
+                .status();
+            // A process may have ended meanwhile.
+            limited.expect("prlimit is missing: install it with `apt-get install util-linux`");
+        }
     }
 
     /// Starts a killed server again, in its folder and on its port.
     pub async fn restart(&mut self) {
-        for _ in 0..ATTEMPTS {
-            self.child = spawn(&self.program, &self.arguments, self.folder.path(), "");
-            if self.accepts().await {
+        self.kill();
+        for _ in 0..CONNECTS {
+            if self.run().await {
                 return;
             }
             tokio::time::sleep(PAUSE).await;
         }
-        panic!("{} does not start again: see its output above", self.program);
+        panic!("{} does not start again: see its output above", self.program.name);
     }
 
-    /// Waits until the server accepts connections. Returns `false` if the process ends before.
-    async fn accepts(&mut self) -> bool {
+    fn signal(&self, signal: Signal) {
+        for id in self.child.iter().flat_map(|child| processes::ids(child.id())) {
+            processes::signal(id, signal);
+        }
+    }
+
+    /// Starts the process, and waits until it can be used. Returns `false` if it ends before.
+    async fn run(&mut self) -> bool {
+        let command = &mut (self.program.command)(self.port, self.folder.path());
+        let spawned = command.stdout(Stdio::null()).spawn();
+        let mut child = spawned.unwrap_or_else(|error| match error.kind() {
+            ErrorKind::NotFound => self.program.missing(),
+            _ => panic!("{} cannot be started: {error}", self.program.name),
+        });
         for _ in 0..CONNECTS {
-            if self.child.try_wait().expect("the process is ours").is_some() {
+            if let Some(status) = child.try_wait().expect("the process is ours") {
+                // That of `env` if there is no such program.
+                if status.code() == Some(127) {
+                    self.program.missing();
+                }
                 return false;
             }
-            if TcpStream::connect(self.address()).await.is_ok() {
+            if (self.program.is_ready)(self.address()) {
+                self.child = Some(child);
                 return true;
             }
             tokio::time::sleep(PAUSE).await;
         }
+        self.child = Some(child);
+        self.kill();
         false
+    }
+}
+
+impl Program {
+    fn missing(&self) -> ! {
+        panic!("{} is missing: install it with `apt-get install {}`", self.name, self.package)
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.resume();
+        self.signal_first(self.program.end);
+        self.kill();
+    }
+}
+
+impl Server {
+    /// Sends a signal to the first process, and waits a moment for its end.
+    fn signal_first(&mut self, signal: Signal) {
+        let Some(child) = &mut self.child else { return };
+        processes::signal(child.id(), signal);
+        for _ in 0..100 {
+            if !matches!(child.try_wait(), Ok(None)) {
+                self.child = None;
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 }
 
@@ -100,12 +228,4 @@ impl Drop for Server {
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("a bound socket").port()
-}
-
-fn spawn(program: &str, arguments: &[String], folder: &Path, package: &str) -> Child {
-    let child = Command::new(program).args(arguments).current_dir(folder).stdout(Stdio::null()).spawn();
-    child.unwrap_or_else(|error| match error.kind() {
-        ErrorKind::NotFound => panic!("{program} is missing: install it with `apt-get install {package}`"),
-        _ => panic!("{program} cannot be started: {error}"),
-    })
 }

@@ -1,7 +1,6 @@
 //! Crashes, outages, locks and standbys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
@@ -9,12 +8,11 @@ use ifmatch_core::command::{Command, Content, Write};
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_postgres::PostgresRegister;
-use ifmatch_register::conformance::history;
-use ifmatch_register::conformance::workload::Workload;
 use ifmatch_register::{Key, Register, RegisterErrorKind, Swap};
-use ifmatch_runtime::{Clock, SystemClock, nonce};
+use ifmatch_runtime::nonce;
+use ifmatch_testbed::Clients;
 
-use crate::server::Server;
+use crate::server::{client, connect, start};
 
 fn key(name: &str) -> Key {
     Key::new(name).unwrap()
@@ -49,49 +47,19 @@ async fn until_back(register: &PostgresRegister, name: &str) {
 /// not at all.
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_swaps_survive_kill_9() {
-    const CLIENTS: usize = 32;
-    let mut server = Server::start().await;
-    let register = Arc::new(server.register().await);
-    let workload = Workload::new("kill", 20, CLIENTS + 1);
-    let (now, is_over) = (|| SystemClock.now().micros(), Arc::new(AtomicBool::new(false)));
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|number| {
-            let (mut client, register) = (workload.client(number), Arc::clone(&register));
-            let is_over = Arc::clone(&is_over);
-            tokio::spawn(async move {
-                while !is_over.load(Ordering::SeqCst) {
-                    client.step(&*register, now).await;
-                    tokio::task::yield_now().await;
-                }
-                client
-            })
-        })
-        .collect();
-    for round in 0..3 {
-        until_back(&register, &format!("before/{round}")).await;
-        server.kill();
-        server.run();
-        server.until_ready().await;
+    let mut server = start().await;
+    let register = Arc::new(connect(&server).await);
+    let mut clients = Clients::new("kill", 20, 32);
+    for _ in 0..3 {
+        clients = clients.run_during(&register, 20, server.restart()).await;
     }
-    until_back(&register, "after").await;
-    is_over.store(true, Ordering::SeqCst);
-    let (mut operations, mut wins) = (Vec::new(), 0);
-    for client in clients {
-        let client = client.await.unwrap();
-        wins += client.wins();
-        operations.extend(client.into_history());
-    }
-    let mut last = workload.client(CLIENTS);
-    last.load_all(&server.register().await, now).await;
-    operations.extend(last.into_history());
-    history::check(&operations).unwrap_or_else(|violation| panic!("{violation}"));
-    assert!(wins > 0, "no swap was acknowledged");
+    clients.check(&connect(&server).await).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_goes_away_ends_nothing() {
-    let mut server = Server::start().await;
-    let register = server.register().await;
+    let mut server = start().await;
+    let register = connect(&server).await;
     let record = create(&register, "k").await;
     server.kill();
     let mut failures = 0;
@@ -102,8 +70,7 @@ async fn a_server_that_goes_away_ends_nothing() {
         let swap = register.compare_and_swap(&key("k"), record.revision(), Some(&after(&record))).await;
         failures += usize::from(swap.expect_err("the server is gone").kind() == RegisterErrorKind::Unavailable);
     }
-    server.run();
-    server.until_ready().await;
+    server.restart().await;
     until_back(&register, "back").await;
     while register.load(&key("k")).await.is_err() {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -114,14 +81,14 @@ async fn a_server_that_goes_away_ends_nothing() {
 /// Another transaction holds the lock of one row. Its swap waits for a second and fails; the others of its batch succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_locked_row_blocks_no_other_swap() {
-    let server = Server::start().await;
-    let register = Arc::new(server.register().await);
+    let server = start().await;
+    let register = Arc::new(connect(&server).await);
     let locked = create(&register, "locked").await;
     let mut others = Vec::new();
     for number in 0..50 {
         others.push((format!("other/{number}"), create(&register, &format!("other/{number}")).await));
     }
-    let mut client = server.client().await;
+    let mut client = client(&server).await;
     let lock = client.transaction().await.unwrap();
     lock.execute("SELECT FROM ifmatch_records WHERE key = 'locked' FOR UPDATE", &[]).await.unwrap();
     let swap = |name: String, before: Record| {
@@ -146,9 +113,9 @@ async fn a_locked_row_blocks_no_other_swap() {
 /// replicated, and warns.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swap_that_was_not_replicated_is_ambiguous() {
-    let server = Server::start().await;
-    let register = Arc::new(server.register().await);
-    let client = server.client().await;
+    let server = start().await;
+    let register = Arc::new(connect(&server).await);
+    let client = client(&server).await;
     client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
     client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     let waiting = {
@@ -171,9 +138,9 @@ async fn a_swap_that_was_not_replicated_is_ambiguous() {
 /// The standby does not answer at all: the call ends within its time limit, and the server is not asked to cancel.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swap_without_an_answer_is_ambiguous_and_not_cancelled() {
-    let server = Server::start().await;
-    let register = server.register().await;
-    let client = server.client().await;
+    let server = start().await;
+    let register = connect(&server).await;
+    let client = client(&server).await;
     client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'missing'").await.unwrap();
     client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     let mut record = after(&Record::absent());
@@ -196,9 +163,9 @@ async fn a_swap_without_an_answer_is_ambiguous_and_not_cancelled() {
 /// The bounds of the time must contain the time that the server reports between the calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_time_is_that_of_the_server() {
-    let server = Server::start().await;
-    let (one, other) = (server.register().await, server.register().await);
-    let client = server.client().await;
+    let server = start().await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let client = client(&server).await;
     for _ in 0..20 {
         let before = [one.time().unwrap(), other.time().unwrap()];
         let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";

@@ -10,7 +10,7 @@ use ifmatch_register::{Driver, Key};
 use ifmatch_runtime::nonce;
 
 use crate::proxy::Proxy;
-use crate::server::{Server, url_at};
+use crate::server::{connect, start};
 
 /// Number of answers that are lost.
 const CUTS: usize = 1_000;
@@ -19,9 +19,9 @@ const CUTS: usize = 1_000;
 /// repetition may double it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_with_a_lost_answer_is_neither_doubled_nor_denied() {
-    let server = Server::start().await;
+    let server = start().await;
     let proxy = Proxy::start(server.address()).await;
-    let register = PostgresRegister::connect(&url_at(proxy.address)).await.unwrap();
+    let register = PostgresRegister::connect(&server.url_at(proxy.address)).await.unwrap();
     let driver = Driver::new(register).assume_absent();
     let key = Key::new("counter").unwrap();
     let (mut written, mut unclear) = (0_u64, 0_u64);
@@ -52,7 +52,7 @@ async fn a_write_with_a_lost_answer_is_neither_doubled_nor_denied() {
             Err(error) => panic!("the server is there: {error}"),
         }
     }
-    let record = server.register().await;
+    let record = connect(&server).await;
     let record = ifmatch_register::Register::load(&record, &key).await.unwrap().expect("it was written");
     let version = record.settled(record.revision().timestamp()).expect("no write is in flight").payload().to_vec();
     assert_eq!(u64::from_le_bytes(version.try_into().unwrap()), written + unclear, "each write took effect once");

@@ -1,0 +1,55 @@
+//! The processes of a server, from /proc.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A process in /proc.
+struct Entry {
+    id: u32,
+    parent: u32,
+    /// CPU time with that of its children that have ended, in the system's ticks.
+    ticks: u64,
+}
+
+/// Returns a process and its descendants, parents first.
+fn tree(root: u32) -> Vec<Entry> {
+    let processes = fs::read_dir("/proc").expect("a system with /proc").flatten();
+    let mut others: Vec<Entry> =
+        processes.filter_map(|process| entry(process.file_name().to_str()?.parse().ok()?)).collect();
+    let mut found = Vec::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        found.extend(others.extract_if(.., |process| process.id == parent));
+        parents.extend(others.iter().filter(|process| process.parent == parent).map(|process| process.id));
+    }
+    found
+}
+
+/// Parses `stat` of proc(5). The second field is a name in parentheses, which may contain spaces.
+fn entry(id: u32) -> Option<Entry> {
+    let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let ticks = number(14)? + number(15)? + number(16)? + number(17)?;
+    Some(Entry { id, parent: number(4)?.try_into().ok()?, ticks })
+}
+
+/// Returns the ids of a process and its descendants.
+pub(crate) fn ids(root: u32) -> Vec<u32> {
+    tree(root).into_iter().map(|process| process.id).collect()
+}
+
+/// Sends a signal to a process.
+pub(crate) fn signal(id: u32, signal: Signal) {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw).expect("the id of a process");
+    // It may have ended.
+    let _ = kill_process(id, signal);
+}
+
+/// Returns the CPU time of a process and its descendants in seconds.
+pub(crate) fn cpu(root: u32) -> f64 {
+    let ticks: u64 = tree(root).iter().map(|process| process.ticks).sum();
+    let per_second = u32::try_from(rustix::param::clock_ticks_per_second()).expect("a hundred or so");
+    f64::from(u32::try_from(ticks).expect("less than a year")) / f64::from(per_second)
+}
