@@ -1,5 +1,5 @@
-//! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask bench` measures, `cargo xtask worker` serves
-//! the Cloudflare Worker, `cargo xtask js` builds the npm package.
+//! The workspace's tasks: `cargo xtask test` checks everything, `cargo xtask bench` measures, `cargo xtask soak` tests the
+//! shared registers for longer, `cargo xtask worker` serves the Cloudflare Worker, `cargo xtask js` builds the npm package.
 //!
 //! The benchmarks are a separate program, xtask-bench, which uses this library.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool reports to its terminal")]
@@ -11,6 +11,7 @@ pub mod listening;
 pub mod npm;
 mod package;
 mod sdk;
+mod soak;
 pub mod step;
 mod test;
 mod tree;
@@ -40,6 +41,9 @@ enum Task {
     /// Runs benchmarks.
     #[command(disable_help_flag = true)]
     Bench(bench::Options),
+    /// Runs clients of the shared registers under faults, and checks the history of their operations.
+    #[command(disable_help_flag = true)]
+    Soak(soak::Options),
     /// Builds the npm package into target/npm/ifmatch.
     Js,
     /// Builds the Cloudflare Worker, and serves it on this machine.
@@ -51,6 +55,7 @@ pub fn main() -> ExitCode {
     exit(match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Soak(options) => soak::run(&options),
         Task::Js => js::run(),
         Task::Worker(options) => worker::run(&options),
     })

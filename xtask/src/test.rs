@@ -76,7 +76,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "cluster",
-        about: "several gateways on one register",
+        about: "several gateways on one register; a short soak test",
         minutes: 20,
         needs: &[ETCD, POSTGRESQL, REDIS],
         run: cluster,
@@ -170,7 +170,7 @@ fn doc(context: &Context<'_>) -> Result {
 
 fn cluster(context: &Context<'_>) -> Result {
     let gateway = gateway(context)?;
-    Run::cargo(&format!("test --locked {SELECTION} --test cluster"), context.workspace.root())
+    Run::cargo(&format!("test --locked {SELECTION} --test cluster --test soak"), context.workspace.root())
         .env("IFMATCH_BIN", gateway)
         .passes(context.deadline)
 }

@@ -48,6 +48,8 @@ enum Subject {
     Hits,
     /// Leases and conditional writes compared with Azurite, and durable swaps by number of clients.
     Leases,
+    /// The shared registers compared with the tools of their engines.
+    Registers,
     /// The Cloudflare Worker compared with others on the same runtime.
     Worker,
 }
@@ -66,6 +68,7 @@ fn run(options: &Options) -> Result {
         Subject::Cache => cache::run(&workspace, options.quick, deadline),
         Subject::Hits => programs::hits(&workspace, deadline),
         Subject::Leases => leases::run(&workspace, options.quick, deadline),
+        Subject::Registers => programs::registers(&workspace, options.quick, deadline),
         Subject::Worker => worker::run(&workspace, options.quick, deadline),
     }
 }

@@ -45,6 +45,12 @@ pub(crate) fn hits(workspace: &Workspace, deadline: Instant) -> Result {
     Run::new(program, workspace.root()).passes(deadline)
 }
 
+/// Builds and runs the benchmark of the shared registers.
+pub(crate) fn registers(workspace: &Workspace, quick: bool, deadline: Instant) -> Result {
+    let program = build(workspace, "--package xtask-registers --bin xtask-registers")?;
+    Run::new(program, workspace.root()).args(["bench"]).args(quick.then_some("--quick")).passes(deadline)
+}
+
 /// Builds a program in release mode, and returns its path.
 fn build(workspace: &Workspace, what: &str) -> Result<PathBuf> {
     println!("building {what}");

@@ -1,6 +1,7 @@
 //! Clients that read and swap a few keys at random, and record each operation.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use ifmatch_core::command::Command;
@@ -40,12 +41,16 @@ const LISTED: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Workload {
     prefix: Arc<str>,
+    /// The keys of most operations, then the rare ones.
     keys: Arc<[Key]>,
+    often: usize,
     clients: u64,
 }
 
+/// Takes note of an operation.
+type Journal = Box<dyn FnMut(&Operation) + Send>;
+
 /// A client of a workload.
-#[derive(Debug)]
 pub struct Client {
     workload: Workload,
     number: u64,
@@ -56,6 +61,7 @@ pub struct Client {
     /// Number of swaps that took place.
     wins: usize,
     history: Vec<Operation>,
+    journal: Option<Journal>,
 }
 
 impl Workload {
@@ -66,7 +72,20 @@ impl Workload {
     /// If the prefix is not part of a valid key.
     pub fn new(prefix: &str, keys: usize, clients: usize) -> Self {
         let key = |number| Key::new(format!("{prefix}/{number:04}")).expect("a valid prefix");
-        Self { prefix: format!("{prefix}/").into(), keys: (0..keys).map(key).collect(), clients: clients.max(1) as u64 }
+        let keys: Arc<[Key]> = (0..keys).map(key).collect();
+        Self { prefix: format!("{prefix}/").into(), often: keys.len(), keys, clients: clients.max(1) as u64 }
+    }
+
+    /// Adds keys that one operation of two selects from. They are not listed.
+    ///
+    /// # Panics
+    /// If the prefix is not part of a valid key.
+    #[must_use]
+    pub fn with_rare_keys(mut self, keys: usize) -> Self {
+        let prefix = self.prefix.trim_end_matches('/');
+        let rare = (0..keys).map(|number| Key::new(format!("{prefix}-rare/{number:06}")).expect("a valid prefix"));
+        self.keys = self.keys.iter().cloned().chain(rare).collect();
+        self
     }
 
     /// Returns the keys.
@@ -83,7 +102,14 @@ impl Workload {
             proposed: 0,
             wins: 0,
             history: Vec::new(),
+            journal: None,
         }
+    }
+
+    fn random_key(&self, random: u64) -> usize {
+        let rare = self.keys.len() - self.often;
+        let (first, count) = if rare > 0 && random.is_multiple_of(2) { (self.often, rare) } else { (0, self.often) };
+        first + usize::try_from((random >> 1) % count as u64).expect("less than a usize")
     }
 }
 
@@ -97,15 +123,31 @@ impl Client {
     /// If a record has another content than the one written with its revision.
     pub async fn step<R: Register>(&mut self, register: &R, now: impl FnMut() -> u64) -> bool {
         let random = ifmatch_runtime::nonce().expect("the system gives random numbers");
-        let key = usize::try_from((random >> 8) % self.workload.keys.len() as u64).expect("less than a usize");
+        let key = self.workload.random_key(random >> 8);
         match random % 16 {
-            0 if self.workload.keys.len() <= LISTED => self.list(register, now).await,
+            0 if self.workload.often <= LISTED => self.list(register, now).await,
             0..4 => self.load(register, key, now).await,
             4 => {
                 self.look(register, key, now);
                 true
             }
             _ => self.swap(register, key, now).await,
+        }
+    }
+
+    /// Calls `journal` with each operation in place of recording it in the history. A swap is passed twice: as an ambiguous
+    /// one that ends when it starts, before it is sent, and with its answer. If the process is killed, the journal thus
+    /// has each swap that may have been sent.
+    #[must_use]
+    pub fn with_journal(mut self, journal: impl FnMut(&Operation) + Send + 'static) -> Self {
+        self.journal = Some(Box::new(journal));
+        self
+    }
+
+    fn record(&mut self, operation: Operation) {
+        match &mut self.journal {
+            Some(journal) => journal(&operation),
+            None => self.history.push(operation),
         }
     }
 
@@ -145,13 +187,14 @@ impl Client {
     }
 
     async fn list<R: Register>(&mut self, register: &R, mut now: impl FnMut() -> u64) -> bool {
-        let scan = Scan { prefix: &self.workload.prefix, after: None, limit: self.workload.keys.len() + 1 };
+        let prefix = Arc::clone(&self.workload.prefix);
+        let scan = Scan { prefix: &prefix, after: None, limit: self.workload.often + 1 };
         let started = now();
         let Ok(page) = register.scan(&scan).await else { return false };
         let ended = now();
         let found: HashMap<Key, Revision> =
             page.iter().map(|(key, record)| (key.clone(), revision(Some(record)))).collect();
-        for key in 0..self.workload.keys.len() {
+        for key in 0..self.workload.often {
             let found = found.get(&self.workload.keys[key]).copied().unwrap_or(Revision::NONE);
             self.saw(key, started, ended, found);
         }
@@ -161,7 +204,7 @@ impl Client {
     fn saw(&mut self, key: usize, started: u64, ended: u64, found: Revision) {
         let key = self.workload.keys[key].clone();
         self.known.insert(key.clone(), found);
-        self.history.push(Operation { key, started, ended, action: Action::Load(found) });
+        self.record(Operation { key, started, ended, action: Action::Load(found) });
     }
 
     async fn swap<R: Register>(&mut self, register: &R, key: usize, mut now: impl FnMut() -> u64) -> bool {
@@ -170,9 +213,17 @@ impl Client {
         let next = self.propose(expected);
         let record = record(next);
         let started = now();
+        let operation = |ended, answer| {
+            let action = Action::Swap { expected, next, answer };
+            Operation { key: key.clone(), started, ended, action }
+        };
+        if let Some(journal) = &mut self.journal {
+            journal(&operation(started, Answer::Ambiguous));
+        }
         let swapped = register.compare_and_swap(&key, expected, Some(&record)).await;
         let ended = now();
         let answer = answer(&swapped);
+        let operation = operation(ended, answer);
         match answer {
             Answer::Done => {
                 self.wins += 1;
@@ -181,7 +232,7 @@ impl Client {
             Answer::Conflict(found) => drop(self.known.insert(key.clone(), found)),
             Answer::Ambiguous | Answer::Failed => {}
         }
-        self.history.push(Operation { key, started, ended, action: Action::Swap { expected, next, answer } });
+        self.record(operation);
         swapped.is_ok()
     }
 
@@ -191,6 +242,12 @@ impl Client {
         let round = self.proposed.max(expected.get()) / clients + 1;
         self.proposed = round * clients + self.number;
         Revision::new(self.proposed)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("number", &self.number).field("wins", &self.wins).finish_non_exhaustive()
     }
 }
 

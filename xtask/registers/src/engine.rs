@@ -1,0 +1,73 @@
+//! The engines, and their servers.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use ifmatch_etcd::{ConnectErrorKind, EtcdRegister};
+use ifmatch_postgres::PostgresRegister;
+use ifmatch_redis::RedisRegister;
+use ifmatch_register::AnyRegister;
+use ifmatch_testbed::{Server, etcd, postgres, redis};
+
+use crate::Result;
+
+/// Pause between attempts to connect to a cluster without a leader.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An engine of a shared register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    Postgres,
+    Redis,
+    Etcd,
+}
+
+/// Returns the URL of the register on these servers, at these addresses.
+pub(crate) fn url(servers: &[Server], addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let url = servers.first().map(Server::url).unwrap_or_default();
+    let first = servers.first().map(|server| server.address().to_string()).unwrap_or_default();
+    url.replace(&first, &addresses.join(","))
+}
+
+impl Engine {
+    /// Returns the name for `--engine`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Redis => "redis",
+            Self::Etcd => "etcd",
+        }
+    }
+
+    /// Starts its server, or a cluster of three, with an empty register.
+    pub(crate) async fn start(self) -> Result<Vec<Server>> {
+        Ok(match self {
+            Self::Postgres => {
+                let server = postgres::start(&["max_connections=200"]).await;
+                ifmatch_postgres::migrate(&server.url()).await?;
+                vec![server]
+            }
+            Self::Redis => vec![redis::durable().await],
+            Self::Etcd => etcd::start_three().await,
+        })
+    }
+
+    /// Connects to a register.
+    pub(crate) async fn connect(self, url: &str) -> Result<AnyRegister> {
+        Ok(match self {
+            Self::Postgres => AnyRegister::new(PostgresRegister::connect(url).await?),
+            Self::Redis => AnyRegister::new(RedisRegister::connect(url).await?),
+            Self::Etcd => loop {
+                match EtcdRegister::connect(url).await {
+                    Ok(register) => break AnyRegister::new(register),
+                    // The cluster is still without a leader.
+                    Err(error) if error.kind() == ConnectErrorKind::Unreachable => {}
+                    Err(error) => return Err(error.into()),
+                }
+                tokio::time::sleep(PAUSE).await;
+            },
+        })
+    }
+}

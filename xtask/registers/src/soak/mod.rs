@@ -1,0 +1,75 @@
+//! The soak test: processes write to a register while faults happen, and the history of all operations is checked.
+
+mod faults;
+mod journal;
+mod team;
+mod worker;
+
+use clap::Args;
+use ifmatch_register::conformance::history;
+use ifmatch_register::conformance::workload::Workload;
+
+use crate::engine::Engine;
+use crate::{Result, now};
+use faults::Fault;
+use team::Team;
+pub(crate) use worker::{WorkerOptions, work};
+
+/// Keys that half of the operations use.
+const HOT_KEYS: usize = 20;
+/// Keys that the other half of the operations use.
+const COLD_KEYS: usize = 10_000;
+/// Number of processes at a time.
+const PROCESSES: usize = 3;
+/// Maximum number of clients, those of killed processes included.
+const CLIENTS: usize = 1 << 20;
+
+/// Options of a soak test.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Engine to test. By default, all.
+    #[arg(long, value_enum)]
+    engine: Vec<Engine>,
+    /// Number of operations on each engine.
+    #[arg(long, default_value_t = 1_000_000)]
+    operations: usize,
+    /// Seconds for which the network or a process hangs. Calls take at most five.
+    #[arg(long, default_value_t = 6)]
+    hold: u64,
+}
+
+/// Tests each engine.
+pub(crate) async fn run(options: &Options) -> Result {
+    let all = [Engine::Postgres, Engine::Redis, Engine::Etcd];
+    let engines = if options.engine.is_empty() { &all[..] } else { &options.engine };
+    for engine in engines {
+        soak(*engine, options).await.map_err(|error| format!("{}: {error}", engine.name()))?;
+    }
+    Ok(())
+}
+
+/// Returns the workload that all processes share.
+fn workload(prefix: &str) -> Workload {
+    Workload::new(prefix, HOT_KEYS, CLIENTS).with_rare_keys(COLD_KEYS)
+}
+
+async fn soak(engine: Engine, options: &Options) -> Result {
+    let mut team = Team::start(engine).await?;
+    // Each fault twice.
+    let rounds = 2 * Fault::ALL.len();
+    let share = options.operations / rounds;
+    for (round, fault) in Fault::ALL.iter().cycle().take(rounds).enumerate() {
+        println!("{}: {fault:?}, after {} operations", engine.name(), team.operations()?);
+        team.suffer(*fault, round, options.hold, share).await?;
+        // All processes get on, and together reach this round's share of the operations.
+        team.until_progress(share).await?;
+    }
+    let (register, mut operations, longest) = team.finish().await?;
+    let mut last = workload("soak").client(CLIENTS - 1);
+    last.load_all(&register, now).await;
+    operations.extend(last.into_history());
+    println!("{}: checking {} operations", engine.name(), operations.len());
+    history::check(&operations)?;
+    println!("{}: no violation; the longest call took {} ms", engine.name(), longest.as_millis());
+    Ok(())
+}
