@@ -166,3 +166,43 @@ async fn a_deleted_container_stays_empty() {
         assert!(!listed.text().contains("<Blob>"), "{}", listed.text());
     }
 }
+
+/// A client waits at one gateway for a change that another one carries out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_with_a_change_by_another_gateway() {
+    let cluster = Cluster::start(2);
+    let [one, other] = &cluster.clients()[..] else { unreachable!() };
+    let tag = other.put("/docs/a", &[], "one").await.expect(201).etag().to_owned();
+    let wait = ("prefer", "wait=60");
+    let (poll, ()) = futures_util::join!(one.get("/docs/a", &[("if-none-match", &tag), wait]), async {
+        waiting(one).await;
+        other.put("/docs/a", &[], "two").await.expect(200);
+    });
+    assert_eq!(poll.expect(200).text(), "two");
+    let lease = other.request(Method::POST, "/docs/a?lease", &[("lease-duration", "-1")], "").await.expect(201);
+    let tag = one.get("/docs/a?lease", &[]).await.expect(200).etag().to_owned();
+    let (poll, ()) = futures_util::join!(one.get("/docs/a?lease", &[("if-none-match", &tag), wait]), async {
+        waiting(one).await;
+        let id = [("lease-id", lease.header("lease-id"))];
+        other.request(Method::DELETE, "/docs/a?lease", &id, "").await.expect(204);
+    });
+    assert_eq!(poll.expect(200).json()["state"], "available");
+}
+
+/// Returns once a request waits at the gateway.
+async fn waiting(client: &Client) {
+    while !client.get("/-/metrics", &[]).await.expect(200).text().contains("ifmatch_waits 1") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A fencing token that one gateway has seen protects from late writes through another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_write_through_another_gateway_is_refused() {
+    let cluster = Cluster::start(2);
+    let [one, other] = &cluster.clients()[..] else { unreachable!() };
+    one.put("/docs/a", &[("lease-token", "34")], "34").await.expect(201);
+    let late = other.put("/docs/a", &[("lease-token", "33")], "33").await.expect(412);
+    assert_eq!(late.header("x-ms-error-code"), "LeaseTokenSuperseded");
+    other.put("/docs/a", &[("lease-token", "34")], "34 again").await.expect(200);
+}

@@ -325,3 +325,27 @@ async fn leases_of_an_object_store_need_a_folder_to_survive_a_restart() {
     assert!(refused.text().contains("--data") || refused.status.as_u16() == 501, "{refused:#?}");
     assert!(!refused.status.is_success(), "{refused:#?}");
 }
+
+/// A client with a token acquires a lease, and operators see its holder.
+#[tokio::test]
+async fn the_holder_of_a_lease_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path(), &["--write-token", "w", "--read-token", "r"]);
+    let client = Client::new(gateway.address());
+    let write = ("authorization", "Bearer w");
+    client.put("/docs/a", &[write], "").await.expect(201);
+    let [duration, holder] = [("lease-duration", "60"), ("lease-holder", "backup on host-7")];
+    let acquire = async |token| client.request(Method::POST, "/docs/a?lease", &[duration, holder, token], "").await;
+    acquire(("authorization", "Bearer r")).await.expect(403);
+    let lease = acquire(write).await.expect(201);
+    let shown = client.get("/-/leases/docs/a", &[("authorization", "Bearer r")]).await.expect(200).json();
+    assert_eq!(
+        (&shown["holder"], shown["token"].to_string()),
+        (&json!("backup on host-7"), lease.header("lease-token").to_owned())
+    );
+    let listed = command(&gateway.url(""), &["list", "--token", "r"]);
+    assert!(stdout(&listed).lines().nth(1).unwrap().contains("backup on host-7"), "{listed:?}");
+    client.put("/docs/a", &[write], "x").await.expect(412);
+    let id = ("lease-id", lease.header("lease-id"));
+    client.request(Method::DELETE, "/docs/a?lease", &[write, id], "").await.expect(204);
+}

@@ -20,6 +20,7 @@ mod start;
 mod store_cache;
 mod tables_listener;
 mod tls;
+mod waits;
 
 use std::path::Path;
 use std::thread::sleep;

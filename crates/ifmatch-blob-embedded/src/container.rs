@@ -99,10 +99,10 @@ impl<R: Register, C: Clock> Inner<R, C> {
         set: SetHeaders,
     ) -> Result<ContainerInfo, StoreError> {
         // A container's lease protects it from deletion only.
-        let (LeaseUse::Write(id) | LeaseUse::Read(id)) = set.lease;
         let request = set.request.map(|key| key.request(None));
         let (method, nonce) = (Method::PUT, random()?);
-        let change = Change { method, preconditions: set.preconditions, lease: LeaseUse::Read(id), request, nonce };
+        let change =
+            Change { method, preconditions: set.preconditions, lease: LeaseUse::Read(set.lease.id()), request, nonce };
         let set = self.set_fields(&key::of_container(container)?, &change, &set.change).await;
         let (_, record) = set.map_err(StoreError::of_container)?;
         self.info_of(&record)?.ok_or_else(|| StoreErrorKind::ContainerNotFound.into())

@@ -122,7 +122,8 @@ mod tests {
 
         let opened = store.open(&blob("large"), Reading::HEAD).await.expect("it can be read").expect("it exists");
         assert_eq!(opened.info.length, 100_000);
-        let action = LeaseAction::Acquire { id: LeaseId::from_random([1; 16]), duration: LeaseDuration::Infinite };
+        let action =
+            LeaseAction::Acquire { id: LeaseId::from_random([1; 16]), duration: LeaseDuration::Infinite, holder: None };
         let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
         store.lease(&blob("small"), lease).await.expect("leased");
         store.delete(&blob("large"), Delete::default()).await.expect("deleted");

@@ -61,7 +61,6 @@ impl Shared {
     ) -> Result<ContainerInfo, StoreError> {
         let key = self.adopt(container).await?;
         // A container's lease protects it from deletion only.
-        let (LeaseUse::Write(id) | LeaseUse::Read(id)) = set.lease;
         let request = set.request.map(|key| key.request(None));
         let nonce = nonce().map_err(of_register)?;
         for _ in 0..ATTEMPTS {
@@ -79,7 +78,7 @@ impl Shared {
                 payload.later(version).with_headers(&headers).content()?,
                 nonce,
             )
-            .with_lease(LeaseUse::Read(id))
+            .with_lease(LeaseUse::Read(set.lease.id()))
             .with_based_on(Some(version.generation()))
             .with_request(request);
             let applied = self.driver.apply_in_turn(&key, &Command::Write(command)).await.map_err(of_driver)?;

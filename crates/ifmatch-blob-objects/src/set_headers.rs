@@ -41,7 +41,7 @@ impl Shared {
                 request: set.request.clone(),
                 limit: u64::MAX,
             };
-            match self.put_based(blob, put, info.tag).await {
+            match Box::pin(self.put_based(blob, put, info.tag)).await {
                 Err(error) if is_overtaken(error.kind()) => {}
                 result => return result,
             }

@@ -76,7 +76,7 @@ impl Shared {
     /// Evaluates the conditions before the body is received, and again under the permit. Once the body is complete, the
     /// write continues in a separate task, so that a client that disconnects does not leave a permit behind.
     pub(super) async fn put(this: &Arc<Self>, blob: &BlobPath, put: Put) -> Result<Written, StoreError> {
-        this.put_based(blob, put, None).await
+        Box::pin(this.put_based(blob, put, None)).await
     }
 
     /// Writes an object derived from the version with this tag, if any.
@@ -376,7 +376,7 @@ impl Shared {
     /// upload is unconditional, and a lease must block writes begun by earlier holders.
     fn grace(&self, job: &Job, goal: &Goal, body: &Body) -> Duration {
         let is_update = matches!(body, Body::Whole(_)) && matches!(goal.mode, PutMode::Update(_));
-        let is_leased = matches!(job.lease, LeaseUse::Write(Some(_)) | LeaseUse::Read(Some(_)));
+        let is_leased = job.lease.id().is_some() || job.lease.token().is_some();
         if is_update && !is_leased && self.capability.unique_tags { Duration::ZERO } else { GRACE }
     }
 }

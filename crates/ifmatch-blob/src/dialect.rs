@@ -12,6 +12,7 @@ use ifmatch_runtime::Clock;
 use crate::body::BlobBody;
 use crate::clock::AnyClock;
 use crate::store::{BlobStore, Upload};
+use crate::waits::Waits;
 
 /// A protocol in which requests ask for blobs. [`BlobService::dialect`](crate::BlobService::dialect) adds one.
 ///
@@ -64,6 +65,8 @@ pub struct Context {
     pub max_body: u64,
     /// The methods that need a condition.
     pub required: RequirePreconditions,
+    /// The long polls.
+    pub waits: Arc<Waits>,
 }
 
 impl Context {

@@ -15,6 +15,7 @@ mod content_md5;
 pub mod dialect;
 mod error;
 pub mod headers;
+pub mod leases;
 pub mod name;
 mod plain;
 pub mod records;
@@ -22,6 +23,7 @@ pub mod service;
 pub mod store;
 #[cfg(feature = "test-util")]
 pub mod test_util;
+pub mod waits;
 
 pub use clock::AnyClock;
 pub use service::BlobService;

@@ -20,6 +20,7 @@ use crate::clock::AnyClock;
 use crate::dialect::{Context, Dialect};
 use crate::plain;
 use crate::store::{BlobStore, BoxError, Upload};
+use crate::waits::Waits;
 
 /// Default maximum number of bytes in a blob: 5 GiB.
 pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
@@ -33,11 +34,13 @@ pub const DEFAULT_MAX_BODY: u64 = 5 * 1024 * 1024 * 1024;
 /// | `DELETE /{container}/{blob…}` | 204 |
 /// | `GET /{container}?prefix=&after=&limit=` | its blobs as JSON, in pages |
 /// | `GET /` | the containers as JSON, in pages |
+/// | `POST`, `PUT`, `DELETE /{container}/{blob…}?lease` | acquires, renews, releases the lease |
+/// | `GET /{container}/{blob…}?lease` | the state of the lease as JSON |
 ///
 /// A `PUT` keeps `Content-Type`, `Content-Encoding`, `Content-Language`, `Content-Disposition`, `Cache-Control` and all
 /// `x-meta-*` fields, up to 8 KiB in total. It verifies `Repr-Digest` and `Content-Digest` (RFC 9530). A retry with the
 /// same `Idempotency-Key` gets the first response again; the service then always reads the whole body. A request with
-/// `x-ms-lease-id` can use a leased blob. All errors are problem details (RFC 9457).
+/// `lease-id` can use a leased blob, and a write with `lease-token` is refused after one with a larger token. All errors are problem details (RFC 9457).
 ///
 /// Other protocols over the same blobs are [dialects](Self::dialect).
 ///
@@ -77,7 +80,8 @@ impl BlobService {
     /// Creates a service over a store that uses this clock.
     pub fn with_clock(store: Arc<dyn BlobStore>, clock: impl Clock) -> Self {
         let required = RequirePreconditions::none();
-        let context = Context { store, clock: AnyClock::new(clock), max_body: DEFAULT_MAX_BODY, required };
+        let context =
+            Context { store, clock: AnyClock::new(clock), max_body: DEFAULT_MAX_BODY, required, waits: Arc::default() };
         Self { shared: Arc::new(context), dialects: Arc::default() }
     }
 
@@ -115,6 +119,16 @@ impl BlobService {
     #[must_use]
     pub fn require_preconditions(mut self, required: RequirePreconditions) -> Self {
         Arc::make_mut(&mut self.shared).required = required;
+        self
+    }
+
+    /// Sets the bounds of long polls; [`Waits::default`] if not set.
+    ///
+    /// A GET in the plain dialect with `Prefer: wait=30` and `If-None-Match` waits up to 30 seconds for another version
+    /// instead of answering 304 at once.
+    #[must_use]
+    pub fn waits(mut self, waits: Waits) -> Self {
+        Arc::make_mut(&mut self.shared).waits = Arc::new(waits);
         self
     }
 

@@ -46,10 +46,11 @@ impl Record {
         let token = Token { revision, nonce: begin.nonce };
         let deadline = self.deadline(begin, now);
         let permit = Permit { token, deadline, ttl: now.until(deadline) };
-        let lease = self.lease.filter(|_| matches!(begin.lease, LeaseUse::Write(Some(_))));
+        let lease = self.lease.filter(|_| begin.lease.is_holders_write());
         let grant = Grant { token, deadline: permit.deadline, current: state.clone(), lease };
         let state = if observed.is_some() { unless_absent(state) } else { state };
-        let next = self.with(revision, begin.nonce, state, Some(permit), now);
+        let next =
+            Self { fence: self.fence_after(begin.lease), ..self.with(revision, begin.nonce, state, Some(permit), now) };
         Ok((Some(next), Outcome::Granted(grant)))
     }
 
@@ -106,10 +107,11 @@ impl Record {
         }
         Known::All(state).check(write.method, write.preconditions)?;
         let lease = match write.lease {
-            LeaseUse::Write(_) => self.locking_lease(now),
+            LeaseUse::Write(_) | LeaseUse::Fenced { .. } => self.locking_lease(now),
             LeaseUse::Read(_) => self.lease_at(now).copied(),
         };
         let (mut next, receipt) = self.become_content(&write.content, write.nonce, lease, now);
+        next.fence = self.fence_after(write.lease);
         next.remember(write.request, || Answer::Written(receipt.clone()));
         Ok((Some(next), Outcome::Written(receipt)))
     }
@@ -129,7 +131,7 @@ impl Record {
     /// Returns the end of a permit. A write under a lease ends with the lease at the latest.
     fn deadline(&self, begin: &Begin<'_>, now: Timestamp) -> Timestamp {
         let deadline = now.saturating_add(begin.ttl);
-        let lease = self.lease.filter(|_| matches!(begin.lease, LeaseUse::Write(Some(_))));
+        let lease = self.lease.filter(|_| begin.lease.is_holders_write());
         lease.and_then(|lease| lease.end()).map_or(deadline, |end| end.min(deadline))
     }
 
@@ -216,7 +218,12 @@ impl Record {
     fn with(&self, revision: Revision, nonce: u64, state: State, permit: Option<Permit>, now: Timestamp) -> Self {
         let lease = self.lease_at(now).copied();
         let latest = state.version().map_or(self.latest, |version| self.latest.max(version.modified));
-        Self { revision, nonce, state, permit, lease, replies: self.replies.clone(), latest }
+        Self { revision, nonce, state, permit, lease, replies: self.replies.clone(), latest, fence: self.fence }
+    }
+
+    /// Returns the largest fencing token seen after a write.
+    fn fence_after(&self, r#use: LeaseUse) -> Revision {
+        r#use.token().map_or(self.fence, |token| token.max(self.fence))
     }
 
     /// Returns the lease after a write, which removes a lease that has ended.

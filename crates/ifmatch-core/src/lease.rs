@@ -5,12 +5,15 @@
 //! lease or the resource is written.
 
 pub mod azure;
+pub mod fields;
+mod holder;
 mod id;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use holder::{Holder, InvalidHolder};
 pub use id::{InvalidLeaseId, LeaseId};
 
 use crate::date::Timestamp;
@@ -62,6 +65,8 @@ pub enum LeaseAction {
         id: LeaseId,
         /// The duration of the lease.
         duration: LeaseDuration,
+        /// The label of its holder.
+        holder: Option<Holder>,
     },
     /// Restarts the duration.
     Renew(LeaseId),
@@ -149,6 +154,11 @@ pub enum LeaseFailure {
     /// The lease has ended.
     #[error("the lease has ended: acquire a new one, and check what has changed since")]
     Lost,
+    /// The request names a fencing token that is smaller than the largest one seen.
+    #[error(
+        "a later holder has written here, or leased it: the lease-token of the request is smaller than the largest seen"
+    )]
+    Superseded,
 }
 
 /// A request's use of a resource that may be leased, and the lease id it names.
@@ -156,8 +166,37 @@ pub enum LeaseFailure {
 pub enum LeaseUse {
     /// A write. A locked resource needs the id. The write removes a lease that has ended.
     Write(Option<LeaseId>),
+    /// A write that also names a fencing token, of a lease on this resource or on another one. The record keeps the largest
+    /// token of such writes and of its own leases, and refuses smaller ones.
+    Fenced {
+        /// The lease id, as for [`LeaseUse::Write`].
+        id: Option<LeaseId>,
+        /// The fencing token.
+        token: Revision,
+    },
     /// A read, or a change of something that the lease does not protect. The id is optional, but must be correct.
     Read(Option<LeaseId>),
+}
+
+impl LeaseUse {
+    /// Returns the lease id that the request names.
+    pub fn id(self) -> Option<LeaseId> {
+        let (Self::Write(id) | Self::Fenced { id, .. } | Self::Read(id)) = self;
+        id
+    }
+
+    /// Returns the fencing token that the request names.
+    pub fn token(self) -> Option<Revision> {
+        match self {
+            Self::Fenced { token, .. } => Some(token),
+            Self::Write(_) | Self::Read(_) => None,
+        }
+    }
+
+    /// Returns `true` for a write that names a lease id.
+    pub fn is_holders_write(self) -> bool {
+        !matches!(self, Self::Read(_)) && self.id().is_some()
+    }
 }
 
 /// A write without a lease.
@@ -190,6 +229,9 @@ pub struct Lease {
     duration: LeaseDuration,
     phase: Phase,
     token: Revision,
+    /// Encoded by the record, beside the lease.
+    #[serde(skip)]
+    holder: Option<Holder>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -215,6 +257,17 @@ impl Lease {
     /// lower than the highest it has seen rejects writers that lost the lease without noticing.
     pub fn token(&self) -> Revision {
         self.token
+    }
+
+    /// Returns the label that the holder gave itself.
+    pub fn holder(&self) -> Option<Holder> {
+        self.holder
+    }
+
+    /// Returns the lease with another label.
+    #[must_use]
+    pub(crate) fn held_by(self, holder: Option<Holder>) -> Self {
+        Self { holder, ..self }
     }
 
     /// Returns the state at `now`.
@@ -266,7 +319,7 @@ pub fn state(lease: Option<&Lease>, now: Timestamp) -> LeaseState {
     lease.map_or(LeaseState::Available, |lease| lease.state(now))
 }
 
-/// Returns the lease after an operation at `now`, or `None` if it was released.
+/// Returns the lease after an operation at `now`, or `None` if it was released. `token` is that of a new lease.
 ///
 /// # Errors
 /// If the state of the lease or the id does not permit the operation.
@@ -274,10 +327,13 @@ pub(crate) fn apply(
     lease: Option<&Lease>,
     action: LeaseAction,
     now: Timestamp,
-    revision: Revision,
+    token: Revision,
 ) -> Result<Option<Lease>, LeaseConflict> {
     match action {
-        LeaseAction::Acquire { id, duration } => acquire(lease, id, duration, now, revision).map(Some),
+        LeaseAction::Acquire { id, duration, holder } => {
+            let token = acquired_token(lease, id, now, token)?;
+            Ok(Some(Lease { id, duration, phase: Phase::Held(duration.end(now)), token, holder }))
+        }
         LeaseAction::Renew(id) => renew(lease, id, now).map(Some),
         LeaseAction::Change { id, proposed } => change(lease, id, proposed, now).map(Some),
         LeaseAction::Release(id) => match lease {
@@ -290,22 +346,21 @@ pub(crate) fn apply(
     }
 }
 
-fn acquire(
+/// Returns the token of a lease to acquire: that of the lease that the client holds already, or a `new` one.
+fn acquired_token(
     lease: Option<&Lease>,
     id: LeaseId,
-    duration: LeaseDuration,
     now: Timestamp,
-    revision: Revision,
-) -> Result<Lease, LeaseConflict> {
-    let token = match lease {
-        Some(held) if held.state(now) == LeaseState::Leased && held.id == id => held.token,
+    new: Revision,
+) -> Result<Revision, LeaseConflict> {
+    match lease {
+        Some(held) if held.state(now) == LeaseState::Leased && held.id == id => Ok(held.token),
         Some(held) if held.state(now) == LeaseState::Breaking && held.id == id => {
-            return Err(LeaseConflict::IsBreakingAndCannotBeAcquired);
+            Err(LeaseConflict::IsBreakingAndCannotBeAcquired)
         }
-        Some(held) if held.state(now).is_locked() => return Err(LeaseConflict::AlreadyPresent),
-        _ => revision,
-    };
-    Ok(Lease { id, duration, phase: Phase::Held(duration.end(now)), token })
+        Some(held) if held.state(now).is_locked() => Err(LeaseConflict::AlreadyPresent),
+        _ => Ok(new),
+    }
 }
 
 fn renew(lease: Option<&Lease>, id: LeaseId, now: Timestamp) -> Result<Lease, LeaseConflict> {
@@ -339,7 +394,7 @@ fn broken(lease: &Lease, period: Option<BreakPeriod>, now: Timestamp) -> Lease {
     Lease { phase: Phase::Breaking(end), ..*lease }
 }
 
-/// Checks a request against the lease of its resource.
+/// Checks a request against the lease of its resource. Only the record can check a fencing token.
 ///
 /// # Errors
 /// If another client holds the lease, or the named lease has ended.
@@ -355,10 +410,12 @@ fn broken(lease: &Lease, period: Option<BreakPeriod>, now: Timestamp) -> Lease {
 /// # Ok::<(), ifmatch_core::lease::InvalidLeaseId>(())
 /// ```
 pub fn check(lease: Option<&Lease>, r#use: LeaseUse, now: Timestamp) -> Result<(), LeaseFailure> {
-    match r#use {
-        LeaseUse::Write(Some(id)) | LeaseUse::Read(Some(id)) => check_id(lease, id, now),
-        LeaseUse::Write(None) if state(lease, now).is_locked() => Err(LeaseFailure::IdMissing),
-        LeaseUse::Write(None) | LeaseUse::Read(None) => Ok(()),
+    match (r#use, r#use.id()) {
+        (_, Some(id)) => check_id(lease, id, now),
+        (LeaseUse::Write(_) | LeaseUse::Fenced { .. }, None) if state(lease, now).is_locked() => {
+            Err(LeaseFailure::IdMissing)
+        }
+        (_, None) => Ok(()),
     }
 }
 

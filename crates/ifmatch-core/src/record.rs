@@ -209,6 +209,9 @@ pub struct Record {
     pub(crate) replies: Vec<Reply>,
     /// Latest date of any version.
     pub(crate) latest: HttpDate,
+    /// Largest fencing token of any lease of this resource, and of any write that named one. Encoded after the record.
+    #[serde(skip)]
+    pub(crate) fence: Revision,
 }
 
 /// Marks the beginning of a read while no write was in flight. The result of the read may be recorded as long as the
@@ -255,12 +258,19 @@ impl Record {
             lease: None,
             replies: Vec::new(),
             latest: HttpDate::MIN,
+            fence: Revision::NONE,
         }
     }
 
     /// Returns the latest modification date of any version, or [`HttpDate::MIN`] if there was none.
     pub fn latest_date(&self) -> HttpDate {
         self.latest
+    }
+
+    /// Returns the largest fencing token of any lease of this resource, and of any write that named one. A write that names a
+    /// smaller one is refused.
+    pub fn fence(&self) -> Revision {
+        self.fence
     }
 
     /// Returns the revision, which a register compares.
@@ -312,13 +322,17 @@ impl Record {
         self.lease.as_ref().filter(|lease| !overdue || lease.state(now).is_locked())
     }
 
-    /// Checks a request against the lease at `now`. Writes are checked again in one step with their preconditions; reads
-    /// are checked only here.
+    /// Checks a request against the lease at `now`, and its fencing token, if it names one, against the largest one seen.
+    /// Writes are checked again in one step with their preconditions; reads are checked only here.
     ///
     /// # Errors
     /// [`LeaseFailure`]: 412.
     pub fn check_lease(&self, r#use: LeaseUse, now: Timestamp) -> Result<(), LeaseFailure> {
-        crate::lease::check(self.lease_at(now), r#use, now)
+        crate::lease::check(self.lease_at(now), r#use, now)?;
+        match r#use.token() {
+            Some(token) if token < self.fence => Err(LeaseFailure::Superseded),
+            _ => Ok(()),
+        }
     }
 
     /// Returns `true` if a register may evict this record once it is older than the retention for tombstones: it
@@ -381,7 +395,7 @@ impl Record {
 }
 
 /// Encoding version written by this release.
-const ENCODING_VERSION: u8 = 2;
+const ENCODING_VERSION: u8 = 3;
 
 /// The bytes are not a record that this release can read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

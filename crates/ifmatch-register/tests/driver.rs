@@ -230,7 +230,7 @@ async fn an_ambiguous_swap_is_not_denied_because_time_has_passed() {
     let id: LeaseId = "936da01f-9abd-4d9d-80c7-02af85c822a8".parse().unwrap();
     let acquire = Command::Lease(
         LeaseOperation::new(
-            LeaseAction::Acquire { id, duration: LeaseDuration::from_seconds(15).unwrap() },
+            LeaseAction::Acquire { id, duration: LeaseDuration::from_seconds(15).unwrap(), holder: None },
             &none,
             nonce().unwrap(),
         )

@@ -152,7 +152,7 @@ fn is_worth_waiting(refusal: &Refusal, operation: Operation) -> bool {
 
 fn action(operation: Operation, at: usize) -> LeaseAction {
     match operation {
-        Operation::Acquire => LeaseAction::Acquire { id: id(at), duration: LeaseDuration::Seconds(15) },
+        Operation::Acquire => LeaseAction::Acquire { id: id(at), duration: LeaseDuration::Seconds(15), holder: None },
         Operation::Renew => LeaseAction::Renew(id(at)),
         Operation::Release => LeaseAction::Release(id(at)),
         Operation::Break => LeaseAction::Break(BreakPeriod::from_seconds(0)),

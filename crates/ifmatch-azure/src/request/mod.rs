@@ -19,7 +19,7 @@ use ifmatch_blob::headers::{BlobHeaders, ContentMd5};
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::{LeaseId, LeaseUse, azure};
+use ifmatch_core::lease::{LeaseId, LeaseUse, azure, fields};
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::tag::TagList;
@@ -318,7 +318,7 @@ impl<'a> Parser<'a, '_> {
     /// Parses the headers that all writes of a blob share.
     fn write(&self) -> Result<Write, AzureError> {
         let conditions = conditions::of_write(self.fields())?;
-        let lease = LeaseUse::Write(self.lease_id()?);
+        let lease = fields::write(self.fields(), self.lease_id()?)?;
         conditions.check_policy(self.required, &self.head.method)?;
         let request = if conditions.hold_once() { retry::key(self.head) } else { None };
         Ok(Write { conditions, lease, request, begun: self.now })
@@ -330,7 +330,7 @@ impl<'a> Parser<'a, '_> {
     /// could never both hold. SDKs send both, and the real service lets the holder write.
     fn write_whole(&self) -> Result<Write, AzureError> {
         let mut write = self.write()?;
-        if write.creates() && matches!(write.lease, LeaseUse::Write(Some(_))) {
+        if write.creates() && write.lease.is_holders_write() {
             write.conditions.preconditions.if_none_match = None;
             write.request = None;
         }

@@ -2,7 +2,7 @@
 
 use http::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE};
 use http::request::Parts;
-use ifmatch_core::lease::azure;
+use ifmatch_core::lease::{azure, fields};
 use ifmatch_core::precondition::Preconditions;
 
 use super::headers;
@@ -20,7 +20,8 @@ pub(super) fn key(head: &Parts) -> Option<RequestKey> {
         let standard = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION];
         let varies = [X_MS_DATE, azure::CLIENT_REQUEST_ID];
         let listed = standard.iter().chain(&Preconditions::HEADERS).any(|other| other == name);
-        listed || (name.starts_with("x-ms-") && !varies.iter().any(|other| other == name))
+        let of_lease = fields::TOKEN == name || fields::HOLDER == name;
+        listed || of_lease || (name.starts_with("x-ms-") && !varies.iter().any(|other| other == name))
     };
     let mut fields: Vec<(&str, &[u8])> =
         head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();

@@ -11,8 +11,8 @@ use ifmatch_blob::store::{BlobInfo, Leased};
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::fields::not_modified::retain_304_headers;
-use ifmatch_core::lease::LeaseAction;
 use ifmatch_core::lease::azure::{self, CLIENT_REQUEST_ID};
+use ifmatch_core::lease::{LeaseAction, fields};
 
 use crate::error::AzureError;
 use crate::guid;
@@ -98,6 +98,7 @@ pub(crate) fn leased(action: LeaseAction, leased: &Leased) -> Response<BlobBody>
     } else if let Some(lease) = leased.receipt.lease {
         let id = HeaderValue::try_from(lease.id().to_string()).ok();
         headers.extend(id.map(|id| (azure::ID, id)));
+        headers.extend([fields::token_of(&lease)]);
     }
     response
 }

@@ -35,7 +35,7 @@ async fn fixture() -> Fixture {
 
 fn for_15_seconds(number: u8) -> LeaseRequest {
     let duration = LeaseDuration::from_seconds(15).unwrap();
-    request(LeaseAction::Acquire { id: id(number), duration })
+    request(LeaseAction::Acquire { id: id(number), duration, holder: None })
 }
 
 fn with(number: u8) -> LeaseUse {

@@ -49,7 +49,7 @@ pub fn request(action: LeaseAction) -> LeaseRequest {
 
 /// Returns the acquisition of an infinite lease with this id.
 pub fn acquire(number: u8) -> LeaseRequest {
-    request(LeaseAction::Acquire { id: id(number), duration: LeaseDuration::Infinite })
+    request(LeaseAction::Acquire { id: id(number), duration: LeaseDuration::Infinite, holder: None })
 }
 
 fn with(number: u8) -> LeaseUse {

@@ -7,15 +7,15 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ifmatch_core::fields;
-use ifmatch_core::lease::{InvalidLeaseId, LeaseId};
+use ifmatch_core::lease::{self, InvalidLeaseId, LeaseId, LeaseUse, azure};
 use ifmatch_core::problem::Problem;
 
 use crate::headers::{BlobHeaders, FieldText};
 
 /// Prefix of the user's own fields.
 pub(super) const METADATA: &str = "x-meta-";
-/// The id of a lease on the blob. Only the Azure dialect can acquire one.
-pub(super) use ifmatch_core::lease::azure::ID as LEASE_ID;
+/// The id of a lease on the blob.
+pub(super) const LEASE_ID: HeaderName = HeaderName::from_static("lease-id");
 /// Maximum total size of names and values kept with a blob, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
 
@@ -37,9 +37,19 @@ pub(super) fn from_request(headers: &HeaderMap) -> Result<BlobHeaders, Problem> 
     Ok(kept)
 }
 
-/// Returns the lease id of a request. A repeated field is ambiguous and rejected.
+/// Returns `true` if a request names a lease id.
+pub(super) fn names_lease(headers: &HeaderMap) -> bool {
+    fields::has(headers, &LEASE_ID) || fields::has(headers, &azure::ID)
+}
+
+/// Returns the lease that a write uses.
+pub(super) fn lease_of_write(headers: &HeaderMap) -> Result<LeaseUse, Problem> {
+    Ok(lease::fields::write(headers, lease_id(headers)?)?)
+}
+
+/// Returns the lease id of a request, also by the name of the Azure dialect. A repeated field is ambiguous and rejected.
 pub(super) fn lease_id(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
-    let mut lines = fields::lines(headers, LEASE_ID);
+    let mut lines = fields::lines(headers, LEASE_ID).chain(fields::lines(headers, azure::ID));
     let Some(line) = lines.next() else { return Ok(None) };
     if lines.next().is_some() {
         return Err(repeated(LEASE_ID.as_str()));

@@ -10,10 +10,12 @@ use ifmatch_core::problem::Problem;
 use crate::body::BlobBody;
 use crate::dialect::Context;
 use crate::store::Upload;
+use crate::waits;
 use target::Target;
 
 mod digest;
 mod fields;
+mod lease;
 mod list;
 mod problem;
 mod ranges;
@@ -25,6 +27,9 @@ mod write;
 /// Answers a read immediately if the store can.
 pub(crate) fn answer_at_once(shared: &Context, head: &Parts) -> Option<Response<BlobBody>> {
     if !matches!(head.method, Method::GET | Method::HEAD) {
+        return None;
+    }
+    if lease::is_named(head) || waits::may_wait(&head.headers) {
         return None;
     }
     let Ok(Target::Blob(blob)) = Target::parse(head.uri.path()) else { return None };
@@ -48,32 +53,41 @@ fn respond(head: &Parts, answer: Result<Response<BlobBody>, Problem>) -> Respons
 async fn route(shared: &Context, head: &Parts, upload: impl FnOnce() -> Upload) -> Result<Response<BlobBody>, Problem> {
     let target = Target::parse(head.uri.path())?;
     match (&target, &head.method) {
-        (Target::Blob(blob), &Method::GET | &Method::HEAD) => read::read(shared, head, blob).await,
+        (Target::Blob(blob), &Method::GET | &Method::HEAD) if lease::is_named(head) => {
+            waits::read(shared, head, || lease::get(shared, head, blob)).await
+        }
+        (Target::Blob(blob), &Method::POST | &Method::PUT | &Method::DELETE) if lease::is_named(head) => {
+            lease::operate(shared, head, blob).await
+        }
+        (Target::Blob(blob), &Method::GET | &Method::HEAD) => {
+            waits::read(shared, head, || read::read(shared, head, blob)).await
+        }
         (Target::Blob(blob), &Method::PUT) => write::put(shared, head, blob, upload).await,
         (Target::Blob(blob), &Method::DELETE) => write::delete(shared, head, blob).await,
         (Target::Container(container), &Method::GET | &Method::HEAD) => list::blobs(shared, head, container).await,
         (Target::Root, &Method::GET | &Method::HEAD) => list::containers(shared, head).await,
-        (_, &Method::OPTIONS) => Ok(options(&target)),
-        _ => Err(method_not_allowed(&target)),
+        (_, &Method::OPTIONS) => Ok(options(allowed(&target, head))),
+        _ => Err(method_not_allowed(allowed(&target, head))),
     }
 }
 
-fn allowed(target: &Target) -> HeaderValue {
+fn allowed(target: &Target, head: &Parts) -> HeaderValue {
     HeaderValue::from_static(match target {
+        Target::Blob(_) if lease::is_named(head) => "GET, HEAD, POST, PUT, DELETE, OPTIONS",
         Target::Blob(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
         Target::Container(_) | Target::Root => "GET, HEAD, OPTIONS",
     })
 }
 
-fn options(target: &Target) -> Response<BlobBody> {
+fn options(allow: HeaderValue) -> Response<BlobBody> {
     let mut response = Response::new(BlobBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(ALLOW, allowed(target));
+    response.headers_mut().insert(ALLOW, allow);
     response
 }
 
-fn method_not_allowed(target: &Target) -> Problem {
+fn method_not_allowed(allow: HeaderValue) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
         .detail("the method is not allowed here: see Allow")
-        .header(ALLOW, allowed(target))
+        .header(ALLOW, allow)
 }

@@ -45,7 +45,7 @@ pub(super) async fn read(shared: &Context, head: &Parts, blob: &BlobPath) -> Res
 
 /// Returns the response if the store has everything in memory. Leases are not needed.
 pub(super) fn at_once(shared: &Context, head: &Parts, blob: &BlobPath) -> Option<Result<Response<BlobBody>, Problem>> {
-    if has(&head.headers, &fields::LEASE_ID) {
+    if fields::names_lease(&head.headers) {
         return None;
     }
     let Cached { info, content } = shared.store.peek()?.cached(blob)?;
@@ -80,7 +80,7 @@ fn revalidates(preconditions: &Preconditions) -> bool {
 
 /// Opens a blob. A lease id in the request must be the blob's; without one, anyone may read.
 async fn open(shared: &Context, head: &Parts, blob: &BlobPath, reading: Reading) -> Result<Opened, Problem> {
-    if !has(&head.headers, &fields::LEASE_ID) {
+    if !fields::names_lease(&head.headers) {
         return shared.store.open(blob, reading.without_lease()).await?.ok_or_else(Problem::not_found);
     }
     let opened = shared.store.open(blob, reading).await?.ok_or_else(Problem::not_found)?;

@@ -3,18 +3,21 @@
 use http::HeaderName;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE};
 use http::request::Parts;
+use ifmatch_core::lease::azure;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 
-use super::fields::{LEASE_ID, METADATA, repeated};
+use super::fields::{METADATA, repeated};
 use crate::store::RequestKey;
 
 /// The header field that identifies a request and its retries.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Prefix of the header fields about leases.
+const LEASE: &str = "lease-";
 /// Maximum length of a key in bytes.
 const MAX_LEN: usize = 255;
 
-/// Returns the identity of a request: its key, and every header field that affects the outcome. The path is not part of
+/// Returns the identity of a request: its key, its query, and every header field that affects the outcome. The path is not part of
 /// it, since answers are remembered per blob.
 pub(super) fn of(head: &Parts) -> Result<Option<RequestKey>, Problem> {
     let mut lines = head.headers.get_all(&IDEMPOTENCY_KEY).iter();
@@ -32,7 +35,8 @@ pub(super) fn of(head: &Parts) -> Result<Option<RequestKey>, Problem> {
         .map(|(name, value)| (name.as_str(), value.as_bytes()))
         .collect();
     fields.sort_by_key(|(name, _)| *name);
-    let mut parts = vec![key.as_bytes(), head.method.as_str().as_bytes()];
+    let query = head.uri.query().unwrap_or_default();
+    let mut parts = vec![key.as_bytes(), head.method.as_str().as_bytes(), query.as_bytes()];
     parts.extend(fields.iter().flat_map(|(name, value)| [name.as_bytes(), value]));
     Ok(Some(RequestKey::of(&parts)))
 }
@@ -41,6 +45,7 @@ fn decides(name: &HeaderName) -> bool {
     let kept = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION, CACHE_CONTROL];
     kept.contains(name)
         || Preconditions::WRITE_HEADERS.contains(name)
-        || *name == LEASE_ID
+        || *name == azure::ID
+        || name.as_str().starts_with(LEASE)
         || name.as_str().starts_with(METADATA)
 }

@@ -5,7 +5,6 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::date::Timestamp;
-use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::problem::Problem;
 
@@ -30,7 +29,7 @@ pub(super) async fn put(
     let promised = length(&head.headers)?;
     let headers = fields::from_request(&head.headers)?;
     let digest = digest::promised(&head.headers)?;
-    let lease = LeaseUse::Write(fields::lease_id(&head.headers)?);
+    let lease = fields::lease_of_write(&head.headers)?;
     let request = request_key::of(head)?;
     let body = upload();
     let length = promised.or_else(|| body.size_hint().exact());
@@ -41,7 +40,7 @@ pub(super) async fn put(
 
 pub(super) async fn delete(shared: &Context, head: &Parts, blob: &BlobPath) -> Result<Response<BlobBody>, Problem> {
     let preconditions = conditions(shared, head)?;
-    let lease = LeaseUse::Write(fields::lease_id(&head.headers)?);
+    let lease = fields::lease_of_write(&head.headers)?;
     let delete = Delete { preconditions, lease, request: request_key::of(head)? };
     shared.store.delete(blob, delete).await?;
     let mut response = Response::new(BlobBody::empty());

@@ -1,4 +1,4 @@
-//! Leased blobs in the plain dialect, which acquires no leases but respects them.
+//! Leased blobs in the plain dialect: reads and writes, with the lease id by the name of Azure's dialect.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn leased() -> (Fixture, String) {
     let tag = fixture.put("/c/b", "one").await.tag();
     let id: LeaseId = HOLDER.parse().expect("a GUID");
     let duration = LeaseDuration::from_seconds(15).expect("in range");
-    let action = LeaseAction::Acquire { id, duration };
+    let action = LeaseAction::Acquire { id, duration, holder: None };
     let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
     fixture.store.lease(&BlobPath::parse("/c/b").expect("a path"), lease).await.expect("acquired");
     (fixture, tag)

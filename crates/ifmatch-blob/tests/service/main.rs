@@ -3,6 +3,7 @@
 
 mod conditions;
 mod faults;
+mod lease_resource;
 mod leases;
 mod leftovers;
 mod listing;
@@ -13,4 +14,5 @@ mod reads;
 mod retries;
 mod support;
 mod uploads;
+mod waits;
 mod writes;

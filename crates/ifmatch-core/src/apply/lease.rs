@@ -25,7 +25,9 @@ impl Record {
         if known.is_absent() {
             return Err(Refusal::NotFound);
         }
-        let after = lease::apply(self.lease_at(now), action, now, revision).map_err(Refusal::LeaseConflict)?;
+        // A new lease's token exceeds every token that this resource has seen.
+        let token = self.revision.max(self.fence).next(now);
+        let after = lease::apply(self.lease_at(now), action, now, token).map_err(Refusal::LeaseConflict)?;
         if lease::state(after.as_ref(), now).is_locked() && !self.lease_state(now).is_locked() {
             self.refuse_in_flight(now)?;
             known.refuse_unknown()?;
@@ -33,10 +35,13 @@ impl Record {
         known.check(&Method::PUT, operation.preconditions)?;
         let state = if observed.is_some() { unless_absent(state) } else { state };
         let permit = self.permit.filter(|permit| permit.deadline > now);
-        let mut next = Self { lease: after, ..self.with(revision, operation.nonce, state, permit, now) };
+        let fence = after.map_or(self.fence, |lease| self.fence.max(lease.token()));
+        let mut next = Self { lease: after, fence, ..self.with(revision, operation.nonce, state, permit, now) };
         let receipt = LeaseReceipt { lease: after, at: now };
         if is_worth_remembering(action) {
-            next.remember(operation.request, || Answer::Leased(receipt));
+            // The answer to a retry is computed from the lease, which has the label.
+            let unlabelled = LeaseReceipt { lease: after.map(|lease| lease.held_by(None)), at: now };
+            next.remember(operation.request, || Answer::Leased(unlabelled));
         }
         Ok((Some(next), Outcome::Leased(receipt)))
     }
@@ -48,10 +53,10 @@ impl Record {
         let Some(Answer::Leased(receipt)) = self.answer(operation.request) else { return None };
         let is_another = |left: &Lease| self.lease.is_none_or(|held| held.token() != left.token());
         match (operation.action, receipt.lease, &self.lease) {
-            (LeaseAction::Acquire { duration, .. }, Some(left), Some(held))
+            (LeaseAction::Acquire { duration, holder, .. }, Some(left), Some(held))
                 if held.token() == left.token() && held.id() == left.id() && held.state(now).is_locked() =>
             {
-                Some(Repeated::Again(LeaseAction::Acquire { id: left.id(), duration }))
+                Some(Repeated::Again(LeaseAction::Acquire { id: left.id(), duration, holder }))
             }
             (LeaseAction::Release(_), None, _) => Some(Repeated::Done(*receipt)),
             (LeaseAction::Break(_), Some(left), _) if is_another(&left) => {

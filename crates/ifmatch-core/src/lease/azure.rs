@@ -5,7 +5,7 @@ use std::str::FromStr;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use uuid::Uuid;
 
-use super::{BreakPeriod, InvalidLeaseId, LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseId};
+use super::{BreakPeriod, InvalidLeaseId, LeaseAction, LeaseConflict, LeaseDuration, LeaseFailure, LeaseId, fields};
 use crate::problem::Problem;
 
 /// The lease operation.
@@ -88,7 +88,8 @@ where
             let duration = number(required(headers, DURATION)?).and_then(LeaseDuration::from_seconds);
             let invalid = || HeaderError::Invalid(DURATION, "15 to 60 seconds, or -1 for an infinite lease");
             let duration = duration.ok_or_else(invalid)?;
-            LeaseAction::Acquire { id: id(headers, PROPOSED_ID)?.map_or_else(new_id, Ok)?, duration }
+            let holder = fields::holder(headers)?;
+            LeaseAction::Acquire { id: id(headers, PROPOSED_ID)?.map_or_else(new_id, Ok)?, duration, holder }
         }
         "renew" => LeaseAction::Renew(required_id(headers, ID)?),
         "change" => LeaseAction::Change { id: required_id(headers, ID)?, proposed: required_id(headers, PROPOSED_ID)? },
@@ -225,6 +226,7 @@ impl LeaseFailure {
             Self::IdMismatch => "LeaseIdMismatchWithBlobOperation",
             Self::IdMissing => "LeaseIdMissing",
             Self::Lost => "LeaseLost",
+            Self::Superseded => "LeaseTokenSuperseded",
         }
     }
 

@@ -1,4 +1,4 @@
-//! The previous encoding: versions have no dates, and permits do not record their duration.
+//! The first encoding: versions have no dates, and permits do not record their duration.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -84,6 +84,7 @@ impl OldRecord {
             lease: self.lease,
             replies: self.replies.into_iter().map(OldReply::into_reply).collect(),
             latest,
+            fence: Revision::NONE,
         }
     }
 }

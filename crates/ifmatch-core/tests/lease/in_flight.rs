@@ -24,9 +24,10 @@ fn seen(world: &World) -> Observed {
 
 fn acquire_after_probe(world: &mut World, holder: &str) -> Result<(), Refusal> {
     let duration = ifmatch_core::lease::LeaseDuration::Seconds(30);
-    let operation = LeaseOperation::new(LeaseAction::Acquire { id: id(holder), duration }, &Preconditions::NONE, 1)
-        .with_observed(Some(seen(world)))
-        .with_authority(Authority::Register);
+    let operation =
+        LeaseOperation::new(LeaseAction::Acquire { id: id(holder), duration, holder: None }, &Preconditions::NONE, 1)
+            .with_observed(Some(seen(world)))
+            .with_authority(Authority::Register);
     world.apply(&Command::Lease(operation)).map(|_| ())
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test speaks by panicking")]
 
+mod fencing;
 mod ids;
 mod in_flight;
 mod retries;

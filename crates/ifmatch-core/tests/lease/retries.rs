@@ -8,7 +8,7 @@ use ifmatch_core::record::{Record, RequestId};
 use crate::world::{World, code, hashed, id};
 
 fn acquire(holder: &str) -> LeaseAction {
-    LeaseAction::Acquire { id: id(holder), duration: LeaseDuration::Seconds(30) }
+    LeaseAction::Acquire { id: id(holder), duration: LeaseDuration::Seconds(30), holder: None }
 }
 
 fn holder(receipt: &LeaseReceipt) -> ifmatch_core::lease::LeaseId {

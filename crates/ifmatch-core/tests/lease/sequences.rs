@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
     let duration = select(vec![-1, 15, 30, 60]).prop_map(|seconds| LeaseDuration::from_seconds(seconds).unwrap());
     let period = proptest::option::of((0..=60_i64).prop_map(|seconds| BreakPeriod::from_seconds(seconds).unwrap()));
     let action = prop_oneof![
-        3 => (id(), duration).prop_map(|(id, duration)| LeaseAction::Acquire { id, duration }),
+        3 => (id(), duration).prop_map(|(id, duration)| LeaseAction::Acquire { id, duration, holder: None }),
         2 => id().prop_map(LeaseAction::Renew),
         1 => (id(), id()).prop_map(|(id, proposed)| LeaseAction::Change { id, proposed }),
         1 => id().prop_map(LeaseAction::Release),

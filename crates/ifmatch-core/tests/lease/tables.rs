@@ -61,9 +61,11 @@ fn action(text: &str) -> LeaseAction {
     let words: Vec<_> = text.split(' ').collect();
     let duration = |seconds: &str| LeaseDuration::from_seconds(seconds.parse().unwrap()).unwrap();
     match words[..] {
-        ["acquire", "-"] => LeaseAction::Acquire { id: id("R"), duration: duration("30") },
-        ["acquire", holder] => LeaseAction::Acquire { id: id(holder), duration: duration("30") },
-        ["acquire", holder, "for", seconds] => LeaseAction::Acquire { id: id(holder), duration: duration(seconds) },
+        ["acquire", "-"] => LeaseAction::Acquire { id: id("R"), duration: duration("30"), holder: None },
+        ["acquire", holder] => LeaseAction::Acquire { id: id(holder), duration: duration("30"), holder: None },
+        ["acquire", holder, "for", seconds] => {
+            LeaseAction::Acquire { id: id(holder), duration: duration(seconds), holder: None }
+        }
         ["renew", holder] => LeaseAction::Renew(id(holder)),
         ["change", from, "to", to] => LeaseAction::Change { id: id(from), proposed: id(to) },
         ["release", holder] => LeaseAction::Release(id(holder)),

@@ -37,7 +37,7 @@ impl World {
         let (state, holder) = text.strip_suffix(')').and_then(|text| text.split_once('(')).unwrap_or((text, "A"));
         let duration = LeaseDuration::from_seconds(if state == "Infinite" { -1 } else { 30 }).unwrap();
         if state != "Available" {
-            world.lease(LeaseAction::Acquire { id: id(holder), duration }).unwrap();
+            world.lease(LeaseAction::Acquire { id: id(holder), duration, holder: None }).unwrap();
         }
         match state {
             "Breaking" => drop(world.lease(LeaseAction::Break(BreakPeriod::from_seconds(20))).unwrap()),
@@ -92,7 +92,11 @@ impl World {
     }
 
     pub(crate) fn acquire(&mut self, holder: &str, seconds: i64) -> Result<LeaseReceipt, Refusal> {
-        self.lease(LeaseAction::Acquire { id: id(holder), duration: LeaseDuration::from_seconds(seconds).unwrap() })
+        self.lease(LeaseAction::Acquire {
+            id: id(holder),
+            duration: LeaseDuration::from_seconds(seconds).unwrap(),
+            holder: None,
+        })
     }
 
     /// Writes in one step.

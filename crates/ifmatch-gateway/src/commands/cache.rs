@@ -39,12 +39,14 @@ pub(crate) fn builder(config: &CacheConfig) -> Result<Builder, Error> {
 /// # Errors
 /// Fails if the folder for large bodies cannot be used.
 pub(crate) fn before_blobs(config: &CacheConfig, scheme: &str) -> Result<CacheLayer, Error> {
-    Ok(builder(config)?.scheme(scheme).heuristic(None).always_validate().bypass(is_azure).build())
+    Ok(builder(config)?.scheme(scheme).heuristic(None).always_validate().bypass(bypasses).build())
 }
 
-/// Returns `true` for a request in Azure's dialect: leases, accounts and everything else with `x-ms-…` headers.
-fn is_azure(headers: &HeaderMap) -> bool {
-    headers.keys().any(|name| name.as_str().starts_with("x-ms-"))
+/// Returns `true` for a request in Azure's dialect, with `x-ms-…` headers, and for one about a lease or with preferences,
+/// such as to wait for a change: only the blob service can answer it.
+fn bypasses(headers: &HeaderMap) -> bool {
+    let names = ["x-ms-", "lease-", "prefer"];
+    headers.keys().any(|header| names.iter().any(|name| header.as_str().starts_with(name)))
 }
 
 /// Removes the token from authorised requests, so that their responses can be shared with other clients.
@@ -75,7 +77,7 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for RemoveTokenService<S> {
     }
 
     fn call(&mut self, mut request: Request<B>) -> S::Future {
-        if !is_azure(request.headers()) {
+        if !bypasses(request.headers()) {
             request.headers_mut().remove(header::AUTHORIZATION);
         }
         self.inner.call(request)

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ifmatch_azure::accounts::Accounts;
+use ifmatch_blob::waits::Waits;
 
 use crate::access::accounts::{self, AccountSetting};
 use crate::access::{self, Access};
@@ -43,6 +44,8 @@ pub struct Config {
     pub register_may_lose: bool,
     /// `true` if writes need a condition.
     pub require_conditions: bool,
+    /// Maximum number of reads that wait for a change.
+    pub max_waits: usize,
     /// Listener, TLS, access, limits and logging.
     pub server: ServerConfig,
     /// Address to serve tables on, if they are served.
@@ -110,6 +113,7 @@ impl Config {
             return Err(Error::usage("tables need an account: set --accounts NAME:KEY, or --listen-tables off"));
         }
         Ok(Self {
+            max_waits: max_waits(&settings)?,
             server: ServerConfig::new(&settings, access)?,
             cache: cache(&settings)?,
             storage: storage(settings.data, settings.store, register_urls(&settings.register)?)?,
@@ -157,6 +161,18 @@ fn storage(data: Option<PathBuf>, store: Option<String>, registers: Vec<Register
         (None, Some(url), false) => Ok(Storage::Store { url, records: Records::Memory }),
         (Some(folder), Some(url), false) => Ok(Storage::Store { url, records: Records::Folder(folder) }),
         (None, Some(url), true) => Ok(Storage::Store { url, records: Records::Registers(registers) }),
+    }
+}
+
+/// Returns the maximum number of waits. Other requests must find slots while all of them last.
+fn max_waits(settings: &Settings) -> Result<usize, Error> {
+    let half = required(settings.max_requests, "--max-requests")? as usize / 2;
+    match settings.max_waits.map(|waits| waits as usize) {
+        None => Ok(half.min(Waits::DEFAULT_MAX)),
+        Some(waits) if waits <= half => Ok(waits),
+        Some(waits) => Err(Error::usage(format!(
+            "--max-waits is {waits}, but must be at most half of --max-requests, which is {half}: other requests need slots"
+        ))),
     }
 }
 

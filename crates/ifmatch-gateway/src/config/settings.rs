@@ -180,6 +180,11 @@ pub struct Settings {
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_REQUESTS_PER_CLIENT", help_heading = "Limits")]
     pub max_requests_per_client: Option<u32>,
 
+    /// Maximum number of reads that wait for a change (`Prefer: wait`), each up to a minute; further ones are answered at
+    /// once. At most half of --max-requests; 256 by default, or that half. 0 disables waiting.
+    #[arg(long, value_name = "N", env = "IFMATCH_MAX_WAITS", help_heading = "Limits")]
+    pub max_waits: Option<u32>,
+
     /// Maximum number of concurrent requests on one HTTP/2 connection.
     #[arg(long, value_name = "N", env = "IFMATCH_MAX_STREAMS", help_heading = "Limits")]
     pub max_streams: Option<u32>,
@@ -310,6 +315,7 @@ impl Settings {
             max_connections_per_client: self.max_connections_per_client.or(fallback.max_connections_per_client),
             max_requests: self.max_requests.or(fallback.max_requests),
             max_requests_per_client: self.max_requests_per_client.or(fallback.max_requests_per_client),
+            max_waits: self.max_waits.or(fallback.max_waits),
             max_streams: self.max_streams.or(fallback.max_streams),
             head_timeout: self.head_timeout.or(fallback.head_timeout),
             body_timeout: self.body_timeout.or(fallback.body_timeout),

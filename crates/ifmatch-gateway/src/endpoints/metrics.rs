@@ -15,6 +15,7 @@ pub(super) fn respond(state: &AppState) -> Response<Bytes> {
     if let Some(blobs) = &state.blobs {
         blobs.expire_leases();
     }
+    state.metrics.waits.set(u32::try_from(state.waits.count()).unwrap_or(u32::MAX));
     if let Some(cache) = &state.cache {
         metrics::cache::update(&cache.metrics());
     }

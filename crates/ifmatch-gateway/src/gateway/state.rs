@@ -1,7 +1,9 @@
 //! State shared by all requests.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use ifmatch_blob::waits::Waits;
 use ifmatch_cache::CacheHandle;
 use ifmatch_http_server::{Event, Observer};
 use ifmatch_proxy::Proxy;
@@ -31,6 +33,8 @@ pub(crate) struct AppState {
     pub(crate) ids: RequestIds,
     /// The last answer of the store to `/-/ready`.
     pub(crate) readiness: Readiness,
+    /// The reads that wait for a change.
+    pub(crate) waits: Arc<Waits>,
     stopping: AtomicBool,
 }
 
@@ -46,13 +50,14 @@ impl AppState {
             trusts_forwarded: false,
             ids: RequestIds::new(),
             readiness: Readiness::default(),
+            waits: Arc::default(),
             stopping: AtomicBool::new(false),
         }
     }
 
-    /// Enables `/-/leases` for the leases of `blobs`.
-    pub(crate) fn with_blobs(self, blobs: MeteredStore) -> Self {
-        Self { blobs: Some(blobs), ..self }
+    /// Enables `/-/leases` for the leases of `blobs`, and ends `waits` when the gateway stops.
+    pub(crate) fn with_blobs(self, blobs: MeteredStore, waits: Arc<Waits>) -> Self {
+        Self { blobs: Some(blobs), waits, ..self }
     }
 
     /// Enables `/-/cache` for `cache`.
@@ -70,9 +75,10 @@ impl AppState {
         Self { trusts_forwarded, ..self }
     }
 
-    /// Records that the gateway is about to stop, which `/-/health` reports from now on.
+    /// Records that the gateway is about to stop, which `/-/health` reports from now on, and ends the reads that wait.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Relaxed);
+        self.waits.end();
     }
 
     /// Returns `true` if the gateway is about to stop.

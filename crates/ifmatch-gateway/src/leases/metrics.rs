@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn acquire(metrics: &LeaseMetrics, text: &str, lease: Lease, at: Timestamp) {
-        let action = LeaseAction::Acquire { id: lease.id(), duration: lease.duration() };
+        let action = LeaseAction::Acquire { id: lease.id(), duration: lease.duration(), holder: None };
         metrics.record(target(text), action, &LeaseReceipt { lease: Some(lease), at }, at);
     }
 

@@ -24,6 +24,7 @@ const CONNECTIONS: &str = "ifmatch_connections";
 const CONNECTIONS_TOTAL: &str = "ifmatch_connections_total";
 const TURNED_AWAY: &str = "ifmatch_turned_away_total";
 const TIMEOUTS: &str = "ifmatch_timeouts_total";
+const WAITS: &str = "ifmatch_waits";
 const BUILD_INFO: &str = "ifmatch_build_info";
 
 /// Upper bounds of the duration buckets, in seconds.
@@ -52,6 +53,8 @@ pub(crate) struct Metrics {
     pub(crate) slow_bodies: Counter,
     connections: Gauge,
     connections_total: Counter,
+    /// Reads that wait for a change.
+    pub(crate) waits: Gauge,
     slow_heads: Counter,
     slow_readers: Counter,
     requests_refused: Counter,
@@ -126,6 +129,7 @@ impl Metrics {
             bytes_out: counter!(BODY_BYTES, "direction" => "out"),
             connections: gauge!(CONNECTIONS),
             connections_total: counter!(CONNECTIONS_TOTAL),
+            waits: gauge!(WAITS),
             slow_heads: timeout("head"),
             slow_bodies: timeout("body"),
             slow_readers: timeout("answer"),
@@ -236,6 +240,7 @@ fn describe() {
         TURNED_AWAY,
         "Requests refused with 503, connections refused because their client has reached its limit, and idle connections closed for new ones."
     );
+    describe_gauge!(WAITS, "Reads that wait for a change (`Prefer: wait`).");
     describe_gauge!(BUILD_INFO, "Always 1, with the version as a label.");
 }
 

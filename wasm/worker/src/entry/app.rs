@@ -10,6 +10,7 @@ use ifmatch_azure::AzureDialect;
 use ifmatch_azure_tables::TableService;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::StoreError;
+use ifmatch_blob::waits::Waits;
 use ifmatch_blob::{BlobService, BlobStore};
 use ifmatch_blob_objects::{Backing, Capability, ObjectBlobs};
 use ifmatch_register::AnyRegister;
@@ -40,6 +41,13 @@ const OPEN_TO_ALL: &str = "IFMATCH_DEVELOPMENT authorizes every request, and app
 /// Time for which reads may reuse the answer of a container's object. During it, a read may return a blob that an
 /// unanswered write left in a container deleted by another isolate.
 const CONTAINER_MEMORY: Duration = Duration::from_secs(5);
+
+/// Maximum number of reads of an isolate that wait for a change.
+const MAX_WAITS: usize = 64;
+/// Maximum duration of a wait. The requests to R2 and objects meanwhile stay far below the limit of any plan.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+/// Time between two reads of a wait.
+const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 
 thread_local! {
     /// The assembled service.
@@ -148,6 +156,7 @@ impl App {
             Serves::Blobs => {
                 let service = BlobService::new(blobs)
                     .dialect(AzureDialect::new(settings.accounts))
+                    .waits(Waits::new(MAX_WAITS).longest(LONGEST_WAIT).interval(WAIT_INTERVAL))
                     .require_preconditions(settings.required);
                 Serving::Blobs(match settings.max_body {
                     Some(bytes) => service.max_body(bytes),

@@ -311,7 +311,7 @@ mod tests {
         let (store, _, _) = isolates();
         put(&store, "first").await;
         let (id, duration) = (HOLDER.parse().unwrap(), LeaseDuration::from_seconds(60).unwrap());
-        let action = LeaseAction::Acquire { id, duration };
+        let action = LeaseAction::Acquire { id, duration, holder: None };
         let lease = LeaseRequest { action, preconditions: Preconditions::default(), request: None };
         store.lease(&blob(), lease).await.unwrap();
         read(&store).await;

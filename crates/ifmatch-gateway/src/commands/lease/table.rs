@@ -3,16 +3,17 @@
 use serde_json::Value;
 
 /// The header of the [rows](row).
-pub(super) const HEADING: &str = "STATE      REMAINING  DURATION   TOKEN             PATH";
+pub(super) const HEADING: &str = "STATE      REMAINING  DURATION   TOKEN             HOLDER            PATH";
 
 /// Returns a row of the table.
 pub(super) fn row(lease: &Value) -> String {
     format!(
-        "{:<9}  {:<9}  {:<9}  {:<16}  {}",
+        "{:<9}  {:<9}  {:<9}  {:<16}  {:<16}  {}",
         text(lease, "state"),
         remaining(lease),
         duration(lease),
         token(lease),
+        text(lease, "holder"),
         text(lease, "path")
     )
 }
@@ -25,6 +26,7 @@ pub(super) fn one(lease: &Value) -> String {
         ("remaining", remaining(lease)),
         ("duration", duration(lease)),
         ("token", token(lease)),
+        ("holder", text(lease, "holder").to_owned()),
     ];
     lines.iter().map(|(name, value)| format!("{name:<9}  {value}")).collect::<Vec<_>>().join("\n")
 }
@@ -60,11 +62,16 @@ mod tests {
 
     #[test]
     fn rows_align_with_the_header() {
-        let lease = json!({ "path": "docs/a b", "state": "leased", "infinite": false, "duration": 15, "remaining": 9, "token": 1_763_730_000_000_000_u64 });
+        let lease = json!({ "path": "docs/a b", "state": "leased", "infinite": false, "duration": 15, "remaining": 9, "token": 1_763_730_000_000_000_u64, "holder": "host-7" });
         let row = row(&lease);
-        for (heading, value) in
-            [("STATE", "leased"), ("REMAINING", "9s"), ("DURATION", "15s"), ("TOKEN", "1763"), ("PATH", "docs/a b")]
-        {
+        for (heading, value) in [
+            ("STATE", "leased"),
+            ("REMAINING", "9s"),
+            ("DURATION", "15s"),
+            ("TOKEN", "1763"),
+            ("HOLDER", "host-7"),
+            ("PATH", "docs/a b"),
+        ] {
             assert!(row[HEADING.find(heading).unwrap()..].starts_with(value), "{heading}: {row}");
         }
     }
@@ -74,6 +81,6 @@ mod tests {
         let endless = json!({ "path": "docs", "state": "leased", "infinite": true, "duration": null, "remaining": null, "token": 1 });
         assert!(one(&endless).contains("no end") && one(&endless).contains("infinite"));
         let none = json!({ "path": "docs", "state": "available", "infinite": false, "duration": null, "remaining": null, "token": null });
-        assert_eq!(one(&none).matches('-').count(), 3, "{}", one(&none));
+        assert_eq!(one(&none).matches('-').count(), 4, "{}", one(&none));
     }
 }

@@ -10,6 +10,7 @@ use http::Method;
 use ifmatch_azure::{AzureDialect, is_signed};
 use ifmatch_azure_tables::TableService;
 use ifmatch_blob::BlobService;
+use ifmatch_blob::waits::Waits;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_http_server::Server;
 use ifmatch_runtime::{Clock, SystemClock};
@@ -52,10 +53,11 @@ async fn serve(config: &Config) -> Result<End, Error> {
     let service = BlobService::with_clock(Arc::new(blobs.clone()), opened.clock.clone())
         .dialect(AzureDialect::new(config.accounts.clone()))
         .max_body(config.server.max_body)
+        .waits(Waits::new(config.max_waits))
         .require_preconditions(require_preconditions(config));
     let tables = TableService::with_clock(Arc::new(blobs.clone()), opened.clock).accounts(config.accounts.clone());
     tokio::spawn(garbage_collection::run(service.clone(), tables.clone()));
-    let state = AppState::new(&config.server, metrics).with_blobs(blobs);
+    let state = AppState::new(&config.server, metrics).with_blobs(blobs, Arc::clone(&service.context().waits));
     let scheme = config.server.scheme();
     let cache = config.cache.as_ref().map(|cache| cache::before_blobs(cache, scheme)).transpose()?;
     let state = Arc::new(match &cache {

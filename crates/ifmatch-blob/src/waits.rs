@@ -1,0 +1,224 @@
+//! Long polls: reads that wait until the resource changes (`Prefer: wait`, RFC 7240 §4.3).
+//!
+//! A poll repeats its read from time to time. It needs no notification, so it sees the changes of other processes, and of
+//! programs that write to the object store themselves, in the same way as those of its own.
+//!
+//! # Interleavings
+//!
+//! - **A write between the first read and the wait.** Each repetition compares the client's tag with the current version, so it
+//!   makes no difference when the write took place.
+//! - **A deletion, and a deletion with a new creation.** The repeated read gets 404, or the new version's tag.
+//! - **A shutdown.** [`Waits::end`] ends the waits that have begun at their next repetition, and later ones at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::fields;
+use ifmatch_core::problem::Problem;
+use ifmatch_runtime::Clock;
+
+use crate::body::BlobBody;
+use crate::dialect::Context;
+
+/// The client's preferences.
+pub(crate) const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// The preferences that the server has applied.
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+
+/// The bounds of long polls, and the number of current ones. Beyond the bounds, a read is answered at once, which the
+/// client recognises by the missing `Preference-Applied`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use ifmatch_blob::waits::Waits;
+///
+/// let waits = Waits::new(100).longest(Duration::from_secs(20)).interval(Duration::from_secs(2));
+/// assert_eq!(waits.count(), 0);
+/// ```
+#[derive(Debug)]
+pub struct Waits {
+    max: usize,
+    longest: Duration,
+    interval: Option<Duration>,
+    count: AtomicUsize,
+    has_ended: AtomicBool,
+}
+
+impl Waits {
+    /// Maximum number of waits unless set otherwise.
+    pub const DEFAULT_MAX: usize = 256;
+    /// Maximum duration of a wait unless set otherwise.
+    const LONGEST: Duration = Duration::from_mins(1);
+    /// Time between two reads of a store that answers from memory.
+    const SHORT: Duration = Duration::from_millis(100);
+    /// Time between two reads of another store.
+    const LONG: Duration = Duration::from_secs(1);
+
+    /// Allows this number of concurrent waits, of a minute each.
+    pub fn new(max: usize) -> Self {
+        let (count, has_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { max, longest: Self::LONGEST, interval: None, count, has_ended }
+    }
+
+    /// Sets the maximum duration of a wait.
+    #[must_use]
+    pub fn longest(self, longest: Duration) -> Self {
+        Self { longest, ..self }
+    }
+
+    /// Sets the time between two reads. By default it is 100 ms if the store answers from memory, and a second otherwise.
+    #[must_use]
+    pub fn interval(self, interval: Duration) -> Self {
+        Self { interval: Some(interval), ..self }
+    }
+
+    /// Returns the number of current waits.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Ends all waits, which answer 304, and allows no more: the server is about to stop.
+    pub fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// Begins a wait of at most `wanted`, if there is room for one.
+    fn begin(self: &Arc<Self>, wanted: Duration) -> Option<Wait> {
+        if self.has_ended() || wanted.is_zero() {
+            return None;
+        }
+        let more = |count| (count < self.max).then_some(count + 1);
+        self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Wait { waits: Arc::clone(self), granted: wanted.min(self.longest) })
+    }
+}
+
+/// The defaults.
+impl Default for Waits {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT_MAX)
+    }
+}
+
+/// One wait, which ends when this is dropped: also if the client disconnects.
+#[derive(Debug)]
+struct Wait {
+    waits: Arc<Waits>,
+    granted: Duration,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.waits.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+type Answer = Result<Response<BlobBody>, Problem>;
+
+/// Returns the answer of `read`. If that is 304 and the client prefers to wait, repeats the read until it is another one,
+/// or the time is over.
+pub(crate) async fn read<F: Future<Output = Answer> + Send>(
+    shared: &Context,
+    head: &Parts,
+    read: impl Fn() -> F + Send,
+) -> Answer {
+    let first = read().await;
+    let Some(wanted) = preferred(&head.headers).filter(|_| is_unchanged(&first)) else { return first };
+    let Some(wait) = shared.waits.begin(wanted) else { return first };
+    let end = shared.now().saturating_add(wait.granted);
+    let usual = if shared.store.peek().is_some() { Waits::SHORT } else { Waits::LONG };
+    let interval = wait.waits.interval.unwrap_or(usual);
+    loop {
+        let left = shared.now().until(end);
+        shared.clock.sleep(left.min(interval)).await;
+        let answer = read().await;
+        if !is_unchanged(&answer) || is_over(&wait, shared.now(), end) {
+            return answer.map(|response| applied(response, wait.granted));
+        }
+    }
+}
+
+fn is_over(wait: &Wait, now: Timestamp, end: Timestamp) -> bool {
+    wait.waits.has_ended() || now >= end
+}
+
+fn is_unchanged(answer: &Answer) -> bool {
+    answer.as_ref().is_ok_and(|response| response.status() == StatusCode::NOT_MODIFIED)
+}
+
+fn applied(mut response: Response<BlobBody>, granted: Duration) -> Response<BlobBody> {
+    let text = format!("wait={}", granted.as_secs());
+    response.headers_mut().extend(HeaderValue::try_from(text).ok().map(|text| (PREFERENCE_APPLIED, text)));
+    response
+}
+
+/// Returns the time for which the client prefers to wait: the first `wait` of its preferences (RFC 7240 §2). An invalid
+/// one is ignored, as an unknown preference is.
+fn preferred(headers: &HeaderMap) -> Option<Duration> {
+    let lines = fields::lines(headers, PREFER).filter_map(|line| line.to_str().ok());
+    let mut preferences = lines.flat_map(|line| line.split(','));
+    preferences.find_map(|preference| {
+        let (name, value) = preference.split(';').next()?.split_once('=')?;
+        let is_wait = name.trim().eq_ignore_ascii_case("wait");
+        is_wait.then(|| value.trim().trim_matches('"').parse().ok().map(Duration::from_secs))
+    })?
+}
+
+/// Returns `true` if the client may prefer to wait.
+pub(crate) fn may_wait(headers: &HeaderMap) -> bool {
+    fields::has(headers, &PREFER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(lines: &[&'static str]) -> Option<u64> {
+        let headers = lines.iter().map(|line| (PREFER, HeaderValue::from_static(line))).collect();
+        preferred(&headers).map(|wait| wait.as_secs())
+    }
+
+    #[test]
+    fn the_first_wait_of_the_preferences_counts() {
+        for (lines, expected) in [
+            (&["wait=30"][..], Some(30)),
+            (&["respond-async, WAIT = 5"], Some(5)),
+            (&["return=minimal", "wait=5; x=1"], Some(5)),
+            (&["wait=5, wait=6"], Some(5)),
+            (&["wait=\"7\""], Some(7)),
+            (&["wait=0"], Some(0)),
+            (&["wait"], None),
+            (&["wait=-1"], None),
+            (&["wait=1.5, wait=6"], None),
+            (&["wait=99999999999999999999"], None),
+            (&["waits=5"], None),
+            (&[], None),
+        ] {
+            assert_eq!(seconds(lines), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn waits_are_bounded_in_number_and_time() {
+        let waits = Arc::new(Waits::new(2).longest(Duration::from_secs(10)));
+        let first = waits.begin(Duration::from_secs(30)).unwrap();
+        assert_eq!(first.granted, Duration::from_secs(10));
+        let second = waits.begin(Duration::from_secs(3)).unwrap();
+        assert_eq!((second.granted, waits.count()), (Duration::from_secs(3), 2));
+        assert!(waits.begin(Duration::from_secs(1)).is_none());
+        drop(first);
+        assert!(waits.begin(Duration::ZERO).is_none());
+        assert!(waits.begin(Duration::from_secs(1)).is_some());
+        waits.end();
+        assert!(waits.begin(Duration::from_secs(1)).is_none());
+    }
+}

@@ -1,0 +1,50 @@
+//! The header fields of leases that every dialect has: the fencing token and the holder.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::azure::{HeaderError, single};
+use super::{Holder, Lease, LeaseId, LeaseUse};
+use crate::revision::Revision;
+
+/// The fencing token: in the response to a lease operation, and in a write that must not be late.
+pub const TOKEN: HeaderName = HeaderName::from_static("lease-token");
+/// The label of a lease's holder.
+pub const HOLDER: HeaderName = HeaderName::from_static("lease-holder");
+
+/// Reads the label of the holder.
+///
+/// # Errors
+/// If the field is repeated or not a [`Holder`].
+pub fn holder(headers: &HeaderMap) -> Result<Option<Holder>, HeaderError> {
+    let Some(text) = single(headers, HOLDER)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| HeaderError::Invalid(HOLDER, "1 to 64 visible ASCII characters"))
+}
+
+/// Returns the use that a write with this lease id makes of the lease. It names a fencing token if the request does.
+///
+/// ```
+/// use http::{HeaderMap, HeaderValue};
+/// use ifmatch_core::lease::{LeaseUse, fields};
+/// use ifmatch_core::record::Revision;
+///
+/// let mut headers = HeaderMap::new();
+/// assert_eq!(fields::write(&headers, None), Ok(LeaseUse::Write(None)));
+/// headers.insert("lease-token", HeaderValue::from_static("34"));
+/// let fenced = LeaseUse::Fenced { id: None, token: Revision::new(34) };
+/// assert_eq!(fields::write(&headers, None), Ok(fenced));
+/// ```
+///
+/// # Errors
+/// If the token is repeated or not a number.
+pub fn write(headers: &HeaderMap, id: Option<LeaseId>) -> Result<LeaseUse, HeaderError> {
+    let Some(text) = single(headers, TOKEN)? else { return Ok(LeaseUse::Write(id)) };
+    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let token = digits.and_then(|digits| digits.parse().ok());
+    let token = token.ok_or(HeaderError::Invalid(TOKEN, "the lease-token that the lease's acquisition returned"))?;
+    Ok(LeaseUse::Fenced { id, token: Revision::new(token) })
+}
+
+/// Returns the header fields that tell a lease's holder its fencing token.
+pub fn token_of(lease: &Lease) -> (HeaderName, HeaderValue) {
+    (TOKEN, lease.token().get().into())
+}
