@@ -174,14 +174,16 @@ async fn a_wait_ends_with_a_change_by_another_gateway() {
     let [one, other] = &cluster.clients()[..] else { unreachable!() };
     let tag = other.put("/docs/a", &[], "one").await.expect(201).etag().to_owned();
     let wait = ("prefer", "wait=60");
-    let (poll, ()) = futures_util::join!(one.get("/docs/a", &[("if-none-match", &tag), wait]), async {
+    let unless_changed = [("if-none-match", &*tag), wait];
+    let (poll, ()) = futures_util::join!(one.get("/docs/a", &unless_changed), async {
         waiting(one).await;
         other.put("/docs/a", &[], "two").await.expect(200);
     });
     assert_eq!(poll.expect(200).text(), "two");
     let lease = other.request(Method::POST, "/docs/a?lease", &[("lease-duration", "-1")], "").await.expect(201);
     let tag = one.get("/docs/a?lease", &[]).await.expect(200).etag().to_owned();
-    let (poll, ()) = futures_util::join!(one.get("/docs/a?lease", &[("if-none-match", &tag), wait]), async {
+    let unless_changed = [("if-none-match", &*tag), wait];
+    let (poll, ()) = futures_util::join!(one.get("/docs/a?lease", &unless_changed), async {
         waiting(one).await;
         let id = [("lease-id", lease.header("lease-id"))];
         other.request(Method::DELETE, "/docs/a?lease", &id, "").await.expect(204);
