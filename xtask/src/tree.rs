@@ -135,6 +135,11 @@ const RULES: &[Rule] = &[
         why: "the server accepts connections for any handler: settings and metrics belong to the gateway",
     },
     Rule {
+        package: "ifmatch-client",
+        forbidden: &["axum", "clap", "redb", "ifmatch-register", "ifmatch-blob", "ifmatch-proxy", "ifmatch-gateway"],
+        why: "a client knows HTTP and stores, not the servers",
+    },
+    Rule {
         package: "ifmatch-proxy",
         forbidden: &[
             "axum",

@@ -1,19 +1,34 @@
 //! Strong entity tags, conditional requests and the write protocol as pure decisions without I/O.
+//!
+//! Without the default feature `protocol`, only the parts that a client needs remain: tags, dates, header fields and the
+//! decisions of a lock.
 
 pub use tag::EntityTag;
 
-mod apply;
-pub mod command;
 pub mod date;
-pub mod digest;
 pub mod fields;
-pub mod lease;
-pub mod policy;
-pub mod precondition;
-pub mod problem;
-pub mod range;
-pub mod record;
+pub mod lock;
 pub mod tag;
 
+#[cfg(feature = "protocol")]
+mod apply;
+#[cfg(feature = "protocol")]
+pub mod command;
+#[cfg(feature = "protocol")]
+pub mod digest;
+#[cfg(feature = "protocol")]
+pub mod lease;
+#[cfg(feature = "protocol")]
+pub mod policy;
+#[cfg(feature = "protocol")]
+pub mod precondition;
+#[cfg(feature = "protocol")]
+pub mod problem;
+#[cfg(feature = "protocol")]
+pub mod range;
+#[cfg(feature = "protocol")]
+pub mod record;
+#[cfg(feature = "protocol")]
 mod revision;
+
 mod text;

@@ -8,7 +8,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
 use crate::fields;
-use crate::text::header_value;
 
 /// An entity tag: `"opaque"`, or `W/"opaque"` for a weak one.
 ///
@@ -98,8 +97,9 @@ impl EntityTag {
     }
 
     /// Creates a strong tag of hexadecimal digits, a hyphen and further digits.
+    #[cfg(feature = "protocol")]
     pub(crate) fn from_digits(digits: &str, hyphen: &str, more: &str) -> Self {
-        Self(header_value(["\"", digits, hyphen, more, "\""].concat()))
+        Self(crate::text::header_value(["\"", digits, hyphen, more, "\""].concat()))
     }
 
     /// Returns `true` if the tag is weak.

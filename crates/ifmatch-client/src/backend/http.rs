@@ -1,0 +1,418 @@
+//! A backend over HTTP: the ifmatch gateway, or any API with strong entity tags (RFC 9110 §8.8.3, §13).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use ifmatch_core::EntityTag;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+
+use super::{Backend, Found, Put, Read, Version, When};
+use crate::error::{Error, ErrorKind};
+
+/// Maximum length of a response's content.
+const MAX_BODY: usize = 64 << 20;
+/// A request's identity, for servers that remember the response to it.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// RFC 7240 §2.
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// RFC 7240 §3.
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+/// The field of Azure and of the gateway that tells a lease's error from a false condition.
+const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
+/// Everything but the characters of a path segment (RFC 3986 §3.3).
+const NOT_IN_SEGMENTS: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'/')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}')
+    .add(b'&')
+    .add(b'+')
+    .add(b'=');
+
+/// A server that is addressed by the URL of a folder, to which keys are appended.
+///
+/// ```
+/// use ifmatch_client::{Client, Http};
+///
+/// # fn main() -> Result<(), ifmatch_client::HttpError> {
+/// let server = Http::new("https://blobs.example.com/conf/")?.with_token("secret")?;
+/// let client = Client::new(server);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Http {
+    client: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    origin: String,
+    /// With a slash at both ends.
+    path: String,
+    authorization: Option<HeaderValue>,
+}
+
+/// The address or the token of a server is invalid, or the system has no certificates to trust.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct HttpError(String);
+
+impl Http {
+    /// Creates a backend for keys below a URL. Trusts the system's certificates.
+    ///
+    /// # Errors
+    /// If the URL is not an absolute `http` or `https` URL, or if TLS is needed and the system has no certificates.
+    ///
+    /// ```
+    /// # use ifmatch_client::Http;
+    /// assert!(Http::new("http://127.0.0.1:10000").is_ok());
+    /// assert!(Http::new("127.0.0.1").is_err());
+    /// ```
+    pub fn new(url: &str) -> Result<Self, HttpError> {
+        let wrong = |why: &str| {
+            HttpError(format!("{url} is not the URL of a server, such as http://127.0.0.1:8080/box: {why}"))
+        };
+        let uri: Uri = url.parse().map_err(|_| wrong("it is malformed"))?;
+        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err(wrong("a scheme and a host are missing"));
+        };
+        if uri.query().is_some() {
+            return Err(wrong("it has a query"));
+        }
+        if !matches!(scheme, "http" | "https") {
+            return Err(wrong("the scheme is neither http nor https"));
+        }
+        let config = tls(scheme == "https")?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let tls =
+            HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().wrap_connector(tcp);
+        let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(tls);
+        let path = format!("/{}/", uri.path().trim_matches('/')).replace("//", "/");
+        Ok(Self { client, origin: format!("{scheme}://{authority}"), path, authorization: None })
+    }
+
+    /// Sets a bearer token (RFC 6750).
+    ///
+    /// # Errors
+    /// If the token contains characters other than visible ASCII ones.
+    ///
+    /// ```
+    /// # use ifmatch_client::Http;
+    /// assert!(Http::new("http://127.0.0.1")?.with_token("two\nlines").is_err());
+    /// # Ok::<(), ifmatch_client::HttpError>(())
+    /// ```
+    pub fn with_token(mut self, token: &str) -> Result<Self, HttpError> {
+        let value = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut value =
+            value.map_err(|_| HttpError("the token has characters other than visible ASCII ones".into()))?;
+        value.set_sensitive(true);
+        self.authorization = Some(value);
+        Ok(self)
+    }
+
+    /// Sends a request for a key, with these header fields, and reads the whole response.
+    ///
+    /// # Errors
+    /// `Unknown` if there is no complete response, `Refused` if the key is invalid.
+    ///
+    /// ```no_run
+    /// # async fn read(server: ifmatch_client::Http) -> Result<(), ifmatch_client::Error> {
+    /// let response = server.send(http::Method::GET, "a/b", http::HeaderMap::new(), bytes::Bytes::new()).await?;
+    /// assert_eq!(response.status(), 200);
+    /// # Ok(()) }
+    /// ```
+    pub async fn send(
+        &self,
+        method: Method,
+        key: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Bytes>, Error> {
+        self.send_to(method, self.target(key)?, headers, body).await
+    }
+
+    async fn send_to(
+        &self,
+        method: Method,
+        path: String,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Bytes>, Error> {
+        let uri: Uri =
+            format!("{}{path}", self.origin).parse().map_err(|_| Error::refused(format!("{path} is not a path")))?;
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        // Each coding has a tag of its own, and a write must name the version of the resource.
+        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        let failed = |error: &dyn std::error::Error| Error::unknown(format!("{}: {}", self.origin, reason(error)));
+        let response = self.client.request(request).await.map_err(|error| failed(&error))?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| failed(&*error))?;
+        Ok(Response::from_parts(head, body.to_bytes()))
+    }
+
+    /// Returns the path of a key.
+    fn target(&self, key: &str) -> Result<String, Error> {
+        if key.is_empty() || key.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+            return Err(Error::refused(format!("{key:?} is not a key: its segments must not be empty, `.` or `..`")));
+        }
+        let segments: Vec<String> = key.split('/').map(encode).collect();
+        Ok(format!("{}{}", self.path, segments.join("/")))
+    }
+
+    /// Returns a page of the gateway's listing, and the name after which the next one begins.
+    async fn page(
+        &self,
+        container: &str,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> Result<(Vec<String>, Option<String>), Error> {
+        let after = after.map(|after| format!("&after={}", encode(after))).unwrap_or_default();
+        let path = format!("/{container}?prefix={}{after}", encode(prefix));
+        let response = self.send_to(Method::GET, path, HeaderMap::new(), Bytes::new()).await?;
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND => return Ok((Vec::new(), None)),
+            _ => return Err(failure(&response)),
+        }
+        let listing: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+        let Some(blobs) = listing["blobs"].as_array() else {
+            return Err(Error::refused(format!("{} has no listing of an ifmatch gateway", self.origin)));
+        };
+        let names = blobs.iter().filter_map(|blob| blob["name"].as_str().map(str::to_owned)).collect();
+        Ok((names, listing["next"].as_str().map(str::to_owned)))
+    }
+}
+
+/// Returns the settings of TLS. The system's certificates, which may be missing, are loaded only if they are needed.
+fn tls(needed: bool) -> Result<ClientConfig, HttpError> {
+    let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| HttpError(error.to_string()))?;
+    let without = |error| HttpError(format!("the system has no certificates to trust: {error}"));
+    let builder = if needed {
+        builder.with_native_roots().map_err(without)?
+    } else {
+        builder.with_root_certificates(RootCertStore::empty())
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+impl Backend for Http {
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        known: Option<&'a Version>,
+        wait: Option<Duration>,
+    ) -> BoxFuture<'a, Result<Read, Error>> {
+        async move {
+            let mut headers = HeaderMap::new();
+            if let Some(known) = known {
+                headers.insert(IF_NONE_MATCH, field(known.as_str())?);
+            }
+            if let Some(wait) = wait.filter(|wait| known.is_some() && wait.as_secs() > 0) {
+                headers.insert(PREFER, field(&format!("wait={}", wait.as_secs()))?);
+            }
+            let response = self.send(Method::GET, key, headers, Bytes::new()).await?;
+            match response.status() {
+                StatusCode::OK => {
+                    let (version, waited) = (strong_tag(response.headers()), has_waited(&response));
+                    Ok(Read::Found(Found { body: response.into_body(), version, waited }))
+                }
+                StatusCode::NOT_MODIFIED if known.is_some() => Ok(Read::Unchanged { waited: has_waited(&response) }),
+                StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Read::Absent),
+                _ => Err(failure(&response)),
+            }
+        }
+        .boxed()
+    }
+
+    fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>> {
+        async move {
+            let mut headers = HeaderMap::new();
+            match &put.when {
+                When::Absent => headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*")),
+                When::Is(version) => headers.insert(IF_MATCH, field(version.as_str())?),
+            };
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            headers.insert(IDEMPOTENCY_KEY, field(&put.id)?);
+            let response = self.send(Method::PUT, key, headers, put.body.clone()).await?;
+            if response.status().is_success() { Ok(strong_tag(response.headers())) } else { Err(failure(&response)) }
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            let headers = HeaderMap::from_iter([(IF_MATCH, field(version.as_str())?)]);
+            let response = self.send(Method::DELETE, key, headers, Bytes::new()).await?;
+            if response.status().is_success() { Ok(()) } else { Err(failure(&response)) }
+        }
+        .boxed()
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>> {
+        async move {
+            let full = format!("{}{prefix}", self.path);
+            let (container, prefix) = full.trim_start_matches('/').split_once('/').unwrap_or_default();
+            if container.is_empty() {
+                return Err(Error::refused(
+                    "a listing needs a container: the first segment of the URL or of the prefix",
+                ));
+            }
+            let (mut keys, mut after) = (Vec::new(), None::<String>);
+            loop {
+                let (names, next) = self.page(container, prefix, after.as_deref()).await?;
+                let paths = names.into_iter().map(|name| format!("/{container}/{name}"));
+                keys.extend(paths.filter_map(|path| path.strip_prefix(&self.path).map(str::to_owned)));
+                match next {
+                    Some(next) => after = Some(next),
+                    None => return Ok(keys),
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Returns the error that a response other than success stands for.
+fn failure(response: &Response<Bytes>) -> Error {
+    let status = response.status();
+    let detail = serde_json::from_slice::<Value>(response.body()).ok();
+    let detail = detail.as_ref().and_then(|problem| problem["detail"].as_str()).unwrap_or_default();
+    let message =
+        if detail.is_empty() { format!("the server responded {status}") } else { format!("{status}: {detail}") };
+    Error::new(kind(response), message)
+}
+
+fn kind(response: &Response<Bytes>) -> ErrorKind {
+    let conflict = || ErrorKind::Conflict { current: strong_tag(response.headers()) };
+    match response.status() {
+        // A lease of another client, which reading again would not change.
+        StatusCode::PRECONDITION_FAILED if is_about_lease(response.headers()) => ErrorKind::Refused,
+        // Also: 409 of a store with concurrent writers, and 404 of one that was told to replace an absent key.
+        StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT | StatusCode::NOT_FOUND | StatusCode::GONE => conflict(),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => ErrorKind::Unknown,
+        StatusCode::NOT_IMPLEMENTED | StatusCode::INSUFFICIENT_STORAGE => ErrorKind::Refused,
+        status if status.is_server_error() => ErrorKind::Unknown,
+        // A success that is none of the expected ones says nothing about the outcome.
+        status if status.is_success() => ErrorKind::Unknown,
+        _ => ErrorKind::Refused,
+    }
+}
+
+fn is_about_lease(headers: &HeaderMap) -> bool {
+    headers.get(ERROR_CODE).is_some_and(|code| code.as_bytes().starts_with(b"Lease"))
+}
+
+fn has_waited(response: &Response<Bytes>) -> bool {
+    let applied = response.headers().get_all(PREFERENCE_APPLIED).iter();
+    applied
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.split(',').any(|one| one.trim().starts_with("wait")))
+}
+
+/// Returns the tag of a response, unless it is weak or malformed.
+fn strong_tag(headers: &HeaderMap) -> Option<Version> {
+    let tag = EntityTag::from_header(headers.get(ETAG)?).ok().filter(|tag| !tag.is_weak())?;
+    std::str::from_utf8(tag.as_bytes()).ok().map(Version::new)
+}
+
+fn field(text: &str) -> Result<HeaderValue, Error> {
+    HeaderValue::from_str(text).map_err(|_| Error::refused(format!("{text:?} cannot be sent in a header field")))
+}
+
+fn encode(segment: &str) -> String {
+    utf8_percent_encode(segment, NOT_IN_SEGMENTS).to_string()
+}
+
+/// Returns the innermost cause, which is the most specific.
+fn reason(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, fields: &[(&'static str, &'static str)]) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        for (name, value) in fields {
+            response.headers_mut().append(*name, HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    #[test]
+    fn errors_tell_conflicts_unknown_outcomes_and_refusals_apart() {
+        for status in [412, 409, 404, 410] {
+            assert_eq!(kind(&answer(status, &[])), ErrorKind::Conflict { current: None }, "{status}");
+        }
+        for status in [408, 425, 429, 500, 502, 503, 504, 299] {
+            assert_eq!(kind(&answer(status, &[])), ErrorKind::Unknown, "{status}");
+        }
+        for status in [301, 400, 401, 403, 405, 413, 428, 501, 507] {
+            assert_eq!(kind(&answer(status, &[])), ErrorKind::Refused, "{status}");
+        }
+        let lease = answer(412, &[("x-ms-error-code", "LeaseIdMissing")]);
+        assert_eq!(kind(&lease), ErrorKind::Refused);
+        let told = answer(412, &[("etag", "\"v2\"")]);
+        assert_eq!(kind(&told), ErrorKind::Conflict { current: Some(Version::new("\"v2\"")) });
+    }
+
+    #[test]
+    fn a_weak_or_malformed_tag_is_no_version() {
+        for tag in ["W/\"v1\"", "v1", "\"a\" \"b\""] {
+            assert_eq!(strong_tag(answer(200, &[("etag", tag)]).headers()), None, "{tag}");
+        }
+        assert_eq!(strong_tag(answer(200, &[("etag", "\"v1\"")]).headers()), Some(Version::new("\"v1\"")));
+    }
+
+    #[test]
+    fn keys_are_appended_to_the_path_of_the_url() {
+        let target = |url: &str, key: &str| Http::new(url).unwrap().target(key);
+        assert_eq!(target("http://a", "b/c").unwrap(), "/b/c");
+        assert_eq!(target("http://a/box/", "b c/50%").unwrap(), "/box/b%20c/50%25");
+        assert_eq!(target("http://a/box", "ä?").unwrap(), "/box/%C3%A4%3F");
+        for key in ["", "a//b", "../b", "a/.", "/a", "a/"] {
+            assert!(target("http://a", key).is_err(), "{key}");
+        }
+    }
+
+    #[test]
+    fn only_absolute_urls_without_a_query_are_accepted() {
+        for url in ["", "a/b", "ftp://a", "http://a?b", "http://"] {
+            assert!(Http::new(url).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The seam to servers and stores: read, write on a condition, delete and list.
+
+mod http;
+mod memory;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+pub use self::http::{Http, HttpError};
+pub use self::memory::Memory;
+use crate::error::Error;
+
+/// A server or store with versions and conditional writes.
+///
+/// An implementation makes one attempt for each call, and never repeats a request by itself.
+///
+/// | the request | the error's kind |
+/// |---|---|
+/// | was rejected because its condition is false | `Conflict` |
+/// | may or may not have taken effect, or may succeed later | `Unknown` |
+/// | can never succeed as it is, and had no effect | `Refused` |
+pub trait Backend: Send + Sync + 'static {
+    /// Reads a key. Returns [`Read::Unchanged`] if `known` is the current version.
+    ///
+    /// With `wait`, a backend that can wait for a change does so before it returns [`Read::Unchanged`], for at most this
+    /// time.
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        known: Option<&'a Version>,
+        wait: Option<Duration>,
+    ) -> BoxFuture<'a, Result<Read, Error>>;
+
+    /// Writes a key on a condition, atomically. Returns the new version, or `None` if the server does not tell it.
+    fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>>;
+
+    /// Deletes this version of a key.
+    ///
+    /// A store without conditional deletion compares the version right before. Callers therefore delete only keys that no
+    /// client writes any more.
+    fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// Returns the keys with this prefix, in order.
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>>;
+}
+
+/// The version of a key, as a backend names it: for HTTP, a strong entity tag.
+///
+/// ```
+/// use ifmatch_client::Version;
+///
+/// assert_eq!(Version::new("\"v1\"").as_str(), "\"v1\"");
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Version(Arc<str>);
+
+/// The result of a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// The key does not exist.
+    Absent,
+    /// The known version is still current.
+    Unchanged {
+        /// `true` if the backend has waited for a change.
+        waited: bool,
+    },
+    /// The content.
+    Found(Found),
+}
+
+/// The content of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The bytes.
+    pub body: Bytes,
+    /// The version, or `None` if the server names none that a write could rely on: no tag, or a weak one.
+    pub version: Option<Version>,
+    /// `true` if the backend has waited for a change, or would have.
+    pub waited: bool,
+}
+
+/// A conditional write.
+#[derive(Clone, Debug)]
+pub struct Put {
+    /// The new content.
+    pub body: Bytes,
+    /// The condition.
+    pub when: When,
+    /// A random identity, the same in each attempt. A server that remembers it answers a repeated request as the first.
+    pub id: String,
+}
+
+/// The condition of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum When {
+    /// The key does not exist.
+    Absent,
+    /// The key has this version.
+    Is(Version),
+}
+
+impl Version {
+    /// Creates a version from a backend's name for it.
+    ///
+    /// ```
+    /// # use ifmatch_client::Version;
+    /// assert_eq!(Version::new("7"), Version::new(7.to_string()));
+    /// ```
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the backend's name for the version.
+    ///
+    /// ```
+    /// # use ifmatch_client::Version;
+    /// assert_eq!(Version::new("7").as_str(), "7");
+    /// ```
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Version({})", self.0)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,45 @@
+//! Pauses between attempts: each up to twice as long as the one before, half of it random.
+
+use std::time::Duration;
+
+use ifmatch_runtime::nonce;
+
+const FIRST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// The pauses of one operation.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    pauses: u32,
+}
+
+impl Backoff {
+    /// Returns the next pause.
+    pub(crate) fn next(&mut self) -> Duration {
+        let full = FIRST.saturating_mul(1 << self.pauses.min(10)).min(LONGEST);
+        self.pauses += 1;
+        jittered(full)
+    }
+}
+
+/// Returns a random duration from half of `full` to `full`.
+pub(crate) fn jittered(full: Duration) -> Duration {
+    // Without random numbers there is no jitter, which is slower but correct.
+    let part = nonce().unwrap_or(u64::MAX) >> 48;
+    let half = full / 2;
+    half + half.mul_f64(f64::from(u16::try_from(part).unwrap_or(u16::MAX)) / f64::from(u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_second() {
+        let mut backoff = Backoff::default();
+        let pauses: Vec<Duration> = (0..20).map(|_| backoff.next()).collect();
+        assert!(pauses[0] >= FIRST / 2 && pauses[0] <= FIRST, "{pauses:?}");
+        assert!(pauses[10..].iter().all(|pause| *pause >= LONGEST / 2 && *pause <= LONGEST), "{pauses:?}");
+        assert!(pauses[10..].windows(2).any(|pair| pair[0] != pair[1]), "no jitter: {pauses:?}");
+    }
+}

@@ -1,0 +1,199 @@
+//! The client: a backend, a clock, and time limits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ifmatch_core::date::Timestamp;
+use ifmatch_runtime::{Clock, SystemClock};
+
+use crate::backend::{Backend, Http, HttpError};
+use crate::counter::Counter;
+use crate::document::Document;
+use crate::election::Election;
+use crate::lock::Lock;
+use crate::queue::Queue;
+use crate::time::SharedClock;
+
+/// Default time limit of an operation, with all its attempts.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Default time limit of one attempt.
+const ATTEMPT: Duration = Duration::from_secs(10);
+
+/// A client of one server or store. Clones share its connections.
+///
+/// ```
+/// use ifmatch_client::{Client, Memory};
+///
+/// let client = Client::new(Memory::default());
+/// let document = client.json::<Vec<String>>("guests.json");
+/// let lock = client.lock("locks/bill");
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    backend: Arc<dyn Backend>,
+    clock: SharedClock,
+    patience: Duration,
+    attempt: Duration,
+}
+
+impl Client {
+    /// Creates a client of a backend.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// let client = Client::new(Memory::default());
+    /// ```
+    pub fn new(backend: impl Backend) -> Self {
+        let clock = SharedClock::new(SystemClock);
+        Self { backend: Arc::new(backend), clock, patience: PATIENCE, attempt: ATTEMPT }
+    }
+
+    /// Creates a client of the keys below a URL, without a token.
+    ///
+    /// # Errors
+    /// If [`Http::new`] fails.
+    ///
+    /// ```
+    /// # use ifmatch_client::Client;
+    /// let client = Client::http("http://127.0.0.1:10000/conf/")?;
+    /// # Ok::<(), ifmatch_client::HttpError>(())
+    /// ```
+    pub fn http(url: &str) -> Result<Self, HttpError> {
+        Http::new(url).map(Self::new)
+    }
+
+    /// Sets the time limit of an operation with all its attempts, instead of 30 seconds. Contention beyond it is
+    /// [`Contended`](crate::ErrorKind::Contended), silence is [`Unknown`](crate::ErrorKind::Unknown).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_client::{Client, Memory};
+    /// let client = Client::new(Memory::default()).with_patience(Duration::from_secs(5));
+    /// ```
+    #[must_use]
+    pub fn with_patience(mut self, limit: Duration) -> Self {
+        self.patience = limit;
+        self
+    }
+
+    /// Sets the time limit of one attempt, instead of 10 seconds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_client::{Client, Memory};
+    /// let client = Client::new(Memory::default()).with_attempt_timeout(Duration::from_secs(2));
+    /// ```
+    #[must_use]
+    pub fn with_attempt_timeout(mut self, limit: Duration) -> Self {
+        self.attempt = limit;
+        self
+    }
+
+    /// Sets the clock, instead of the system's.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// let client = Client::new(Memory::default()).with_clock(ifmatch_runtime::SystemClock);
+    /// ```
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Clock) -> Self {
+        self.clock = SharedClock::new(clock);
+        self
+    }
+
+    /// Returns the JSON document of a key.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// let limits = Client::new(Memory::default()).json::<Vec<u32>>("conf/limits.json");
+    /// ```
+    pub fn json<T>(&self, key: impl Into<Arc<str>>) -> Document<T> {
+        Document::new(self.clone(), key.into())
+    }
+
+    /// Returns the lock of a key.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// let lock = Client::new(Memory::default()).lock("locks/bill");
+    /// ```
+    pub fn lock(&self, key: impl Into<Arc<str>>) -> Lock {
+        Lock::new(self.clone(), key.into())
+    }
+
+    /// Returns the election of a leader by a key.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// let election = Client::new(Memory::default()).election("leaders/mail").name("host 1");
+    /// ```
+    pub fn election(&self, key: impl Into<Arc<str>>) -> Election {
+        Election::new(self.lock(key))
+    }
+
+    /// Returns the queue of jobs below a folder.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// let queue = Client::new(Memory::default()).queue("jobs");
+    /// ```
+    pub fn queue(&self, folder: impl Into<Arc<str>>) -> Queue {
+        Queue::new(self.clone(), folder.into())
+    }
+
+    /// Returns the counter of a folder.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// let hits = Client::new(Memory::default()).counter("hits").shards(16);
+    /// ```
+    pub fn counter(&self, folder: impl Into<Arc<str>>) -> Counter {
+        Counter::new(self.clone(), folder.into())
+    }
+
+    /// Returns the backend.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory, Read};
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let client = Client::new(Memory::default());
+    /// assert_eq!(client.backend().get("none", None, None).await?, Read::Absent);
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    pub(crate) fn clock(&self) -> &SharedClock {
+        &self.clock
+    }
+
+    pub(crate) fn attempt_timeout(&self) -> Duration {
+        self.attempt
+    }
+
+    /// Returns the end of an operation that starts now.
+    pub(crate) fn until(&self) -> Timestamp {
+        self.clock.now().saturating_add(self.patience)
+    }
+
+    /// Pauses before the next attempt. Returns `false` if the time would then be over.
+    pub(crate) async fn pause(&self, pause: Duration, until: Timestamp) -> bool {
+        if self.clock.now().saturating_add(pause) >= until {
+            return false;
+        }
+        self.clock.sleep(pause).await;
+        self.clock.now() < until
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("patience", &self.patience)
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,94 @@
+//! A counter in several documents, so that its writers seldom meet.
+
+use std::sync::Arc;
+
+use ifmatch_runtime::nonce;
+
+use crate::client::Client;
+use crate::document::Document;
+use crate::error::Error;
+
+/// Default number of shards.
+const SHARDS: u16 = 8;
+
+/// A counter in several documents.
+///
+/// ```
+/// use ifmatch_client::{Client, Memory};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let hits = Client::new(Memory::default()).counter("hits").shards(16);
+/// hits.add(2).await?;
+/// hits.add(1).await?;
+/// assert_eq!(hits.get().await?, 3);
+/// # Ok::<(), ifmatch_client::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Counter {
+    client: Client,
+    folder: Arc<str>,
+    shards: u16,
+}
+
+impl Counter {
+    pub(crate) fn new(client: Client, folder: Arc<str>) -> Self {
+        Self { client, folder, shards: SHARDS }
+    }
+
+    /// Sets the number of shards, instead of 8. All clients that read a counter must use the largest number that was ever
+    /// written with.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// let hits = Client::new(Memory::default()).counter("hits").shards(64);
+    /// ```
+    #[must_use]
+    pub fn shards(mut self, shards: u16) -> Self {
+        self.shards = shards.max(1);
+        self
+    }
+
+    /// Adds to the counter, in a random shard.
+    ///
+    /// # Errors
+    /// As [`Document::update`].
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// Client::new(Memory::default()).counter("hits").add(1).await?;
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn add(&self, number: i64) -> Result<(), Error> {
+        let random = nonce().map_err(|error| Error::refused(error.to_string()))?;
+        let shard = u16::try_from(random % u64::from(self.shards)).unwrap_or_default();
+        self.shard(shard).update(|count| *count = count.saturating_add(number)).await?;
+        Ok(())
+    }
+
+    /// Returns the sum of all shards. Numbers that are added meanwhile may be included or not.
+    ///
+    /// # Errors
+    /// As [`Document::get`].
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// assert_eq!(Client::new(Memory::default()).counter("hits").get().await?, 0);
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn get(&self) -> Result<i64, Error> {
+        let mut sum = 0_i64;
+        for shard in 0..self.shards {
+            sum = sum.saturating_add(self.shard(shard).get().await?.map_or(0, |count| count.value));
+        }
+        Ok(sum)
+    }
+
+    fn shard(&self, shard: u16) -> Document<i64> {
+        self.client.json(format!("{}/{shard}", self.folder))
+    }
+}

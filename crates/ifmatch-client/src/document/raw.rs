@@ -1,0 +1,232 @@
+//! A stamped JSON document without a type: one conditional write, and its fate after lost answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ifmatch_core::date::Timestamp;
+use ifmatch_runtime::{Clock, nonce, task};
+use serde_json::Value;
+
+use super::stamp::{self, Fate, Stamp};
+use crate::backend::{Found, Put, Read, Version, When};
+use crate::backoff::Backoff;
+use crate::client::Client;
+use crate::error::{Error, ErrorKind};
+
+/// Number of attempts without a pause, as long as the server answers reads.
+const RESENDS: u32 = 3;
+
+/// A key with a stamped document.
+#[derive(Clone, Debug)]
+pub(crate) struct Raw {
+    pub(crate) client: Client,
+    pub(crate) key: Arc<str>,
+}
+
+/// A document's value at one version.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) value: Value,
+    pub(crate) stamp: Option<Stamp>,
+    /// `None` if the server names no strong tag.
+    pub(crate) version: Option<Version>,
+}
+
+/// The result of a read.
+#[derive(Debug)]
+pub(crate) enum Loaded {
+    Absent,
+    Unchanged(Waited),
+    Found(Snapshot, Waited),
+}
+
+/// `true` if the server waits for changes.
+pub(crate) type Waited = bool;
+
+/// The end of a write.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// The write took effect. The snapshot is the new document.
+    Done(Snapshot),
+    /// The write took effect, and others have followed.
+    Superseded,
+    /// Another write was first. Includes the document after it, unless it could not be read.
+    Conflict(Error, Option<Loaded>),
+}
+
+/// A write and what is needed to settle its fate.
+#[derive(Debug)]
+struct Attempt<'a> {
+    raw: &'a Raw,
+    value: Value,
+    stamp: Stamp,
+    put: Put,
+    pace: &'a mut Pace,
+}
+
+/// The time limit of an operation and the pauses between its attempts.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    pub(crate) until: Timestamp,
+    pub(crate) backoff: Backoff,
+}
+
+impl Pace {
+    pub(crate) fn until(until: Timestamp) -> Self {
+        Self { until, backoff: Backoff::default() }
+    }
+}
+
+impl Raw {
+    /// Makes one attempt to read.
+    pub(crate) async fn read(&self, known: Option<&Version>, wait: Option<Duration>) -> Result<Loaded, Error> {
+        let limit = self.client.attempt_timeout().saturating_add(wait.unwrap_or_default());
+        let read = self.client.backend().get(&self.key, known, wait);
+        let read = task::timeout(self.client.clock(), limit, read).await;
+        match read.map_err(|_| Error::unknown(format!("{}: no answer within {limit:?}", self.key)))?? {
+            Read::Absent => Ok(Loaded::Absent),
+            Read::Unchanged { waited } => Ok(Loaded::Unchanged(waited)),
+            Read::Found(found) => snapshot(&found).map(|snapshot| Loaded::Found(snapshot, found.waited)),
+        }
+    }
+
+    /// Reads, until there is an answer or the time is over.
+    pub(crate) async fn read_until(&self, known: Option<&Version>, until: Timestamp) -> Result<Loaded, Error> {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.read(known, None).await {
+                Err(error) if error.is_unknown() && self.client.pause(backoff.next(), until).await => {}
+                read => return read,
+            }
+        }
+    }
+
+    /// Replaces the version of `base`, or creates the document. Sends the same request again while its outcome is unknown.
+    ///
+    /// # Errors
+    /// `Unknown` if the time is over or the document does not tell, `Refused` if nothing was written.
+    pub(crate) async fn write(
+        &self,
+        base: Option<&Snapshot>,
+        value: Value,
+        fence: Option<u64>,
+        pace: &mut Pace,
+    ) -> Result<Written, Error> {
+        let when = match base {
+            None => When::Absent,
+            Some(Snapshot { version: Some(version), .. }) => When::Is(version.clone()),
+            Some(_) => {
+                let why = "the server names no strong ETag, so a write could overwrite another client's";
+                return Err(Error::refused(format!("{}: {why}", self.key)));
+            }
+        };
+        let id = nonce().map_err(|error| Error::refused(error.to_string()))?;
+        let id = format!("{:012x}", id >> 16);
+        let stamp = Stamp::next(base.and_then(|base| base.stamp.as_ref()), id.clone(), fence);
+        let body = stamp::encode(&value, &stamp)?;
+        Box::new(Attempt { raw: self, value, stamp, put: Put { body, when, id }, pace }).run().await
+    }
+}
+
+impl Attempt<'_> {
+    async fn run(mut self: Box<Self>) -> Result<Written, Error> {
+        let (mut doubt, mut resends, mut backoff) = (None, 0, Backoff::default());
+        loop {
+            match self.send().await {
+                Ok(Some(version)) => return Ok(self.done(Some(version))),
+                Ok(None) => {
+                    let read = self.raw.read_until(None, self.pace.until).await.ok();
+                    return Ok(self.settle(read).unwrap_or(Written::Superseded));
+                }
+                Err(conflict) if conflict.is_conflict() => return self.conflict(conflict, doubt).await,
+                // The request may have taken effect, now or at an earlier attempt.
+                Err(error) if error.is_unknown() || doubt.is_some() => {
+                    // At once: the fewer writes follow, the surer the document tells.
+                    let read = self.raw.read(None, None).await.ok();
+                    resends += if read.is_some() { 1 } else { RESENDS };
+                    let error = doubt.take().unwrap_or(error);
+                    match self.settle(read) {
+                        Ok(written) => return Ok(written),
+                        Err(undecided) => self = undecided,
+                    }
+                    doubt = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+            let pause = if resends < RESENDS { Duration::ZERO } else { backoff.next() };
+            if !self.raw.client.pause(pause, self.pace.until).await {
+                return Err(doubt.unwrap_or_else(|| Error::unknown("no answer")));
+            }
+        }
+    }
+
+    /// Settles a conflict, which may be with this write, carried out at an earlier attempt or by a proxy's.
+    async fn conflict(mut self: Box<Self>, conflict: Error, doubt: Option<Error>) -> Result<Written, Error> {
+        if doubt.is_none() {
+            // Others write too.
+            self.pause().await;
+        }
+        let read = self.raw.read_until(None, self.pace.until).await.ok();
+        match (self.fate(read.as_ref()), doubt) {
+            (Fate::Untold, Some(doubt)) => Err(doubt),
+            (Fate::NotDone, _) | (Fate::Untold, None) => Ok(Written::Conflict(conflict, read)),
+            (Fate::Current | Fate::Superseded, _) => Ok(self.settle(read).unwrap_or(Written::Superseded)),
+        }
+    }
+
+    /// Pauses after a conflict. If the time is over, the write is settled all the same.
+    async fn pause(&mut self) {
+        let pause = self.pace.backoff.next();
+        self.raw.client.pause(pause, self.pace.until).await;
+    }
+
+    async fn send(&self) -> Result<Option<Version>, Error> {
+        let client = &self.raw.client;
+        let limit = client.attempt_timeout().min(client.clock().now().until(self.pace.until));
+        let sent = client.backend().put(&self.raw.key, &self.put);
+        match task::timeout(client.clock(), limit, sent).await {
+            Ok(sent) => sent,
+            Err(_) => Err(Error::unknown(format!("{}: no answer within {limit:?}", self.raw.key))),
+        }
+    }
+
+    /// Returns the fate of the write, given a read after it.
+    fn fate(&self, read: Option<&Loaded>) -> Fate {
+        let current = match read {
+            Some(Loaded::Found(snapshot, _)) => snapshot.stamp.as_ref(),
+            _ => None,
+        };
+        self.stamp.fate(current, self.put.when == When::Absent)
+    }
+
+    /// Returns the end of the write, given a read after it, or the attempt if the read does not tell.
+    fn settle(self: Box<Self>, read: Option<Loaded>) -> Result<Written, Box<Self>> {
+        match self.fate(read.as_ref()) {
+            Fate::Current => {
+                let version =
+                    read.and_then(|read| if let Loaded::Found(found, _) = read { found.version } else { None });
+                Ok(self.done(version))
+            }
+            Fate::Superseded => Ok(Written::Superseded),
+            Fate::NotDone => {
+                let why = format!("{} has changed", self.raw.key);
+                Ok(Written::Conflict(Error::new(ErrorKind::Conflict { current: None }, why), read))
+            }
+            Fate::Untold => Err(self),
+        }
+    }
+
+    fn done(self: Box<Self>, version: Option<Version>) -> Written {
+        Written::Done(Snapshot { value: self.value, stamp: Some(self.stamp), version })
+    }
+}
+
+fn snapshot(found: &Found) -> Result<Snapshot, Error> {
+    let (value, stamp) = stamp::decode(&found.body)?;
+    Ok(Snapshot { value, stamp, version: found.version.clone() })
+}
+
+/// Returns the error of a write that others were always ahead of.
+pub(crate) fn contended(key: &str) -> Error {
+    Error::new(ErrorKind::Contended, format!("{key}: other writers were first until the time was over"))
+}

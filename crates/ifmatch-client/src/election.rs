@@ -1,0 +1,132 @@
+//! Leader election: a lock, held by one candidate for each term.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ifmatch_core::lock::LockRecord;
+use ifmatch_runtime::task;
+use tokio::sync::watch;
+
+use crate::document::Document;
+use crate::error::{Error, ErrorKind};
+use crate::lock::{Grant, Lock};
+
+/// The election of a leader.
+///
+/// ```
+/// use ifmatch_client::{Client, Memory};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let election = Client::new(Memory::default()).election("leaders/mail").name("host 1");
+/// let term = election.run(|term| async move { term.fence() }).await?;
+/// assert!(term > 0);
+/// # Ok::<(), ifmatch_client::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Election {
+    lock: Lock,
+}
+
+/// The leader of a term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// The name of the candidate.
+    pub name: String,
+    /// The number of the term, the fencing token of the leader.
+    pub term: u64,
+}
+
+impl Election {
+    pub(crate) fn new(lock: Lock) -> Self {
+        Self { lock }
+    }
+
+    /// Sets the name of this candidate, instead of its process id.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// let election = Client::new(Memory::default()).election("leaders/mail").name("host 1");
+    /// ```
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.lock = self.lock.holder(name);
+        self
+    }
+
+    /// Sets the time to live of a term without renewal, instead of 30 seconds. After a crash of the leader, the others wait
+    /// for this long.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_client::{Client, Memory};
+    /// let election = Client::new(Memory::default()).election("leaders/mail").ttl(Duration::from_secs(10));
+    /// ```
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.lock = self.lock.ttl(ttl);
+        self
+    }
+
+    /// Waits to become the leader, and works as the leader. If the term is lost, drops the work, and becomes a candidate
+    /// again. Returns the result of work that has ended.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`].
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let election = Client::new(Memory::default()).election("leaders/mail");
+    /// assert_eq!(election.run(|_term| async { "sent" }).await?, "sent");
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn run<T, F: Future<Output = T>>(&self, mut work: impl FnMut(Grant) -> F) -> Result<T, Error> {
+        loop {
+            match self.lock.with(&mut work).await {
+                Err(error) if *error.kind() == ErrorKind::Lost => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Returns the leader, and its changes from now on. A leader that has crashed is shown until the next one is elected.
+    ///
+    /// # Errors
+    /// As [`Document::get`].
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let election = Client::new(Memory::default()).election("leaders/mail");
+    /// assert_eq!(*election.observe().await?.borrow(), None);
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn observe(&self) -> Result<watch::Receiver<Option<Leader>>, Error> {
+        let record: Document<LockRecord> = self.lock.record();
+        let mut changes = record.watch().await?;
+        let leader = |record: Option<&LockRecord>| {
+            let held = record.filter(|record| record.held)?;
+            Some(Leader { name: held.holder.clone(), term: held.fence })
+        };
+        let shown = watch::Sender::new(leader(changes.borrow_and_update().as_ref().map(|record| &record.value)));
+        let receiver = shown.subscribe();
+        drop(task::detach(async move {
+            let closed = std::pin::pin!(shown.closed());
+            let follow = std::pin::pin!(async {
+                while changes.changed().await.is_ok() {
+                    let now = leader(changes.borrow_and_update().as_ref().map(|record| &record.value));
+                    shown.send_if_modified(|leader| {
+                        let differs = *leader != now;
+                        *leader = now;
+                        differs
+                    });
+                }
+            });
+            futures_util::future::select(closed, follow).await;
+        }));
+        Ok(receiver)
+    }
+}

@@ -1,0 +1,86 @@
+//! Errors of operations: a conflict, an unknown outcome and a refusal are different things.
+
+use crate::backend::Version;
+
+/// Error of an operation.
+///
+/// ```
+/// use ifmatch_client::{Client, ErrorKind, Memory};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let note = Client::new(Memory::default()).json::<String>("note");
+/// note.create("mine".to_owned()).await?;
+/// let error = note.create("theirs".to_owned()).await.unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::Conflict { .. }));
+/// # Ok::<(), ifmatch_client::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+/// Kind of an [`Error`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The condition is false: another writer was first. Nothing was written.
+    Conflict {
+        /// The current version, if the server told it.
+        current: Option<Version>,
+    },
+    /// Other writers were first again and again, until the time limit. Nothing was written.
+    Contended,
+    /// There was no answer, or none that settles whether the request took effect.
+    Unknown,
+    /// The server or this client rejects the request, which another attempt would not change. Nothing was written.
+    Refused,
+    /// The lock is lost, or another holder has written since. Nothing was written.
+    Lost,
+}
+
+impl Error {
+    /// Creates an error, for the implementation of a [`Backend`](crate::Backend).
+    ///
+    /// ```
+    /// use ifmatch_client::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::Unknown, "the connection was closed");
+    /// assert_eq!(error.to_string(), "the connection was closed");
+    /// ```
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// Returns the kind of the error.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Error, ErrorKind};
+    /// assert_eq!(Error::new(ErrorKind::Lost, "lost").kind(), &ErrorKind::Lost);
+    /// ```
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, message)
+    }
+
+    pub(crate) fn unknown(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unknown, message)
+    }
+
+    pub(crate) fn lost() -> Self {
+        Self::new(ErrorKind::Lost, "the lock is lost: its work must not continue")
+    }
+
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.kind == ErrorKind::Unknown
+    }
+
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self.kind, ErrorKind::Conflict { .. })
+    }
+}

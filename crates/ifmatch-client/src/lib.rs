@@ -1,0 +1,46 @@
+//! The client's side of conditional requests: documents that lose no update, locks that say when they are lost, elections,
+//! queues and counters, for the ifmatch gateway and any HTTP API or store with strong entity tags.
+//!
+//! ```
+//! use ifmatch_client::{Client, Memory};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let client = Client::new(Memory::default());
+//! let visits = client.json::<u64>("visits.json");
+//! // Reads, changes, and writes on the condition that the version is still the one that was read. After a conflict, the
+//! // closure runs again on the new version.
+//! assert_eq!(visits.update(|count| *count += 1).await?, 1);
+//! # Ok::<(), ifmatch_client::Error>(())
+//! # }).unwrap();
+//! ```
+//!
+//! With a gateway or another server, create the client by [`Client::http`].
+//!
+//! # Guarantees
+//!
+//! - A write names the version that it replaces. Without a strong tag there is no write; `*` and weak tags never stand in
+//!   for one.
+//! - An answer that was lost is neither a failure nor a success. The request is sent again on the same condition, and a
+//!   conflict is settled by reading: each write leaves a random number in the document.
+//! - A holder's [`Grant`] ends on the holder's own clock before another holder can take over, even if the network is cut or
+//!   the machine was suspended. Writes of [`Document::update_fenced`] are rejected once a later holder has written.
+
+mod backend;
+mod backoff;
+mod client;
+mod counter;
+mod document;
+mod election;
+mod error;
+mod lock;
+mod queue;
+mod time;
+
+pub use backend::{Backend, Found, Http, HttpError, Memory, Put, Read, Version, When};
+pub use client::Client;
+pub use counter::Counter;
+pub use document::{Document, UpdateError, Versioned};
+pub use election::{Election, Leader};
+pub use error::{Error, ErrorKind};
+pub use lock::{Grant, Held, Lock};
+pub use queue::{Job, Queue};

@@ -1,0 +1,312 @@
+//! A held lock: its renewal, the signal of its loss, and its release.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lock::{self, LockRecord};
+use ifmatch_runtime::{Clock, task};
+use tokio::sync::{oneshot, watch};
+
+use super::json;
+use crate::backoff::Backoff;
+use crate::document::{Pace, Raw, Snapshot, Written};
+use crate::error::Error;
+use crate::time::SharedClock;
+
+/// Time limit of a release.
+const RELEASE: Duration = Duration::from_secs(10);
+
+/// The right to work under a lock, until it is lost. Clones are the same right.
+///
+/// It ends on this machine's clock before another client can take over, whatever the network does.
+#[derive(Clone)]
+pub struct Grant {
+    fence: u64,
+    id: Arc<str>,
+    clock: SharedClock,
+    state: watch::Receiver<State>,
+}
+
+/// A held lock, renewed until it is released or dropped.
+///
+/// It is a [`Grant`]. Dropping it releases the lock in the background, as far as the runtime still runs.
+#[derive(Debug)]
+pub struct Held {
+    grant: Grant,
+    release: oneshot::Sender<oneshot::Sender<Result<(), Error>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    deadline: Timestamp,
+    ended: bool,
+}
+
+impl Grant {
+    /// Returns the fencing token: larger for each new holder.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let lock = Client::new(Memory::default()).lock("a");
+    /// let first = lock.with(|held| async move { held.fence() }).await?;
+    /// assert!(lock.with(|held| async move { held.fence() }).await? > first);
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// Returns the random id of this acquisition, for logs.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let held = Client::new(Memory::default()).lock("a").acquire().await?;
+    /// assert_eq!(held.id().len(), 16);
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the time until the lock is lost unless it is renewed; zero once it is lost or released.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let held = Client::new(Memory::default()).lock("a").ttl(Duration::from_secs(30)).acquire().await?;
+    /// assert!(held.remaining() <= Duration::from_secs(27));
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn remaining(&self) -> Duration {
+        let State { deadline, ended } = *self.state.borrow();
+        if ended { Duration::ZERO } else { self.clock.now().until(deadline) }
+    }
+
+    /// Returns `true` once the lock is lost or released.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let held = Client::new(Memory::default()).lock("a").acquire().await?;
+    /// let grant = held.grant().clone();
+    /// held.release().await?;
+    /// assert!(grant.is_lost());
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn is_lost(&self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    /// Waits until the lock is lost or released.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let held = Client::new(Memory::default()).lock("a").acquire().await?;
+    /// let grant = held.grant().clone();
+    /// drop(held);
+    /// grant.lost().await;
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn lost(&self) {
+        let mut state = self.state.clone();
+        loop {
+            let State { deadline, ended } = *state.borrow_and_update();
+            if ended || self.clock.now() >= deadline {
+                return;
+            }
+            match select(pin!(state.changed()), pin!(self.clock.sleep_until(deadline))).await {
+                Either::Left((Ok(()), _)) | Either::Right(_) => {}
+                // Without its task, nothing renews the lock.
+                Either::Left((Err(_), _)) => return,
+            }
+        }
+    }
+
+    /// Runs work while the lock is held. Drops it when the lock is lost, and does not poll it after that.
+    ///
+    /// # Errors
+    /// `Lost` if the lock was lost before the work ended.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let held = Client::new(Memory::default()).lock("a").acquire().await?;
+    /// assert_eq!(held.during(async { 7 }).await?, 7);
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn during<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
+        let (mut work, mut lost) = (pin!(work), pin!(self.lost()));
+        poll_fn(|cx| {
+            // A timer may fire late, for example after the machine was suspended.
+            if self.is_lost() || lost.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(Error::lost()));
+            }
+            work.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("fence", &self.fence)
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Held {
+    /// `sent` is the time before the acquisition was sent.
+    pub(super) fn new(raw: Raw, snapshot: Snapshot, record: LockRecord, id: String, sent: Timestamp) -> Self {
+        let clock = raw.client.clock().clone();
+        let state = watch::Sender::new(State { deadline: lock::deadline(sent, record.ttl()), ended: false });
+        let grant = Grant { fence: record.fence, id: id.into(), clock: clock.clone(), state: state.subscribe() };
+        let (release, order) = oneshot::channel();
+        let keeper = Keeper { raw, clock, snapshot, record, sent, state };
+        drop(task::detach(keeper.run(order)));
+        Self { grant, release }
+    }
+
+    /// Returns the right to work under the lock, which can be cloned.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let held = Client::new(Memory::default()).lock("a").acquire().await?;
+    /// assert_eq!(held.grant().fence(), held.fence());
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// Releases the lock. All its grants end before.
+    ///
+    /// # Errors
+    /// If the server did not confirm it. The lock then ends by itself.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let lock = Client::new(Memory::default()).lock("a");
+    /// lock.acquire().await?.release().await?;
+    /// assert!(lock.try_acquire().await?.is_some());
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn release(self) -> Result<(), Error> {
+        let (tell, told) = oneshot::channel();
+        let ended = || Error::unknown("the runtime has ended");
+        self.release.send(tell).map_err(|_| ended())?;
+        told.await.map_err(|_| ended())?
+    }
+}
+
+impl std::ops::Deref for Held {
+    type Target = Grant;
+
+    fn deref(&self) -> &Grant {
+        &self.grant
+    }
+}
+
+/// The task that renews and releases a lock.
+struct Keeper {
+    raw: Raw,
+    clock: SharedClock,
+    snapshot: Snapshot,
+    record: LockRecord,
+    sent: Timestamp,
+    state: watch::Sender<State>,
+}
+
+/// The result of a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewal {
+    Kept,
+    /// Another client has written the record.
+    Taken,
+    /// The deadline has passed without an answer.
+    Late,
+}
+
+impl Keeper {
+    async fn run(mut self, mut order: oneshot::Receiver<oneshot::Sender<Result<(), Error>>>) {
+        let mut renewal = Renewal::Kept;
+        let order = loop {
+            if renewal != Renewal::Kept {
+                self.end();
+                break order.await.ok();
+            }
+            let next = lock::renewal(self.sent, self.record.ttl());
+            let sleep = self.clock.clone();
+            if let Either::Left((order, _)) = select(&mut order, pin!(sleep.sleep_until(next))).await {
+                break order.ok();
+            }
+            // Not abandoned for a release, which needs to know the version that it replaces.
+            renewal = self.renew().await;
+        };
+        self.end();
+        let released = if renewal == Renewal::Taken { Ok(()) } else { self.release().await };
+        if let Some(tell) = order {
+            // The caller may have gone.
+            let _ = tell.send(released);
+        }
+    }
+
+    /// Ends all grants.
+    fn end(&self) {
+        self.state.send_modify(|state| state.ended = true);
+    }
+
+    /// Writes the record again. Only a definite answer or the deadline ends the attempts.
+    async fn renew(&mut self) -> Renewal {
+        let deadline = lock::deadline(self.sent, self.record.ttl());
+        let mut backoff = Backoff::default();
+        loop {
+            let sent = self.clock.now();
+            match self.write(&self.record, deadline).await {
+                Ok(Written::Done(snapshot)) => {
+                    (self.snapshot, self.sent) = (snapshot, sent);
+                    let deadline = lock::deadline(sent, self.record.ttl());
+                    self.state.send_modify(|state| state.deadline = deadline);
+                    return Renewal::Kept;
+                }
+                Ok(Written::Superseded | Written::Conflict(..)) => return Renewal::Taken,
+                Err(error) if error.is_unknown() => return Renewal::Late,
+                // A refusal can pass, as an expired token does.
+                Err(_) if self.raw.client.pause(backoff.next(), deadline).await => {}
+                Err(_) => return Renewal::Late,
+            }
+        }
+    }
+
+    async fn release(&mut self) -> Result<(), Error> {
+        match self.write(&self.record.released(), self.clock.now().saturating_add(RELEASE)).await? {
+            // Otherwise another client holds it already.
+            Written::Done(_) | Written::Superseded | Written::Conflict(..) => Ok(()),
+        }
+    }
+
+    async fn write(&self, record: &LockRecord, until: Timestamp) -> Result<Written, Error> {
+        self.raw.write(Some(&self.snapshot), json(record)?, None, &mut Pace::until(until)).await
+    }
+}

@@ -1,0 +1,295 @@
+//! A lock by compare-and-swap, with renewal, a signal of its loss, and fencing.
+
+mod held;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use ifmatch_core::date::Timestamp;
+use ifmatch_core::lock::{self, Challenge, LockRecord, MIN_TTL, Observation};
+use ifmatch_runtime::{Clock, nonce, task};
+use std::pin::pin;
+use tokio::sync::oneshot;
+
+pub use self::held::{Grant, Held};
+use crate::backend::Version;
+use crate::backoff::{Backoff, jittered};
+use crate::client::Client;
+use crate::document::{Document, LONG_POLL, Loaded, Pace, Raw, Snapshot, Waited, Written};
+use crate::error::Error;
+
+/// Default time to live.
+const TTL: Duration = Duration::from_secs(30);
+/// Interval between looks at a lock that is held, if the server does not wait: a tenth of the time to live, within these.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// A lock in one key, which needs nothing but strong entity tags.
+///
+/// The holder renews it every third of its time to live. Another client takes over after it has seen the same version for
+/// a whole time to live on its own clock. Clocks need not show the same time, but a second must have the same length to
+/// within a tenth. Suspended machines are no exception: their holders find the lock lost when they wake up.
+///
+/// A lock alone cannot stop a request that is already on its way. Use [`Grant::fence`] wherever the work writes, for example
+/// by [`Document::update_fenced`](crate::Document::update_fenced).
+///
+/// ```
+/// use std::time::Duration;
+/// use ifmatch_client::{Client, Memory};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let client = Client::new(Memory::default());
+/// let lock = client.lock("locks/bill").ttl(Duration::from_secs(15)).holder("host 1");
+/// let bills = client.json::<u32>("bills");
+/// let count = lock.with(|held| async move { bills.update_fenced(&held, |count| *count += 1).await }).await??;
+/// assert_eq!(count, 1);
+/// # Ok::<(), ifmatch_client::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Lock {
+    raw: Raw,
+    ttl: Duration,
+    holder: Arc<str>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// The state of the lock at its last read.
+#[derive(Debug, Default)]
+struct Seen {
+    snapshot: Option<Snapshot>,
+    observation: Observation<Version>,
+}
+
+/// The next step of a client that wants the lock.
+enum Next {
+    /// Replace the record, which is free or has ended. `None` creates it.
+    Take(Option<Snapshot>),
+    /// Another client holds the lock, until this time unless it is renewed or released.
+    Wait(Timestamp, Waited),
+}
+
+impl Lock {
+    pub(crate) fn new(client: Client, key: Arc<str>) -> Self {
+        let holder = format!("process {}", std::process::id()).into();
+        Self { raw: Raw { client, key }, ttl: TTL, holder, seen: Arc::default() }
+    }
+
+    /// Sets the time to live, instead of 30 seconds; at least 3 seconds. A crashed holder blocks others for this long.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_client::{Client, Memory};
+    /// let lock = Client::new(Memory::default()).lock("a").ttl(Duration::from_secs(60));
+    /// ```
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Sets the label that others see, instead of the process id.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// let lock = Client::new(Memory::default()).lock("a").holder("host 1");
+    /// ```
+    #[must_use]
+    pub fn holder(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.holder = label.into();
+        self
+    }
+
+    /// Acquires the lock, runs the work, and releases the lock. Waits without limit while others hold it.
+    ///
+    /// The work is dropped when the lock is lost, before it is released.
+    ///
+    /// # Errors
+    /// `Lost` if the lock was lost before the work ended, or the errors of [`acquire`](Self::acquire).
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let lock = Client::new(Memory::default()).lock("a");
+    /// assert_eq!(lock.with(|held| async move { held.is_lost() }).await?, false);
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn with<T, F: Future<Output = T>>(&self, work: impl FnOnce(Grant) -> F) -> Result<T, Error> {
+        let held = self.acquire().await?;
+        let done = held.during(work(held.grant().clone())).await;
+        // The lock ends by itself if this fails.
+        let _ = held.release().await;
+        done
+    }
+
+    /// Acquires the lock. Waits without limit while others hold it, and while the server does not answer.
+    ///
+    /// If the future is dropped, a lock that was acquired nevertheless is released.
+    ///
+    /// # Errors
+    /// `Refused` if the server rejects the requests, or if the time to live is too short.
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let held = Client::new(Memory::default()).lock("a").acquire().await?;
+    /// held.release().await?;
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn acquire(&self) -> Result<Held, Error> {
+        self.acquire_until(None).await?.ok_or_else(|| Error::unknown("the wait has no end"))
+    }
+
+    /// Acquires the lock if that is possible within this time.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), or `Unknown` if the server does not answer within the time.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let lock = Client::new(Memory::default()).lock("a");
+    /// assert!(lock.acquire_within(Duration::from_secs(1)).await?.is_some());
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn acquire_within(&self, limit: Duration) -> Result<Option<Held>, Error> {
+        self.acquire_until(Some(self.raw.client.clock().now().saturating_add(limit))).await
+    }
+
+    /// Acquires the lock if it is free. A lock with a crashed holder becomes free for a lock object that has seen it for
+    /// its whole time to live.
+    ///
+    /// # Errors
+    /// As [`acquire_within`](Self::acquire_within).
+    ///
+    /// ```
+    /// # use ifmatch_client::{Client, Memory};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let client = Client::new(Memory::default());
+    /// let held = client.lock("a").try_acquire().await?;
+    /// assert!(client.lock("a").try_acquire().await?.is_none());
+    /// # Ok::<(), ifmatch_client::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn try_acquire(&self) -> Result<Option<Held>, Error> {
+        self.acquire_within(Duration::ZERO).await
+    }
+
+    /// Returns the document with the lock's record.
+    pub(crate) fn record(&self) -> Document<LockRecord> {
+        Document::new(self.raw.client.clone(), Arc::clone(&self.raw.key))
+    }
+
+    /// Acquires in a task of its own, so that a request in flight is not abandoned with its outcome.
+    async fn acquire_until(&self, until: Option<Timestamp>) -> Result<Option<Held>, Error> {
+        if self.ttl < MIN_TTL {
+            return Err(Error::refused(format!("the time to live of a lock must be at least {MIN_TTL:?}")));
+        }
+        let (mut tell, told) = oneshot::channel();
+        let lock = self.clone();
+        drop(task::detach(async move {
+            let acquired = lock.wait(until, &mut tell).await;
+            // If the caller has gone, the lock is dropped here, which releases it.
+            drop(tell.send(acquired));
+        }));
+        told.await.map_err(|_| Error::unknown("the runtime has ended"))?
+    }
+
+    /// Looks at the lock until it can be taken, the time is over, or the caller has gone.
+    async fn wait<T: Send>(
+        &self,
+        until: Option<Timestamp>,
+        caller: &mut oneshot::Sender<T>,
+    ) -> Result<Option<Held>, Error> {
+        let clock = self.raw.client.clock();
+        let mut backoff = Backoff::default();
+        let mut poll = None;
+        loop {
+            let next = match select(pin!(self.look(poll)), pin!(caller.closed())).await {
+                Either::Left((next, _)) => next,
+                Either::Right(_) => return Ok(None),
+            };
+            // A write is not abandoned, even if the caller has gone.
+            let result = match next {
+                Ok(Next::Take(base)) => self.take(base).await,
+                Ok(Next::Wait(end, waited)) => {
+                    let interval = (self.ttl / 10).clamp(INTERVALS.0, INTERVALS.1);
+                    let pause = if waited { Duration::ZERO } else { jittered(interval) };
+                    let latest = until.map_or(end, |until| until.min(end));
+                    poll = Some(LONG_POLL.min(clock.now().saturating_add(pause).until(latest)));
+                    backoff = Backoff::default();
+                    Err((end.min(clock.now().saturating_add(pause)), None))
+                }
+                Err(error) => Err((clock.now().saturating_add(backoff.next()), Some(error))),
+            };
+            let (wake, failed) = match result {
+                Ok(held) => return Ok(Some(held)),
+                Err((_, Some(error))) if !error.is_unknown() => return Err(error),
+                Err(later) => later,
+            };
+            if until.is_some_and(|until| until <= clock.now()) {
+                return failed.map_or(Ok(None), Err);
+            }
+            let wake = until.map_or(wake, |until| wake.min(until));
+            if let Either::Right(_) = select(pin!(clock.sleep_until(wake)), pin!(caller.closed())).await {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads the record. With `poll`, the server may wait for a change for this time.
+    async fn look(&self, poll: Option<Duration>) -> Result<Next, Error> {
+        let known = self.seen().snapshot.clone();
+        let version = known.as_ref().and_then(|known| known.version.as_ref());
+        let (snapshot, waited) = match self.raw.read(version, poll).await? {
+            Loaded::Absent => return Ok(Next::Take(None)),
+            Loaded::Unchanged(waited) => (known, waited),
+            Loaded::Found(snapshot, waited) => (Some(snapshot), waited),
+        };
+        // After the read, so that the holder has sent this version before.
+        let now = self.raw.client.clock().now();
+        let Some(snapshot) = snapshot else { return Ok(Next::Take(None)) };
+        let Some(version) = snapshot.version.clone() else {
+            return Err(Error::refused(format!("{}: the server names no strong ETag", self.raw.key)));
+        };
+        let record = record(&snapshot)?;
+        let mut seen = self.seen();
+        seen.snapshot = Some(snapshot.clone());
+        Ok(match seen.observation.challenge(&record, version, now) {
+            Challenge::TakeOver => Next::Take(Some(snapshot)),
+            Challenge::Wait { until } => Next::Wait(until, waited),
+        })
+    }
+
+    /// Replaces the record. Otherwise returns the time of the next look, and the error if it was none of a rival's success.
+    async fn take(&self, base: Option<Snapshot>) -> Result<Held, (Timestamp, Option<Error>)> {
+        let clock = self.raw.client.clock();
+        let failed = |error: Error| (clock.now(), Some(error));
+        let previous = base.as_ref().map(record).transpose().map_err(failed)?;
+        let record = LockRecord::taken(previous.as_ref(), &self.holder, self.ttl, clock.wall());
+        let id = nonce().map_err(|error| failed(Error::refused(error.to_string())))?;
+        let sent = clock.now();
+        let mut pace = Pace::until(lock::deadline(sent, self.ttl));
+        match self.raw.write(base.as_ref(), json(&record).map_err(failed)?, None, &mut pace).await.map_err(failed)? {
+            Written::Done(snapshot) => Ok(Held::new(self.raw.clone(), snapshot, record, format!("{id:016x}"), sent)),
+            Written::Superseded | Written::Conflict(..) => Err((clock.now(), None)),
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn record(snapshot: &Snapshot) -> Result<LockRecord, Error> {
+    let wrong = |error| Error::refused(format!("the content is not a lock's: {error}"));
+    serde_json::from_value(snapshot.value.clone()).map_err(wrong)
+}
+
+fn json(record: &LockRecord) -> Result<serde_json::Value, Error> {
+    serde_json::to_value(record).map_err(|error| Error::refused(error.to_string()))
+}

@@ -1,0 +1,194 @@
+//! The lock: renewal, loss, takeover, release, and futures that are dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ifmatch_client::{Client, ErrorKind, Grant, Lock};
+use ifmatch_runtime::Clock;
+use tokio::time::{sleep, timeout};
+
+use crate::store::{Fault, Steady, Store};
+
+const TTL: Duration = Duration::from_secs(30);
+/// The longest pause between looks at a lock, with the latency of the store.
+const LOOK: Duration = Duration::from_millis(1_100);
+
+fn lock(client: &Client, holder: &str) -> Lock {
+    client.lock("locks/bill").ttl(TTL).holder(holder)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewed_lock_is_held_far_beyond_its_time_to_live() {
+    let store = Store::default();
+    let held = lock(&store.client(), "a").acquire().await.unwrap();
+    let other = lock(&store.client(), "b");
+    for _ in 0..100 {
+        sleep(TTL / 3).await;
+        assert!(!held.is_lost());
+        assert!(other.try_acquire().await.unwrap().is_none());
+    }
+    held.release().await.unwrap();
+    assert!(other.try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_without_a_network_loses_the_lock_before_another_acquires_it() {
+    let store = Store::default();
+    let connection = store.connect();
+    let held = lock(&Client::new(connection.clone()).with_clock(Steady), "a").acquire().await.unwrap();
+    let other = tokio::spawn({
+        let lock = lock(&store.client(), "b");
+        async move { (lock.acquire().await.unwrap(), Steady.now()) }
+    });
+    sleep(TTL / 2).await;
+    connection.cut();
+    let cut = Steady.now();
+    held.lost().await;
+    let lost = Steady.now();
+    let (other, acquired) = other.await.unwrap();
+    assert!(lost < acquired, "{lost:?} {acquired:?}");
+    assert!(other.fence() > held.fence());
+    assert!(cut.until(acquired) <= TTL + LOOK, "{:?}", cut.until(acquired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_holder_is_followed_after_its_time_to_live() {
+    let store = Store::default();
+    // The answer of the only renewal is lost with the process.
+    let dead = store.connect();
+    let held = lock(&Client::new(dead.clone()).with_clock(Steady), "a").acquire().await.unwrap();
+    dead.cut();
+    std::mem::forget(held);
+    let start = Steady.now();
+    let held = lock(&store.client(), "b").acquire().await.unwrap();
+    assert!(start.until(Steady.now()) >= TTL, "too early");
+    assert!(start.until(Steady.now()) <= TTL + LOOK);
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_and_a_drop_free_the_lock_at_once() {
+    let store = Store::default();
+    for dropped in [false, true] {
+        let held = lock(&store.client(), "a").acquire().await.unwrap();
+        let waiting = tokio::spawn({
+            let lock = lock(&store.client(), "b");
+            async move { lock.acquire().await.unwrap() }
+        });
+        sleep(TTL).await;
+        if dropped {
+            drop(held);
+        } else {
+            held.release().await.unwrap();
+        }
+        timeout(LOOK, waiting).await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_that_is_dropped_at_any_moment_leaves_the_lock_free() {
+    for moment in 0..10 {
+        let store = Store::default();
+        let abandoned = lock(&store.client(), "a");
+        let _ = timeout(Duration::from_millis(moment), abandoned.acquire()).await;
+        let next = lock(&store.client(), "b");
+        timeout(LOOK, next.acquire()).await.unwrap_or_else(|_| panic!("dropped after {moment} ms")).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_dropped_acquires_nothing_later() {
+    let store = Store::default();
+    let held = lock(&store.client(), "a").acquire().await.unwrap();
+    let waiting = lock(&store.client(), "b");
+    assert!(timeout(TTL, waiting.acquire()).await.is_err());
+    held.release().await.unwrap();
+    let writes = store.writes();
+    sleep(TTL).await;
+    assert_eq!(store.writes(), writes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_and_requests_do_not_lose_the_lock() {
+    let store = Store::default();
+    store.fail(|number| match number % 3 {
+        0 => Fault::Answer,
+        1 => Fault::Request,
+        _ => Fault::None,
+    });
+    let held = lock(&store.client(), "a").acquire().await.unwrap();
+    sleep(TTL * 100).await;
+    assert!(!held.is_lost());
+    held.release().await.unwrap();
+    assert!(lock(&store.client(), "b").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_are_seen_even_if_tags_are_hashes() {
+    let store = Store::default();
+    store.use_hashes();
+    let held = lock(&store.client(), "a").acquire().await.unwrap();
+    let waited = lock(&store.client(), "b").acquire_within(TTL * 10).await.unwrap();
+    assert!(waited.is_none() && !held.is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_work_is_dropped_before_the_release_is_sent() {
+    struct Tell(Arc<AtomicUsize>, Store);
+    impl Drop for Tell {
+        fn drop(&mut self) {
+            self.0.store(self.1.writes(), Ordering::Relaxed);
+        }
+    }
+    let (store, at_drop) = (Store::default(), Arc::default());
+    // After the acquisition, no request arrives.
+    store.fail(|number| if number == 0 { Fault::None } else { Fault::Request });
+    let lock = lock(&store.client(), "a");
+    let work = |held: Grant| {
+        let tell = Tell(Arc::clone(&at_drop), store.clone());
+        async move {
+            let _tell = tell;
+            held.lost().await;
+            std::future::pending::<()>().await;
+        }
+    };
+    assert_eq!(*lock.with(work).await.unwrap_err().kind(), ErrorKind::Lost);
+    let at_drop = at_drop.load(Ordering::Relaxed);
+    assert!(at_drop > 1, "no renewal was sent");
+    assert!(at_drop < store.writes(), "the release was sent before the work had ended, or not at all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_another_client_has_written_ends_the_lock() {
+    let client = Store::default().client();
+    let held = lock(&client, "a").acquire().await.unwrap();
+    client.json::<serde_json::Value>("locks/bill").update(|record| record["fence"] = 9.into()).await.unwrap();
+    timeout(TTL / 3 + LOOK, held.lost()).await.unwrap();
+    held.release().await.unwrap();
+    let record = client.json::<serde_json::Value>("locks/bill").get().await.unwrap().unwrap();
+    assert_eq!(record.value["fence"], 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_release_does_not_free_the_next_holder() {
+    let store = Store::default();
+    let first = store.connect();
+    let clock = crate::store::Stoppable::default();
+    let held = lock(&Client::new(first).with_clock(clock.clone()), "a").acquire().await.unwrap();
+    clock.stop();
+    let next = lock(&store.client(), "b").acquire().await.unwrap();
+    clock.resume();
+    held.release().await.unwrap();
+    assert!(!next.is_lost());
+    assert!(lock(&store.client(), "c").try_acquire().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_locks_are_refused() {
+    let store = Store::default();
+    let short = store.client().lock("a").ttl(Duration::from_secs(2));
+    assert_eq!(*short.acquire().await.unwrap_err().kind(), ErrorKind::Refused);
+    store.client().json::<u8>("note").create(1).await.unwrap();
+    assert_eq!(*store.client().lock("note").acquire().await.unwrap_err().kind(), ErrorKind::Refused);
+}

@@ -1,0 +1,10 @@
+//! Updates, locks, elections, queues and watches on a store in memory, with lost answers, cuts and stopped clocks.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
+
+mod election;
+mod lock;
+mod queue;
+mod stopped;
+mod store;
+mod updates;
+mod watch;

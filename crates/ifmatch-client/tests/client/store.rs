@@ -1,0 +1,236 @@
+//! A store that loses answers and requests, and clocks that can be stopped, on tokio's paused time.
+
+use std::future::{Future, pending};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use ifmatch_client::{Backend, Client, Error, ErrorKind, Found, Memory, Put, Read, Version, When};
+use ifmatch_core::date::Timestamp;
+use ifmatch_runtime::Clock;
+use tokio::time::{Instant, sleep};
+
+/// Time that each request and each answer takes.
+const LATENCY: Duration = Duration::from_millis(1);
+
+/// The fault of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// The write takes effect, and its answer is lost.
+    Answer,
+    /// The request is lost.
+    Request,
+}
+
+/// Returns the fault of the write with a number.
+type Faults = fn(usize) -> Fault;
+
+/// A store. Clones are the same store.
+#[derive(Clone, Default)]
+pub(crate) struct Store(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    memory: Memory,
+    writes: AtomicUsize,
+    faults: Mutex<Option<Faults>>,
+    /// Tags are hashes of the bytes, as those of S3.
+    hashes: AtomicBool,
+    /// There are no strong tags.
+    weak: AtomicBool,
+}
+
+/// A client's connection to the store.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    store: Store,
+    cut: Arc<AtomicBool>,
+}
+
+impl Store {
+    /// Fails the writes for which the function returns a fault.
+    pub(crate) fn fail(&self, faults: Faults) {
+        *self.0.faults.lock().unwrap() = Some(faults);
+    }
+
+    pub(crate) fn use_hashes(&self) {
+        self.0.hashes.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn weaken_tags(&self) {
+        self.0.weak.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection { store: self.clone(), cut: Arc::default() }
+    }
+
+    /// Returns a client with the clock of the test.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.connect()).with_clock(Steady).with_patience(Duration::from_hours(10))
+    }
+
+    /// Returns the number of writes that were sent.
+    pub(crate) fn writes(&self) -> usize {
+        self.0.writes.load(Ordering::Relaxed)
+    }
+
+    fn shown(&self, version: Version, body: &[u8]) -> Option<Version> {
+        if self.0.weak.load(Ordering::Relaxed) {
+            return None;
+        }
+        if !self.0.hashes.load(Ordering::Relaxed) {
+            return Some(version);
+        }
+        let mut hasher = DefaultHasher::new();
+        body.hash(&mut hasher);
+        Some(Version::new(hasher.finish().to_string()))
+    }
+
+    /// Returns the store's own version for the one that a client names.
+    async fn own(&self, key: &str, named: &Version) -> Result<Version, Error> {
+        if let Read::Found(Found { body, version: Some(version), .. }) = self.0.memory.get(key, None, None).await?
+            && self.shown(version.clone(), &body).as_ref() == Some(named)
+        {
+            return Ok(version);
+        }
+        Err(Error::new(ErrorKind::Conflict { current: None }, "changed"))
+    }
+
+    async fn put(&self, key: &str, put: &Put) -> Result<Option<Version>, Error> {
+        let when = match &put.when {
+            When::Absent => When::Absent,
+            When::Is(named) => When::Is(self.own(key, named).await?),
+        };
+        let version = self.0.memory.put(key, &Put { when, ..put.clone() }).await?;
+        Ok(version.and_then(|version| self.shown(version, &put.body)))
+    }
+}
+
+impl Connection {
+    /// From now on, no request arrives and no answer.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+    }
+
+    async fn travel(&self) {
+        sleep(LATENCY).await;
+        if self.cut.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
+    }
+}
+
+impl Backend for Connection {
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        known: Option<&'a Version>,
+        _wait: Option<Duration>,
+    ) -> BoxFuture<'a, Result<Read, Error>> {
+        async move {
+            self.travel().await;
+            let read = self.store.0.memory.get(key, None, None).await?;
+            self.travel().await;
+            let Read::Found(Found { body, version: Some(version), .. }) = read else { return Ok(Read::Absent) };
+            let version = self.store.shown(version, &body);
+            if known.is_some() && known == version.as_ref() {
+                return Ok(Read::Unchanged { waited: false });
+            }
+            Ok(Read::Found(Found { body, version, waited: false }))
+        }
+        .boxed()
+    }
+
+    fn put<'a>(&'a self, key: &'a str, put: &'a Put) -> BoxFuture<'a, Result<Option<Version>, Error>> {
+        async move {
+            self.travel().await;
+            let number = self.store.0.writes.fetch_add(1, Ordering::Relaxed);
+            let fault = self.store.0.faults.lock().unwrap().map_or(Fault::None, |fault| fault(number));
+            let lost = || Error::new(ErrorKind::Unknown, "the connection was closed");
+            if fault == Fault::Request {
+                return Err(lost());
+            }
+            let written = self.store.put(key, put).await;
+            self.travel().await;
+            if fault == Fault::Answer { Err(lost()) } else { written }
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, version: &'a Version) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            self.travel().await;
+            let own = self.store.own(key, version).await?;
+            self.store.0.memory.delete(key, &own).await
+        }
+        .boxed()
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, Error>> {
+        self.store.0.memory.list(prefix)
+    }
+}
+
+/// The clock of tokio's time, which a test can pause.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steady;
+
+thread_local! {
+    /// Each test has a thread and a paused time of its own.
+    static ORIGIN: Instant = Instant::now();
+}
+
+impl Clock for Steady {
+    fn now(&self) -> Timestamp {
+        let since = ORIGIN.with(Instant::elapsed);
+        Timestamp::from_micros(1_000_000_000).saturating_add(since)
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        sleep(duration)
+    }
+}
+
+/// A clock that a test can stop: no time passes for its client, and no timer fires, as for a stopped process. After that
+/// it is behind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stoppable(Arc<Mutex<Stop>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stop {
+    at: Option<Timestamp>,
+    behind: Duration,
+}
+
+impl Stoppable {
+    pub(crate) fn stop(&self) {
+        let now = self.now();
+        self.0.lock().unwrap().at = Some(now);
+    }
+
+    pub(crate) fn resume(&self) {
+        let mut stop = self.0.lock().unwrap();
+        let Some(at) = stop.at.take() else { return };
+        stop.behind = at.until(Steady.now());
+    }
+}
+
+impl Clock for Stoppable {
+    fn now(&self) -> Timestamp {
+        let Stop { at, behind } = *self.0.lock().unwrap();
+        let behind = u64::try_from(behind.as_micros()).unwrap();
+        at.unwrap_or_else(|| Timestamp::from_micros(Steady.now().micros() - behind))
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        sleep(duration).await;
+        while self.0.lock().unwrap().at.is_some() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Updates under contention and with lost answers.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use ifmatch_client::{Client, Error, ErrorKind, Memory, UpdateError};
+use serde::{Deserialize, Serialize};
+
+use crate::store::{Fault, Store};
+
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stock {
+    left: u32,
+}
+
+/// Runs tasks that each add one several times, and returns the number of successes.
+async fn add(tasks: usize, times: usize, client: impl Fn() -> Client) -> usize {
+    let task = |client: Client| async move {
+        for _ in 0..times {
+            client.json::<u64>("hits").update(|count| *count += 1).await?;
+        }
+        Ok::<usize, Error>(times)
+    };
+    let tasks = (0..tasks).map(|_| tokio::spawn(task(client())));
+    join_all(tasks).await.into_iter().map(|done| done.unwrap().unwrap()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_64_tasks_with_100_updates_each_none_is_lost() {
+    let client = Client::new(Memory::default()).with_patience(Duration::from_hours(1));
+    assert_eq!(add(64, 100, || client.clone()).await, 6_400);
+    assert_eq!(client.json::<u64>("hits").get().await.unwrap().unwrap().value, 6_400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_and_requests_neither_fail_nor_repeat_an_update() {
+    let store = Store::default();
+    store.fail(|number| match number % 3 {
+        0 => Fault::Answer,
+        1 => Fault::Request,
+        _ => Fault::None,
+    });
+    assert_eq!(add(8, 125, || store.client()).await, 1_000);
+    assert_eq!(store.client().json::<u64>("hits").get().await.unwrap().unwrap().value, 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_bytes_of_two_writers_are_two_updates_even_if_tags_are_hashes() {
+    let store = Store::default();
+    store.use_hashes();
+    store.fail(|number| if number % 2 == 0 { Fault::Answer } else { Fault::None });
+    assert_eq!(add(8, 50, || store.client()).await, 400);
+    assert_eq!(store.client().json::<u64>("hits").get().await.unwrap().unwrap().value, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_creators_with_lost_answers_create_once() {
+    let store = Store::default();
+    store.fail(|_| Fault::Answer);
+    let note = |text: &str| {
+        let document = store.client().with_patience(Duration::from_secs(5)).json::<String>("note");
+        let text = text.to_owned();
+        async move { document.create(text).await }
+    };
+    let (mine, theirs) = tokio::join!(note("mine"), note("theirs"));
+    let (winner, loser) = if mine.is_ok() { (mine, theirs) } else { (theirs, mine) };
+    let current = store.client().json::<String>("note").get().await.unwrap().unwrap();
+    assert_eq!(winner.unwrap().value, current.value);
+    assert!(matches!(loser.unwrap_err().kind(), ErrorKind::Conflict { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_unknown_and_contention_is_not() {
+    let store = Store::default();
+    let connection = store.connect();
+    connection.cut();
+    let client = Client::new(connection).with_clock(crate::store::Steady);
+    let error = client.json::<u64>("hits").update(|count| *count += 1).await.unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Unknown);
+    assert_eq!(store.writes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_strong_tag_nothing_is_written() {
+    let store = Store::default();
+    store.client().json::<u64>("hits").create(1).await.unwrap();
+    store.weaken_tags();
+    let writes = store.writes();
+    let hits = store.client().json::<u64>("hits");
+    assert_eq!(*hits.update(|count| *count += 1).await.unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(*hits.get().await.unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(store.writes(), writes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_aborted_update_writes_nothing() {
+    let store = Store::default();
+    let stock = store.client().json::<Stock>("stock");
+    stock.create(Stock { left: 1 }).await.unwrap();
+    let sell = |stock: &mut Stock| stock.left.checked_sub(1).map(|left| stock.left = left).ok_or("sold out");
+    assert_eq!(stock.try_update(sell).await.unwrap(), Stock { left: 0 });
+    let writes = store.writes();
+    assert_eq!(stock.try_update(sell).await.unwrap_err(), UpdateError::Aborted("sold out"));
+    assert_eq!(store.writes(), writes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_version_cannot_be_replaced_again() {
+    let store = Store::default();
+    let stock = store.client().json::<Stock>("stock");
+    let first = stock.create(Stock { left: 1 }).await.unwrap().version;
+    let second = store.client().json::<Stock>("stock").replace(&first, Stock { left: 2 }).await.unwrap();
+    let error = stock.replace(&first, Stock { left: 3 }).await.unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Conflict { current: Some(second.version) });
+    assert_eq!(stock.get().await.unwrap().unwrap().value, Stock { left: 2 });
+}
