@@ -1,25 +1,23 @@
 //! The layer on plain hyper, around a function.
 //!
-//! The layer needs a default request body, the empty body, for the GET before a conditional write. hyper's `Incoming` has
-//! none, so it is boxed.
+//! The function takes a [`RequestBody`] around hyper's own.
 //!
 //! Run it: `cargo run --example hyper_service`, then `curl -i localhost:3001/`
 
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use ifmatch::ConditionalLayer;
+use ifmatch::{ConditionalLayer, RequestBody};
 use tokio::net::TcpListener;
-use tower::{ServiceBuilder, service_fn};
+use tower::{Layer, service_fn};
 
-async fn handle(request: Request<BoxBody<Bytes, hyper::Error>>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn handle(request: Request<RequestBody<Incoming>>) -> Result<Response<Full<Bytes>>, Infallible> {
     let mut response = Response::new(Full::from("hello"));
     if request.method() != Method::GET {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
@@ -29,10 +27,7 @@ async fn handle(request: Request<BoxBody<Bytes, hyper::Error>>) -> Result<Respon
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
-    let service = ServiceBuilder::new()
-        .map_request(|request: Request<Incoming>| request.map(BodyExt::boxed))
-        .layer(ConditionalLayer::new())
-        .service(service_fn(handle));
+    let service = ConditionalLayer::new().layer(service_fn(handle));
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3001".to_owned());
     let listener = TcpListener::bind(address).await?;
     loop {

@@ -2,11 +2,13 @@
 
 mod lease;
 
+use std::time::Duration;
+
 use http::Method;
 
 use crate::command::{
-    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome, Refusal, Transition,
-    Write,
+    Authority, Begin, Command, Commit, Content, Doubt, Grant, Observation, Observed, Outcome, Refusal, Renew,
+    Transition, Write,
 };
 use crate::date::{HttpDate, Timestamp};
 use crate::lease::{Lease, LeaseUse};
@@ -25,6 +27,8 @@ impl Record {
             Command::Commit(commit) => self.commit(commit, now),
             Command::Abort(token) => self.abort(*token, now),
             Command::Doubt(doubt) => self.doubt(*doubt, now),
+            Command::Renew(renew) => self.renew(*renew, now),
+            Command::Invalidate(nonce) => Ok(self.invalidate(*nonce, now)),
             Command::Observe(observed) => self.observe(observed, now),
             Command::Write(write) => self.write(write, now),
             Command::Lease(operation) => self.operate(operation, now),
@@ -44,7 +48,7 @@ impl Record {
         let state = self.seen(observed, revision, now);
         Known::of(&state, begin.authority, observed).check(begin.method, begin.preconditions)?;
         let token = Token { revision, nonce: begin.nonce };
-        let deadline = self.deadline(begin, now);
+        let deadline = self.deadline(begin.ttl, begin.lease, now);
         let permit = Permit { token, deadline, ttl: now.until(deadline) };
         let lease = self.lease.filter(|_| begin.lease.is_holders_write());
         let grant = Grant { token, deadline: permit.deadline, current: state.clone(), lease };
@@ -57,7 +61,9 @@ impl Record {
     fn commit(&self, commit: &Commit, now: Timestamp) -> Applied {
         self.holds(commit.token)?;
         let lease = self.locking_lease(now);
-        let (next, receipt) = self.become_content(&commit.content, commit.token.nonce, lease, now);
+        let is_lost = commit.unless_disturbed && self.is_disturbed(commit.token);
+        let content = if is_lost { &Content::Unknown } else { &commit.content };
+        let (next, receipt) = self.become_content(content, commit.token.nonce, lease, now);
         Ok((Some(next), Outcome::Written(receipt)))
     }
 
@@ -79,6 +85,32 @@ impl Record {
             next.permit = Some(Permit { deadline, ..*permit });
         }
         Ok((Some(next), Outcome::Released))
+    }
+
+    /// A permit that has ended by the clock is not renewed: a reader may have relied on its end already.
+    fn renew(&self, renew: Renew, now: Timestamp) -> Applied {
+        let permit = *self.holds(renew.token)?;
+        if permit.deadline <= now {
+            return Err(Refusal::Stale);
+        }
+        let deadline = self.deadline(renew.ttl, renew.lease, now).max(permit.deadline);
+        let ttl = permit.ttl.max(now.until(deadline));
+        let next = Self {
+            revision: self.revision.next(now),
+            permit: Some(Permit { deadline, ttl, ..permit }),
+            ..self.clone()
+        };
+        let grant = Grant { token: permit.token, deadline, current: self.state.clone(), lease: self.lease };
+        Ok((Some(next), Outcome::Granted(grant)))
+    }
+
+    /// The permit of a write in flight stays valid.
+    fn invalidate(&self, nonce: u64, now: Timestamp) -> (Option<Self>, Outcome) {
+        let permit = self.permit.filter(|permit| permit.deadline > now);
+        let lease = if permit.is_some() { self.lease } else { self.locking_lease(now) };
+        let revision = self.revision.next(now);
+        let next = Self { revision, nonce, state: State::Unknown, permit, lease, ..self.clone() };
+        (Some(next), Outcome::Observed)
     }
 
     fn observe(&self, observed: &Observed, now: Timestamp) -> Applied {
@@ -129,9 +161,9 @@ impl Record {
     }
 
     /// Returns the end of a permit. A write under a lease ends with the lease at the latest.
-    fn deadline(&self, begin: &Begin<'_>, now: Timestamp) -> Timestamp {
-        let deadline = now.saturating_add(begin.ttl);
-        let lease = self.lease.filter(|_| begin.lease.is_holders_write());
+    fn deadline(&self, ttl: Duration, lease: LeaseUse, now: Timestamp) -> Timestamp {
+        let deadline = now.saturating_add(ttl);
+        let lease = self.lease.filter(|_| lease.is_holders_write());
         lease.and_then(|lease| lease.end()).map_or(deadline, |end| end.min(deadline))
     }
 

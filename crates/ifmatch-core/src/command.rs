@@ -26,6 +26,11 @@ pub enum Command<'a> {
     Abort(Token),
     /// The write may have taken effect, or still may.
     Doubt(Doubt),
+    /// Extends a permit that has not ended.
+    Renew(Renew),
+    /// The resource may have changed without a permit: its state is unknown from now on. Does not wait for a write in
+    /// flight. The value is a random number for this command.
+    Invalidate(u64),
     /// Records the result of a read or a probe.
     Observe(Observed),
     /// Evaluates the preconditions and writes, in one step.
@@ -88,13 +93,75 @@ pub struct Commit {
     pub token: Token,
     /// The new content of the resource.
     pub content: Content,
+    /// `true` if the content counts as unknown if another command has changed the record since the grant.
+    pub unless_disturbed: bool,
 }
 
 impl Commit {
     /// Creates the end of a successful write.
     pub fn new(token: Token, content: Content) -> Self {
-        Self { token, content }
+        Self { token, content, unless_disturbed: false }
     }
+
+    /// Records the content only if no other command has changed the record since the grant, and otherwise an unknown
+    /// state. For content that was read after the write: a [`Command::Invalidate`] says that another change may have
+    /// come in between.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use http::Method;
+    /// use ifmatch_core::EntityTag;
+    /// use ifmatch_core::command::{Begin, Command, Commit, Content, Outcome};
+    /// use ifmatch_core::date::Timestamp;
+    /// use ifmatch_core::precondition::Preconditions;
+    /// use ifmatch_core::record::{Record, State, Variant};
+    ///
+    /// let now = Timestamp::from_micros(1_800_000_000_000_000);
+    /// let begin = Begin::new(&Method::PUT, &Preconditions::NONE, 7, Duration::from_secs(30));
+    /// let begun = Record::unknown().apply(&Command::Begin(begin), now);
+    /// let Outcome::Granted(grant) = begun.outcome else { panic!("no other writer") };
+    /// let disturbed = begun.next.unwrap().apply(&Command::Invalidate(8), now).next.unwrap();
+    /// let content = Content::Tagged { variant: Variant::only(), tag: EntityTag::strong("v2").unwrap() };
+    /// let commit = Commit::new(grant.token, content).unless_disturbed();
+    /// let after = disturbed.apply(&Command::Commit(commit), now).next.unwrap();
+    /// assert_eq!(after.state(now), &State::Unknown);
+    /// ```
+    #[must_use]
+    pub fn unless_disturbed(self) -> Self {
+        Self { unless_disturbed: true, ..self }
+    }
+}
+
+/// Extends a permit that has not ended. The fencing token stays the same.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use http::Method;
+/// use ifmatch_core::command::{Begin, Command, Outcome, Renew};
+/// use ifmatch_core::date::Timestamp;
+/// use ifmatch_core::lease::LeaseUse;
+/// use ifmatch_core::precondition::Preconditions;
+/// use ifmatch_core::record::Record;
+///
+/// let (now, ttl) = (Timestamp::from_micros(1_800_000_000_000_000), Duration::from_secs(30));
+/// let begun = Record::unknown().apply(&Command::Begin(Begin::new(&Method::PUT, &Preconditions::NONE, 7, ttl)), now);
+/// let Outcome::Granted(grant) = begun.outcome else { panic!("no other writer") };
+/// let later = now.saturating_add(Duration::from_secs(20));
+/// let renew = Renew { token: grant.token, ttl, lease: LeaseUse::default() };
+/// let renewed = begun.next.unwrap().apply(&Command::Renew(renew), later);
+/// let Outcome::Granted(again) = renewed.outcome else { panic!("the permit was valid") };
+/// assert_eq!((again.token, again.deadline), (grant.token, later.saturating_add(ttl)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Renew {
+    /// The token of the permit.
+    pub token: Token,
+    /// Maximum duration of the write from now on.
+    pub ttl: Duration,
+    /// The lease that the write named. The permit ends no later than this lease.
+    pub lease: LeaseUse,
 }
 
 /// The write may have taken effect, or still may.

@@ -293,6 +293,11 @@ impl Record {
         Some(Permit { deadline: permit.deadline.min(now.saturating_add(permit.ttl)), ..permit })
     }
 
+    /// Returns `true` if a command other than the permit's own has changed the record since the permit was granted.
+    pub fn is_disturbed(&self, permit: Token) -> bool {
+        self.nonce != permit.nonce
+    }
+
     /// Returns the version that a reader may rely on at `now`, or `None` while a write is in flight, which may already have
     /// taken effect.
     pub fn settled(&self, now: Timestamp) -> Option<&Version> {

@@ -306,8 +306,13 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// Refuses a permit if the engine's time is not known precisely enough. The handler must end before any process can
     /// see its permit as expired, although it ends by the earliest possible time.
     fn check_time(&self, command: &Command<'_>) -> Result<(), RegisterError> {
-        let (Command::Begin(begin), Some(time)) = (command, self.register.time()) else { return Ok(()) };
-        if time.error() <= (begin.ttl / TIME_ERROR.0).min(TIME_ERROR.1) {
+        let ttl = match command {
+            Command::Begin(begin) => begin.ttl,
+            Command::Renew(renew) => renew.ttl,
+            _ => return Ok(()),
+        };
+        let Some(time) = self.register.time() else { return Ok(()) };
+        if time.error() <= (ttl / TIME_ERROR.0).min(TIME_ERROR.1) {
             return Ok(());
         }
         Err(RegisterError::new(

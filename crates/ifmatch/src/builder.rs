@@ -15,6 +15,7 @@ use crate::key::KeyExtractor;
 use crate::layer::ConditionalLayer;
 use crate::memory::Memory;
 use crate::shared::Shared;
+use crate::write::Unguarded;
 
 /// Builder for a customised [`ConditionalLayer`], returned by [`ConditionalLayer::builder`].
 ///
@@ -102,8 +103,10 @@ impl<R: Register, C: Clock> Builder<R, C> {
 
     /// Sets the maximum size of a body to hash, in bytes. Defaults to 1 MiB.
     ///
-    /// Longer bodies are passed on without a tag, unless the inner service sets one. A request uses at most this much
-    /// memory for its body.
+    /// Longer bodies are passed on as they arrive. Unless the inner service sets a strong tag, they get the tag of their
+    /// *revision*: it changes with every write that passes a layer on this register, and with the length, type, coding
+    /// and date of the response. A change that bypasses the layer and keeps all of these is not noticed; if that can
+    /// happen, let the service set the tag, or raise this limit. A response takes at most this much memory for its body.
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
@@ -158,18 +161,52 @@ impl<R: Register, C: Clock> Builder<R, C> {
         self
     }
 
-    /// Guards only the writes that match the predicate. By default all writes are guarded, and run one at a time per
-    /// resource.
+    /// Sets the maximum size of a request's body to receive before its write gets the permit, in bytes. Defaults to 256
+    /// KiB.
     ///
-    /// Other writes run concurrently, with their conditions unchanged; afterwards the state of the resource counts as
-    /// unknown. Use this to exempt requests that do not write to the resource that they address, such as a login, a
-    /// query or a task.
+    /// A write whose client sends slowly then keeps no other waiting. A longer body arrives while its write holds the
+    /// permit, which is renewed as long as at least 16 KiB arrive per [write timeout](Self::write_timeout). A write takes
+    /// at most this much memory for its body.
     ///
     /// ```
-    /// use http::Method;
+    /// # use ifmatch::ConditionalLayer;
+    /// let layer = ConditionalLayer::builder().receive_limit(4 * 1024 * 1024).build();
+    /// ```
+    #[must_use]
+    pub fn receive_limit(mut self, bytes: u64) -> Self {
+        self.config.receive_limit = bytes;
+        self
+    }
+
+    /// Sets whether a write that succeeds is followed by a GET to the inner service, so that its response has the new
+    /// `ETag`. On by default.
+    ///
+    /// The GET runs before another write of the resource may begin. It is sent only if the handler has not given the new
+    /// version: by `ETag`, by the representation with a `Content-Location`, or by [`NewVersion`](crate::NewVersion).
+    /// Without it, such responses have no tag.
+    ///
+    /// ```
+    /// # use ifmatch::ConditionalLayer;
+    /// let layer = ConditionalLayer::builder().probe_after_writes(false).build();
+    /// ```
+    #[must_use]
+    pub fn probe_after_writes(mut self, probes: bool) -> Self {
+        self.config.probes_after_writes = probes;
+        self
+    }
+
+    /// Guards only the writes that match the predicate. By default all writes are guarded, and run one at a time per
+    /// resource, except for POST without a condition, which is usually not a write of the resource that it addresses,
+    /// but a login, a search or a new resource.
+    ///
+    /// Other writes run concurrently, with their conditions unchanged; afterwards the state of the resource counts as
+    /// unknown. An unguarded request that does change the resource that it addresses may overwrite a guarded write that
+    /// runs at the same time, or be overwritten by it: guard all methods of such a resource with `|_| true`.
+    ///
+    /// ```
     /// use ifmatch::ConditionalLayer;
     ///
-    /// let layer = ConditionalLayer::builder().guard_where(|head| head.method != Method::POST).build();
+    /// let layer = ConditionalLayer::builder().guard_where(|head| head.uri.path().starts_with("/notes/")).build();
     /// ```
     #[must_use]
     pub fn guard_where(mut self, predicate: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
@@ -357,6 +394,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
             driver,
             memory: Memory::with_capacity(self.memory),
             probing: KeyedQueue::default(),
+            unguarded: Unguarded::default(),
             config: self.config,
         })
     }

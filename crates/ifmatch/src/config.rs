@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::request::Parts;
 use ifmatch_core::command::Authority;
 use ifmatch_core::digest::TagFormat;
 use ifmatch_core::policy::RequirePreconditions;
-use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::precondition::{CONDITIONAL_HEADERS, Preconditions};
 
 use crate::key::{KeyExtractor, PathKey};
 
@@ -26,6 +27,8 @@ pub(crate) struct Config {
     pub(crate) keys: Arc<dyn KeyExtractor>,
     pub(crate) authority: Authority,
     pub(crate) hash_limit: u64,
+    pub(crate) receive_limit: u64,
+    pub(crate) probes_after_writes: bool,
     pub(crate) tag_format: TagFormat,
     pub(crate) require: RequirePreconditions,
     pub(crate) require_where: Option<Predicate>,
@@ -48,6 +51,8 @@ impl Default for Config {
             keys: Arc::new(PathKey::new()),
             authority: Authority::Resource,
             hash_limit: 1024 * 1024,
+            receive_limit: 256 * 1024,
+            probes_after_writes: true,
             tag_format: TagFormat::default(),
             require: RequirePreconditions::none(),
             require_where: None,
@@ -67,14 +72,27 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns `true` if this write needs a permit.
+    /// Returns `true` if this write needs a permit. By default POST does only with a condition, where one is required,
+    /// and where a lease may forbid it.
     pub(crate) fn guards(&self, head: &Parts) -> bool {
-        self.guard_where.as_ref().is_none_or(|applies| applies(head))
+        match &self.guard_where {
+            Some(applies) => applies(head),
+            None => {
+                head.method != Method::POST
+                    || CONDITIONAL_HEADERS.iter().any(|name| head.headers.contains_key(name))
+                    || self.require.refuses(&head.method, &Preconditions::NONE)
+                    || self.may_be_leased(head)
+            }
+        }
     }
 
     /// Returns `true` if this resource has leases. Unguarded resources have none: a lease would protect nothing.
     pub(crate) fn leases(&self, head: &Parts) -> bool {
-        self.leases && self.lease_where.as_ref().is_none_or(|applies| applies(head)) && self.guards(head)
+        self.may_be_leased(head) && self.guards(head)
+    }
+
+    fn may_be_leased(&self, head: &Parts) -> bool {
+        self.leases && self.lease_where.as_ref().is_none_or(|applies| applies(head))
     }
 
     /// Returns `true` if this write must get 428.
@@ -95,6 +113,8 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("authority", &self.authority)
             .field("hash_limit", &self.hash_limit)
+            .field("receive_limit", &self.receive_limit)
+            .field("probes_after_writes", &self.probes_after_writes)
             .field("tag_format", &self.tag_format)
             .field("require", &self.require)
             .field("leases", &self.leases)

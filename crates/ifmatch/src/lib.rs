@@ -111,12 +111,13 @@ mod future;
 mod permit;
 mod responses;
 
-pub use body::ResponseBody;
+pub use body::{RequestBody, ResponseBody};
 pub use builder::Builder;
 pub use future::ResponseFuture;
 pub use ifmatch_core::digest::TagFormat;
 pub use ifmatch_core::policy::RequirePreconditions;
+pub use inner::InnerService;
 pub use layer::ConditionalLayer;
 pub use permit::Permit;
 pub use service::ConditionalService;
-pub use write::AlsoChanged;
+pub use write::{AlsoChanged, NewVersion};

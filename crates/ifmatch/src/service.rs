@@ -14,9 +14,9 @@ use ifmatch_runtime::task::detach;
 use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
-use crate::body::ResponseBody;
+use crate::body::{RequestBody, ResponseBody};
 use crate::future::ResponseFuture;
-use crate::inner::InnerService;
+use crate::inner::{self, InnerService};
 use crate::lease::Operation;
 use crate::lease::request::names_lease;
 use crate::read::ReadContext;
@@ -27,8 +27,15 @@ use crate::{lease, read, responses, write};
 /// Adds strong entity tags, conditional requests and race-free conditional writes to an inner service. Created by
 /// [`ConditionalLayer`](crate::ConditionalLayer).
 ///
-/// The inner service must be cheap to clone. The request's body needs a default, the empty body, for the GET that
-/// determines the current state before a conditional write.
+/// The inner service takes requests with a [`RequestBody`](crate::RequestBody), and must be cheap to clone.
+///
+/// ```
+/// use axum::Router;
+/// use ifmatch::{ConditionalLayer, ConditionalService};
+/// use tower::Layer;
+///
+/// let service: ConditionalService<Router> = ConditionalLayer::new().layer(Router::new());
+/// ```
 pub struct ConditionalService<S, R = MemoryRegister, C = SystemClock> {
     inner: S,
     shared: Arc<Shared<R, C>>,
@@ -40,6 +47,15 @@ impl<S, R, C> ConditionalService<S, R, C> {
     }
 
     /// Returns a reference to the inner service.
+    ///
+    /// ```
+    /// use axum::Router;
+    /// use ifmatch::ConditionalLayer;
+    /// use tower::Layer;
+    ///
+    /// let service = ConditionalLayer::new().layer(Router::<()>::new());
+    /// assert!(!service.get_ref().has_routes());
+    /// ```
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
@@ -57,17 +73,16 @@ impl<S: fmt::Debug, R, C> fmt::Debug for ConditionalService<S, R, C> {
     }
 }
 
-impl<S, B, T, R, C> Service<Request<B>> for ConditionalService<S, R, C>
+impl<S, B, R, C> Service<Request<B>> for ConditionalService<S, R, C>
 where
-    S: Service<Request<B>, Response = Response<T>, Future: Send, Error: Send + 'static> + Clone + Send + 'static,
-    B: Default + Send + 'static,
-    T: Body<Data: Send, Error: Send> + Send + 'static,
+    S: InnerService<B>,
+    B: Body<Data: Send, Error: Send> + Send + 'static,
     R: Register,
     C: Clock,
 {
-    type Response = Response<ResponseBody<T>>;
+    type Response = Response<ResponseBody<S::Body>>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future, T, S::Error, R, C>;
+    type Future = ResponseFuture<S::Future, S::Body, S::Error, R, C>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -86,17 +101,17 @@ where
                 };
                 let lookup = Lookup::new(shared, key, &head);
                 if names_lease(&shared.config, &head) {
-                    let request = Request::from_parts(head, body);
+                    let request = Request::from_parts(head, RequestBody::new(body));
                     return ResponseFuture::boxed(lease::read(Arc::clone(shared), inner, lookup, request));
                 }
                 match lookup.result_now(shared) {
                     Some(Cached::NotModified(response)) => response.into(),
                     Some(Cached::Run(baseline)) if !fields::has(&head.headers, &RANGE) => {
                         let (context, head) = ReadContext::new(Arc::clone(shared), lookup.key, baseline, head);
-                        ResponseFuture::read(inner.call(Request::from_parts(head, body)), context)
+                        ResponseFuture::read(inner.call(Request::from_parts(head, RequestBody::new(body))), context)
                     }
                     _ => {
-                        let request = Request::from_parts(head, body);
+                        let request = Request::from_parts(head, RequestBody::new(body));
                         ResponseFuture::boxed(read::read(Arc::clone(shared), inner, lookup, request))
                     }
                 }
@@ -115,7 +130,7 @@ where
                 })
             }
             Kind::Other => ResponseFuture::boxed(async move {
-                let response = InnerService::run(&mut inner, Request::from_parts(head, body)).await?;
+                let response = inner::run(&mut inner, Request::from_parts(head, RequestBody::new(body))).await?;
                 Ok(response.map(ResponseBody::inner))
             }),
         }

@@ -11,6 +11,7 @@ use ifmatch_runtime::{Clock, KeyedQueue};
 
 use crate::config::Config;
 use crate::memory::Memory;
+use crate::write::Unguarded;
 
 pub(crate) struct Shared<R, C> {
     pub(crate) driver: Driver<R, C>,
@@ -18,6 +19,7 @@ pub(crate) struct Shared<R, C> {
     /// Lets one writer of this process at a time probe a resource and request the permit. Two probing at once would
     /// make each other's probes stale.
     pub(crate) probing: KeyedQueue<Key>,
+    pub(crate) unguarded: Unguarded,
     pub(crate) config: Config,
 }
 

@@ -14,7 +14,7 @@ use ifmatch_runtime::Clock;
 
 use super::reply;
 use super::request::{LeaseRequest, strip_lease_fields};
-use crate::inner::InnerService;
+use crate::inner::{InnerService, RequestContent};
 use crate::responses;
 use crate::shared::Shared;
 use crate::write::begin::MAX_PROBES;
@@ -44,7 +44,7 @@ impl<R: Register, C: Clock> Operation<R, C> {
     pub(crate) async fn run<S, B>(self, mut inner: S) -> WriteResult<S, B>
     where
         S: InnerService<B>,
-        B: Default,
+        B: RequestContent,
     {
         let Self { shared, head } = self;
         if !shared.config.ephemeral_leases && shared.driver.register().guarantee() != Guarantee::Linearizable {

@@ -9,8 +9,8 @@ use ifmatch_register::{Key, Register};
 use ifmatch_runtime::Clock;
 
 use super::request::lease_id;
-use crate::body::ResponseBody;
-use crate::inner::InnerService;
+use crate::body::{RequestBody, ResponseBody};
+use crate::inner::{InnerService, RequestContent};
 use crate::read::cached::Lookup;
 use crate::shared::Shared;
 use crate::{read, responses};
@@ -21,11 +21,11 @@ pub(crate) async fn read<S, B, R, C>(
     shared: Arc<Shared<R, C>>,
     inner: S,
     lookup: Lookup,
-    request: Request<B>,
+    request: Request<RequestBody<B>>,
 ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
 where
     S: InnerService<B>,
-    B: Default + Send + 'static,
+    B: RequestContent,
     R: Register,
     C: Clock,
 {

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use http::header::{AGE, CONTENT_ENCODING, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::command::{Command, Observation, Observed, Outcome};
 use ifmatch_core::date::{HttpDate, Timestamp};
@@ -18,6 +19,8 @@ use ifmatch_runtime::Clock;
 use crate::memory::Remembered;
 use crate::read::cache_control::Reuse;
 use crate::read::request::{BaselineState, ReadContext};
+use crate::read::revision_tag;
+use crate::read::tag::Tagged;
 use crate::read::vary::Vary;
 
 /// A representation that is in the record.
@@ -71,6 +74,27 @@ pub(crate) async fn observe<R: Register, C: Clock>(
     Some(Recorded::from_record(version, record.revision(), variant, vary, tag))
 }
 
+/// Returns the tag of a representation that is too long to hash: the recorded one if it fits, otherwise that of the
+/// record's revision at the beginning of the read.
+pub(crate) fn tag_of_revision<R: Register, C: Clock, T: Body>(
+    context: &ReadContext<R, C>,
+    tagged: &Tagged<T>,
+) -> Option<EntityTag> {
+    let variant = context.request.select(&Vary::of(&tagged.head.headers)?)?;
+    let long = tagged.too_long(&variant)?;
+    let (recorded, revision) = match &context.baseline.state {
+        BaselineState::Unavailable => return None,
+        BaselineState::Current(remembered, revision) => {
+            (Some(&remembered.tag).filter(|_| remembered.variant == variant), *revision)
+        }
+        BaselineState::Record(record) => {
+            let version = record.settled(context.baseline.at);
+            (version.and_then(|version| version.tag(&variant)), record.revision())
+        }
+    };
+    long.recognize(recorded).cloned().or_else(|| long.tag(revision))
+}
+
 /// Records that the resource is gone.
 pub(crate) async fn observe_absence<R: Register, C: Clock>(context: &ReadContext<R, C>) {
     if let Some(record) = baseline_record(context).await
@@ -93,7 +117,7 @@ async fn baseline_record<R: Register, C: Clock>(context: &ReadContext<R, C>) -> 
 }
 
 /// Applies an observation and returns the record after it. A record that has changed since the read began stays as it
-/// is.
+/// is, and is returned only if it may have the tag of the revision at which the read began: it has seen no write then.
 async fn apply<R: Register, C: Clock>(
     context: &ReadContext<R, C>,
     record: &Record,
@@ -101,9 +125,13 @@ async fn apply<R: Register, C: Clock>(
 ) -> Option<Record> {
     let ReadContext { shared, request, baseline } = context;
     let snapshot = record.snapshot(baseline.at)?;
+    let is_of_revision = match &observation {
+        Observation::Present { tag: Some(tag), .. } => revision_tag::is_of(tag, record.revision()),
+        _ => false,
+    };
     let command = Command::Observe(Observed::new(snapshot, observation, shared.config.authority));
     let applied = shared.for_read(shared.driver.apply(&request.key, &command)).await?;
-    (applied.outcome == Outcome::Observed).then_some(applied.after)
+    (applied.outcome == Outcome::Observed || is_of_revision).then_some(applied.after)
 }
 
 /// Returns the remembered response, if a response with these header fields is the same: then there is nothing to record.

@@ -12,12 +12,12 @@ use ifmatch_core::range::{Representation, if_range};
 use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
-use crate::body::ResponseBody;
-use crate::inner::InnerService;
+use crate::body::{RequestBody, ResponseBody};
+use crate::inner::{self, InnerService, RequestContent};
 use crate::read::cache_control::Reuse;
 use crate::read::cached::{Cached, Lookup};
 use crate::read::compressed_tag;
-use crate::read::observe::{observe, observe_absence, remember, remembered};
+use crate::read::observe::{observe, observe_absence, remember, remembered, tag_of_revision};
 use crate::read::request::{ReadContext, ReadRequest};
 use crate::read::respond::{Selected, is_past};
 use crate::read::tag::{Tagged, is_encoded, own_tag, weaken};
@@ -31,11 +31,11 @@ pub(crate) async fn read<S, B, R, C>(
     shared: Arc<Shared<R, C>>,
     inner: S,
     lookup: Lookup,
-    request: Request<B>,
+    request: Request<RequestBody<B>>,
 ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
 where
     S: InnerService<B>,
-    B: Default + Send + 'static,
+    B: RequestContent,
     R: Register,
     C: Clock,
 {
@@ -51,13 +51,17 @@ where
 impl<R: Register, C: Clock> ReadContext<R, C> {
     /// Runs the inner service. Runs it again for the whole representation if it sends a part on which the conditions
     /// cannot be evaluated.
-    async fn run<S, B>(self, mut inner: S, request: Request<B>) -> Result<Response<ResponseBody<S::Body>>, S::Error>
+    async fn run<S, B>(
+        self,
+        mut inner: S,
+        request: Request<RequestBody<B>>,
+    ) -> Result<Response<ResponseBody<S::Body>>, S::Error>
     where
         S: InnerService<B>,
-        B: Default,
+        B: RequestContent,
     {
         let without_range = (request.headers().contains_key(RANGE) && self.request.is_conditional()).then(|| {
-            let mut whole = Box::new(Request::new(B::default()));
+            let mut whole = Box::new(Request::new(RequestBody::default()));
             *whole.uri_mut() = request.uri().clone();
             *whole.version_mut() = request.version();
             *whole.headers_mut() = request.headers().clone();
@@ -65,10 +69,10 @@ impl<R: Register, C: Clock> ReadContext<R, C> {
             whole.headers_mut().remove(RANGE);
             whole
         });
-        let mut response = inner.run(request).await?;
+        let mut response = inner::run(&mut inner, request).await?;
         if let (Partial::Undecidable, Some(request)) = (evaluate_part(&self.request, &response), without_range) {
             drop(response);
-            response = inner.run(*request).await?;
+            response = inner::run(&mut inner, *request).await?;
         }
         Ok(self.respond(response).await)
     }
@@ -131,8 +135,13 @@ impl<R: Register, C: Clock> ReadContext<R, C> {
         }
         let mut tagged = Tagged::of(&self.shared, response).await;
         let reuse = Reuse::of(&tagged.head.headers);
-        let recorded =
-            if reuse.is_private { None } else { observe(self, &tagged.head.headers, tagged.tag.as_ref()).await };
+        let of_revision = if reuse.is_private { None } else { tag_of_revision(self, &tagged) };
+        let tag = of_revision.as_ref().or(tagged.tag.as_ref());
+        let recorded = if reuse.is_private { None } else { observe(self, &tagged.head.headers, tag).await };
+        if let Some(tag) = of_revision.filter(|_| recorded.is_some()) {
+            tagged.head.headers.insert(ETAG, tag.to_header());
+            tagged.tag = Some(tag);
+        }
         if self.shared.config.behind_compression {
             compressed_tag::add_vary(&mut tagged.head.headers);
         }

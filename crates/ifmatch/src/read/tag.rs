@@ -1,22 +1,21 @@
 //! The tag of a response: the inner service's own, or the hash of the body.
 
-use std::collections::VecDeque;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::{Either, select};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG};
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Response};
-use http_body::{Body, Frame};
-use http_body_util::BodyExt;
+use http_body::Body;
 use ifmatch_core::EntityTag;
 use ifmatch_core::digest::Hasher;
+use ifmatch_core::record::Variant;
 use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
-use crate::body::{Buffered, ResponseBody, Rest, as_bytes};
+use crate::body::{Buffered, ReadEnd, Reader, ResponseBody, Rest};
+use crate::read::revision_tag::TooLong;
 use crate::shared::Shared;
 
 /// Time limit for buffering a body of unknown length. A slow stream is then passed on, as a long one is.
@@ -29,6 +28,8 @@ pub(crate) struct Tagged<T: Body> {
     pub(crate) head: Parts,
     pub(crate) body: TaggedBody<T>,
     pub(crate) tag: Option<EntityTag>,
+    /// `true` if the body is too long to hash, and no strong tag of the inner service names it.
+    pub(crate) is_too_long: bool,
 }
 
 pub(crate) enum TaggedBody<B: Body> {
@@ -47,7 +48,7 @@ impl<T: Body> Tagged<T> {
             return Self::new(tag.clone(), response);
         }
         let (mut head, body) = response.into_parts();
-        let body = buffer(&head.headers, body, shared.config.hash_limit, shared.driver.clock()).await;
+        let (body, is_too_long) = buffer(&head.headers, body, shared.config.hash_limit, shared.driver.clock()).await;
         let tag = match &body {
             TaggedBody::Whole(content) => {
                 let mut hasher = Hasher::new(shared.config.tag_format);
@@ -60,13 +61,20 @@ impl<T: Body> Tagged<T> {
             Some(tag) => head.headers.insert(ETAG, tag.to_header()),
             None => head.headers.remove(ETAG),
         };
-        Self { head, body, tag }
+        Self { head, body, tag, is_too_long }
     }
 
     /// Wraps a response that already carries this tag.
     pub(crate) fn new(tag: EntityTag, response: Response<T>) -> Self {
         let (head, body) = response.into_parts();
-        Self { head, body: TaggedBody::Stream(ResponseBody::inner(body)), tag: Some(tag) }
+        Self { head, body: TaggedBody::Stream(ResponseBody::inner(body)), tag: Some(tag), is_too_long: false }
+    }
+
+    /// Returns the properties of a representation that is too long to hash.
+    pub(crate) fn too_long<'a>(&'a self, variant: &'a Variant) -> Option<TooLong<'a>> {
+        let TaggedBody::Stream(body) = &self.body else { return None };
+        let (headers, len) = (&self.head.headers, body.size_hint().exact());
+        self.is_too_long.then_some(TooLong { variant, headers, len })
     }
 
     pub(crate) fn into_response(self) -> Response<ResponseBody<T>> {
@@ -99,60 +107,34 @@ pub(crate) fn weaken(tag: EntityTag) -> Option<EntityTag> {
 }
 
 /// Reads a body to its end, unless it is longer than `limit` bytes, too slow, or a stream that is meant to stay open.
-async fn buffer<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &impl Clock) -> TaggedBody<B> {
-    if body.size_hint().lower() > limit || is_live_stream(headers) {
-        return TaggedBody::Stream(ResponseBody::inner(body));
+/// Also returns `true` if it is too long.
+async fn buffer<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &impl Clock) -> (TaggedBody<B>, bool) {
+    if is_live_stream(headers) {
+        return (TaggedBody::Stream(ResponseBody::inner(body)), false);
+    }
+    if body.size_hint().lower() > limit {
+        return (TaggedBody::Stream(ResponseBody::inner(body)), true);
     }
     if body.is_end_stream() {
-        return TaggedBody::Whole(Buffered::default());
+        return (TaggedBody::Whole(Buffered::default()), false);
     }
     let timeout = if body.size_hint().exact().is_some() { SIZED_TIMEOUT } else { STREAM_TIMEOUT };
-    let mut reader = Reader { body: Box::pin(body), chunks: VecDeque::new(), remaining: limit };
+    let mut reader = Reader::new(body, limit);
     let end = match select(pin!(reader.read()), pin!(clock.sleep(timeout))).await {
-        Either::Left((end, _)) => end,
-        Either::Right(_) => ReadEnd::Limit,
+        Either::Left((end, _)) => Some(end),
+        Either::Right(_) => None,
     };
-    match end {
-        ReadEnd::Complete(trailers) => TaggedBody::Whole(Buffered { chunks: reader.chunks, trailers }),
-        ReadEnd::Limit => TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Body(reader.body))),
-        ReadEnd::Error(error) => TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Error(Some(error)))),
-    }
-}
-
-struct Reader<B> {
-    body: Pin<Box<B>>,
-    chunks: VecDeque<Bytes>,
-    remaining: u64,
-}
-
-enum ReadEnd<E> {
-    Complete(Option<Box<HeaderMap>>),
-    Limit,
-    Error(E),
-}
-
-impl<B: Body> Reader<B> {
-    /// Stores each frame immediately, so that cancelling this future loses nothing.
-    async fn read(&mut self) -> ReadEnd<B::Error> {
-        loop {
-            let frame = match as_bytes(self.body.frame().await) {
-                None => return ReadEnd::Complete(None),
-                Some(Err(error)) => return ReadEnd::Error(error),
-                Some(Ok(frame)) => frame,
-            };
-            match frame.into_data().map_err(Frame::into_trailers) {
-                Err(trailers) => return ReadEnd::Complete(trailers.ok().map(Box::new)),
-                Ok(data) => {
-                    let len = data.len() as u64;
-                    self.chunks.push_back(data);
-                    match self.remaining.checked_sub(len) {
-                        Some(remaining) => self.remaining = remaining,
-                        None => return ReadEnd::Limit,
-                    }
-                }
-            }
+    let is_too_long = matches!(end, Some(ReadEnd::Limit));
+    let body = match end {
+        Some(ReadEnd::Complete(trailers)) => TaggedBody::Whole(Buffered { chunks: reader.chunks, trailers }),
+        Some(ReadEnd::Limit) | None => {
+            TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Body(reader.body)))
         }
-    }
+        Some(ReadEnd::Error(error)) => {
+            TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Error(Some(error))))
+        }
+    };
+    (body, is_too_long)
 }
 
 /// Returns `true` for media types of streams that stay open: their readers wait for each event.

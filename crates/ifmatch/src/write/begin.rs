@@ -10,7 +10,7 @@ use ifmatch_runtime::Clock;
 
 use super::probe::Probe;
 use super::request::{WriteContext, WriteResult};
-use crate::inner::InnerService;
+use crate::inner::{InnerService, RequestContent};
 use crate::responses;
 
 /// Maximum number of stale probes before the write is rejected.
@@ -24,7 +24,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
     pub(crate) async fn begin<S, B>(&self, inner: &mut S) -> Result<(Grant, KeyLock<'_>), WriteResult<S, B>>
     where
         S: InnerService<B>,
-        B: Default,
+        B: RequestContent,
     {
         let patience = self.shared.config.patience;
         let give_up = self.shared.now().saturating_add(patience);

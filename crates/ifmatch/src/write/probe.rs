@@ -15,21 +15,22 @@ use http_body::Body;
 use ifmatch_core::command::{Observation, Observed};
 use ifmatch_core::date::HttpDate;
 use ifmatch_core::precondition::Preconditions;
-use ifmatch_core::record::{Variant, Version};
+use ifmatch_core::record::{Revision, Variant, Version};
 use ifmatch_core::tag::TagList;
 use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
 use super::request::{WriteContext, WriteResult};
-use crate::body::ResponseBody;
-use crate::inner::InnerService;
+use crate::body::{RequestBody, ResponseBody};
+use crate::inner::{self, InnerService, RequestContent};
+use crate::read::cache_control::Reuse;
 use crate::read::request::strip_conditions;
 use crate::read::tag::{Tagged, own_tag};
 use crate::read::vary::{Vary, select_variant};
 use crate::responses;
 
 /// The result of a probe.
-pub(crate) enum Probe<S: InnerService<B>, B> {
+pub(crate) enum Probe<S: InnerService<B>, B: Body> {
     Observed(Observed),
     /// Another write is in flight, and a probe might see its effect or miss it.
     InFlight,
@@ -38,11 +39,23 @@ pub(crate) enum Probe<S: InnerService<B>, B> {
 }
 
 /// The meaning of a response to a probe.
-enum Answer<T: Body> {
-    State(Observation),
+pub(super) enum Answer<T: Body> {
+    State {
+        observation: Observation,
+        /// `true` if other clients get this representation, too, and its variant is known.
+        is_recordable: bool,
+    },
     /// The client gets the response: a client that may not read must not learn the result of a comparison either.
     PassOn(Response<ResponseBody<T>>),
     Nothing,
+}
+
+/// The part of the record that names a representation which is too long to hash.
+pub(super) enum Known<'a> {
+    /// The version before the write.
+    Recorded(Option<&'a Version>),
+    /// The write itself, which has ended.
+    Written(Revision),
 }
 
 impl<R: Register, C: Clock> WriteContext<R, C> {
@@ -51,22 +64,23 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
     pub(crate) async fn probe<S, B>(&self, inner: &mut S) -> Probe<S, B>
     where
         S: InnerService<B>,
-        B: Default,
+        B: RequestContent,
     {
         let at = self.shared.now();
         let Ok(record) = self.shared.driver.load(&self.key).await else {
             return Probe::Failed(Ok(responses::unavailable()));
         };
         let Some(snapshot) = record.snapshot(at) else { return Probe::InFlight };
-        let head = self.probe_head(record.state(at).version());
-        let answer = AssertUnwindSafe(self.get(inner, head)).catch_unwind();
+        let recorded = record.state(at).version();
+        let head = self.probe_head(recorded);
+        let answer = AssertUnwindSafe(self.get(inner, head, Known::Recorded(recorded))).catch_unwind();
         let timeout = self.shared.driver.clock().sleep(self.shared.config.write_timeout);
         let answer = match select(pin!(answer), pin!(timeout)).await {
             Either::Left((Ok(answer), _)) => answer,
             Either::Left((Err(_), _)) | Either::Right(_) => Ok(Answer::Nothing),
         };
         match answer {
-            Ok(Answer::State(observation)) => {
+            Ok(Answer::State { observation, .. }) => {
                 let authority = self.shared.config.authority;
                 Probe::Observed(Observed::new(snapshot, observation, authority))
             }
@@ -76,7 +90,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         }
     }
 
-    fn probe_head(&self, recorded: Option<&Version>) -> Parts {
+    pub(super) fn probe_head(&self, recorded: Option<&Version>) -> Parts {
         let mut head = self.head.clone();
         head.method = Method::GET;
         strip_conditions(&mut head.headers);
@@ -89,28 +103,46 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         head
     }
 
-    async fn get<S, B>(&self, inner: &mut S, head: Parts) -> Result<Answer<S::Body>, S::Error>
+    /// Runs the inner service with this head, and finds the state of the resource in its response.
+    pub(super) async fn get<S, B>(
+        &self,
+        inner: &mut S,
+        head: Parts,
+        known: Known<'_>,
+    ) -> Result<Answer<S::Body>, S::Error>
     where
         S: InnerService<B>,
-        B: Default,
+        B: RequestContent,
     {
         let variant_of = |vary: Vary| vary.select(head.uri.query(), &head.headers);
-        let response = inner.run(Request::from_parts(head.clone(), B::default())).await?;
+        let response = inner::run(inner, Request::from_parts(head.clone(), RequestBody::default())).await?;
         let last_modified = HttpDate::from_headers(response.headers(), LAST_MODIFIED);
-        let variant = Vary::of(response.headers()).and_then(variant_of).unwrap_or_else(Variant::only);
-        let present = |tag| Observation::Present { variant, tag, last_modified };
+        let selected = Vary::of(response.headers()).and_then(variant_of);
+        let is_recordable = selected.is_some() && !Reuse::of(response.headers()).is_private;
+        let variant = selected.unwrap_or_else(Variant::only);
+        let state = |observation| Answer::State { observation, is_recordable };
+        let present = |variant, tag| state(Observation::Present { variant, tag, last_modified });
         Ok(match response.status() {
-            StatusCode::OK => Answer::State(present(Tagged::of(&self.shared, response).await.tag)),
-            StatusCode::NOT_FOUND | StatusCode::GONE => Answer::State(Observation::Absent),
+            StatusCode::OK => {
+                let tagged = Tagged::of(&self.shared, response).await;
+                let long = tagged.too_long(&variant).filter(|_| is_recordable);
+                let of_revision = long.and_then(|long| match known {
+                    Known::Recorded(version) => long.recognize(version?.tag(&variant)).cloned(),
+                    Known::Written(revision) => long.tag(revision),
+                });
+                let tag = of_revision.or(tagged.tag);
+                present(variant, tag)
+            }
+            StatusCode::NOT_FOUND | StatusCode::GONE => state(Observation::Absent),
             status if status.is_success() && status != StatusCode::PARTIAL_CONTENT => {
-                Answer::State(present(own_tag(response.headers())))
+                present(variant, own_tag(response.headers()))
             }
             // The resource exists, but cannot be read, or not here: no tag can match.
             StatusCode::METHOD_NOT_ALLOWED
             | StatusCode::NOT_IMPLEMENTED
             | StatusCode::MOVED_PERMANENTLY
             | StatusCode::FOUND
-            | StatusCode::SEE_OTHER => Answer::State(present(None)),
+            | StatusCode::SEE_OTHER => present(variant, None),
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
                 Answer::PassOn(response.map(ResponseBody::inner))
             }

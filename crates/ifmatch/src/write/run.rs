@@ -1,24 +1,34 @@
-//! Running the handler with the permit and without the conditions, until shortly before the deadline.
+//! Running the handler with the permit and without the conditions, until shortly before the deadline, which moves while
+//! the request's body arrives.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::{Either, select};
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, Request, Response};
-use ifmatch_core::command::Grant;
+use ifmatch_core::command::{Command, Grant, Outcome, Renew};
 use ifmatch_core::date::Timestamp;
+use ifmatch_core::record::Token;
 use ifmatch_register::Register;
 use ifmatch_runtime::{Clock, task};
 
 use super::request::WriteContext;
-use crate::inner::InnerService;
+use crate::body::Received;
+use crate::inner::{self, InnerService, RequestContent};
 use crate::permit::Permit;
 use crate::read::request::strip_conditions;
 
 /// Maximum time between the deadlines of the handler and its permit; otherwise it is a tenth of the write timeout. The
 /// clocks of processes that share a register may differ by this much.
 const MARGIN: Duration = Duration::from_secs(3);
+
+/// Number of bytes of the request's body that must arrive between two renewals of the permit. A client that sends less
+/// keeps the resource for one write timeout.
+const MIN_PROGRESS: u64 = 16 * 1024;
 
 /// The way in which a handler ended.
 pub(crate) enum End<T, E> {
@@ -31,33 +41,83 @@ pub(crate) enum End<T, E> {
 }
 
 impl<R: Register, C: Clock> WriteContext<R, C> {
-    /// Runs the inner service until the deadline. After the deadline, by the clock that ends the permit, its future is
-    /// dropped without another poll.
-    pub(crate) async fn run<S, B>(&self, mut inner: S, grant: &Grant, body: B) -> End<S::Body, S::Error>
+    /// Runs the inner service until the deadline, which moves as long as the request's body arrives. After the deadline,
+    /// by the clock that ends the permit, its future is dropped without another poll. The grant gets the last deadline.
+    pub(crate) async fn run<S, B>(
+        &self,
+        inner: &mut S,
+        grant: &mut Grant,
+        received: Received<B>,
+    ) -> End<S::Body, S::Error>
     where
         S: InnerService<B>,
+        B: RequestContent,
     {
-        let deadline = self.handler_deadline(grant.deadline);
+        let mut deadline = self.handler_deadline(grant.deadline);
         if deadline <= self.shared.now() {
             return End::TooLate;
         }
         let mut head = self.head.clone();
         strip_evaluated(&mut head.headers);
         head.extensions.insert(Permit::new(grant, deadline));
-        let handler = AssertUnwindSafe(inner.run(Request::from_parts(head, body))).catch_unwind();
-        match task::until(self.shared.driver.clock(), deadline, handler).await {
-            Ok(Ok(Ok(response))) => End::Answered(response),
-            Ok(Ok(Err(error))) => End::Failed(error),
-            Ok(Err(_)) => End::Panicked,
+        let request = Request::from_parts(head, received.body);
+        let mut handler = pin!(AssertUnwindSafe(inner::run(inner, request)).catch_unwind());
+        let clock = self.shared.driver.clock();
+        while let Some(progress) = &received.progress {
+            if let Ok(ended) = task::until(clock, self.renewal_due(deadline), handler.as_mut()).await {
+                return End::of(ended);
+            }
+            if progress.take() < MIN_PROGRESS {
+                break;
+            }
+            let renewal = pin!(self.renew(grant.token));
+            match task::until(clock, deadline, select(handler.as_mut(), renewal)).await {
+                Ok(Either::Left((ended, _))) => return End::of(ended),
+                Ok(Either::Right((Some(renewed), _))) => {
+                    grant.deadline = renewed;
+                    deadline = self.handler_deadline(renewed);
+                }
+                Ok(Either::Right((None, _))) => break,
+                Err(_) => return End::Cancelled,
+            }
+        }
+        match task::until(clock, deadline, handler).await {
+            Ok(ended) => End::of(ended),
             Err(_) => End::Cancelled,
+        }
+    }
+
+    /// Returns the time at which the progress of the body decides about a renewal: after three quarters of what is left.
+    fn renewal_due(&self, deadline: Timestamp) -> Timestamp {
+        let now = self.shared.now();
+        now.saturating_add(now.until(deadline) / 4 * 3)
+    }
+
+    /// Extends the permit. Returns its new deadline, or `None` if it ends as granted.
+    async fn renew(&self, token: Token) -> Option<Timestamp> {
+        let renew = Renew { token, ttl: self.shared.config.write_timeout, lease: self.lease };
+        let applied = self.shared.driver.apply(&self.key, &Command::Renew(renew)).await.ok()?;
+        match applied.outcome {
+            Outcome::Granted(grant) => Some(grant.deadline),
+            _ => None,
         }
     }
 
     /// Returns the handler's deadline, which precedes the permit's. A process with a clock ahead by less than the
     /// difference grants no permit while the handler runs.
-    fn handler_deadline(&self, deadline: Timestamp) -> Timestamp {
+    pub(super) fn handler_deadline(&self, deadline: Timestamp) -> Timestamp {
         let margin = (self.shared.config.write_timeout / 10).min(MARGIN);
         Timestamp::from_micros(deadline.micros().saturating_sub(u64::try_from(margin.as_micros()).unwrap_or_default()))
+    }
+}
+
+impl<T, E> End<T, E> {
+    fn of(ended: Result<Result<Response<T>, E>, Box<dyn Any + Send>>) -> Self {
+        match ended {
+            Ok(Ok(response)) => Self::Answered(response),
+            Ok(Err(error)) => Self::Failed(error),
+            Err(_) => Self::Panicked,
+        }
     }
 }
 

@@ -3,29 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONTENT_LOCATION, ETAG, LAST_MODIFIED};
+use http::header::{ETAG, LAST_MODIFIED};
 use http::{Method, Response, StatusCode};
 use http_body::Body;
 use ifmatch_core::EntityTag;
-use ifmatch_core::command::{Command, Commit, Content, Doubt, Grant, Outcome, Refusal};
+use ifmatch_core::command::{Command, Commit, Doubt, Grant, Outcome, Refusal};
 use ifmatch_core::record::Token;
 use ifmatch_register::{Key, KeyLock, Register};
 use ifmatch_runtime::Clock;
 use ifmatch_runtime::task::detach;
 
-use super::also_changed::{self, is_target};
-use super::request::WriteContext;
+use super::also_changed;
+use super::new_version::Made;
+use super::request::{WriteContext, WriteResult};
 use super::run::End;
 use crate::body::ResponseBody;
-use crate::read::compressed_tag;
-use crate::read::tag::{Tagged, own_tag};
-use crate::read::vary::Vary;
+use crate::inner::{InnerService, RequestContent};
 use crate::responses;
 
 /// The effect of a write.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Effect {
-    Done(Content),
+    Done(Made),
     None,
     /// It may have taken effect, or may still do so for this long.
     Unknown(Duration),
@@ -35,7 +34,7 @@ impl Effect {
     /// Returns the command that gives the permit back.
     fn command(&self, token: Token) -> Command<'static> {
         match self {
-            Self::Done(content) => Command::Commit(Commit::new(token, content.clone())),
+            Self::Done(made) => Command::Commit(Commit::new(token, made.content.clone()).unless_disturbed()),
             Self::None => Command::Abort(token),
             Self::Unknown(grace) => Command::Doubt(Doubt::new(token, *grace)),
         }
@@ -45,16 +44,21 @@ impl Effect {
 impl<R: Register, C: Clock> WriteContext<R, C> {
     /// Reports the result of the write, first to the register and then to the client. The lock is held until then, so
     /// that no other writer of this process starts from the register's previous state.
-    pub(crate) async fn settle<T: Body, E>(
+    pub(crate) async fn settle<S, B>(
         &self,
+        inner: &mut S,
         grant: &Grant,
-        end: End<T, E>,
+        end: End<S::Body, S::Error>,
         lock: KeyLock<'_>,
-    ) -> Result<Response<ResponseBody<T>>, E> {
+    ) -> WriteResult<S, B>
+    where
+        S: InnerService<B>,
+        B: RequestContent,
+    {
         let unknown = || Effect::Unknown(self.shared.config.grace);
         let (effect, result) = match end {
             End::Answered(response) => {
-                let (effect, response) = self.effect_of(response).await;
+                let (effect, response) = self.effect_of(inner, grant, response).await;
                 (effect, Ok(response))
             }
             End::Failed(error) => (unknown(), Err(error)),
@@ -77,20 +81,36 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
         let is_overtaken = applied.outcome == Outcome::Refused(Refusal::Stale) && !matches!(effect, Effect::None);
         if is_overtaken {
             // Another writer got the permit, and this write may have taken effect after that one.
-            self.shared.invalidate(&self.key, Some(lock)).await;
+            self.shared.invalidate(&self.key).await;
         }
+        drop(lock);
         for key in &also_changed {
-            self.shared.invalidate(key, None).await;
+            self.shared.invalidate(key).await;
         }
         match (effect, result) {
             (Effect::Done(_), Ok(_)) if is_overtaken => Ok(responses::outcome_unknown()),
-            (Effect::Done(_), Ok(mut response)) => {
-                // The date in the record is in the future still, and this is another one.
-                response.headers_mut().remove(LAST_MODIFIED);
-                Ok(response)
+            (Effect::Done(made), Ok(response)) => {
+                let is_certain = !made.is_probed || !applied.before.is_disturbed(grant.token);
+                Ok(self.acknowledge(response, made.tag.filter(|_| is_certain)))
             }
             (_, result) => result,
         }
+    }
+
+    /// Adds the new tag to the response to a successful write.
+    fn acknowledge<T: Body>(
+        &self,
+        mut response: Response<ResponseBody<T>>,
+        tag: Option<EntityTag>,
+    ) -> Response<ResponseBody<T>> {
+        // The date in the record is in the future still, and this is another one.
+        response.headers_mut().remove(LAST_MODIFIED);
+        match tag {
+            Some(tag) => drop(response.headers_mut().insert(ETAG, self.shown(&tag).to_header())),
+            None if self.head.method == Method::DELETE => drop(response.headers_mut().remove(ETAG)),
+            None => {}
+        }
+        response
     }
 
     /// Keeps reporting to a register that is unavailable, until the permit expires. The next conditional write then
@@ -102,7 +122,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
             let report = || async { shared.driver.apply(&key, &effect.command(token)).await.is_ok() };
             shared.retry_until(deadline, report).await;
             for key in &also_changed {
-                shared.retry_until(deadline, || shared.try_invalidate(key, None)).await;
+                shared.retry_until(deadline, || shared.try_invalidate(key)).await;
             }
         }));
     }
@@ -114,56 +134,31 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
     /// - 3xx: the handler has ended, perhaps without an effect. The next probe shows which.
     /// - 4xx: none, except for 408, the response of a timeout that has cut off the handler: unknown.
     /// - Others: unknown.
-    async fn effect_of<T: Body>(&self, response: Response<T>) -> (Effect, Response<ResponseBody<T>>) {
+    async fn effect_of<S, B>(
+        &self,
+        inner: &mut S,
+        grant: &Grant,
+        response: Response<S::Body>,
+    ) -> (Effect, Response<ResponseBody<S::Body>>)
+    where
+        S: InnerService<B>,
+        B: RequestContent,
+    {
         let config = &self.shared.config;
+        let unknown = Made::UNKNOWN;
         let effect = match response.status() {
-            StatusCode::ACCEPTED if self.head.method == Method::POST => Effect::Done(Content::Unknown),
+            StatusCode::ACCEPTED if self.head.method == Method::POST => Effect::Done(unknown),
             StatusCode::ACCEPTED => Effect::Unknown(config.write_timeout),
-            status if status.is_success() => return self.effect_of_success(response).await,
-            status if status.is_redirection() => Effect::Done(Content::Unknown),
+            status if status.is_success() => {
+                let (made, response) = self.made(inner, grant, response).await;
+                return (Effect::Done(made), response);
+            }
+            status if status.is_redirection() => Effect::Done(unknown),
             StatusCode::REQUEST_TIMEOUT => Effect::Unknown(config.grace),
             status if status.is_client_error() => Effect::None,
             _ => Effect::Unknown(config.grace),
         };
         (effect, response.map(ResponseBody::inner))
-    }
-
-    /// The new tag is the one that the handler gave, or the hash of a response body that is the new representation. It is
-    /// never derived from the request's body, since the handler may have stored something else.
-    async fn effect_of_success<T: Body>(&self, response: Response<T>) -> (Effect, Response<ResponseBody<T>>) {
-        let located = response.headers().get(CONTENT_LOCATION).map(|location| is_target(location, &self.head));
-        let describes_target = match (located, &self.head.method) {
-            (_, &Method::DELETE) => false,
-            (Some(is_target), _) => is_target,
-            (None, method) => [Method::PUT, Method::PATCH].contains(method),
-        };
-        if !describes_target {
-            return (Effect::Done(Content::Unknown), response.map(ResponseBody::inner));
-        }
-        let own = own_tag(response.headers());
-        let has_representation =
-            located == Some(true) && matches!(response.status(), StatusCode::OK | StatusCode::CREATED);
-        if own.is_some() || !has_representation {
-            let content = self.content(&response, own);
-            return (Effect::Done(content), response.map(ResponseBody::inner));
-        }
-        let mut tagged = Tagged::of(&self.shared, response).await;
-        let hashed = tagged.tag.clone();
-        if let Some(tag) = &hashed {
-            let shown = self.shared.config.behind_compression.then(|| compressed_tag::shown(tag, &self.head.headers));
-            tagged.head.headers.insert(ETAG, shown.as_ref().unwrap_or(tag).to_header());
-        }
-        let response = tagged.into_response();
-        (Effect::Done(self.content(&response, hashed)), response)
-    }
-
-    fn content<T>(&self, response: &Response<T>, tag: Option<EntityTag>) -> Content {
-        let variant =
-            Vary::of(response.headers()).and_then(|vary| vary.select(self.head.uri.query(), &self.head.headers));
-        match (variant, tag.filter(|tag| !tag.is_weak())) {
-            (Some(variant), Some(tag)) => Content::Tagged { variant, tag },
-            _ => Content::Unknown,
-        }
     }
 }
 

@@ -14,7 +14,7 @@ use ifmatch_register::{Guarantee, Key, MemoryRegister, Register, RegisterError, 
 use ifmatch_runtime::Clock;
 use tower::{Layer, Service, service_fn};
 
-use crate::support::{Cuttable, ManualClock, Reply, World, ask, request, send};
+use crate::support::{Cuttable, ManualClock, Reply, Sent, World, ask, request, send};
 use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -181,7 +181,7 @@ async fn leases_are_off_by_default() {
         builder().0.leases().guard_where(|head| head.uri.path() != "/a"),
     ];
     for (number, builder) in builders.into_iter().enumerate() {
-        let handler = service_fn(|request: Request<Full<Bytes>>| async move {
+        let handler = service_fn(|request: Request<Sent>| async move {
             let said = format!("{} {:?}", request.uri(), request.headers().get("x-ms-lease-id"));
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(said)))
         });

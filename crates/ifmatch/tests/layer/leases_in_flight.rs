@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use ifmatch::AlsoChanged;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::leases::{A, B, acquire, act, both, lease, put, refusal, refused};
-use crate::support::{World, ask, request, send};
+use crate::support::{Sent, World, ask, request, send};
 use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -143,7 +142,7 @@ async fn a_changed_resource_is_invalidated_even_if_it_is_leased() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let inner = world.clone();
-    let handler = service_fn(move |request: Request<Full<Bytes>>| {
+    let handler = service_fn(move |request: Request<Sent>| {
         let world = inner.clone();
         async move {
             if request.uri().path() == "/other" {

@@ -5,11 +5,13 @@ mod clocks;
 mod compression;
 mod leases;
 mod leases_in_flight;
+mod long_bodies;
 mod memory;
 mod memory_fast_path;
+mod new_versions;
 mod overlaps;
 mod reads;
-
+mod slow_bodies;
 mod stepped;
 mod support;
 mod writes;

@@ -7,7 +7,7 @@ use http_body_util::Full;
 use ifmatch::{ConditionalLayer, ConditionalService};
 use tower::{Layer, service_fn};
 
-use crate::support::{World, ask, request, send};
+use crate::support::{Sent, World, ask, request, send};
 
 const TAG: &str = "\"own\"";
 
@@ -126,7 +126,7 @@ async fn a_read_that_began_before_a_write_does_not_undo_it() {
 
 #[tokio::test]
 async fn conditions_are_evaluated_on_the_whole_if_a_part_has_no_tag() {
-    let inner = service_fn(|request: Request<Full<Bytes>>| async move {
+    let inner = service_fn(|request: Request<Sent>| async move {
         let response = Response::builder();
         let (response, body) = if request.headers().contains_key("range") {
             (response.status(206).header("content-range", "bytes 0-0/3"), "o")

@@ -15,7 +15,7 @@ use ifmatch_runtime::Clock;
 use tokio::sync::Barrier;
 use tower::{Layer, service_fn};
 
-use crate::support::{ManualClock, World, ask, request, send};
+use crate::support::{ManualClock, Sent, World, ask, request, send};
 use crate::writes::builder;
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_handler_does_not_start_with_an_expired_permit() {
 #[tokio::test]
 async fn a_tag_kept_by_compression_inside_is_not_shared_by_codings() {
     let (builder, _, _) = builder();
-    let inner = service_fn(|request: Request<Full<Bytes>>| async move {
+    let inner = service_fn(|request: Request<Sent>| async move {
         let coded = request.headers().contains_key("accept-encoding");
         let response = Response::builder().header("etag", "\"v1\"").header("vary", "accept-encoding");
         let response = if coded { response.header("content-encoding", "gzip") } else { response };
@@ -138,7 +138,7 @@ async fn an_accepted_post_does_not_block_the_next() {
 async fn unguarded_writes_run_concurrently() {
     let (builder, _, _) = builder();
     let both = Arc::new(Barrier::new(2));
-    let inner = service_fn(move |request: Request<Full<Bytes>>| {
+    let inner = service_fn(move |request: Request<Sent>| {
         let both = Arc::clone(&both);
         async move {
             if request.method() == Method::POST {
@@ -160,7 +160,7 @@ async fn an_unguarded_write_invalidates_the_resources_it_changed() {
         let (builder, _, _) = builder();
         let inner = World::with(&[("/a", "one"), ("/list", "one")]);
         let world = inner.clone();
-        let inner = service_fn(move |request: Request<Full<Bytes>>| {
+        let inner = service_fn(move |request: Request<Sent>| {
             let world = world.clone();
             async move {
                 let path = request.uri().path().to_owned();

@@ -17,7 +17,7 @@ use ifmatch_runtime::Clock;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use crate::support::{Cuttable, ask, request, send};
+use crate::support::{Cuttable, Sent, ask, request, send};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -77,7 +77,7 @@ impl Drop for Running {
 }
 
 impl Document {
-    async fn answer(self, request: Request<Full<Bytes>>) -> Response<Full<Bytes>> {
+    async fn answer(self, request: Request<Sent>) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
         if head.method == Method::GET {
             let text = self.text.lock().unwrap().clone();
@@ -105,7 +105,7 @@ impl Document {
     }
 }
 
-impl Service<Request<Full<Bytes>>> for Document {
+impl Service<Request<Sent>> for Document {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
@@ -114,7 +114,7 @@ impl Service<Request<Full<Bytes>>> for Document {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+    fn call(&mut self, request: Request<Sent>) -> Self::Future {
         let document = self.clone();
         Box::pin(async move { Ok(document.answer(request).await) })
     }

@@ -7,7 +7,7 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use ifmatch::{AlsoChanged, Builder, ConditionalLayer, Permit, RequirePreconditions};
 use tower::{Layer, service_fn};
 
-use crate::support::{Cuttable, ManualClock, World, ask, request, send};
+use crate::support::{Cuttable, ManualClock, Sent, World, ask, request, send};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -130,14 +130,14 @@ async fn if_unmodified_since_loses_no_update_within_a_second() {
 }
 
 #[tokio::test]
-async fn an_untagged_resource_is_guarded_by_its_own_date() {
+async fn a_resource_too_long_to_hash_is_guarded_by_its_own_date() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
     let dates = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:38 GMT"];
     world.respond("GET /a", "last-modified", dates[0]);
     let service = builder.hash_limit(1).build().layer(world.clone());
     let read = ask(&service, "GET /a", &[]).await;
-    assert_eq!((read.header("etag"), read.header("last-modified").as_deref()), (None, Some(dates[0])));
+    assert_eq!(read.header("last-modified").as_deref(), Some(dates[0]));
     let held = [("if-unmodified-since", dates[0])];
     let refused = [held[0], ("x-end", "422")];
     assert_eq!(send(&service, request("PUT /a", &refused, "two")).await.status, 422);
@@ -153,7 +153,7 @@ async fn an_untagged_resource_is_guarded_by_its_own_date() {
 async fn an_authoritative_register_needs_no_probe_for_a_known_version() {
     let (builder, _, _) = builder();
     let world = World::with(&[("/a", "one")]);
-    let service = builder.authoritative().build().layer(world.clone());
+    let service = builder.authoritative().probe_after_writes(false).build().layer(world.clone());
     let tag = ask(&service, "GET /a", &[]).await.tag();
     assert_eq!(send(&service, request("PUT /a", &[("if-match", &tag)], "two")).await.status, 204);
     assert_eq!(world.runs(&Method::GET), 1);
@@ -326,14 +326,14 @@ async fn a_weak_tag_from_the_handler_is_not_recorded() {
 #[tokio::test]
 async fn a_returned_representation_is_hashed_and_the_request_body_never_is() {
     let (builder, _, _) = builder();
-    let inner = service_fn(|request: http::Request<http_body_util::Full<bytes::Bytes>>| async move {
+    let inner = service_fn(|request: http::Request<Sent>| async move {
         let mut response = http::Response::new(http_body_util::Full::<bytes::Bytes>::from("stored"));
         if request.headers().contains_key("x-locate") {
             response.headers_mut().insert("content-location", "/a".parse().unwrap());
         }
         Ok::<_, std::convert::Infallible>(response)
     });
-    let service = builder.build().layer(inner);
+    let service = builder.guard_where(|_| true).probe_after_writes(false).build().layer(inner);
     let located = send(&service, request("POST /a", &[("x-locate", "1")], "sent")).await;
     assert_eq!(located.tag(), ask(&service, "GET /a", &[]).await.tag());
     assert_eq!(send(&service, request("PUT /a", &[], "stored")).await.header("etag"), None);

@@ -9,7 +9,7 @@ use ifmatch_core::precondition::Preconditions;
 use ifmatch_register::{Driver, Key};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{Cuttable, ManualClock, Reply, World, ask, request, send};
+use crate::support::{Cuttable, ManualClock, Reply, Sent, World, ask, request, send};
 use crate::writes::builder;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -263,7 +263,7 @@ async fn a_handler_may_write_another_resource_through_the_same_layer() {
         .build();
     let world = World::default();
     let nested = layer.layer(world.clone());
-    let inner = service_fn(move |outer: http::Request<http_body_util::Full<bytes::Bytes>>| {
+    let inner = service_fn(move |outer: http::Request<Sent>| {
         let nested = nested.clone();
         async move {
             let path = outer.headers().get("x-nested").map(|path| path.to_str().unwrap().to_owned());

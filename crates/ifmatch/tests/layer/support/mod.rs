@@ -20,6 +20,9 @@ mod world;
 
 pub(crate) use world::World;
 
+/// The body that an inner service receives.
+pub(crate) type Sent = ifmatch::RequestBody<Full<Bytes>>;
+
 /// A clock that is advanced by hand. Clones share the time.
 #[derive(Clone, Debug)]
 pub(crate) struct ManualClock(Arc<watch::Sender<u64>>);

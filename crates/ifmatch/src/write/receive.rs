@@ -1,0 +1,54 @@
+//! Receiving the request's body before the permit, so that a slow client keeps no other writer waiting.
+
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use http::StatusCode;
+use ifmatch_core::problem::Problem;
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
+
+use super::request::WriteContext;
+use crate::body::{Buffered, ReadEnd, Reader, Received};
+use crate::inner::RequestContent;
+
+impl<R: Register, C: Clock> WriteContext<R, C> {
+    /// Receives a body up to the limit. A longer one arrives while the handler runs: one with a known length in full, so
+    /// that a client that waits for `100 Continue` learns a refusal before it sends anything.
+    ///
+    /// # Errors
+    /// 408 if nothing arrives for as long as a write may take.
+    pub(crate) async fn receive<B: RequestContent>(&self, body: B) -> Result<Received<B>, Problem> {
+        let limit = self.shared.config.receive_limit;
+        if body.is_end_stream() {
+            return Ok(Received::whole(Buffered::default()));
+        }
+        if body.size_hint().lower() > limit {
+            return Ok(Received::arriving(body));
+        }
+        let mut reader = Reader::new(body, limit);
+        loop {
+            let end = {
+                let stalled = self.shared.driver.clock().sleep(self.shared.config.write_timeout);
+                match select(pin!(reader.read_frame()), pin!(stalled)).await {
+                    Either::Left((end, _)) => end,
+                    Either::Right(_) => return Err(stalled_body()),
+                }
+            };
+            match end {
+                None => {}
+                Some(ReadEnd::Complete(trailers)) => {
+                    return Ok(Received::whole(Buffered { chunks: reader.chunks, trailers }));
+                }
+                Some(ReadEnd::Limit) => return Ok(Received::partial(reader, None)),
+                // The handler decides what an incomplete body means.
+                Some(ReadEnd::Error(error)) => return Ok(Received::partial(reader, Some(error))),
+            }
+        }
+    }
+}
+
+fn stalled_body() -> Problem {
+    let detail = "the request's body stopped arriving: nothing was changed, send the request again";
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "body-stalled").detail(detail)
+}
