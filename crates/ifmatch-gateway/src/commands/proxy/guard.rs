@@ -14,8 +14,9 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// Returns the layer between the cache and the upstreams. A write may take as long as the upstream's timeout.
 pub(super) fn layer(answer_timeout: Duration, register: AnyRegister) -> ConditionalLayer<AnyRegister> {
     let builder = ConditionalLayer::builder().register(register).key(HostAndPath::default());
-    // The upstreams get no requests that no client has sent, other than those that a condition needs.
-    builder.write_timeout(answer_timeout + MARGIN).probe_after_writes(false).build()
+    // Any method may change an upstream's resource. A GET that no client has sent is one that a condition needs.
+    let builder = builder.guard_where(|_| true).probe_after_writes(false);
+    builder.write_timeout(answer_timeout + MARGIN).build()
 }
 
 /// Identifies a resource by host and path, in any version of HTTP.
