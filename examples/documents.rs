@@ -13,10 +13,10 @@ use axum::extract::{Path, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use http::StatusCode;
+use ifmatch::axum::RouterExt;
 use ifmatch::{ConditionalLayer, RequirePreconditions};
 use serde_json::{Map, Value};
 use support::{Answer, Client};
-use tower::Layer;
 
 type Document = Map<String, Value>;
 type Documents = Arc<Mutex<BTreeMap<String, Document>>>;
@@ -36,7 +36,7 @@ fn app() -> Router {
     let routes = Router::new().route("/documents/{name}", get(read).put(write)).with_state(Documents::default());
     let layer =
         ConditionalLayer::builder().authoritative().require_preconditions(RequirePreconditions::for_writes()).build();
-    Router::new().fallback_service(layer.layer(routes))
+    routes.guarded_by(layer)
 }
 
 /// An editor with one version of the document, and its tag.
@@ -64,6 +64,8 @@ impl Editor {
             let answer = self.put().await?;
             println!("{:>5} saves   {field}={value}: {}", self.name, answer.status);
             if answer.status != StatusCode::PRECONDITION_FAILED {
+                // The tag of what was saved, for the next save.
+                answer.etag().clone_into(&mut self.tag);
                 return Ok(());
             }
             let current = self.client.get(PATH, &[]).await;
@@ -94,11 +96,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut anna = Editor::open("Anna", address).await?;
     let mut bert = Editor::open("Bert", address).await?;
     anna.save("when", "Monday").await?;
+    anna.save("when", "Tuesday").await?;
     bert.save("where", "Zurich").await?;
 
     let document = client.get(PATH, &[]).await.json();
     println!("      in the end: {document}");
     server.abort();
-    let expected = serde_json::json!({"title": "Plan", "when": "Monday", "where": "Zurich"});
+    let expected = serde_json::json!({"title": "Plan", "when": "Tuesday", "where": "Zurich"});
     if document == expected { Ok(()) } else { Err("an update was lost".into()) }
 }

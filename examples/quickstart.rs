@@ -1,4 +1,4 @@
-//! The smallest service: a note that clients cannot overwrite by accident.
+//! The smallest service: a note that clients cannot overwrite by accident. For one process: see `replicas.rs` for more.
 //!
 //! Run it: `cargo run --example quickstart`, then
 //!
@@ -30,7 +30,6 @@ async fn write(State(note): State<Note>, text: String) {
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let routes = Router::new().route("/note", get(read).put(write)).with_state(Note::default());
-    let app: Router = Router::new().fallback_service(ConditionalLayer::new().layer(routes));
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-    axum::serve(tokio::net::TcpListener::bind(address).await?, app).await
+    axum::serve(tokio::net::TcpListener::bind(address).await?, ConditionalLayer::new().layer(routes)).await
 }

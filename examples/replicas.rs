@@ -1,5 +1,6 @@
 //! Two replicas of a service on one PostgreSQL database. With a register that they share, no update is lost. With a
-//! register each, updates are lost, although every write was conditional and was acknowledged.
+//! register each, updates are lost, although every write was conditional and was acknowledged. For comparison: the same
+//! service with a version column by hand.
 //!
 //! Run it: `cargo run --example replicas -- postgres://postgres@127.0.0.1:5432/postgres`. It creates its tables in the
 //! schema `ifmatch_example`, and drops them at the end.
@@ -8,24 +9,26 @@
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
+use axum::Router;
 use axum::extract::{Path, State};
+use axum::response::IntoResponse;
 use axum::routing::get;
-use axum::{Extension, Router};
-use http::StatusCode;
-use ifmatch::{ConditionalLayer, Permit};
+use http::header::{ETAG, IF_MATCH};
+use http::{HeaderMap, StatusCode};
+use ifmatch::axum::RouterExt;
+use ifmatch::{ConditionalLayer, MemoryRegister, Permit, Register};
 use ifmatch_postgres::PostgresRegister;
-use ifmatch_register::{MemoryRegister, Register};
 use support::Client;
 use tokio::net::TcpListener;
 use tokio_postgres::{Client as Database, NoTls};
-use tower::Layer;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// Number of clients of each replica, and of increments by each client.
-const CLIENTS: i64 = 4;
-const INCREMENTS: i64 = 25;
+const CLIENTS: i64 = 8;
+const INCREMENTS: i64 = 20;
 
 async fn read(State(database): State<Arc<Database>>, Path(name): Path<String>) -> Result<String, StatusCode> {
     let row = database.query_opt("SELECT body FROM ifmatch_example.documents WHERE name = $1", &[&name]).await;
@@ -40,7 +43,7 @@ async fn read(State(database): State<Arc<Database>>, Path(name): Path<String>) -
 async fn write(
     State(database): State<Arc<Database>>,
     Path(name): Path<String>,
-    Extension(permit): Extension<Permit>,
+    permit: Permit,
     body: String,
 ) -> Result<StatusCode, StatusCode> {
     let token = i64::try_from(permit.fencing_token()).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
@@ -51,6 +54,31 @@ async fn write(
     }
 }
 
+/// By hand: the version is the tag, and the statement compares it.
+async fn read_by_hand(
+    State(database): State<Arc<Database>>,
+    Path(name): Path<String>,
+) -> Result<impl IntoResponse, StatusCode> {
+    let statement = "SELECT body, token FROM ifmatch_example.documents WHERE name = $1";
+    let row = database.query_opt(statement, &[&name]).await.map_err(unavailable)?.ok_or(StatusCode::NOT_FOUND)?;
+    Ok(([(ETAG, format!("\"{}\"", row.get::<_, i64>(1)))], row.get::<_, String>(0)))
+}
+
+async fn write_by_hand(
+    State(database): State<Arc<Database>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: String,
+) -> Result<impl IntoResponse, StatusCode> {
+    let tag = headers.get(IF_MATCH).and_then(|tag| tag.to_str().ok()).ok_or(StatusCode::PRECONDITION_REQUIRED)?;
+    let version: i64 = tag.trim_matches('"').parse().map_err(|_| StatusCode::PRECONDITION_FAILED)?;
+    let statement = "UPDATE ifmatch_example.documents SET body = $2, token = token + 1 WHERE name = $1 AND token = $3";
+    match database.execute(statement, &[&name, &body, &version]).await.map_err(unavailable)? {
+        1 => Ok((StatusCode::NO_CONTENT, [(ETAG, format!("\"{}\"", version + 1))])),
+        _ => Err(StatusCode::PRECONDITION_FAILED),
+    }
+}
+
 fn unavailable(_: tokio_postgres::Error) -> StatusCode {
     StatusCode::SERVICE_UNAVAILABLE
 }
@@ -58,10 +86,17 @@ fn unavailable(_: tokio_postgres::Error) -> StatusCode {
 /// Starts a replica with its own connection to the database.
 async fn replica(url: &str, register: impl Register) -> Result<SocketAddr, Failure> {
     let routes = Router::new().route("/documents/{name}", get(read).put(write)).with_state(connect(url).await?);
-    let service = ConditionalLayer::builder().register(register).build().layer(routes);
+    serve(routes.guarded_by(ConditionalLayer::builder().register(register).build())).await
+}
+
+async fn replica_by_hand(url: &str) -> Result<SocketAddr, Failure> {
+    let documents = get(read_by_hand).put(write_by_hand);
+    serve(Router::new().route("/documents/{name}", documents).with_state(connect(url).await?)).await
+}
+
+async fn serve(app: Router) -> Result<SocketAddr, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    let app = Router::new().fallback_service(service);
     tokio::spawn(async move { axum::serve(listener, app).await });
     Ok(address)
 }
@@ -72,16 +107,21 @@ async fn connect(url: &str) -> Result<Arc<Database>, Failure> {
     Ok(Arc::new(database))
 }
 
-/// Increments a number, and starts over whenever another client was faster.
+/// Increments a number, and starts over whenever another client was faster. Each save starts from the tag that the
+/// previous one answered with.
 async fn increment(client: Client, path: String) {
+    let mut current = client.get(&path, &[]).await.expect(200);
+    let mut number = current.text().parse::<i64>().unwrap_or_default();
     for _ in 0..INCREMENTS {
         loop {
-            let current = client.get(&path, &[]).await.expect(200);
-            let next = current.text().parse::<i64>().map_or_else(|_| String::new(), |number| (number + 1).to_string());
-            let written = client.put(&path, &[("if-match", current.etag())], next).await;
+            let written = client.put(&path, &[("if-match", current.etag())], (number + 1).to_string()).await;
             if written.status.is_success() {
+                number += 1;
+                current = written;
                 break;
             }
+            current = client.get(&path, &[]).await.expect(200);
+            number = current.text().parse().unwrap_or_default();
         }
     }
 }
@@ -89,7 +129,7 @@ async fn increment(client: Client, path: String) {
 /// Lets the clients of two replicas increment one number, and prints how many of the increments it shows.
 async fn run(name: &str, database: &Database, replicas: [SocketAddr; 2]) -> Result<(), Failure> {
     database.execute("INSERT INTO ifmatch_example.documents VALUES ($1, '0', 0)", &[&name]).await?;
-    let path = format!("/documents/{name}");
+    let (path, start) = (format!("/documents/{name}"), Instant::now());
     let clients = replicas.iter().flat_map(|address| (0..CLIENTS).map(|_| Client::new(*address)));
     let running: Vec<_> = clients.map(|client| tokio::spawn(increment(client, path.clone()))).collect();
     for client in running {
@@ -97,7 +137,8 @@ async fn run(name: &str, database: &Database, replicas: [SocketAddr; 2]) -> Resu
     }
     let row = database.query_one("SELECT body FROM ifmatch_example.documents WHERE name = $1", &[&name]).await?;
     let (acknowledged, found) = (2 * CLIENTS * INCREMENTS, row.get::<_, String>(0).parse::<i64>()?);
-    println!("{name}: {acknowledged} updates acknowledged, {} lost", acknowledged - found);
+    let millis = start.elapsed().as_millis();
+    println!("{name}: {acknowledged} updates acknowledged in {millis} ms, {} lost", acknowledged - found);
     Ok(())
 }
 
@@ -113,6 +154,8 @@ async fn main() -> Result<(), Failure> {
     let shared = async || PostgresRegister::connect(&url).await;
     let replicas = [replica(&url, shared().await?).await?, replica(&url, shared().await?).await?];
     run("one-shared-register", &database, replicas).await?;
+
+    run("by-hand", &database, [replica_by_hand(&url).await?, replica_by_hand(&url).await?]).await?;
 
     let own = || MemoryRegister::with_capacity(1_000);
     run("a-register-each", &database, [replica(&url, own()).await?, replica(&url, own()).await?]).await?;

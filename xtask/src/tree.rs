@@ -24,7 +24,6 @@ const RULES: &[Rule] = &[
             "hyper-util",
             "tower",
             "axum",
-            "moka",
             "quick_cache",
             "redb",
             "rustls",
@@ -144,7 +143,6 @@ const RULES: &[Rule] = &[
         forbidden: &[
             "axum",
             "clap",
-            "moka",
             "redb",
             "object_store",
             "ifmatch-register",

@@ -1,17 +1,21 @@
 //! Content hashes, for strong entity tags and `Repr-Digest`.
 
+#[cfg(feature = "digest-fields")]
+mod field;
+
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderValue;
 use serde::{Deserialize, Serialize};
-use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
 use sha2::{Digest, Sha256};
-use thiserror::Error;
 
 use crate::tag::EntityTag;
 use crate::text::header_value;
+
+#[cfg(feature = "digest-fields")]
+pub use field::InvalidDigest;
 
 /// The hash of a representation's bytes, and the format of its tag.
 ///
@@ -125,37 +129,6 @@ impl ContentHash {
             value.push(':');
             header_value(value)
         })
-    }
-
-    /// Reads the SHA-256 digest of a `Repr-Digest` or `Content-Digest` field. Returns `None` if the field is absent or has
-    /// only digests of other algorithms.
-    ///
-    /// # Errors
-    ///
-    /// If the field is not a dictionary, or its `sha-256` member is not a byte sequence of 32 bytes.
-    ///
-    /// ```
-    /// use http::{HeaderMap, HeaderName};
-    /// use ifmatch_core::digest::ContentHash;
-    ///
-    /// let name = HeaderName::from_static("repr-digest");
-    /// let hash = ContentHash::of(b"upload");
-    /// let mut headers = HeaderMap::new();
-    /// headers.insert(name.clone(), hash.repr_digest().unwrap());
-    /// assert_eq!(ContentHash::from_headers(&headers, name)?, Some(hash));
-    /// # Ok::<(), ifmatch_core::digest::InvalidDigest>(())
-    /// ```
-    pub fn from_headers(headers: &HeaderMap, name: HeaderName) -> Result<Option<Self>, InvalidDigest> {
-        let lines: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
-        let members: Dictionary = Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| InvalidDigest)?;
-        match members.get(SHA_256) {
-            None => Ok(None),
-            Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. })) => {
-                let bytes = bytes.as_slice().try_into().map_err(|_| InvalidDigest)?;
-                Ok(Some(Self::from_bytes(bytes)))
-            }
-            Some(_) => Err(InvalidDigest),
-        }
     }
 
     fn tag_hex(&self) -> String {
@@ -292,20 +265,5 @@ impl State {
         }
     }
 }
-
-/// A digest field is malformed.
-///
-/// ```
-/// use http::{HeaderMap, HeaderName, HeaderValue};
-/// use ifmatch_core::digest::{ContentHash, InvalidDigest};
-///
-/// let name = HeaderName::from_static("repr-digest");
-/// let mut headers = HeaderMap::new();
-/// headers.insert(name.clone(), HeaderValue::from_static("sha-256=abc"));
-/// assert_eq!(ContentHash::from_headers(&headers, name), Err(InvalidDigest));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not a digest: write sha-256=:…: with the base64 of the 32 bytes between the colons (RFC 9530)")]
-pub struct InvalidDigest;
 
 const SHA_256: &str = "sha-256";

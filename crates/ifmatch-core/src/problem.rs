@@ -96,6 +96,17 @@ impl Problem {
         self
     }
 
+    /// Returns the name, the last part of the `type`.
+    ///
+    /// ```
+    /// use ifmatch_core::problem::Problem;
+    ///
+    /// assert_eq!(Problem::not_found().name(), "not-found");
+    /// ```
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Returns the status of the response.
     ///
     /// ```

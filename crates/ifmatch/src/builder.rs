@@ -11,6 +11,7 @@ use ifmatch_register::{Driver, MemoryRegister, Register};
 use ifmatch_runtime::{Clock, KeyedQueue, SystemClock};
 
 use crate::config::{Config, MEMORY, RECORDS};
+use crate::events::{Events, Observer};
 use crate::key::KeyExtractor;
 use crate::layer::ConditionalLayer;
 use crate::memory::Memory;
@@ -51,7 +52,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
     ///
     /// ```
     /// use ifmatch::ConditionalLayer;
-    /// use ifmatch_register::MemoryRegister;
+    /// use ifmatch::MemoryRegister;
     ///
     /// let layer = ConditionalLayer::builder().register(MemoryRegister::with_capacity(1_000)).build();
     /// ```
@@ -60,6 +61,12 @@ impl<R: Register, C: Clock> Builder<R, C> {
     }
 
     /// Sets the clock. Defaults to the system's.
+    ///
+    /// ```
+    /// use ifmatch::{ConditionalLayer, SystemClock};
+    ///
+    /// let layer = ConditionalLayer::builder().clock(SystemClock).build();
+    /// ```
     pub fn clock<N: Clock>(self, clock: N) -> Builder<R, N> {
         Builder { register: self.register, clock, config: self.config, memory: self.memory }
     }
@@ -84,6 +91,21 @@ impl<R: Register, C: Clock> Builder<R, C> {
     #[must_use]
     pub fn authoritative(mut self) -> Self {
         self.config.authority = Authority::Register;
+        self
+    }
+
+    /// Sets the observer of the layer's decisions: every 304, 409, 412, 428 and 503 that it answers itself. None by
+    /// default; see [`Observer`].
+    ///
+    /// ```
+    /// use ifmatch::{ConditionalLayer, Decision};
+    ///
+    /// let log = |decision: &Decision| eprintln!("{} {}", decision.status(), decision.reason());
+    /// let layer = ConditionalLayer::builder().observer(log).build();
+    /// ```
+    #[must_use]
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.config.events = Events(Some(Arc::new(observer)));
         self
     }
 
@@ -227,7 +249,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
-    /// # fn with(register: impl ifmatch_register::Register) {
+    /// # fn with(register: impl ifmatch::Register) {
     /// let layer = ConditionalLayer::builder().register(register).leases().build();
     /// # }
     /// ```
@@ -276,9 +298,6 @@ impl<R: Register, C: Clock> Builder<R, C> {
     /// share a register may differ by that much. A process that crashes mid-write blocks the next write for up to this
     /// duration.
     ///
-    /// # Panics
-    /// Panics if the timeout is zero, since every write would be rejected.
-    ///
     /// ```
     /// # use std::time::Duration;
     /// # use ifmatch::ConditionalLayer;
@@ -286,12 +305,17 @@ impl<R: Register, C: Clock> Builder<R, C> {
     /// ```
     #[must_use]
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
-        assert!(!timeout.is_zero(), "the write timeout must be greater than zero");
         self.config.write_timeout = timeout;
         self
     }
 
     /// Sets how long a write waits for another write before it gets 409. Defaults to 10 seconds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch::ConditionalLayer;
+    /// let layer = ConditionalLayer::builder().patience(Duration::from_secs(2)).build();
+    /// ```
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.config.patience = patience;
@@ -300,6 +324,12 @@ impl<R: Register, C: Clock> Builder<R, C> {
 
     /// Sets how long a handler may still take effect after it has failed, panicked or been cancelled. Other writes wait
     /// that long. Defaults to 1 second.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ifmatch::ConditionalLayer;
+    /// let layer = ConditionalLayer::builder().grace(Duration::from_millis(200)).build();
+    /// ```
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.config.grace = grace;
@@ -367,7 +397,7 @@ impl<R: Register, C: Clock> Builder<R, C> {
     ///
     /// ```
     /// # use ifmatch::ConditionalLayer;
-    /// # fn with(register: impl ifmatch_register::Register) {
+    /// # fn with(register: impl ifmatch::Register) {
     /// let layer = ConditionalLayer::builder().register(register).authoritative().accept_lost_swaps().build();
     /// # }
     /// ```
@@ -380,14 +410,33 @@ impl<R: Register, C: Clock> Builder<R, C> {
     /// Builds the layer.
     ///
     /// # Panics
-    /// Panics if the layer is [authoritative](Self::authoritative) and its register may lose acknowledged swaps, unless
-    /// that is [accepted](Self::accept_lost_swaps).
+    /// Panics if settings cannot work:
+    ///
+    /// - The layer is [authoritative](Self::authoritative) and its register may lose acknowledged swaps, unless that is
+    ///   [accepted](Self::accept_lost_swaps).
+    /// - The [write timeout](Self::write_timeout) is zero, so that every write would be rejected.
+    /// - [`require_where`](Self::require_where) selects requests, but no method
+    ///   [requires](Self::require_preconditions) a condition.
+    ///
+    /// ```should_panic
+    /// # use std::time::Duration;
+    /// # use ifmatch::ConditionalLayer;
+    /// let layer = ConditionalLayer::builder().write_timeout(Duration::ZERO).build();
+    /// ```
     pub fn build(self) -> ConditionalLayer<R, C> {
         let may_lose = self.config.authority == Authority::Register && self.register.guarantee().may_lose_swaps();
         assert!(
             !may_lose || self.config.accepts_lost_swaps,
             "the register may lose acknowledged swaps at a failover, so it cannot be authoritative: use another register, \
              or accept the loss with Builder::accept_lost_swaps"
+        );
+        assert!(
+            !self.config.write_timeout.is_zero(),
+            "the write timeout is zero, so that every write would be rejected: set a longer one with Builder::write_timeout"
+        );
+        assert!(
+            self.config.require_where.is_none() || self.config.require != RequirePreconditions::none(),
+            "no method requires a condition, so Builder::require_where has no effect: add Builder::require_preconditions"
         );
         let driver = Driver::with_clock(self.register, self.clock).with_patience(self.config.patience);
         ConditionalLayer::from(Shared {

@@ -12,6 +12,7 @@ use ifmatch_core::digest::TagFormat;
 use ifmatch_core::policy::RequirePreconditions;
 use ifmatch_core::precondition::{CONDITIONAL_HEADERS, Preconditions};
 
+use crate::events::Events;
 use crate::key::{KeyExtractor, PathKey};
 
 /// Number of records that the default register holds.
@@ -25,6 +26,7 @@ pub(crate) type Predicate = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate setting, named as in the builder")]
 pub(crate) struct Config {
     pub(crate) keys: Arc<dyn KeyExtractor>,
+    pub(crate) events: Events,
     pub(crate) authority: Authority,
     pub(crate) hash_limit: u64,
     pub(crate) receive_limit: u64,
@@ -49,6 +51,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             keys: Arc::new(PathKey::new()),
+            events: Events::default(),
             authority: Authority::Resource,
             hash_limit: 1024 * 1024,
             receive_limit: 256 * 1024,

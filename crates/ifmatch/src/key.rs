@@ -9,6 +9,8 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_register::{InvalidKey, Key};
 use percent_encoding::percent_decode_str;
 
+use crate::mount;
+
 /// Extracts the key of the resource that a request addresses.
 ///
 /// Requests that change the same resource must have the same key, regardless of the method; otherwise two writers can both
@@ -19,7 +21,7 @@ use percent_encoding::percent_decode_str;
 /// ```
 /// use http::request::Parts;
 /// use ifmatch::ConditionalLayer;
-/// use ifmatch_register::Key;
+/// use ifmatch::Key;
 ///
 /// // All of a user's settings are one document.
 /// let layer = ConditionalLayer::builder()
@@ -48,7 +50,7 @@ where
 /// Paths are normalized: percent-encoded characters are decoded, except for slashes, percent signs, control characters
 /// and non-ASCII bytes. The query selects a representation of the resource, unless [`with_query`](Self::with_query) or
 /// [`with_parameters`](Self::with_parameters) makes it part of the key. A path that is too long for a key is replaced by
-/// its hash.
+/// its hash. With the feature `axum`, the path is the one that the client sent, even in a nested router.
 ///
 /// ```
 /// use http::Request;
@@ -57,7 +59,7 @@ where
 /// let key = |uri| PathKey::new().key(&Request::get(uri).body(()).unwrap().into_parts().0);
 /// assert_eq!(key("/notes/%61?page=2")?.as_str(), "/notes/a");
 /// assert_ne!(key("/notes/a%2fb")?, key("/notes/a/b")?);
-/// # Ok::<(), ifmatch_register::InvalidKey>(())
+/// # Ok::<(), ifmatch::InvalidKey>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PathKey {
@@ -132,7 +134,8 @@ impl PathKey {
 
 impl KeyExtractor for PathKey {
     fn key(&self, head: &Parts) -> Result<Key, InvalidKey> {
-        let path = head.uri.path();
+        let uri = mount::uri(head);
+        let path = uri.path();
         if self.tenant.is_none() && matches!(self.query, Query::None) && is_canonical(path) {
             return shorten(path);
         }
@@ -141,7 +144,7 @@ impl KeyExtractor for PathKey {
             encode(&mut text, value.as_bytes(), b"/,");
         }
         canonicalize(&mut text, path);
-        let query = head.uri.query().unwrap_or_default();
+        let query = uri.query().unwrap_or_default();
         match &self.query {
             Query::None => {}
             Query::All if query.is_empty() => {}
@@ -175,7 +178,7 @@ fn append_named(text: &mut String, query: &str, names: &[String]) {
 /// use ifmatch::key::shorten;
 /// assert_eq!(shorten("/notes/7")?.as_str(), "/notes/7");
 /// assert!(shorten(&"long".repeat(1_000))?.as_str().starts_with("sha-256:"));
-/// # Ok::<(), ifmatch_register::InvalidKey>(())
+/// # Ok::<(), ifmatch::InvalidKey>(())
 /// ```
 ///
 /// # Errors

@@ -91,6 +91,7 @@ impl<S, R: Register, C: Clock> Layer<S> for ConditionalLayer<R, C> {
         assert!(
             !type_name::<S>().contains(AXUM_ROUTE),
             "ConditionalLayer must wrap the whole router, not its routes: replace router.layer(layer) by \
+             router.guarded_by(layer), with ifmatch::axum::RouterExt and the feature axum, or by \
              Router::new().fallback_service(layer.layer(router))"
         );
         ConditionalService::new(inner, Arc::clone(&self.shared))

@@ -1,18 +1,20 @@
 //! Strong entity tags, conditional requests and race-free conditional writes for any HTTP service.
 //!
-#![doc = include_str!("../README.md")]
+#![cfg_attr(all(feature = "axum", feature = "testing"), doc = include_str!("../README.md"))]
 //!
 //! # Request processing
 //!
 //! **GET and HEAD.** The inner service runs without the client's conditions and sends the whole representation. A
-//! response without an entity tag gets the hash of its body as its tag, unless the body exceeds the [hash
-//! limit](Builder::hash_limit). The layer then evaluates the conditions and ranges on this response, and records the tag
+//! response without an entity tag gets the hash of its body as its tag, or that of its revision if the body exceeds the
+//! [hash limit](Builder::hash_limit). The layer then evaluates the conditions and ranges on this response, and records the tag
 //! in the register, unless a write took place meanwhile. A client that has the current version gets 304 from memory,
 //! without running the inner service, if that is certain: the register is [authoritative](Builder::authoritative), or
 //! the response is still fresh by its `Cache-Control`. Reads succeed even if the register fails.
 //!
 //! **Every other method**, except for safe ones, is a write, and needs a permit from the register: one write at a time
-//! per resource, in all processes that share the register. The conditions are evaluated in the same step. If the current
+//! per resource, in all processes that share the register. POST needs one only with a condition, unless
+//! [`Builder::guard_where`] says so. The request's body is received before the permit, up to a
+//! [limit](Builder::receive_limit); while a longer one arrives, the permit is renewed. The conditions are evaluated in the same step. If the current
 //! version is not certain, the layer first determines it with a GET to the inner service, the *probe*. The handler runs
 //! with the [`Permit`] among the request's extensions and without the conditions, except for `*`.
 //!
@@ -25,11 +27,17 @@
 //! | exceeds its time | is cancelled, and may have taken effect | the same |
 //! | responds with 202, or its process ends | may still take effect | waits for the [deadline](Builder::write_timeout), and probes |
 //!
+//! While the permit lasts, the layer finds the tag for the response to a successful write, in this order: the handler's
+//! `ETag`; its [`NewVersion`]; the hash of the response's body if `Content-Location` names the resource; a GET to the inner
+//! service ([`Builder::probe_after_writes`]). No tag is given if the resource is gone, or if an unguarded write may have
+//! come in between. The new `Last-Modified` lies in the future for up to a second, so that such a response has none.
+//!
 //! A write runs to its end even if its client disconnects. If the register fails, writes fail before they begin.
 //!
 //! | Response | Reason |
 //! |---|---|
 //! | 412 | a condition is false; the response carries the current tag |
+//! | 408 `body-stalled` | the request's body stopped arriving; nothing was changed |
 //! | 409 with `Retry-After` | another write is in flight for longer than the [patience](Builder::patience) |
 //! | 428 | a condition is [required](Builder::require_preconditions) |
 //! | 501 `leases-not-kept` | the register [may lose](Builder::leases) leases |
@@ -65,14 +73,14 @@
 //! # Placement
 //!
 //! The layer must wrap the service that answers **all** methods of a resource, since it probes that service. axum's
-//! `Router::layer` wraps each route separately, so the layer panics there.
+//! `Router::layer`, `route_layer` and `MethodRouter::layer` wrap the handler of each method separately, so the layer panics
+//! there: use `guarded_by` of `ifmatch::axum::RouterExt`. A nested router's keys hold its prefix with the feature `axum`.
 //!
 //! - Place it behind authentication, so that a 412 reveals nothing to clients that may not read.
 //! - Place it outside of compression, so that each coding has the tag of its own bytes. If that is impossible, see
 //!   [`Builder::behind_compression`].
 //!
-//! A handler that stores the request's content unchanged can save the next writer the probe: it sets the `ETag` of a
-//! subsequent GET, [`ContentHash::of`](ifmatch_core::digest::ContentHash::of) the content.
+//! A handler that knows the new representation saves the GET after its write: it returns [`NewVersion`] or `ETag`.
 //!
 //! # A customised layer
 //!
@@ -80,8 +88,7 @@
 //! use std::time::Duration;
 //!
 //! use ifmatch::key::PathKey;
-//! use ifmatch::{ConditionalLayer, RequirePreconditions};
-//! use ifmatch_register::MemoryRegister;
+//! use ifmatch::{ConditionalLayer, MemoryRegister, RequirePreconditions};
 //!
 //! let layer = ConditionalLayer::builder()
 //!     .register(MemoryRegister::with_capacity(1_000_000)) // or a shared one
@@ -92,13 +99,20 @@
 //!     .build();
 //! ```
 
+#[cfg(feature = "axum")]
+pub mod axum;
+#[cfg(feature = "testing")]
+pub mod testing;
+
 mod builder;
 mod layer;
 mod service;
 
 mod config;
+mod events;
 mod inner;
 pub mod key;
+mod mount;
 mod shared;
 
 mod lease;
@@ -113,9 +127,13 @@ mod responses;
 
 pub use body::{RequestBody, ResponseBody};
 pub use builder::Builder;
+pub use events::{Decision, Observer};
 pub use future::ResponseFuture;
-pub use ifmatch_core::digest::TagFormat;
+pub use ifmatch_core::EntityTag;
+pub use ifmatch_core::digest::{ContentHash, TagFormat};
 pub use ifmatch_core::policy::RequirePreconditions;
+pub use ifmatch_register::{InvalidKey, Key, MemoryRegister, Register};
+pub use ifmatch_runtime::{Clock, SystemClock};
 pub use inner::InnerService;
 pub use layer::ConditionalLayer;
 pub use permit::Permit;

@@ -9,12 +9,15 @@ use ifmatch_core::fields::not_modified::retain_304_headers;
 use ifmatch_core::problem::Problem;
 
 use crate::body::ResponseBody;
+use crate::events::Decision;
 
 /// `Retry-After` of a failure of unknown duration.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) fn problem<T: Body>(problem: &Problem) -> Response<ResponseBody<T>> {
-    problem.to_response().map(ResponseBody::buffered)
+    let mut response = problem.to_response().map(ResponseBody::buffered);
+    response.extensions_mut().insert(Decision::new(problem.status(), problem.name()));
+    response
 }
 
 /// 400: the key extractor rejects the request.

@@ -97,7 +97,9 @@ where
         match Kind::of(&head.method) {
             Kind::Read => {
                 let Ok(key) = shared.config.keys.key(&head) else {
-                    return responses::problem(&responses::invalid_key()).into();
+                    let response = responses::problem(&responses::invalid_key());
+                    shared.config.events.report(&response);
+                    return response.into();
                 };
                 let lookup = Lookup::new(shared, key, &head);
                 if names_lease(&shared.config, &head) {
@@ -121,10 +123,10 @@ where
                 drop(inner);
                 let inner = self.inner.clone();
                 if let Some(operation) = Operation::of(shared, &head) {
-                    return ResponseFuture::boxed(operation.run(inner));
+                    return ResponseFuture::boxed(reported(Arc::clone(shared), operation.run(inner)));
                 }
                 let write = write::write(Arc::clone(shared), inner, Request::from_parts(head, body));
-                let write = detach(write);
+                let write = detach(reported(Arc::clone(shared), write));
                 ResponseFuture::boxed(async {
                     write.result().await.unwrap_or_else(|| Ok(responses::outcome_unknown()))
                 })
@@ -135,6 +137,16 @@ where
             }),
         }
     }
+}
+
+/// Reports the response if the layer has made it.
+async fn reported<R, C, T, E>(
+    shared: Arc<Shared<R, C>>,
+    response: impl Future<Output = Result<Response<T>, E>>,
+) -> Result<Response<T>, E> {
+    let response = response.await?;
+    shared.config.events.report(&response);
+    Ok(response)
 }
 
 enum Kind {

@@ -5,7 +5,7 @@ mod request;
 mod response;
 
 pub(crate) use reader::{ReadEnd, Reader};
-pub use request::RequestBody;
 pub(crate) use request::Received;
+pub use request::RequestBody;
 pub use response::ResponseBody;
 pub(crate) use response::{Buffered, Rest};

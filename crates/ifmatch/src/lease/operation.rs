@@ -15,6 +15,7 @@ use ifmatch_runtime::Clock;
 use super::reply;
 use super::request::{LeaseRequest, strip_lease_fields};
 use crate::inner::{InnerService, RequestContent};
+use crate::mount;
 use crate::responses;
 use crate::shared::Shared;
 use crate::write::begin::MAX_PROBES;
@@ -34,9 +35,9 @@ impl<R: Register, C: Clock> Operation<R, C> {
         if !shared.config.leases || head.method != Method::PUT {
             return None;
         }
-        let uri = without_marker(&head.uri)?;
+        without_marker(&head.uri)?;
         let mut head = head.clone();
-        head.uri = uri;
+        mount::map(&mut head, without_marker)?;
         shared.config.leases(&head).then(|| Self { shared: Arc::clone(shared), head })
     }
 

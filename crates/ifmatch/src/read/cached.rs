@@ -17,6 +17,7 @@ use ifmatch_register::{Key, Register};
 use ifmatch_runtime::Clock;
 
 use crate::body::ResponseBody;
+use crate::events::Decision;
 use crate::memory::Remembered;
 use crate::read::cache_control::demands_origin;
 use crate::read::compressed_tag;
@@ -126,6 +127,7 @@ impl Hit {
         shared: &Shared<R, C>,
         at: Timestamp,
     ) -> Response<ResponseBody<T>> {
+        shared.config.events.decided(&Decision::NOT_MODIFIED);
         let mut headers = self.remembered.headers.clone();
         if let Some(shown) = &self.shown {
             headers.insert(ETAG, shown.to_header());

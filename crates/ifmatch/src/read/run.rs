@@ -13,6 +13,7 @@ use ifmatch_register::Register;
 use ifmatch_runtime::Clock;
 
 use crate::body::{RequestBody, ResponseBody};
+use crate::events::Decision;
 use crate::inner::{self, InnerService, RequestContent};
 use crate::read::cache_control::Reuse;
 use crate::read::cached::{Cached, Lookup};
@@ -102,6 +103,11 @@ impl<R: Register, C: Clock> ReadContext<R, C> {
     }
 
     fn finish<T: Body>(&self, response: Response<ResponseBody<T>>) -> Response<ResponseBody<T>> {
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_MODIFIED => self.shared.config.events.decided(&Decision::NOT_MODIFIED),
+            _ => self.shared.config.events.report(&response),
+        }
         if self.request.is_head { responses::without_body(response) } else { response }
     }
 

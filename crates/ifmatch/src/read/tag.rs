@@ -127,9 +127,7 @@ async fn buffer<B: Body>(headers: &HeaderMap, body: B, limit: u64, clock: &impl 
     let is_too_long = matches!(end, Some(ReadEnd::Limit));
     let body = match end {
         Some(ReadEnd::Complete(trailers)) => TaggedBody::Whole(Buffered { chunks: reader.chunks, trailers }),
-        Some(ReadEnd::Limit) | None => {
-            TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Body(reader.body)))
-        }
+        Some(ReadEnd::Limit) | None => TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Body(reader.body))),
         Some(ReadEnd::Error(error)) => {
             TaggedBody::Stream(ResponseBody::replay(reader.chunks, Rest::Error(Some(error))))
         }

@@ -6,6 +6,7 @@ use http::{HeaderValue, Response, Uri};
 use ifmatch_register::Key;
 
 use crate::key::KeyExtractor;
+use crate::mount;
 
 /// Response extension that names other resources changed by a write.
 ///
@@ -36,17 +37,19 @@ pub(crate) fn keys<T>(extractor: &dyn KeyExtractor, target: &Key, request: &Part
 
 /// Returns `true` if a `Content-Location` names the target of the request.
 pub(crate) fn is_target(location: &HeaderValue, request: &Parts) -> bool {
-    resolve(location, request).is_some_and(|uri| uri.path() == request.uri.path() && uri.query() == request.uri.query())
+    let target = mount::uri(request);
+    resolve(location, request).is_some_and(|uri| uri.path() == target.path() && uri.query() == target.query())
 }
 
 fn key_of(extractor: &dyn KeyExtractor, request: &Parts, uri: Uri) -> Option<Key> {
     let mut head = request.clone();
-    head.uri = uri;
+    mount::replace(&mut head, uri);
     extractor.key(&head).ok()
 }
 
 /// Resolves a reference on the same host (RFC 3986 §5.2), without its fragment.
 fn resolve(location: &HeaderValue, request: &Parts) -> Option<Uri> {
+    let target = mount::uri(request);
     let text = location.to_str().ok()?;
     let text = text.split('#').next()?;
     if let Some((_, rest)) = text.split_once("://") {
@@ -58,11 +61,11 @@ fn resolve(location: &HeaderValue, request: &Parts) -> Option<Uri> {
     }
     let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
     let path = match path {
-        "" if query.is_none() => return Some(request.uri.clone()),
-        "" => request.uri.path().to_owned(),
+        "" if query.is_none() => return Some(target.clone()),
+        "" => target.path().to_owned(),
         path if path.starts_with('/') => without_dots(path),
         path => {
-            let base = request.uri.path().rsplit_once('/').map_or("", |(base, _)| base);
+            let base = target.path().rsplit_once('/').map_or("", |(base, _)| base);
             without_dots(&format!("{base}/{path}"))
         }
     };
@@ -70,7 +73,7 @@ fn resolve(location: &HeaderValue, request: &Parts) -> Option<Uri> {
 }
 
 fn host(request: &Parts) -> Option<&str> {
-    match request.uri.authority() {
+    match mount::uri(request).authority() {
         Some(authority) => Some(authority.as_str()),
         None => request.headers.get(HOST)?.to_str().ok(),
     }

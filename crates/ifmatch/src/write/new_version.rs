@@ -151,8 +151,7 @@ impl<R: Register, C: Clock> WriteContext<R, C> {
             return Made::UNKNOWN;
         }
         let is_recordable = is_recordable && !tag.is_weak();
-        let content =
-            if is_recordable { Content::Tagged { variant, tag: tag.clone() } } else { Content::Unknown };
+        let content = if is_recordable { Content::Tagged { variant, tag: tag.clone() } } else { Content::Unknown };
         Made { content, tag: Some(tag), is_probed: true }
     }
 

@@ -61,7 +61,8 @@ async fn a_chain_of_saves_needs_no_get_by_the_client() {
 #[tokio::test]
 async fn a_delete_that_leaves_something_answers_with_its_tag() {
     let (builder, _, _) = builder();
-    let inner = service_fn(|_: Request<Sent>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("default"))) });
+    let inner =
+        service_fn(|_: Request<Sent>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("default"))) });
     let service = builder.build().layer(inner);
     let reset = send(&service, request("DELETE /settings", &[], "")).await;
     assert_eq!(reset.tag(), ask(&service, "GET /settings", &[]).await.tag());
@@ -146,9 +147,8 @@ async fn no_writer_runs_between_a_write_and_the_probe_of_its_version() {
         async move { send(&here, request("PUT /a", &[("x-get-hold-before", "probe")], "first")).await }
     });
     world.reached("probe").await;
-    let others = [here.clone(), there.clone()].map(|service| {
-        tokio::spawn(async move { send(&service, request("PUT /a", &[], "other")).await })
-    });
+    let others = [here.clone(), there.clone()]
+        .map(|service| tokio::spawn(async move { send(&service, request("PUT /a", &[], "other")).await }));
     settle().await;
     assert_eq!(world.get("/a").as_deref(), Some("first"), "another writer ran before the probe");
     world.release("probe");
@@ -232,7 +232,8 @@ async fn a_tag_never_names_the_bytes_of_an_unguarded_write() {
             async move { send(&here, request("PUT /a", &[("x-get-hold-before", "probe")], "put")).await }
         });
         world.reached("probe").await;
-        let post = tokio::spawn(async move { send(&other, request("POST /a", &[("x-hold-after", "post")], "post")).await });
+        let post =
+            tokio::spawn(async move { send(&other, request("POST /a", &[("x-hold-after", "post")], "post")).await });
         world.reached("post").await;
         if ends_first {
             world.release("post");

@@ -1,0 +1,55 @@
+//! Parsing `Repr-Digest` and `Content-Digest` (RFC 9530).
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
+use thiserror::Error;
+
+use super::{ContentHash, SHA_256};
+
+impl ContentHash {
+    /// Reads the SHA-256 digest of a `Repr-Digest` or `Content-Digest` field. Returns `None` if the field is absent or has
+    /// only digests of other algorithms.
+    ///
+    /// # Errors
+    ///
+    /// If the field is not a dictionary, or its `sha-256` member is not a byte sequence of 32 bytes.
+    ///
+    /// ```
+    /// use http::{HeaderMap, HeaderName};
+    /// use ifmatch_core::digest::ContentHash;
+    ///
+    /// let name = HeaderName::from_static("repr-digest");
+    /// let hash = ContentHash::of(b"upload");
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert(name.clone(), hash.repr_digest().unwrap());
+    /// assert_eq!(ContentHash::from_headers(&headers, name)?, Some(hash));
+    /// # Ok::<(), ifmatch_core::digest::InvalidDigest>(())
+    /// ```
+    pub fn from_headers(headers: &HeaderMap, name: HeaderName) -> Result<Option<Self>, InvalidDigest> {
+        let lines: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+        let members: Dictionary = Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| InvalidDigest)?;
+        match members.get(SHA_256) {
+            None => Ok(None),
+            Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. })) => {
+                let bytes = bytes.as_slice().try_into().map_err(|_| InvalidDigest)?;
+                Ok(Some(Self::from_bytes(bytes)))
+            }
+            Some(_) => Err(InvalidDigest),
+        }
+    }
+}
+
+/// A digest field is malformed.
+///
+/// ```
+/// use http::{HeaderMap, HeaderName, HeaderValue};
+/// use ifmatch_core::digest::{ContentHash, InvalidDigest};
+///
+/// let name = HeaderName::from_static("repr-digest");
+/// let mut headers = HeaderMap::new();
+/// headers.insert(name.clone(), HeaderValue::from_static("sha-256=abc"));
+/// assert_eq!(ContentHash::from_headers(&headers, name), Err(InvalidDigest));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("not a digest: write sha-256=:…: with the base64 of the 32 bytes between the colons (RFC 9530)")]
+pub struct InvalidDigest;

@@ -1,0 +1,147 @@
+//! axum: the whole router behind the layer, `axum::serve`, extractors and response parts.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
+use axum::serve::{IncomingStream, Listener};
+use http::StatusCode;
+use http::request::Parts;
+use ifmatch_core::EntityTag;
+use ifmatch_register::Register;
+use ifmatch_runtime::Clock;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::inner::InnerService;
+use crate::{ConditionalLayer, ConditionalService, NewVersion, Permit};
+
+/// Puts a router behind the layer, as part of its other methods.
+///
+/// axum's own [`Router::layer`] wraps the handler of each method separately, so that the GET before a conditional PUT
+/// would run the handler of PUT. This wraps the router as a whole; other layers then go around it as usual.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use ifmatch::ConditionalLayer;
+/// use ifmatch::axum::RouterExt;
+///
+/// let notes = Router::new().route("/note", get(|| async { "hello" }));
+/// let app: Router = Router::new().nest("/v1", notes.guarded_by(ConditionalLayer::new()));
+/// ```
+pub trait RouterExt {
+    /// Wraps all routes, and the fallback, in a layer. The result is a router without routes of its own.
+    #[must_use]
+    fn guarded_by<R: Register, C: Clock>(self, layer: ConditionalLayer<R, C>) -> Self;
+}
+
+impl RouterExt for Router {
+    fn guarded_by<R: Register, C: Clock>(self, layer: ConditionalLayer<R, C>) -> Self {
+        Self::new().fallback_service(layer.layer(self))
+    }
+}
+
+/// A connection of `axum::serve`, so that it takes a layered router as it is.
+///
+/// ```no_run
+/// use axum::{Router, routing::get};
+/// use ifmatch::ConditionalLayer;
+/// use tower::Layer;
+///
+/// # async fn run() -> std::io::Result<()> {
+/// let routes = Router::new().route("/note", get(|| async { "hello" }));
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+/// axum::serve(listener, ConditionalLayer::new().layer(routes)).await
+/// # }
+/// ```
+impl<L, S, R, C> Service<IncomingStream<'_, L>> for ConditionalService<S, R, C>
+where
+    L: Listener,
+    S: InnerService<Body, Error = Infallible> + Sync,
+    S::Body: http_body::Body<Error: Into<axum::BoxError>>,
+    R: Register,
+    C: Clock,
+{
+    type Response = Router;
+    type Error = Infallible;
+    type Future = Ready<Result<Router, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: IncomingStream<'_, L>) -> Self::Future {
+        ready(Ok(Router::new().fallback_service(self.clone())))
+    }
+}
+
+/// The version that the conditions of a write were compared with, as an extractor: the tag, unless the resource was
+/// absent, unknown or untagged.
+///
+/// ```
+/// use ifmatch::axum::CurrentVersion;
+///
+/// async fn save(CurrentVersion(replaced): CurrentVersion, text: String) {
+///     println!("{replaced:?} is replaced by {text}");
+/// }
+/// # let _: axum::routing::MethodRouter = axum::routing::put(save);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CurrentVersion(pub Option<EntityTag>);
+
+/// The request has no [`Permit`]: the route is not behind a layer, or the layer does not guard this request.
+///
+/// ```
+/// use axum::response::IntoResponse;
+/// use ifmatch::axum::MissingPermit;
+///
+/// assert_eq!(MissingPermit.into_response().status(), 500);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissingPermit;
+
+impl IntoResponse for MissingPermit {
+    fn into_response(self) -> Response {
+        let text = "the request has no permit: put the router behind ifmatch::ConditionalLayer, and guard this request";
+        (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Permit {
+    type Rejection = MissingPermit;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingPermit> {
+        parts.extensions.get::<Self>().cloned().ok_or(MissingPermit)
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for Permit {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned())
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for CurrentVersion {
+    type Rejection = MissingPermit;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingPermit> {
+        let permit = parts.extensions.get::<Permit>().ok_or(MissingPermit)?;
+        Ok(Self(permit.current_tags().first().cloned()))
+    }
+}
+
+/// `(NewVersion::Body, Json(note))` is a response with the new representation.
+impl IntoResponseParts for NewVersion {
+    type Error = Infallible;
+
+    fn into_response_parts(self, mut response: ResponseParts) -> Result<ResponseParts, Infallible> {
+        response.extensions_mut().insert(self);
+        Ok(response)
+    }
+}

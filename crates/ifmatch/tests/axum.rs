@@ -1,0 +1,190 @@
+//! The layer in an axum service: serving, nesting, extractors and outer middleware.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed expectation is a failed test")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use axum::{Json, Router};
+use http::StatusCode;
+use ifmatch::axum::{CurrentVersion, RouterExt};
+use ifmatch::testing::{TestClient, assert_no_lost_update};
+use ifmatch::{ConditionalLayer, Decision, NewVersion, Permit, RequirePreconditions};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tower::Layer;
+
+type Note = Arc<Mutex<String>>;
+
+async fn read(State(note): State<Note>) -> String {
+    note.lock().unwrap().clone()
+}
+
+async fn write(State(note): State<Note>, text: String) {
+    *note.lock().unwrap() = text;
+}
+
+fn routes() -> Router {
+    Router::new().route("/note", get(read).put(write)).with_state(Note::default())
+}
+
+#[tokio::test]
+async fn serve_takes_a_layered_router() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let layer = ConditionalLayer::new();
+    let server = tokio::spawn(async move { axum::serve(listener, layer.layer(routes())).await });
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /note HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\r\netag: \""), "{answer}");
+    server.abort();
+}
+
+#[tokio::test]
+async fn no_update_is_lost_wherever_the_router_is_mounted() {
+    let layer = ConditionalLayer::new;
+    let apps = [
+        ("/note", routes().guarded_by(layer())),
+        ("/v1/note", Router::new().nest("/v1", routes().guarded_by(layer()))),
+        ("/v1/note", Router::new().nest("/v1", routes()).guarded_by(layer())),
+        ("/v1/note", Router::new().nest_service("/v1", layer().layer(routes()))),
+        ("/v1/note", Router::new().nest("/v1", Router::new().merge(routes())).guarded_by(layer())),
+    ];
+    for (path, app) in apps {
+        assert_no_lost_update(app, path, &[], "mine", "theirs").await;
+    }
+}
+
+/// Requests to two mounts of one layer: neither waits for the other, since their keys hold the mount.
+#[tokio::test]
+async fn two_mounts_of_one_layer_are_two_resources() {
+    let (entered, leave) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let slow = put({
+        let (entered, leave) = (Arc::clone(&entered), Arc::clone(&leave));
+        async move || {
+            entered.notify_one();
+            leave.notified().await;
+        }
+    });
+    let layer = ConditionalLayer::builder().patience(Duration::ZERO).build();
+    let slow = Router::new().route("/note", slow);
+    let app = Router::new().nest("/a", slow.guarded_by(layer.clone())).nest("/b", routes().guarded_by(layer));
+    let client = TestClient::new(app);
+    let first = tokio::spawn({
+        let client = client.clone();
+        async move { client.send("PUT", "/a/note", &[], "").await.status }
+    });
+    entered.notified().await;
+    assert_eq!(client.send("PUT", "/b/note", &[], "text").await.status, 200);
+    assert_eq!(client.send("PUT", "/a/note", &[], "text").await.status, 409);
+    leave.notify_waiters();
+    assert_eq!(first.await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn a_location_names_a_resource_below_the_mount() {
+    let list: Note = Arc::new(Mutex::new("one".to_owned()));
+    async fn add(State(list): State<Note>) -> impl IntoResponse {
+        list.lock().unwrap().push_str(", two");
+        (StatusCode::CREATED, [("location", "/v1/list")])
+    }
+    let routes = Router::new().route("/list", get(read)).route("/add", put(add)).with_state(list);
+    let layer = ConditionalLayer::builder().authoritative().build();
+    let client = TestClient::new(Router::new().nest("/v1", routes.guarded_by(layer)));
+    let before = client.get("/v1/list").await;
+    assert_eq!(client.send("GET", "/v1/list", &[("if-none-match", before.tag())], "").await.status, 304);
+    assert_eq!(client.send("PUT", "/v1/add", &[], "").await.status, 201);
+    assert_eq!(client.send("GET", "/v1/list", &[("if-none-match", before.tag())], "").await.status, 200);
+}
+
+async fn save(CurrentVersion(replaced): CurrentVersion, permit: Permit) -> String {
+    format!("{} {}", permit.fencing_token(), replaced.map_or_else(String::new, |tag| tag.to_string()))
+}
+
+#[tokio::test]
+async fn handlers_extract_the_permit_and_the_version() {
+    let optional = put(async |permit: Option<Permit>| permit.is_some().to_string());
+    let routes = Router::new().route("/note", get(async || "text").put(save)).route("/optional", optional);
+    let bare = TestClient::new(routes.clone());
+    assert_eq!(bare.send("PUT", "/note", &[], "").await.status, 500);
+    assert_eq!(&bare.send("PUT", "/optional", &[], "").await.body[..], b"false");
+    let client = TestClient::new(routes.guarded_by(ConditionalLayer::new()));
+    let tag = client.get("/note").await.tag().to_owned();
+    let saved = client.send("PUT", "/note", &[("if-match", &tag)], "").await;
+    assert!(String::from_utf8_lossy(&saved.body).ends_with(&tag), "{saved:?}");
+    assert_eq!(&client.send("PUT", "/optional", &[], "").await.body[..], b"true");
+}
+
+#[tokio::test]
+async fn a_new_version_is_part_of_a_response() {
+    async fn write(State(note): State<Note>, text: String) -> impl IntoResponse {
+        note.lock().unwrap().clone_from(&text);
+        (NewVersion::Body, Json(text))
+    }
+    async fn read(State(note): State<Note>) -> Json<String> {
+        Json(note.lock().unwrap().clone())
+    }
+    let routes = Router::new().route("/note", get(read).put(write)).with_state(Note::default());
+    let layer = ConditionalLayer::builder().probe_after_writes(false).build();
+    assert_no_lost_update(routes.guarded_by(layer), "/note", &[], "mine", "theirs").await;
+}
+
+#[tokio::test]
+async fn decisions_are_counted_by_an_observer_and_seen_by_outer_middleware() {
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    async fn count(request: Request, next: Next) -> Response {
+        let response = next.run(request).await;
+        if response.extensions().get::<Decision>().is_some() {
+            SEEN.fetch_add(1, Ordering::SeqCst);
+        }
+        response
+    }
+    let decisions = Arc::new(Mutex::new(Vec::new()));
+    let observed = Arc::clone(&decisions);
+    let layer = ConditionalLayer::builder()
+        .require_preconditions(RequirePreconditions::for_writes())
+        .observer(move |decision: &Decision| {
+            observed.lock().unwrap().push((decision.status().as_u16(), decision.reason()))
+        })
+        .build();
+    let client = TestClient::new(routes().guarded_by(layer).layer(from_fn(count)));
+    let tag = client.get("/note").await.tag().to_owned();
+    client.send("PUT", "/note", &[], "blind").await;
+    client.send("PUT", "/note", &[("if-match", "\"stale\"")], "lost").await;
+    client.send("GET", "/note", &[("if-none-match", &tag)], "").await;
+    client.send("GET", "/note", &[("if-match", "\"other\"")], "").await;
+    client.send("PUT", "/note", &[("if-match", &tag)], "saved").await;
+    let expected = [
+        (428, "precondition-required"),
+        (412, "precondition-failed"),
+        (304, "not-modified"),
+        (412, "precondition-failed"),
+    ];
+    assert_eq!(*decisions.lock().unwrap(), expected);
+    assert_eq!(SEEN.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+#[should_panic(expected = "router.guarded_by(layer)")]
+fn the_panic_at_a_single_route_names_the_replacement() {
+    drop(routes().route_layer(ConditionalLayer::new()));
+}
+
+#[test]
+#[should_panic(expected = "add Builder::require_preconditions")]
+fn a_setting_without_an_effect_is_refused() {
+    drop(ConditionalLayer::builder().require_where(|_| true).build());
+}
+
+#[test]
+#[should_panic(expected = "set a longer one")]
+fn a_write_timeout_of_zero_is_refused() {
+    drop(ConditionalLayer::builder().write_timeout(Duration::ZERO).build());
+}
