@@ -9,7 +9,6 @@
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -18,7 +17,7 @@ use axum::routing::get;
 use http::header::{ETAG, IF_MATCH};
 use http::{HeaderMap, StatusCode};
 use ifmatch::axum::RouterExt;
-use ifmatch::{ConditionalLayer, MemoryRegister, Permit, Register};
+use ifmatch::{Clock, ConditionalLayer, MemoryRegister, Permit, Register, SystemClock};
 use ifmatch_postgres::PostgresRegister;
 use support::Client;
 use tokio::net::TcpListener;
@@ -129,7 +128,7 @@ async fn increment(client: Client, path: String) {
 /// Lets the clients of two replicas increment one number, and prints how many of the increments it shows.
 async fn run(name: &str, database: &Database, replicas: [SocketAddr; 2]) -> Result<(), Failure> {
     database.execute("INSERT INTO ifmatch_example.documents VALUES ($1, '0', 0)", &[&name]).await?;
-    let (path, start) = (format!("/documents/{name}"), Instant::now());
+    let (path, start) = (format!("/documents/{name}"), SystemClock.now());
     let clients = replicas.iter().flat_map(|address| (0..CLIENTS).map(|_| Client::new(*address)));
     let running: Vec<_> = clients.map(|client| tokio::spawn(increment(client, path.clone()))).collect();
     for client in running {
@@ -137,7 +136,7 @@ async fn run(name: &str, database: &Database, replicas: [SocketAddr; 2]) -> Resu
     }
     let row = database.query_one("SELECT body FROM ifmatch_example.documents WHERE name = $1", &[&name]).await?;
     let (acknowledged, found) = (2 * CLIENTS * INCREMENTS, row.get::<_, String>(0).parse::<i64>()?);
-    let millis = start.elapsed().as_millis();
+    let millis = start.until(SystemClock.now()).as_millis();
     println!("{name}: {acknowledged} updates acknowledged in {millis} ms, {} lost", acknowledged - found);
     Ok(())
 }
