@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::get;
@@ -54,7 +54,7 @@ fn layered() -> Router {
 async fn ask<S, B>(service: &S, method: &str, path: &str, fields: &[(&str, &str)]) -> (u16, String, usize)
 where
     S: Service<Request<Body>, Response = http::Response<B>, Error: std::fmt::Debug> + Clone,
-    B: http_body::Body<Error: std::fmt::Debug>,
+    B: HttpBody<Error: std::fmt::Debug>,
 {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in fields {

@@ -90,11 +90,11 @@ async fn two_mounts_of_one_layer_are_two_resources() {
 
 #[tokio::test]
 async fn a_location_names_a_resource_below_the_mount() {
-    let list: Note = Arc::new(Mutex::new("one".to_owned()));
     async fn add(State(list): State<Note>) -> impl IntoResponse {
         list.lock().unwrap().push_str(", two");
         (StatusCode::CREATED, [("location", "/v1/list")])
     }
+    let list: Note = Arc::new(Mutex::new("one".to_owned()));
     let routes = Router::new().route("/list", get(read)).route("/add", put(add)).with_state(list);
     let layer = ConditionalLayer::builder().authoritative().build();
     let client = TestClient::new(Router::new().nest("/v1", routes.guarded_by(layer)));
@@ -151,7 +151,7 @@ async fn decisions_are_counted_by_an_observer_and_seen_by_outer_middleware() {
     let layer = ConditionalLayer::builder()
         .require_preconditions(RequirePreconditions::for_writes())
         .observer(move |decision: &Decision| {
-            observed.lock().unwrap().push((decision.status().as_u16(), decision.reason()))
+            observed.lock().unwrap().push((decision.status().as_u16(), decision.reason()));
         })
         .build();
     let client = TestClient::new(routes().guarded_by(layer).layer(from_fn(count)));
