@@ -13,6 +13,7 @@ use ifmatch_runtime::{Clock, SystemClock};
 use tower_service::Service;
 
 use crate::fetch::forward::{Forwarding, revalidate};
+use crate::fetch::resume::resumable;
 use crate::inner_service::InnerService;
 use crate::lookup::{Lookup, lookup};
 use crate::metrics::{Outcome, Tally};
@@ -93,12 +94,17 @@ where
                 match lookup(state, &request) {
                     Lookup::Hit(response, outcome) => {
                         state.counters.ended(outcome);
+                        if response.body().may_fall_behind() {
+                            let response = resumable::<B, _>(response, &request, inner.clone());
+                            return Either::Left(ready(Ok(response)));
+                        }
                         Either::Left(ready(Ok(response)))
                     }
                     Lookup::HitAndRevalidate(response, outcome, plan) => {
                         state.counters.ended(outcome);
                         let (state, inner) = (Arc::clone(state), inner.clone());
                         Either::Right(Box::pin(async move {
+                            let response = resumable::<B, _>(response, &request, inner.clone());
                             revalidate::<_, _, B>(&state, &request, plan, inner);
                             Ok(response)
                         }))

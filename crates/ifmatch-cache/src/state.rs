@@ -21,7 +21,10 @@ pub(crate) struct CacheState<C> {
     pub(crate) config: Config,
     pub(crate) table: Table,
     pub(crate) flights: Arc<Flights>,
+    /// Memory of bodies that are still arriving.
     pub(crate) budget: Budget,
+    /// Memory of bodies that clients are reading, in case they are evicted.
+    pub(crate) held: Budget,
     pub(crate) counters: Counters,
     pub(crate) recent_heads: RecentHeads,
     clock: C,
@@ -35,6 +38,7 @@ impl<C: Clock> CacheState<C> {
             table,
             flights: Arc::default(),
             budget: Budget::of(config.capacity / 4),
+            held: Budget::of(config.capacity / 8),
             counters: Counters::default(),
             recent_heads: RecentHeads::default(),
             clock,

@@ -9,6 +9,7 @@ mod guarded;
 mod http2;
 mod lies;
 mod loops;
+mod memory;
 mod origin;
 mod reload;
 mod sharing;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
@@ -18,11 +18,12 @@ use http_body::Frame;
 use crate::body::budget::Reservation;
 use crate::body::chunk_buffer::ChunkBuffer;
 use crate::body::disk_reader::DiskReader;
+use crate::body::held::Hold;
 use crate::body::in_memory::MemoryBody;
 use crate::body::on_disk::DiskBody;
 
 /// Number of bytes kept in memory for the readers of a body that is not stored there, and maximum lead of the writer.
-const WINDOW: u64 = 256 * 1024;
+const WINDOW: u64 = 64 * 1024;
 
 /// A body that is still arriving.
 pub(crate) struct Broadcast {
@@ -41,6 +42,10 @@ struct State {
     storage: Storage,
     /// The file with the beginning of the body, if any.
     file: Option<(Arc<DiskBody>, Arc<File>)>,
+    /// The stored body, if the readers may not keep it in memory.
+    stored: Weak<MemoryBody>,
+    /// Permission to keep the stored body in the buffer.
+    hold: Option<Hold>,
     end: Option<End>,
     readers: Vec<Option<Place>>,
     writer: Option<Waker>,
@@ -111,6 +116,8 @@ impl Broadcast {
             reservation,
             storage: Storage::Memory,
             file: None,
+            stored: Weak::new(),
+            hold: None,
             end: None,
             readers: Vec::new(),
             writer: None,
@@ -171,11 +178,17 @@ impl Broadcast {
     }
 
     /// Ends the body. If it was stored in memory, readers continue with the stored bytes.
-    pub(crate) fn complete(&self, trailers: Option<HeaderMap>, stored: Option<&MemoryBody>) {
+    pub(crate) fn complete(&self, trailers: Option<HeaderMap>, stored: Option<&Arc<MemoryBody>>) {
         if let Some(content) = stored {
             let mut state = self.lock();
-            state.buffer = ChunkBuffer::default();
-            content.chunks.iter().cloned().for_each(|chunk| state.buffer.push(chunk));
+            state.hold = content.hold();
+            if state.hold.is_some() {
+                state.buffer = ChunkBuffer::default();
+                content.chunks.iter().cloned().for_each(|chunk| state.buffer.push(chunk));
+            } else {
+                state.buffer = ChunkBuffer::ended_at(content.len);
+                state.stored = Arc::downgrade(content);
+            }
             state.reservation.shrink(0);
         }
         self.finish(End::Complete(trailers));
@@ -334,6 +347,10 @@ impl State {
             return Poll::Ready(Step::Frame(Frame::data(chunk)));
         }
         if next < self.buffer.start() {
+            if let Some(bytes) = self.stored.upgrade().and_then(|content| content.copy(next)) {
+                self.advance(at, bytes.len() as u64);
+                return Poll::Ready(Step::Frame(Frame::data(bytes)));
+            }
             return Poll::Ready(match &self.file {
                 Some((body, open)) if next < written => Step::OnDisk(Arc::clone(body), Arc::clone(open), written),
                 _ => Step::Stop(Stop::Behind(next)),

@@ -34,9 +34,9 @@ fn a_reader_that_joins_late_gets_the_whole_body_or_none() {
 fn the_writer_waits_for_the_fastest_and_for_those_that_cannot_resume() {
     let broadcast = broadcast();
     let (mut fast, slow) = (broadcast.join().unwrap(), broadcast.join().unwrap());
-    broadcast.push(vec![0; 200 << 10].into());
+    broadcast.push(vec![0; 50 << 10].into());
     assert!(is_ready(&broadcast));
-    broadcast.push(vec![0; 200 << 10].into());
+    broadcast.push(vec![0; 50 << 10].into());
     assert!(!is_ready(&broadcast), "too far ahead of both");
     assert!(next(&mut fast).is_ready() && is_ready(&broadcast), "close to one, and all bytes are kept");
     broadcast.stop_storing();

@@ -35,6 +35,11 @@ impl ChunkBuffer {
         self.end += len as u64;
     }
 
+    /// Creates a buffer without bytes, which ends at this position.
+    pub(crate) fn ended_at(end: u64) -> Self {
+        Self { end, ..Self::default() }
+    }
+
     /// Returns the position of the first byte in the buffer.
     pub(crate) fn start(&self) -> u64 {
         self.full.front().map_or_else(|| self.last_start(), |(start, _)| *start)

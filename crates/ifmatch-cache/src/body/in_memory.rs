@@ -7,6 +7,8 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use ifmatch_core::range::ByteRange;
 
+use crate::body::budget::Budget;
+use crate::body::held::{Hold, Holds};
 use crate::policy::content_range::ContentRange;
 
 /// Maximum size of one allocation of a body.
@@ -24,9 +26,15 @@ pub(crate) struct MemoryBody {
     pub(crate) chunks: Vec<Bytes>,
     pub(crate) len: u64,
     pub(crate) trailers: Option<HeaderMap>,
+    pub(crate) holds: Holds,
 }
 
 impl MemoryBody {
+    /// Limits the memory that readers keep after an eviction to this budget, which all bodies share.
+    pub(crate) fn held_within(self, budget: &Budget) -> Self {
+        Self { holds: Holds::within(budget), ..self }
+    }
+
     /// Copies the chunks, which may be slices of much larger buffers.
     pub(crate) fn compact(chunks: &VecDeque<Bytes>, trailers: Option<HeaderMap>) -> Self {
         let mut left: usize = chunks.iter().map(Bytes::len).sum();
@@ -45,7 +53,7 @@ impl MemoryBody {
                 }
             }
         }
-        Self { chunks: pieces, len, trailers }
+        Self { chunks: pieces, len, trailers, holds: Holds::default() }
     }
 
     /// Appends bytes. Small chunks are merged.
@@ -89,6 +97,11 @@ impl PartialBody {
         let holds = |start: u64, content: &MemoryBody| start <= range.start() && range.end() < start + content.len;
         let (start, content) = self.pieces.iter().find(|(start, content)| holds(*start, content))?;
         Some(cut(&content.chunks, range.start() - start, range.len()))
+    }
+
+    /// Permits a reader to keep the parts, unless too much memory is held already.
+    pub(crate) fn hold(&self) -> Option<Vec<Hold>> {
+        self.pieces.iter().map(|(_, content)| content.hold()).collect()
     }
 
     /// Returns the missing range, if there is exactly one and the whole fits within the limit.

@@ -6,6 +6,7 @@ pub(crate) mod chunk_buffer;
 pub(crate) mod disk_index;
 pub(crate) mod disk_reader;
 pub(crate) mod folder;
+pub(crate) mod held;
 pub(crate) mod in_memory;
 pub(crate) mod on_disk;
 #[cfg_attr(unix, path = "read_at_unix.rs")]

@@ -186,7 +186,7 @@ impl<C: Clock> Fill<C> {
     }
 
     /// Stores the response in memory, and returns its body if it was stored.
-    fn store(&mut self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> Option<MemoryBody> {
+    fn store(&mut self, last: Option<&Bytes>, len: u64, trailers: Option<HeaderMap>) -> Option<Arc<MemoryBody>> {
         let limit = self.state.config.entry_limit;
         if len > limit {
             self.lost = Some(NotStored::TooLarge);
@@ -194,10 +194,10 @@ impl<C: Clock> Fill<C> {
         }
         let mut chunks = self.broadcast.chunks();
         chunks.extend(last.cloned());
-        let content = MemoryBody::compact(&chunks, trailers);
+        let content = Arc::new(MemoryBody::compact(&chunks, trailers).held_within(&self.state.held));
         let body = match self.range {
-            None => StoredBody::Whole(Arc::new(content.clone())),
-            Some(range) => whole_or_part(PartialBody::new(range, content.clone(), limit)),
+            None => StoredBody::Whole(Arc::clone(&content)),
+            Some(range) => whole_or_part(PartialBody::new(range, MemoryBody::clone(&content), limit)),
         };
         let new = Stored { meta: Arc::clone(&self.meta), body };
         let stored = self.state.table.store(&self.key, new, merge);

@@ -4,6 +4,6 @@ mod fill;
 pub(crate) mod forward;
 mod head;
 pub(crate) mod origin;
-mod resume;
+pub(crate) mod resume;
 pub(crate) mod revalidation;
 pub(crate) mod single_flight;

@@ -218,7 +218,7 @@ impl<C: Clock> Fetch<C> {
             return None;
         }
         let limit = self.state.config.entry_limit;
-        let content = collect(body, self.state.budget.reserve(limit), range.len()).await?;
+        let content = collect(body, self.state.budget.reserve(limit), range.len()).await?.held_within(&self.state.held);
         let whole = part.join(&PartialBody::new(received, content, limit))?.whole()?;
         let stored = Stored { meta: Arc::new(meta), body: StoredBody::Whole(whole) };
         self.update(&stored);

@@ -22,7 +22,7 @@ where
     B: Default + Send + 'static,
 {
     let tag = strong_tag(response.headers()).filter(|_| response.status() == StatusCode::OK);
-    let (true, Some(tag)) = (response.body().is_broadcast(), tag) else { return response };
+    let (true, Some(tag)) = (response.body().may_fall_behind(), tag) else { return response };
     let head = request.head.clone();
     response.map(|body| body.resumed_by(move |position, len| Box::pin(rest(inner, head, tag, position, len))))
 }

@@ -15,6 +15,7 @@ use ifmatch_core::range::multipart::Multipart;
 use ifmatch_core::range::{ByteRange, Limits, Representation, Selection, select};
 
 use crate::body::disk_reader::{DiskReader, Section};
+use crate::body::held::{Hold, MemoryReader};
 use crate::body::in_memory::{MemoryBody, PartialBody};
 use crate::body::on_disk::DiskBody;
 use crate::body::slices::Slices;
@@ -132,11 +133,20 @@ impl Responder<'_> {
         let cut = match self.selection(content.len) {
             Selection::Whole => None,
             Selection::Unsatisfiable => return self.unsatisfiable(content.len),
-            Selection::Parts(ranges) => self.chunks(&ranges, content.len, |range| Some(content.cut(range))),
+            Selection::Parts(ranges) => match (content.hold(), &ranges[..]) {
+                (Some(hold), _) => self.chunks(&ranges, content.len, vec![hold], |range| Some(content.cut(range))),
+                (None, [range]) => self.ranges(
+                    &ranges,
+                    content.len,
+                    |_| Some(VecDeque::<Bytes>::new()),
+                    |_| Some(ResponseBody::memory(MemoryReader::range(content, *range))),
+                ),
+                (None, _) => None,
+            },
         };
-        // Without random numbers for a boundary, send the whole body.
+        // Without random numbers for a boundary, or without memory, send the whole body.
         cut.unwrap_or_else(|| {
-            let body = ResponseBody::content(Arc::clone(content));
+            let body = ResponseBody::content(content);
             CachedResponse { response: self.with(self.whole_head(content.len), body), bytes: content.len }
         })
     }
@@ -148,7 +158,7 @@ impl Responder<'_> {
         match self.selection(part.total) {
             Selection::Whole => None,
             Selection::Unsatisfiable => Some(self.unsatisfiable(part.total)),
-            Selection::Parts(ranges) => self.chunks(&ranges, part.total, |range| part.cut(range)),
+            Selection::Parts(ranges) => self.chunks(&ranges, part.total, part.hold()?, |range| part.cut(range)),
         }
     }
 
@@ -211,9 +221,10 @@ impl Responder<'_> {
         &self,
         ranges: &[ByteRange],
         total: u64,
+        holds: Vec<Hold>,
         cut: impl Fn(ByteRange) -> Option<VecDeque<Bytes>>,
     ) -> Option<CachedResponse<T>> {
-        self.ranges(ranges, total, cut, |chunks| Some(ResponseBody::chunks(chunks)))
+        self.ranges(ranges, total, cut, |chunks| Some(ResponseBody::held_chunks(chunks, holds)))
     }
 
     /// Responds with ranges, each consisting of the pieces returned by `cut`. Returns `None` if bytes are missing, or if

@@ -13,6 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::body::broadcast::{Reader, Stop};
 use crate::body::disk_reader::DiskReader;
+use crate::body::held::{Evicted, Hold, MemoryReader};
 use crate::body::in_memory::MemoryBody;
 
 /// The error of a body that ended early: the inner service's, or the cache's own.
@@ -32,8 +33,8 @@ type RestFuture<B> = Pin<Box<dyn Future<Output = Result<B, BodyError>> + Send>>;
 /// Large variants are boxed, since responses from memory do not need them.
 enum Kind<B> {
     Inner { body: Pin<Box<B>> },
-    Chunks { chunks: VecDeque<Bytes> },
-    Memory { content: Arc<MemoryBody>, next: usize },
+    Chunks { chunks: VecDeque<Bytes>, _holds: Vec<Hold> },
+    Memory { reader: MemoryReader, resume: Option<Resume<B>> },
     Broadcast { reader: Reader, resume: Option<Resume<B>> },
     Rest { future: Mutex<RestFuture<B>> },
     File { reader: Box<DiskReader> },
@@ -45,11 +46,20 @@ impl<B> ResponseBody<B> {
     }
 
     pub(crate) fn chunks(chunks: VecDeque<Bytes>) -> Self {
-        Self { kind: Kind::Chunks { chunks } }
+        Self::held_chunks(chunks, Vec::new())
     }
 
-    pub(crate) fn content(content: Arc<MemoryBody>) -> Self {
-        Self { kind: Kind::Memory { content, next: 0 } }
+    /// Sends chunks of bodies that these permissions keep in memory.
+    pub(crate) fn held_chunks(chunks: VecDeque<Bytes>, holds: Vec<Hold>) -> Self {
+        Self { kind: Kind::Chunks { chunks, _holds: holds } }
+    }
+
+    pub(crate) fn content(content: &Arc<MemoryBody>) -> Self {
+        Self::memory(MemoryReader::whole(content))
+    }
+
+    pub(crate) fn memory(reader: MemoryReader) -> Self {
+        Self { kind: Kind::Memory { reader, resume: None } }
     }
 
     pub(crate) fn broadcast(reader: Reader) -> Self {
@@ -58,16 +68,32 @@ impl<B> ResponseBody<B> {
 
     /// Sets the function that requests the rest of the body if its reader falls behind.
     pub(crate) fn resumed_by(mut self, ask: impl FnOnce(u64, Option<u64>) -> RestFuture<B> + Send + 'static) -> Self {
-        if let Kind::Broadcast { reader, resume } = &mut self.kind {
-            reader.can_resume();
-            *resume = Some(Mutex::new(Box::new(ask)));
+        match &mut self.kind {
+            Kind::Broadcast { reader, resume } => {
+                reader.can_resume();
+                *resume = Some(Mutex::new(Box::new(ask)));
+            }
+            Kind::Memory { resume, .. } => *resume = Some(Mutex::new(Box::new(ask))),
+            Kind::Inner { .. } | Kind::Chunks { .. } | Kind::Rest { .. } | Kind::File { .. } => {}
         }
         self
     }
 
-    /// Returns `true` if the body is still arriving.
-    pub(crate) fn is_broadcast(&self) -> bool {
-        matches!(self.kind, Kind::Broadcast { .. })
+    /// Returns `true` if the bytes may no longer be kept when a slow client reads them.
+    pub(crate) fn may_fall_behind(&self) -> bool {
+        match &self.kind {
+            Kind::Broadcast { .. } => true,
+            Kind::Memory { reader, .. } => reader.is_borrowed(),
+            Kind::Inner { .. } | Kind::Chunks { .. } | Kind::Rest { .. } | Kind::File { .. } => false,
+        }
+    }
+
+    /// Continues with a request for the bytes from a position on.
+    fn fall_behind(resume: Option<Resume<B>>, position: u64, len: Option<u64>) -> Result<Kind<B>, BodyError> {
+        let resume = resume
+            .ok_or("the client read too slowly: the next bytes are no longer kept, and cannot be requested again")?;
+        let resume = resume.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Kind::Rest { future: Mutex::new(resume(position, len)) })
     }
 
     pub(crate) fn file(reader: DiskReader) -> Self {
@@ -115,14 +141,19 @@ where
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.kind {
             Kind::Inner { body } => body.as_mut().poll_frame(cx).map(as_bytes),
-            Kind::Chunks { chunks } => Poll::Ready(chunks.pop_front().map(Frame::data).map(Ok)),
-            Kind::Memory { content, next } => {
-                let at = *next;
-                *next += 1;
-                let trailers = || content.trailers.clone().filter(|_| at == content.chunks.len());
-                let data = content.chunks.get(at).cloned().map(Frame::data);
-                Poll::Ready(data.or_else(|| trailers().map(Frame::trailers)).map(Ok))
-            }
+            Kind::Chunks { chunks, .. } => Poll::Ready(chunks.pop_front().map(Frame::data).map(Ok)),
+            Kind::Memory { reader, resume } => match reader.next() {
+                None => Poll::Ready(None),
+                Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
+                Some(Err(Evicted)) => {
+                    let len = reader.position() + reader.left();
+                    match Self::fall_behind(resume.take(), reader.position(), Some(len)) {
+                        Ok(rest) => self.kind = rest,
+                        Err(error) => return Poll::Ready(Some(Err(error))),
+                    }
+                    self.poll_frame(cx)
+                }
+            },
             Kind::File { reader } => {
                 reader.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
             }
@@ -133,14 +164,10 @@ where
                     Some(Err(Stop::Broken(why))) => return Poll::Ready(Some(Err(why.into()))),
                     Some(Err(Stop::Behind(position))) => position,
                 };
-                let Some(resume) = resume.take() else {
-                    return Poll::Ready(Some(Err(
-                        "the client read too slowly: the next bytes are no longer kept, and cannot be requested again"
-                            .into(),
-                    )));
-                };
-                let resume = resume.into_inner().unwrap_or_else(PoisonError::into_inner);
-                self.kind = Kind::Rest { future: Mutex::new(resume(position, reader.declared())) };
+                match Self::fall_behind(resume.take(), position, reader.declared()) {
+                    Ok(rest) => self.kind = rest,
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                }
                 self.poll_frame(cx)
             }
             Kind::Rest { future } => {
@@ -151,7 +178,7 @@ where
                         self.poll_frame(cx)
                     }
                     Err(error) => {
-                        self.kind = Kind::Chunks { chunks: VecDeque::new() };
+                        self.kind = Self::empty().kind;
                         Poll::Ready(Some(Err(error)))
                     }
                 }
@@ -162,8 +189,8 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
-            Kind::Chunks { chunks } => chunks.is_empty(),
-            Kind::Memory { content, next } => *next >= content.chunks.len() + usize::from(content.trailers.is_some()),
+            Kind::Chunks { chunks, .. } => chunks.is_empty(),
+            Kind::Memory { reader, .. } => reader.is_at_end(),
             Kind::Broadcast { reader, .. } => reader.is_at_end(),
             Kind::Rest { .. } => false,
             Kind::File { reader } => reader.is_at_end(),
@@ -171,13 +198,10 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        let exact = |chunks: &mut dyn Iterator<Item = &Bytes>| {
-            SizeHint::with_exact(chunks.map(|chunk| chunk.len() as u64).sum())
-        };
         match &self.kind {
             Kind::Inner { body } => body.size_hint(),
-            Kind::Chunks { chunks } => exact(&mut chunks.iter()),
-            Kind::Memory { content, next } => exact(&mut content.chunks.iter().skip(*next)),
+            Kind::Chunks { chunks, .. } => SizeHint::with_exact(chunks.iter().map(|chunk| chunk.len() as u64).sum()),
+            Kind::Memory { reader, .. } => SizeHint::with_exact(reader.left()),
             Kind::File { reader } => SizeHint::with_exact(reader.left()),
             Kind::Rest { .. } => SizeHint::default(),
             Kind::Broadcast { reader, .. } => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),

@@ -288,3 +288,54 @@ async fn client(world: &World, nr: usize) {
     }
     assert!(came == text(0, LEN).as_bytes(), "client {nr} got {} bytes", came.len());
 }
+
+/// Starts a client of a stored body that is too long to be kept for it, purges the body after the first piece, and returns
+/// the response to the client.
+async fn purged_while_read(fields: &[(&str, &str)], origin: fn(&Parts) -> http::Response<TestBody>) -> (World, Answer) {
+    let world = World::with(|builder| builder.capacity(8 << 20).entry_limit(4 << 20));
+    world.origin.will(200, &TAGGED, &text(0, LEN));
+    assert!(world.get("/").await.text() == text(0, LEN));
+    world.origin.will_each(origin);
+    let mut hit = world.try_send(get("/", fields)).await.unwrap();
+    assert!(hit.headers()["cache-status"].to_str().unwrap().contains("hit"));
+    let first = hit.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(world.handle.purge(&Purge::Prefix(String::new())), 1);
+    let answer = Stalled(hit, first).rest().await;
+    (world, answer)
+}
+
+#[tokio::test]
+async fn a_slow_client_gets_the_rest_of_an_evicted_body_from_the_origin() {
+    let (world, answer) = purged_while_read(&[], requested_rest).await;
+    assert!(answer.text() == text(0, LEN));
+    let seen = world.origin.seen();
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[1].headers["range"], "bytes=65536-");
+    assert_eq!(seen[1].headers["if-range"], "\"1\"");
+}
+
+#[tokio::test]
+async fn a_slow_client_of_an_evicted_body_never_gets_bytes_of_another_version() {
+    let (_, answer) = purged_while_read(&[], |_| rest(65_536, LEN, "\"2\"")).await;
+    assert!(answer.body.unwrap_err().contains("new version"));
+    let (_, answer) = purged_while_read(&[], |_| response(200, &TAGGED, &text(0, LEN))).await;
+    assert!(answer.body.is_err());
+    let (world, answer) = purged_while_read(&[("range", "bytes=10-999999")], requested_rest).await;
+    assert_eq!((answer.status.as_u16(), answer.body.is_err(), world.origin.count()), (206, true, 1));
+}
+
+#[tokio::test]
+async fn ranges_of_a_body_that_is_not_kept_are_exact() {
+    let world = World::with(|builder| builder.capacity(8 << 20).entry_limit(4 << 20));
+    world.origin.will(200, &TAGGED, &text(0, LEN));
+    world.get("/").await;
+    for (start, end) in [(0, 1), (524_280, 1_048_600), (10, LEN)] {
+        let answer = world.get_with("/", &[("range", &format!("bytes={start}-{}", end - 1))]).await;
+        assert!(answer.is_hit() && answer.text() == text(start, end));
+        assert_eq!(answer.headers["content-length"], (end - start).to_string());
+    }
+    // Several ranges would have to be kept.
+    let answer = world.get_with("/", &[("range", "bytes=0-9,20-29")]).await;
+    assert!((answer.status.as_u16(), answer.text()) == (200, &text(0, LEN)));
+    assert_eq!(world.origin.count(), 1);
+}

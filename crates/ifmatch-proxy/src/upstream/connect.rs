@@ -126,8 +126,13 @@ impl Connector {
     }
 }
 
+/// Size of the buffer for reading a response, and maximum size of its head.
+const READ_BUFFER: usize = 64 * 1024;
+
 async fn speak_http1(stream: Stream, peer: Option<IpAddr>) -> hyper::Result<Http1> {
-    let (mut sender, connection) = http1::handshake(stream).await?;
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(READ_BUFFER);
+    let (mut sender, connection) = builder.handshake(stream).await?;
     spawn(connection.with_upgrades());
     sender.ready().await?;
     Ok(Connection { sender, peer })
