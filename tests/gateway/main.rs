@@ -1,5 +1,5 @@
 //! The real binary over real sockets: startup, access, accounts, leases, limits, shares, TLS, HTTP/2, shutdown,
-//! metrics, the proxy, and invalid input.
+//! metrics, the proxy, verification of a folder, and invalid input.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
 
 mod access;
@@ -20,6 +20,7 @@ mod start;
 mod store_cache;
 mod tables_listener;
 mod tls;
+mod verify;
 mod waits;
 
 use std::path::Path;

@@ -194,3 +194,32 @@ async fn flags_override_the_environment_and_the_file() {
     client.put("/c/a", &[token], "123").await.expect(413);
     client.get("/c/a", &[("authorization", "Bearer file")]).await.expect(200);
 }
+
+#[tokio::test]
+async fn the_health_of_a_running_gateway_is_asked_by_a_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gateway = serve(folder.path(), &[]);
+    let url = gateway.url("");
+    for flags in [&["health", "--url", &url][..], &["health", "--ready", "--url", &url]] {
+        let healthy = run(flags);
+        assert_eq!((healthy.status.code(), healthy.stdout.trim()), (Some(0), "ok"), "{healthy:#?}");
+    }
+    gateway.stop();
+    let gone = run(["health", "--url", &url]);
+    assert_eq!(gone.status.code(), Some(1), "{gone:#?}");
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = run(["man", folder.path().to_str().unwrap()]);
+    assert_eq!(written.status.code(), Some(0), "{written:#?}");
+    let page = std::fs::read_to_string(folder.path().join("ifmatch-serve.1")).unwrap();
+    assert!(page.contains("127.0.0.1:10000"), "the page has no defaults");
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = run(["completions", shell]);
+        for word in ["serve", "proxy", "verify", "write-token-file"] {
+            assert!(completions.stdout.contains(word), "{shell}: {word} is missing");
+        }
+    }
+}

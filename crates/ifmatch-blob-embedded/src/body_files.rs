@@ -141,6 +141,18 @@ pub(super) fn nonce_of(file_name: &str) -> Option<u64> {
     is_body.then(|| u64::from_str_radix(nonce, 16).ok()).flatten()
 }
 
+/// Returns the files in a folder with these names.
+pub(super) fn files(folder: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(&wanted) && entry.file_type()?.is_file() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
 /// Returns `true` if a file is missing or empty.
 pub(super) fn is_missing(file: &Path) -> bool {
     match fs::metadata(file) {

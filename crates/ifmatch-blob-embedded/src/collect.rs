@@ -11,7 +11,7 @@ use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{Key, Register, RegisterError, Swap};
 use ifmatch_runtime::Clock;
 
-use super::body_files::{Folder, is_incoming, nonce_of};
+use super::body_files::{Folder, files, is_incoming, nonce_of};
 use super::error::OpenError;
 use super::inner::Inner;
 use super::key;
@@ -197,13 +197,7 @@ impl Index {
 }
 
 fn remove_files(folder: &Path, unwanted: impl Fn(&str) -> bool) -> io::Result<usize> {
-    let mut removed = 0;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name().to_str().is_some_and(&unwanted) && entry.file_type()?.is_file() {
-            fs::remove_file(entry.path())?;
-            removed += 1;
-        }
-    }
-    Ok(removed)
+    let files = files(folder, unwanted)?;
+    files.iter().try_for_each(fs::remove_file)?;
+    Ok(files.len())
 }

@@ -34,7 +34,8 @@ impl<R: Register, C: Clock> Inner<R, C> {
         // A container's record never has a write in flight, so it says the same at any time.
         let Some(version) = record.state(self.driver.now()).version() else { return Ok(None) };
         let incarnation = payload_of(version)?.created(version);
-        let container = Arc::new(Container { incarnation, info: container_info(&record, version)? });
+        let (blobs, info) = (key::of_blobs_in(container, incarnation), container_info(&record, version)?);
+        let container = Arc::new(Container { incarnation, blobs, info });
         self.decoded.keep_container(key, record.revision(), &container);
         Ok(Some(container))
     }

@@ -55,6 +55,8 @@ enum Decoded {
 pub(super) struct Container {
     /// Distinguishes this container from earlier ones with its name.
     pub(super) incarnation: Revision,
+    /// Prefix of the keys of its blobs.
+    pub(super) blobs: String,
     pub(super) info: ContainerInfo,
 }
 

@@ -24,6 +24,8 @@ pub struct OpenError {
 pub enum OpenErrorKind {
     /// Another process has the folder open: stop it, or choose another folder.
     InUse,
+    /// The folder contains no store, for operations that do not create one.
+    Missing,
     /// The folder is not writable, or is not a folder.
     Denied,
     /// The disk is full.
@@ -77,6 +79,12 @@ impl OpenError {
         let text = format!("the index {} cannot be opened", path.display());
         let why = "it is missing, but there are bodies of blobs: restore it, or move the bodies away to start over";
         Self { kind: OpenErrorKind::Unreadable, text, source: why.into() }
+    }
+
+    /// Nothing can be verified.
+    pub(super) fn no_store(path: &Path) -> Self {
+        let text = format!("the folder {} contains no store", path.display());
+        Self { kind: OpenErrorKind::Missing, text, source: "it has no file index.redb".into() }
     }
 
     /// A body whose record was lost would be collected.

@@ -22,7 +22,12 @@ pub(super) const INTERNAL: Revision = Revision::NONE;
 
 /// Returns the key of a blob's record.
 pub(super) fn of_blob(container: &ContainerName, incarnation: Revision, name: &BlobName) -> Result<Key, StoreError> {
-    key(in_container(container, incarnation, name.as_str()))
+    below(&of_blobs_in(container, incarnation), name)
+}
+
+/// Returns the key of a blob's record from the prefix for its container.
+pub(super) fn below(blobs_in_container: &str, name: &BlobName) -> Result<Key, StoreError> {
+    key([blobs_in_container, name.as_str()].concat())
 }
 
 /// Returns the key of a container's record.
@@ -32,12 +37,8 @@ pub(super) fn of_container(container: &ContainerName) -> Result<Key, StoreError>
 
 /// Returns the prefix of the keys of a container's blobs.
 pub(super) fn of_blobs_in(container: &ContainerName, incarnation: Revision) -> String {
-    in_container(container, incarnation, "")
-}
-
-fn in_container(container: &ContainerName, incarnation: Revision, name: &str) -> String {
     let incarnation = incarnation.get();
-    [BLOBS, container.as_str(), "/", &format!("{incarnation:0DIGITS$x}"), "/", name].concat()
+    format!("{BLOBS}{container}/{incarnation:0DIGITS$x}/")
 }
 
 /// Returns the internal container in a blob's key.
@@ -52,6 +53,15 @@ pub(super) fn container_of(blob: &Key) -> Option<(Key, Revision)> {
     let (incarnation, _name) = rest.split_once('/').filter(|(digits, _)| digits.len() == DIGITS)?;
     let incarnation = Revision::new(u64::from_str_radix(incarnation, 16).ok()?);
     Some((Key::new(format!("{CONTAINERS}{container}")).ok()?, incarnation))
+}
+
+/// Returns `container/blob` from a blob's key, for display.
+pub(super) fn path_of(blob: &Key) -> String {
+    let parts = blob.as_str().strip_prefix(BLOBS).unwrap_or(blob.as_str()).splitn(3, '/');
+    match *parts.collect::<Vec<_>>() {
+        [container, _incarnation, name] => format!("{container}/{name}"),
+        _ => blob.to_string(),
+    }
 }
 
 /// Never fails: names are shorter than keys and contain no NUL.

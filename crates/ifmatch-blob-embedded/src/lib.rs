@@ -37,6 +37,7 @@ pub use error::{OpenError, OpenErrorKind};
 use inner::Inner;
 use internal_counts::InternalCounts;
 use small_bodies::SmallBodies;
+pub use verify::{Damage, Finding, Progress, Total, Verification};
 
 mod background;
 mod body_files;
@@ -64,6 +65,9 @@ mod source;
 mod spool;
 mod swap;
 mod upload;
+mod verify;
+#[cfg(test)]
+mod verify_tests;
 mod write;
 
 /// The embedded store: bodies as files in a folder, everything else in a register next to them. Cheap to clone.

@@ -24,7 +24,7 @@ impl<R: Register, C: Clock> Inner<R, C> {
     pub(super) fn cached(&self, path: &BlobPath) -> Option<Cached> {
         let key = key::of_container(&path.container).ok()?;
         let container = self.decoded.container(&key, self.driver.revision_at_once(&key)?)?;
-        let key = key::of_blob(&path.container, container.incarnation, &path.name).ok()?;
+        let key = key::below(&container.blobs, &path.name).ok()?;
         let blob = self.decoded.blob(&key, self.driver.revision_at_once(&key)?)?;
         let content = match &blob.body {
             Body::Inline(bytes) => Some(bytes.clone()),

@@ -27,6 +27,12 @@ pub enum ErrorKind {
     Usage,
     /// An error of the environment, such as a port in use or a folder that cannot be written.
     Runtime,
+    /// Stored data is damaged.
+    Damaged,
+    /// Another process uses the data.
+    InUse,
+    /// A signal ended the command before it was done.
+    Interrupted,
 }
 
 impl Error {
@@ -40,16 +46,35 @@ impl Error {
         Self { kind: ErrorKind::Runtime, message: message.into() }
     }
 
+    /// Creates an error for damaged data.
+    pub fn damaged(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Damaged, message: message.into() }
+    }
+
+    /// Creates an error for data that another process uses.
+    pub fn in_use(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::InUse, message: message.into() }
+    }
+
+    /// Creates an error for a command that a signal has ended.
+    pub fn interrupted(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Interrupted, message: message.into() }
+    }
+
     /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Returns the exit code: 2 for invalid settings, 1 otherwise.
+    /// Returns the exit code: 2 for invalid settings, 3 for damaged data, 11 for data in use, 130 after a signal, and 1
+    /// otherwise.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             ErrorKind::Usage => 2,
             ErrorKind::Runtime => 1,
+            ErrorKind::Damaged => 3,
+            ErrorKind::InUse => 11,
+            ErrorKind::Interrupted => 130,
         }
     }
 }

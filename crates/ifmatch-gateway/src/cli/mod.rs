@@ -7,13 +7,15 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{lease, proxy, register, serve};
+use crate::commands::{health, lease, proxy, register, serve, verify};
 use crate::config::Config;
 use crate::config::proxy::ProxyConfig;
 use crate::config::proxy_settings::ProxySettings;
 use crate::config::settings::Settings;
 use crate::error::Error;
 
+mod documents;
+pub(crate) mod progress;
 pub(crate) mod terminal;
 
 /// Blob storage and a caching proxy, with conditional writes that prevent lost updates.
@@ -36,6 +38,21 @@ enum Command {
     Lease(lease::Lease),
     /// Prepare, inspect and copy registers.
     Register(register::RegisterArgs),
+    /// Compare all stored bodies with their hashes.
+    #[command(after_help = verify::VERIFY_EXAMPLES)]
+    Verify(verify::VerifyArgs),
+    /// Remove files that belong to no blob.
+    #[command(after_help = verify::GC_EXAMPLES)]
+    Gc(verify::GcArgs),
+    /// Ask a running gateway or proxy if it serves requests.
+    #[command(after_help = health::EXAMPLES)]
+    Health(health::HealthArgs),
+    /// Print the completions of a shell.
+    #[command(after_help = documents::COMPLETIONS_EXAMPLES)]
+    Completions(documents::CompletionsArgs),
+    /// Write the manual pages to a folder.
+    #[command(after_help = documents::MAN_EXAMPLES)]
+    Man(documents::ManArgs),
 }
 
 #[derive(Args)]
@@ -72,6 +89,9 @@ Examples:
 
   List the leases of a running gateway:
     ifmatch lease list
+
+  Check all stored bodies of a stopped gateway:
+    ifmatch verify --data ./data
 
   Show all settings and more examples:
     ifmatch help serve";
@@ -147,6 +167,11 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Proxy(proxy) => proxy::run(&|| configure_proxy(&proxy)),
         Command::Lease(lease) => lease::run(&lease),
         Command::Register(args) => register::run(&args),
+        Command::Verify(args) => verify::verify(&args),
+        Command::Gc(args) => verify::gc(&args),
+        Command::Health(args) => health::run(&args),
+        Command::Completions(args) => documents::print_completions(&args, &mut command()),
+        Command::Man(args) => documents::write_manual(&args, command()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

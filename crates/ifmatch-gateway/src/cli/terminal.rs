@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write, stdout};
 
+use crate::error::Error;
+
 /// Escape sequences for styles, which are empty without colours.
 #[derive(Clone, Copy)]
 pub(crate) struct Style {
@@ -20,6 +22,22 @@ impl Style {
         let (bold, dim, plain) = if colours { ("\u{1b}[1m", "\u{1b}[2m", "\u{1b}[0m") } else { ("", "", "") };
         Self { bold, dim, plain }
     }
+}
+
+/// Prints a line on stdout.
+///
+/// # Errors
+/// Fails if the reader has closed the pipe.
+pub(crate) fn print_line(line: &str) -> Result<(), Error> {
+    print_text(&format!("{line}\n"))
+}
+
+/// Prints text on stdout.
+///
+/// # Errors
+/// Fails if the reader has closed the pipe.
+pub(crate) fn print_text(text: &str) -> Result<(), Error> {
+    stdout().lock().write_all(text.as_bytes()).map_err(|error| Error::runtime(format!("cannot write: {error}")))
 }
 
 /// Prints the name of the program and the `rest` of the banner. Errors are ignored, since a closed stdout is no reason

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use reqwest::RequestBuilder;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Certificate, RequestBuilder};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
+use crate::commands::http_client::{self, reason};
 use crate::endpoints::leases::ROOT;
 use crate::error::Error;
 use crate::leases::listing::LeaseTarget;
@@ -34,16 +35,7 @@ pub(super) struct Page {
 impl Client {
     /// Creates a client of the gateway at `url`, with a token and trusted certificates.
     pub(super) fn new(url: Url, token: Option<&str>, ca: Option<&Path>) -> Result<Self, Error> {
-        // Fails if the process already has a provider.
-        let _installed = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
-        if let Some(file) = ca {
-            http = http.tls_certs_only(certificates(file)?);
-        } else if url.scheme() == "http" {
-            // The system's certificates, which may be missing, are not needed.
-            http = http.tls_certs_only([]);
-        }
-        let http = http.build().map_err(|error| Error::runtime(format!("cannot create an HTTP client: {error}")))?;
+        let http = http_client::new(&url, ca, TIMEOUT)?;
         Ok(Self { http, url, token: token.map(str::to_owned) })
     }
 
@@ -100,20 +92,4 @@ impl Client {
             Error::runtime(format!("the response of {} is not from an ifmatch gateway: {error}", self.url))
         })
     }
-}
-
-/// Returns the innermost cause, which is the most specific.
-fn reason(error: &reqwest::Error) -> String {
-    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    causes.last().map(ToString::to_string).unwrap_or_default()
-}
-
-fn certificates(file: &Path) -> Result<Vec<Certificate>, Error> {
-    let wrong = |error: &dyn std::error::Error| Error::usage(format!("--ca {}: {error}", file.display()));
-    let pem = std::fs::read(file).map_err(|error| wrong(&error))?;
-    let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| wrong(&error))?;
-    if certificates.is_empty() {
-        return Err(Error::usage(format!("--ca {} contains no certificate in PEM format", file.display())));
-    }
-    Ok(certificates)
 }

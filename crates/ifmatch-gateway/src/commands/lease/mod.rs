@@ -3,7 +3,6 @@
 mod client;
 mod table;
 
-use std::io::{Write, stdout};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -11,6 +10,7 @@ use serde_json::json;
 use tokio::runtime::Builder;
 use url::Url;
 
+use crate::cli::terminal::print_line;
 use crate::config::settings::Settings;
 use crate::error::Error;
 use crate::leases::listing::LeaseTarget;
@@ -158,11 +158,6 @@ impl Gateway {
     fn print(&self, text: &str, json: &serde_json::Value) -> Result<(), Error> {
         if self.json { print_line(&json.to_string()) } else { print_line(text) }
     }
-}
-
-/// Prints a line. Fails if the reader has closed the pipe.
-fn print_line(line: &str) -> Result<(), Error> {
-    writeln!(stdout().lock(), "{line}").map_err(|error| Error::runtime(format!("cannot write: {error}")))
 }
 
 fn target(path: &str) -> Result<LeaseTarget, Error> {

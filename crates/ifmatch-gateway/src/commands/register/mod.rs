@@ -4,8 +4,6 @@ mod accept_losses;
 mod copy;
 mod open;
 
-use std::io::{Write, stdout};
-
 use clap::{Args, Subcommand};
 use ifmatch_register::{Guarantee, Register as _};
 use serde_json::json;
@@ -15,6 +13,7 @@ pub(crate) use accept_losses::AcceptLosses;
 use open::migrate;
 pub(crate) use open::{in_folder, memory, open};
 
+use crate::cli::terminal::print_line;
 use crate::config::register_urls;
 use crate::error::Error;
 
@@ -126,9 +125,4 @@ async fn status(urls: &[String], as_json: bool) -> Result<(), Error> {
         Guarantee::UntilFailover => "ready: a failover may lose acknowledged changes",
         Guarantee::Process => "ready: the records end with the process",
     })
-}
-
-/// Prints a line. Fails if the reader has closed the pipe.
-fn print_line(line: &str) -> Result<(), Error> {
-    writeln!(stdout().lock(), "{line}").map_err(|error| Error::runtime(format!("cannot write: {error}")))
 }

@@ -1,0 +1,148 @@
+//! Verification finds every damaged body, and nothing else.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use ifmatch_blob::headers::BlobHeaders;
+use ifmatch_blob::name::{BlobPath, ContainerName};
+use ifmatch_blob::store::{BlobStore, Delete, Put, Upload};
+
+use crate::{Damage, EmbeddedStore, Finding, OpenErrorKind, Verification};
+
+/// Size of a body that is stored in a file.
+const LONG: usize = 60_000;
+
+fn path(name: &str) -> BlobPath {
+    BlobPath::parse(&format!("/docs/{name}")).expect("valid")
+}
+
+/// Returns a folder with long and short bodies, an overwritten one, a deleted one, and a deleted container.
+async fn folder(long: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+    let put = async |path: &BlobPath, text: String| {
+        store.put(path, Put::new(Upload::new(Full::<Bytes>::from(text)))).await.expect("written");
+    };
+    for number in 0..long {
+        put(&path(&format!("long/{number}")), format!("{number:LONG$}")).await;
+    }
+    put(&path("short"), "short".to_owned()).await;
+    put(&path("long/0"), format!("{:LONG$}", "another version")).await;
+    put(&path("deleted"), format!("{:LONG$}", "deleted")).await;
+    store.delete(&path("deleted"), Delete::default()).await.expect("deleted");
+    let other = ContainerName::new("other").expect("valid");
+    store.create_container(&other, BlobHeaders::default()).await.expect("created");
+    put(&BlobPath::parse("/other/blob").expect("valid"), "x".repeat(LONG)).await;
+    store.delete_container(&other, Delete::default()).await.expect("deleted");
+    drop(store);
+    // The folder stays locked until background work has ended.
+    while let Err(error) = Verification::open(folder.path()).await {
+        assert_eq!(error.kind(), OpenErrorKind::InUse, "{error}");
+        tokio::task::yield_now().await;
+    }
+    folder
+}
+
+async fn findings(mut verification: Verification) -> Vec<Finding> {
+    let mut all = Vec::new();
+    while let Some(found) = verification.step().await.expect("the index can be read") {
+        all.extend(found);
+    }
+    all.extend(verification.superfluous().await.expect("the folder can be read"));
+    all
+}
+
+async fn verify(folder: &Path) -> Vec<Finding> {
+    findings(Verification::open(folder).await.expect("it opens")).await
+}
+
+/// Returns the files of bodies, in the order of their names.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let shards = fs::read_dir(folder.join("bodies")).expect("a folder");
+    let shards = shards.map(|shard| shard.expect("an entry").path());
+    let files: BTreeSet<_> = shards
+        .flat_map(|shard| fs::read_dir(shard).expect("a folder"))
+        .map(|file| file.expect("an entry").path())
+        .collect();
+    files.into_iter().collect()
+}
+
+fn flip(file: &Path, position: usize) {
+    let mut bytes = fs::read(file).expect("readable");
+    bytes[position] ^= 1;
+    fs::write(file, bytes).expect("writable");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_intact_folder_has_no_findings() {
+    let folder = folder(20).await;
+    let verification = Verification::open(folder.path()).await.expect("it opens");
+    let (total, progress) = (verification.total(), verification.progress());
+    assert!(total.bodies >= 21, "{total:?}");
+    assert!(findings(verification).await.is_empty());
+    assert_eq!((progress.bodies(), progress.bytes()), (total.bodies, total.bytes));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_flipped_cut_missing_and_superfluous_body_is_found() {
+    let folder = folder(40).await;
+    let files = files(folder.path());
+    flip(&files[0], 0);
+    flip(&files[1], LONG - 1);
+    fs::OpenOptions::new().write(true).open(&files[2]).and_then(|file| file.set_len(10)).expect("writable");
+    fs::remove_file(&files[3]).expect("removed");
+    let copy = files[4].with_file_name(format!("{}-{:016x}", "a".repeat(64), 7));
+    fs::copy(&files[4], &copy).expect("copied");
+    fs::create_dir(files[5].with_extension("not-a-body")).expect("created");
+
+    let found = verify(folder.path()).await;
+    let of = |kind: fn(&Damage) -> bool| -> BTreeSet<&Path> {
+        let of_kind = found.iter().filter(|found| kind(&found.damage));
+        of_kind.map(|found| found.file.as_deref().expect("in a file")).collect()
+    };
+    assert_eq!(of(|damage| matches!(damage, Damage::Changed)), files[..3].iter().map(PathBuf::as_path).collect());
+    assert_eq!(of(|damage| matches!(damage, Damage::Missing)), BTreeSet::from([files[3].as_path()]));
+    assert_eq!(of(|damage| matches!(damage, Damage::Superfluous)), BTreeSet::from([copy.as_path()]));
+    assert_eq!(found.len(), 5, "{found:?}");
+    let named = |found: &Finding| found.blob.as_ref().is_some_and(|blob| blob.starts_with("docs/long/"));
+    assert_eq!(found.iter().filter(|found| named(found)).count(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sample_reads_a_part_and_a_stopped_run_continues() {
+    let folder = folder(200).await;
+    let all = Verification::open(folder.path()).await.expect("it opens").total().bodies;
+    let half = Verification::open(folder.path()).await.expect("it opens").sample(0.5);
+    let progress = half.progress();
+    assert!(findings(half).await.is_empty());
+    assert!((all / 5..all * 4 / 5).contains(&progress.bodies()), "{} of {all}", progress.bodies());
+
+    let mut stopped = Verification::open(folder.path()).await.expect("it opens");
+    stopped.progress().stop();
+    assert!(stopped.step().await.expect("the index can be read").is_none());
+    assert_eq!(stopped.position(), None);
+    drop(stopped);
+
+    let mut first = Verification::open(folder.path()).await.expect("it opens");
+    first.step().await.expect("the index can be read").expect("there are bodies");
+    let position = first.position().expect("after a step").to_owned();
+    drop(first);
+    let rest = Verification::open(folder.path()).await.expect("it opens").resume(&position);
+    let progress = rest.progress();
+    assert!(findings(rest).await.is_empty());
+    assert_eq!(progress.bodies(), 0, "a step covers a thousand bodies");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_in_use_or_without_a_store_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = Verification::open(folder.path()).await.expect_err("there is no store");
+    assert_eq!(error.kind(), OpenErrorKind::Missing);
+    assert!(!folder.path().join("bodies").exists(), "it created a store");
+    let _store = EmbeddedStore::open(folder.path()).await.expect("it opens");
+    let error = Verification::open(folder.path()).await.expect_err("the store has it open");
+    assert_eq!(error.kind(), OpenErrorKind::InUse);
+}

@@ -1,0 +1,239 @@
+//! `ifmatch verify`: compares all stored bodies with their hashes. `ifmatch gc`: removes files that belong to no blob.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use ifmatch_blob_embedded::{Damage, Finding, OpenError, OpenErrorKind, Verification};
+use serde_json::json;
+use tokio::runtime::Builder;
+use tokio::time::Instant;
+
+use crate::cli::progress::{Display, Done};
+use crate::cli::terminal::print_line;
+use crate::error::Error;
+
+/// File in the data folder with the position of an interrupted run.
+const POSITION: &str = "verify-position";
+/// Interval at which the position is saved.
+const SAVE: Duration = Duration::from_secs(5);
+
+/// `ifmatch verify …`
+#[derive(Args)]
+pub(crate) struct VerifyArgs {
+    /// Data folder. Stop its gateway first.
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA")]
+    data: PathBuf,
+
+    /// Read a random share of the bodies only, such as 5%.
+    #[arg(long, value_name = "SHARE", default_value = "100%")]
+    sample: Share,
+
+    /// Continue an interrupted run.
+    #[arg(long)]
+    resume: bool,
+
+    /// Print JSON, one object per line: messages of the kinds `status`, `damage` and `summary`.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `ifmatch gc …`
+#[derive(Args)]
+pub(crate) struct GcArgs {
+    /// Data folder. Stop its gateway first.
+    #[arg(long, value_name = "DIR", env = "IFMATCH_DATA")]
+    data: PathBuf,
+
+    /// List the files without removing them.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// A share between 0 and 1, written as a percentage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Share(f64);
+
+pub(crate) const VERIFY_EXAMPLES: &str = "\
+Examples:
+  ifmatch verify --data ./data
+  ifmatch verify --data ./data --sample 5%
+
+Signals:
+  SIGUSR1          prints the progress
+  SIGINT, SIGTERM  stop; --resume continues later
+
+Exit codes:
+  0    all bodies are as they were stored
+  1    could not finish
+  2    invalid flags
+  3    at least one body is damaged or missing: restore its blob from a backup
+  11   another process uses the folder
+  130  stopped by a signal";
+
+pub(crate) const GC_EXAMPLES: &str = "\
+A crash can leave files that belong to no blob. The next start of the gateway removes them as well.
+
+Examples:
+  ifmatch gc --data ./data --dry-run
+  ifmatch gc --data ./data
+
+Exit codes:
+  0   done
+  1   could not finish
+  2   invalid flags
+  11  another process uses the folder";
+
+/// Verifies a data folder, and prints a line for each damaged body.
+///
+/// # Errors
+/// Fails if a body is damaged, or if the folder cannot be read or is in use.
+pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
+    block_on(verify_folder(args))
+}
+
+/// Removes files that belong to no blob, and prints them.
+///
+/// # Errors
+/// Fails if the folder cannot be read or is in use.
+pub(crate) fn gc(args: &GcArgs) -> Result<(), Error> {
+    block_on(async {
+        let verification = Verification::open(&args.data).await.map_err(|error| failed(&error))?;
+        let superfluous = verification.superfluous().await.map_err(|error| failed(&error))?;
+        let mut bytes = 0;
+        for file in superfluous.iter().filter_map(|found| found.file.as_deref()) {
+            let in_file = |error: io::Error| Error::runtime(format!("{}: {error}", file.display()));
+            bytes += fs::metadata(file).map_err(in_file)?.len();
+            if !args.dry_run {
+                fs::remove_file(file).map_err(in_file)?;
+            }
+            print_line(&file.display().to_string())?;
+        }
+        let done = if args.dry_run { "would be removed" } else { "removed" };
+        print_line(&format!("{} files with {} {done}", superfluous.len(), indicatif::HumanBytes(bytes)))
+    })
+}
+
+fn block_on(work: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| Error::runtime(format!("cannot start the runtime: {error}")))?.block_on(work)
+}
+
+async fn verify_folder(args: &VerifyArgs) -> Result<(), Error> {
+    let mut verification = Verification::open(&args.data).await.map_err(|error| failed(&error))?.sample(args.sample.0);
+    let position = args.data.join(POSITION);
+    if args.resume {
+        verification = verification.resume(&fs::read_to_string(&position).unwrap_or_default());
+    }
+    let (total, progress) = (verification.total(), verification.progress());
+    let done = || Done { items: progress.bodies(), bytes: progress.bytes() };
+    let mut display = Display::start(Done { items: total.bodies, bytes: total.bytes }, args.json)?;
+    let mut losses = 0_u64;
+    let mut saved = Instant::now();
+    while let Some(findings) =
+        display.during(verification.step(), done, || progress.stop()).await?.map_err(|error| failed(&error))?
+    {
+        losses += findings.len() as u64;
+        findings.iter().try_for_each(|found| display.print(&line(found, args.json)))?;
+        if saved.elapsed() > SAVE {
+            save(&position, verification.position())?;
+            saved = Instant::now();
+        }
+    }
+    let is_stopped = progress.is_stopped();
+    let superfluous =
+        if is_stopped { Vec::new() } else { verification.superfluous().await.map_err(|error| failed(&error))? };
+    display.finish();
+    superfluous.iter().try_for_each(|found| print_line(&line(found, args.json)))?;
+    save(&position, verification.position().filter(|_| is_stopped))?;
+    print_line(&summary(&display, done(), losses, superfluous.len(), args.json))?;
+    match losses {
+        _ if is_stopped => Err(Error::interrupted("stopped before the end: continue with --resume")),
+        0 => Ok(()),
+        _ => Err(Error::damaged(format!("{losses} of {} bodies are damaged or missing", total.bodies))),
+    }
+}
+
+/// Saves the position of an unfinished run, or removes that of a finished one.
+fn save(file: &Path, position: Option<&str>) -> Result<(), Error> {
+    let saved = match position {
+        Some(position) => fs::write(file, position),
+        None => fs::remove_file(file),
+    };
+    match saved {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::runtime(format!("cannot save the position in {}: {error}", file.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn line(found: &Finding, as_json: bool) -> String {
+    let file = found.file.as_ref().map(|file| file.display().to_string());
+    if as_json {
+        let kind = match &found.damage {
+            Damage::Changed => "changed",
+            Damage::Missing => "missing",
+            Damage::Record => "record",
+            Damage::Superfluous => "superfluous",
+            _ => "unreadable",
+        };
+        let damage = json!({ "message": "damage", "kind": kind, "blob": found.blob, "file": file });
+        return damage.to_string();
+    }
+    match (found.blob.as_deref(), file.as_deref()) {
+        (Some(blob), Some(file)) => format!("{blob}: {} ({file})", found.damage),
+        (Some(one), None) | (None, Some(one)) => format!("{one}: {}", found.damage),
+        (None, None) => found.damage.to_string(),
+    }
+}
+
+fn summary(display: &Display, done: Done, damaged: u64, superfluous: usize, as_json: bool) -> String {
+    let seconds = display.elapsed().as_secs_f64();
+    if as_json {
+        let (bodies, bytes) = (done.items, done.bytes);
+        let summary = json!({
+            "message": "summary", "bodies": bodies, "bytes": bytes, "damaged": damaged, "superfluous": superfluous,
+            "seconds": seconds,
+        });
+        return summary.to_string();
+    }
+    let bytes = indicatif::HumanBytes(done.bytes);
+    let remains = if superfluous == 0 { "" } else { "; `ifmatch gc` removes the superfluous ones" };
+    format!("read {} bodies with {bytes}: {damaged} damaged, {superfluous} superfluous{remains}", done.items)
+}
+
+fn failed(error: &OpenError) -> Error {
+    match error.kind() {
+        OpenErrorKind::InUse => Error::in_use(error.to_string()),
+        OpenErrorKind::Missing => Error::usage(error.to_string()),
+        _ => Error::runtime(error.to_string()),
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let percent: Option<f64> = text.strip_suffix('%').and_then(|number| number.parse().ok());
+        let share = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0);
+        share.map(|percent| Self(percent / 100.0)).ok_or_else(|| "a percentage, for example 5%".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_percentage_above_zero() {
+        assert_eq!("5%".parse(), Ok(Share(0.05)));
+        assert_eq!("100%".parse(), Ok(Share(1.0)));
+        for wrong in ["5", "0%", "101%", "-1%", "NaN%", "", "%"] {
+            assert!(wrong.parse::<Share>().is_err(), "{wrong}");
+        }
+    }
+}
