@@ -79,8 +79,9 @@ async fn an_interrupted_run_ends_with_130_and_continues() {
     let mut pipe = OpenOptions::new().write(true).open(&files[0]).unwrap();
     let pid = running.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let bytes = vec![0; 65_536];
     let closed = loop {
-        if let Err(error) = pipe.write_all(&[0; 65_536]) {
+        if let Err(error) = pipe.write_all(&bytes) {
             break error;
         }
     };
