@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::rounds::{self, Measured};
 use crate::subject::{CLIENT_CORE, Row, Subject};
-use crate::{caches, programs, report};
+use crate::{caches, programs, report, scenarios};
 use xtask::Result;
 use xtask::command::Run;
 use xtask::step::Tool;
@@ -52,7 +52,15 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
     hits(&programs, quick, &dir, deadline)?;
     crowds(&programs, &dir)?;
     let (count, seconds) = if quick { (20_000, 5) } else { (1_000_000, 20) };
-    small(&programs.gateway, count, seconds, &dir, deadline)
+    small(&programs.gateway, count, seconds, &dir, deadline)?;
+    scenarios::run(&programs.gateway, quick, &dir)
+}
+
+/// Measures and prints the last table only.
+pub(crate) fn scenarios(workspace: &Workspace, quick: bool) -> Result {
+    TOOLS.iter().filter(|tool| tool.name != "CMake").try_for_each(|tool| tool.require(workspace))?;
+    let dir = rounds::folder(workspace)?;
+    scenarios::run(&programs::gateway(workspace)?, quick, &dir)
 }
 
 /// Programs built for the run.

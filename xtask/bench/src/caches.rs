@@ -105,13 +105,52 @@ pub(crate) fn ours(program: &Path, origin: &Subject, dir: &Path) -> Result<Subje
     Subject::start("ifmatch", "", start, dir)
 }
 
+/// Sizes of a cache in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    /// For caches in memory.
+    pub(crate) memory: u64,
+    /// For caches in files. `None` if all caches have only the size of the memory.
+    pub(crate) disk: Option<u64>,
+}
+
+/// Starts `ifmatch proxy`, nginx, Varnish or Traffic Server with these sizes.
+pub(crate) fn with_sizes(which: usize, program: &Path, origin: &Subject, sizes: Sizes, dir: &Path) -> Result<Subject> {
+    let Sizes { memory, disk } = sizes;
+    let files = disk.unwrap_or(memory);
+    match which {
+        0 => {
+            let upstream = format!("http://{}", origin.address());
+            let folder = dir.join("ifmatch-cache");
+            let start = |run: Run, address: SocketAddr| {
+                let run = run.args([program]).args(["proxy", "--upstream", &upstream]);
+                let run = run.args(["--listen", &address.to_string(), "--cache", &memory.to_string()]);
+                match disk {
+                    Some(disk) => run.args(["--cache-disk", &disk.to_string(), "--cache-dir"]).args([folder]),
+                    None => run,
+                }
+            };
+            Subject::start("ifmatch", "", start, dir)
+        }
+        1 => nginx_with(&format!("{files}"), origin, dir),
+        2 => peers::varnish_with(&format!("{memory}b"), "", origin, dir),
+        // Less is refused.
+        _ => traffic_server_with(&format!("{}M", (files >> 20).max(128)), disk.is_some(), origin, dir),
+    }
+}
+
 /// nginx with `proxy_cache`.
 pub(crate) fn nginx(origin: &Subject, dir: &Path) -> Result<Subject> {
+    nginx_with("8g", origin, dir)
+}
+
+fn nginx_with(size: &str, origin: &Subject, dir: &Path) -> Result<Subject> {
     let dir = dir.join("nginx-cache");
     fs::create_dir_all(&dir)?;
     let mut written = Ok(());
     let start = |run: Run, address: SocketAddr| {
-        let text = NGINX.replace("@DIR@", &dir.to_string_lossy()).replace("@ADDRESS@", &address.to_string());
+        let text = NGINX.replace("max_size=8g", &format!("max_size={size}"));
+        let text = text.replace("@DIR@", &dir.to_string_lossy()).replace("@ADDRESS@", &address.to_string());
         written = fs::write(dir.join("nginx.conf"), text.replace("@ORIGIN@", &origin.address().to_string()));
         run.args(["nginx", "-e"]).args([dir.join("nginx.log")]).args(["-c"]).args([dir.join("nginx.conf")])
     };
@@ -122,7 +161,7 @@ pub(crate) fn nginx(origin: &Subject, dir: &Path) -> Result<Subject> {
 
 /// Varnish.
 pub(crate) fn varnish(origin: &Subject, dir: &Path) -> Result<Subject> {
-    peers::varnish_with("4g", origin, dir)
+    peers::varnish_with("4g", "set beresp.ttl = 1h;", origin, dir)
 }
 
 /// A plain caching proxy made with Pingora.
@@ -133,6 +172,10 @@ pub(crate) fn pingora(program: &Path, origin: &Subject, dir: &Path) -> Result<Su
 
 /// Apache Traffic Server, as Debian packages it.
 pub(crate) fn traffic_server(origin: &Subject, dir: &Path) -> Result<Subject> {
+    traffic_server_with("2G", true, origin, dir)
+}
+
+fn traffic_server_with(size: &str, ram: bool, origin: &Subject, dir: &Path) -> Result<Subject> {
     let dir = dir.join("traffic-server");
     for part in ["etc", "run", "log", "cache"] {
         fs::create_dir_all(dir.join(part))?;
@@ -145,12 +188,13 @@ pub(crate) fn traffic_server(origin: &Subject, dir: &Path) -> Result<Subject> {
     }
     let root = dir.to_string_lossy();
     fs::write(dir.join("runroot.yaml"), LAYOUT.replace("@DIR@", &root))?;
-    fs::write(dir.join("etc/storage.config"), format!("{root}/cache 2G\n"))?;
+    fs::write(dir.join("etc/storage.config"), format!("{root}/cache {size}\n"))?;
     fs::write(dir.join("etc/remap.config"), format!("map / http://{}/\n", origin.address()))?;
     let records = fs::read_to_string("/etc/trafficserver/records.config")?;
     let mut written = Ok(());
     let start = |run: Run, address: SocketAddr| {
         let own = RECORDS.replace("@PORT@", &address.port().to_string());
+        let own = if ram { own } else { own.replace("ram_cache.size INT 536870912", "ram_cache.size INT 33554432") };
         written = fs::write(dir.join("etc/records.config"), format!("{records}{own}"));
         run.args(["traffic_server", &format!("--run-root={root}/runroot.yaml")])
     };

@@ -11,6 +11,7 @@ mod peers;
 mod programs;
 mod report;
 mod rounds;
+mod scenarios;
 mod sockets;
 mod subject;
 mod worker;
@@ -44,6 +45,8 @@ enum Subject {
     Growth,
     /// The shared cache compared with nginx, Varnish, Traffic Server and Pingora.
     Cache,
+    /// The same caches under scans, slow readers, a slow origin and ranges. A part of `cache`.
+    Scenarios,
     /// Hit ratios of the shared cache over traces, compared with LRU and the optimum.
     Hits,
     /// Leases and conditional writes compared with Azurite, and durable swaps by number of clients.
@@ -66,6 +69,7 @@ fn run(options: &Options) -> Result {
         Subject::Functions => functions::run(&workspace, options.quick, deadline),
         Subject::Growth => programs::growth(&workspace, options.quick, deadline),
         Subject::Cache => cache::run(&workspace, options.quick, deadline),
+        Subject::Scenarios => cache::scenarios(&workspace, options.quick),
         Subject::Hits => programs::hits(&workspace, deadline),
         Subject::Leases => leases::run(&workspace, options.quick, deadline),
         Subject::Registers => programs::registers(&workspace, options.quick, deadline),

@@ -71,16 +71,16 @@ pub(crate) fn start_nginx(name: &'static str, rows: &[Row], more: &str, dir: &Pa
 
 /// Varnish, with the files of `origin` in its memory for an hour.
 pub(crate) fn varnish(origin: &Subject, dir: &Path) -> Result<Subject> {
-    varnish_with("64m", origin, dir)
+    varnish_with("64m", "set beresp.ttl = 1h;", origin, dir)
 }
 
-/// Varnish with a given amount of memory.
-pub(crate) fn varnish_with(memory: &str, origin: &Subject, dir: &Path) -> Result<Subject> {
+/// Varnish with a given amount of memory, and rules for responses.
+pub(crate) fn varnish_with(memory: &str, rules: &str, origin: &Subject, dir: &Path) -> Result<Subject> {
     let dir = dir.join("varnish");
     fs::create_dir_all(&dir)?;
     let (host, port) = (origin.address().ip(), origin.address().port());
     let script = format!(
-        "vcl 4.1;\nbackend origin {{ .host = \"{host}\"; .port = \"{port}\"; }}\nsub vcl_backend_response {{ set beresp.ttl = 1h; }}\n"
+        "vcl 4.1;\nbackend origin {{ .host = \"{host}\"; .port = \"{port}\"; }}\nsub vcl_backend_response {{ {rules} }}\n"
     );
     fs::write(dir.join("cache.vcl"), script)?;
     let start = |run: xtask::command::Run, address: SocketAddr| {

@@ -7,8 +7,11 @@ use xtask::Result;
 use xtask::command::{Run, executable};
 use xtask::workspace::Workspace;
 
-/// Builds the gateway.
+/// Returns the gateway that `IFMATCH_BIN` names, or builds it.
 pub(crate) fn gateway(workspace: &Workspace) -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os("IFMATCH_BIN") {
+        return Ok(named.into());
+    }
     build(workspace, "--package ifmatch-gateway --bin ifmatch")
 }
 
