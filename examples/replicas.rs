@@ -85,7 +85,9 @@ fn unavailable(_: tokio_postgres::Error) -> StatusCode {
 /// Starts a replica with its own connection to the database.
 async fn replica(url: &str, register: impl Register) -> Result<SocketAddr, Failure> {
     let routes = Router::new().route("/documents/{name}", get(read).put(write)).with_state(connect(url).await?);
-    serve(routes.guarded_by(ConditionalLayer::builder().register(register).build())).await
+    // Every change passes a layer, so that the register knows the current version.
+    let layer = ConditionalLayer::builder().register(register).authoritative().build();
+    serve(routes.guarded_by(layer)).await
 }
 
 async fn replica_by_hand(url: &str) -> Result<SocketAddr, Failure> {
