@@ -242,6 +242,22 @@ impl Record {
         Self { revision, ..Self::unknown() }
     }
 
+    /// Returns the record as it counts if later ones may have been lost, up to revision `lost`: the version is unknown, and
+    /// whatever was derived from the record's revision no longer applies. A write in flight keeps its permit, and a lease
+    /// remains.
+    ///
+    /// ```
+    /// use ifmatch_core::record::{Record, Revision, State};
+    /// let doubted = Record::absent().doubted(Revision::new(7));
+    /// assert_eq!((doubted.state(doubted.revision().timestamp()), doubted.revision()), (&State::Unknown, Revision::new(7)));
+    /// ```
+    #[must_use]
+    pub fn doubted(mut self, lost: Revision) -> Self {
+        self.state = State::Unknown;
+        self.revision = self.revision.max(lost);
+        self
+    }
+
     /// Sets the latest date of the resource's versions (see [`Record::latest_date`]) unless it is later already.
     #[must_use]
     pub fn dated(mut self, latest: HttpDate) -> Self {

@@ -65,7 +65,7 @@ impl OpenError {
             Some(&SqlState::INSUFFICIENT_PRIVILEGE) => (
                 OpenErrorKind::Denied,
                 "the user lacks rights: migrate needs CREATE on the schema; use of the register needs SELECT, INSERT, UPDATE \
-                 and DELETE on ifmatch_records, and SELECT on ifmatch_schema",
+                 and DELETE on ifmatch_records, SELECT and UPDATE on ifmatch_epoch, and SELECT on ifmatch_schema",
             ),
             None if is_read_only(&error) => (
                 OpenErrorKind::Unsuitable,

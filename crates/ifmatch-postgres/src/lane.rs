@@ -16,7 +16,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::STATEMENT_LIMIT;
 use crate::connection::Connection;
-use crate::error::{OpenError, is_lock, of_statement};
+use crate::epoch::Known;
+use crate::error::{OpenError, OpenErrorKind, is_lock, of_statement};
 use crate::settings::Settings;
 
 /// Number of failures in a row after which calls fail at once.
@@ -54,19 +55,20 @@ struct Prepared {
 pub(crate) struct Lane {
     settings: Arc<Settings>,
     clock: Arc<EngineClock>,
+    epoch: Arc<Known>,
     prepared: Option<Prepared>,
     failures: u32,
     probe: Option<AbortOnDropHandle<Prepared>>,
 }
 
 impl Lane {
-    pub(crate) fn new(settings: Arc<Settings>, clock: Arc<EngineClock>) -> Self {
-        Self { settings, clock, prepared: None, failures: 0, probe: None }
+    pub(crate) fn new(settings: Arc<Settings>, clock: Arc<EngineClock>, epoch: Arc<Known>) -> Self {
+        Self { settings, clock, epoch, prepared: None, failures: 0, probe: None }
     }
 
     /// Uses a connection that is already open.
     pub(crate) async fn adopt(&mut self, connection: Connection) -> Result<(), OpenError> {
-        let prepared = prepare(connection).await?;
+        let prepared = prepare(connection, &self.epoch).await?;
         prepared.sample(&self.clock).await.map_err(OpenError::of)?;
         self.prepared = Some(prepared);
         Ok(())
@@ -82,7 +84,7 @@ impl Lane {
                 self.probe = Some(probe);
                 return Err(unavailable("the database server does not answer; it is probed until it does"));
             }
-            (None, None) => match connect(&self.settings).await {
+            (None, None) => match connect(&self.settings, &self.epoch).await {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     self.failed();
@@ -98,7 +100,8 @@ impl Lane {
         self.prepared = None;
         self.failures += 1;
         if self.failures >= FAILURES && self.probe.is_none() {
-            self.probe = Some(AbortOnDropHandle::new(tokio::spawn(probe(Arc::clone(&self.settings)))));
+            self.probe =
+                Some(AbortOnDropHandle::new(tokio::spawn(probe(Arc::clone(&self.settings), Arc::clone(&self.epoch)))));
         }
     }
 
@@ -278,11 +281,15 @@ impl Prepared {
     }
 }
 
-async fn connect(settings: &Settings) -> Result<Prepared, OpenError> {
-    prepare(settings.connect().await?).await
+async fn connect(settings: &Settings, epoch: &Known) -> Result<Prepared, OpenError> {
+    let connection = settings.connect().await?;
+    tokio::time::timeout(STATEMENT_LIMIT, prepare(connection, epoch)).await.unwrap_or_else(|_| {
+        Err(OpenError::new(OpenErrorKind::Unreachable, "the database server accepts connections, and does not answer"))
+    })
 }
 
-async fn prepare(connection: Connection) -> Result<Prepared, OpenError> {
+async fn prepare(connection: Connection, epoch: &Known) -> Result<Prepared, OpenError> {
+    connection.check_epoch(epoch).await?;
     let prepare = async |text: &str| connection.client.prepare(text).await.map_err(OpenError::of);
     let (insert, update, delete) = (prepare(INSERT).await?, prepare(UPDATE).await?, prepare(DELETE).await?);
     let (load, time) = (prepare(LOAD).await?, prepare(TIME).await?);
@@ -292,13 +299,13 @@ async fn prepare(connection: Connection) -> Result<Prepared, OpenError> {
 }
 
 /// Probes the server until it can be used.
-async fn probe(settings: Arc<Settings>) -> Prepared {
+async fn probe(settings: Arc<Settings>, epoch: Arc<Known>) -> Prepared {
     loop {
         // From half of the interval to one and a half, so that processes do not probe at the same time.
         let jitter = ifmatch_runtime::nonce().unwrap_or_default() % 1_000;
         tokio::time::sleep(PROBE_INTERVAL / 2 + PROBE_INTERVAL * u32::try_from(jitter).unwrap_or_default() / 1_000)
             .await;
-        match connect(&settings).await {
+        match connect(&settings, &epoch).await {
             Ok(prepared) => {
                 tracing::info!("the database server answers again");
                 return prepared;

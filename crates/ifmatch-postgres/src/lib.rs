@@ -1,7 +1,7 @@
 //! An ifmatch register in PostgreSQL, which any number of processes share.
 //!
 //! [`migrate`] creates the tables. [`PostgresRegister::connect`] needs no right to do so: `SELECT`, `INSERT`, `UPDATE` and
-//! `DELETE` on `ifmatch_records`, and `SELECT` on `ifmatch_schema`, suffice.
+//! `DELETE` on `ifmatch_records`, `SELECT` and `UPDATE` on `ifmatch_epoch`, and `SELECT` on `ifmatch_schema`, suffice.
 //!
 //! ```no_run
 //! use ifmatch_postgres::PostgresRegister;
@@ -32,6 +32,7 @@
 //! in a row, calls fail at once until a probe, every 250 ms, has succeeded.
 
 mod connection;
+mod epoch;
 mod error;
 mod lane;
 mod passwords;
@@ -44,13 +45,14 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::Lanes;
-use ifmatch_register::{EngineClock, EngineTime, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{EngineClock, EngineTime, Epoch, Key, Register, RegisterError, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use tokio::sync::Mutex;
 
 pub use error::{OpenError, OpenErrorKind};
 pub use schema::migrate;
 
+use epoch::Known;
 use lane::Lane;
 use settings::Settings;
 
@@ -63,6 +65,7 @@ const STATEMENT_LIMIT: Duration = Duration::from_millis(4_500);
 /// A register in PostgreSQL.
 pub struct PostgresRegister {
     clock: Arc<EngineClock>,
+    epoch: Arc<Known>,
     lanes: Lanes,
     scans: Mutex<Lane>,
 }
@@ -76,12 +79,14 @@ impl PostgresRegister {
         let settings = Arc::new(Settings::parse(url)?);
         let first = settings.connect().await?;
         first.check_schema().await?;
-        let clock = Arc::default();
-        let lane = || Lane::new(Arc::clone(&settings), Arc::clone(&clock));
+        first.warn_of_asynchronous_standbys().await?;
+        let (clock, epoch) = (Arc::default(), Arc::default());
+        let lane = || Lane::new(Arc::clone(&settings), Arc::clone(&clock), Arc::clone(&epoch));
         let mut scans = lane();
         scans.adopt(first).await?;
         Ok(Self {
             clock: Arc::clone(&clock),
+            epoch: Arc::clone(&epoch),
             lanes: Lanes::start([lane(), lane()], [lane()], LIMIT),
             scans: Mutex::new(scans),
         })
@@ -95,6 +100,11 @@ impl fmt::Debug for PostgresRegister {
 }
 
 impl Register for PostgresRegister {
+    /// Returns the epoch that the connections have found.
+    fn epoch(&self, _key: &Key) -> Epoch {
+        self.epoch.get()
+    }
+
     /// Returns the time of the server, sampled with every load and swap.
     fn time(&self) -> Option<EngineTime> {
         self.clock.time(SystemClock.now())

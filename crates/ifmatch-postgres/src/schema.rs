@@ -3,11 +3,12 @@
 use tokio_postgres::error::SqlState;
 
 use crate::connection::Connection;
+use crate::epoch::Known;
 use crate::error::{OpenError, OpenErrorKind};
 use crate::settings::Settings;
 
 /// The version of the tables.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// Key of the advisory lock that keeps migrations apart: "ifmatch" in ASCII.
 const LOCK: i64 = 0x69_66_6d_61_74_63_68;
@@ -16,12 +17,15 @@ const LOCK: i64 = 0x69_66_6d_61_74_63_68;
 ///
 /// Keys are bytes, so that their order, and the texts that they may contain, do not depend on the database's encoding and
 /// collation. A page keeps room for new versions of its rows, which then need no change of the index.
-const MIGRATIONS: [&str; VERSION as usize] = ["
-    CREATE TABLE ifmatch_records (key bytea PRIMARY KEY, revision bigint NOT NULL, record bytea NOT NULL)
-        WITH (fillfactor = 70);
-"];
+const MIGRATIONS: [&str; VERSION as usize] = [
+    "CREATE TABLE ifmatch_records (key bytea PRIMARY KEY, revision bigint NOT NULL, record bytea NOT NULL)
+        WITH (fillfactor = 70);",
+    // One row: see the module `epoch`.
+    "CREATE TABLE ifmatch_epoch (number bigint NOT NULL, lost bigint NOT NULL, timeline text NOT NULL);
+    INSERT INTO ifmatch_epoch VALUES (0, 0, '');",
+];
 
-/// Creates or updates the tables `ifmatch_records` and `ifmatch_schema` in the first schema of the search path.
+/// Creates or updates the tables `ifmatch_records`, `ifmatch_epoch` and `ifmatch_schema` in the first schema of the search path.
 /// Concurrent calls wait for each other, and later ones change nothing. Stop processes of earlier releases first only if the
 /// change log says so.
 ///
@@ -55,7 +59,8 @@ pub async fn migrate(url: &str) -> Result<(), OpenError> {
         transaction.execute("DELETE FROM ifmatch_schema", &[]).await.map_err(OpenError::of)?;
         transaction.execute("INSERT INTO ifmatch_schema VALUES ($1)", &[&VERSION]).await.map_err(OpenError::of)?;
     }
-    transaction.commit().await.map_err(OpenError::of)
+    transaction.commit().await.map_err(OpenError::of)?;
+    connection.check_epoch(&Known::default()).await
 }
 
 impl Connection {

@@ -7,7 +7,7 @@ use futures_util::future::join;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::{Batches, QueuedSwap, Reconnecting};
-use ifmatch_register::{EngineClock, EngineTime, Key, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{EngineClock, EngineTime, Epoch, Key, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisError, ScriptInvocation, Value, cmd};
@@ -39,13 +39,19 @@ struct Place {
     clock: EngineClock,
 }
 
-/// The time of a place.
+/// The time of a place, and its epoch.
 #[derive(Debug)]
 pub(crate) struct Clocked(Arc<Place>);
 
 impl Clocked {
     pub(crate) fn time(&self) -> Option<EngineTime> {
         self.0.clock.time(SystemClock.now())
+    }
+
+    /// Returns the epoch that the connections have found.
+    pub(crate) fn epoch(&self) -> Epoch {
+        let identity = self.0.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        identity.as_ref().map_or_else(Epoch::default, Identity::epoch)
     }
 }
 

@@ -4,25 +4,36 @@
 //! one. A process therefore notices at once that the records are gone (`FLUSHALL`, an empty server), or that another
 //! server has taken over.
 
+use ifmatch_core::record::Revision;
+use ifmatch_register::Epoch;
+
 use crate::error::{ConnectError, ConnectErrorKind};
 
-/// `name epoch replication-id`, as stored. The server has a new replication id after a restart and after a failover.
+/// `name epoch replication-id lost`, as stored. The server has a new replication id after a restart and after a failover;
+/// revisions up to `lost` may have been lost then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     stored: Vec<u8>,
     name: String,
-    epoch: u64,
+    epoch: Epoch,
 }
 
 impl Identity {
     pub(crate) fn parse(stored: Vec<u8>) -> Result<Self, ConnectError> {
         let text = String::from_utf8_lossy(&stored).into_owned();
         let mut words = text.split(' ');
-        let (name, epoch) = (words.next().unwrap_or_default(), words.next().and_then(|epoch| epoch.parse().ok()));
-        let Some(epoch) = epoch else {
+        let (name, number) = (words.next().unwrap_or_default(), words.next().and_then(|number| number.parse().ok()));
+        let Some(number) = number else {
             return Err(ConnectError::new(ConnectErrorKind::Unsuitable, "its keys belong to another program"));
         };
-        Ok(Self { name: name.to_owned(), epoch, stored })
+        // There is none before the first failover.
+        let lost = words.nth(1).and_then(|lost| lost.parse().ok()).map_or(Revision::NONE, Revision::new);
+        Ok(Self { name: name.to_owned(), epoch: Epoch { number, lost }, stored })
+    }
+
+    /// Returns the epoch.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     /// Returns the stored text, which batches name.
@@ -40,8 +51,9 @@ impl Identity {
         }
         if found.epoch > self.epoch {
             tracing::warn!(
-                epoch = found.epoch,
-                "the Redis server was restarted or replaced: a failover may have lost acknowledged swaps"
+                epoch = found.epoch.number,
+                "the Redis server was restarted or replaced: a failover may have lost acknowledged swaps; earlier versions \
+                 of resources that can be probed count as unknown"
             );
         }
         *self = found;

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::lanes::Lanes;
-use ifmatch_register::{EngineTime, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{EngineTime, Epoch, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{SystemClock, task};
 use tokio::sync::Mutex;
 
@@ -101,6 +101,11 @@ impl RedisRegister {
 impl Register for RedisRegister {
     fn guarantee(&self) -> Guarantee {
         Guarantee::UntilFailover
+    }
+
+    /// Returns the epoch that the connections have found.
+    fn epoch(&self, _key: &Key) -> Epoch {
+        self.clock.epoch()
     }
 
     /// Returns the time of the server, sampled with every load and swap.

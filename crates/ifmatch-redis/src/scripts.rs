@@ -8,23 +8,26 @@ use redis::Script;
 pub(crate) const OTHER_IDENTITY: &str = "IDENTITY";
 
 /// Returns the identity. If there is none, stores the given one, if that is not empty. Raises the epoch if the
-/// replication id differs.
+/// replication id differs. Revisions up to a minute later then count as lost: the new server's clock may be behind.
 ///
 /// `KEYS`: identity. `ARGV`: name, replication id.
 pub(crate) static IDENTIFY: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local found = redis.call('GET', KEYS[1])
         local name, epoch, id
+        local lost = ''
         if found then
-            name, epoch, id = string.match(found, '^(%S+) (%d+) (%S+)$')
+            name, epoch, id = string.match(found, '^(%S+) (%d+) (%S+)')
             if not name or id == ARGV[2] then return found end
             epoch = epoch + 1
+            local time = redis.call('TIME')
+            lost = string.format(' %.0f', (time[1] + 60) * 1000000 + time[2])
         elseif ARGV[1] ~= '' then
             name, epoch = ARGV[1], 0
         else
             return false
         end
-        found = string.format('%s %d %s', name, epoch, ARGV[2])
+        found = string.format('%s %d %s', name, epoch, ARGV[2]) .. lost
         redis.call('SET', KEYS[1], found)
         return found",
     )

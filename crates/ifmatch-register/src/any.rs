@@ -9,7 +9,7 @@ use ifmatch_core::record::{Record, Revision};
 
 use crate::engine_clock::EngineTime;
 use crate::key::Key;
-use crate::register::{Guarantee, Register, RegisterError, Scan, Swap};
+use crate::register::{Epoch, Guarantee, Register, RegisterError, Scan, Swap};
 
 /// A register chosen at run time. Costs one allocation per call.
 ///
@@ -37,6 +37,7 @@ type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegisterError>> + 
 
 trait Erased: Send + Sync + 'static {
     fn guarantee(&self) -> Guarantee;
+    fn epoch(&self, key: &Key) -> Epoch;
     fn time(&self) -> Option<EngineTime>;
     fn load<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Record>>;
     fn revision_at_once(&self, key: &Key) -> Option<Revision>;
@@ -52,6 +53,10 @@ trait Erased: Send + Sync + 'static {
 impl<R: Register> Erased for R {
     fn guarantee(&self) -> Guarantee {
         Register::guarantee(self)
+    }
+
+    fn epoch(&self, key: &Key) -> Epoch {
+        Register::epoch(self, key)
     }
 
     fn time(&self) -> Option<EngineTime> {
@@ -86,6 +91,10 @@ impl Register for AnyRegister {
         Erased::guarantee(&*self.0)
     }
 
+    fn epoch(&self, key: &Key) -> Epoch {
+        Erased::epoch(&*self.0, key)
+    }
+
     fn time(&self) -> Option<EngineTime> {
         Erased::time(&*self.0)
     }
@@ -116,6 +125,10 @@ impl Register for AnyRegister {
 impl<R: Register> Register for Arc<R> {
     fn guarantee(&self) -> Guarantee {
         R::guarantee(self)
+    }
+
+    fn epoch(&self, key: &Key) -> Epoch {
+        R::epoch(self, key)
     }
 
     fn time(&self) -> Option<EngineTime> {

@@ -36,6 +36,8 @@ pub struct Driver<R, C = SystemClock> {
     register: R,
     clock: C,
     initial: Record,
+    /// `true` if there is no other authority on the resources than the records.
+    is_index: bool,
     patience: Duration,
     waiters: KeyedQueue<Key>,
     locks: KeyLocks,
@@ -92,6 +94,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
             register,
             clock,
             initial: Record::unknown(),
+            is_index: false,
             patience: Duration::from_secs(10),
             waiters: KeyedQueue::default(),
             locks: KeyLocks::default(),
@@ -103,6 +106,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
     #[must_use]
     pub fn assume_absent(mut self) -> Self {
         self.initial = Record::absent();
+        self.is_index = true;
         self
     }
 
@@ -134,9 +138,18 @@ impl<R: Register, C: Clock> Driver<R, C> {
     /// # Errors
     /// If the register fails.
     pub async fn load(&self, key: &Key) -> Result<Record, DriverError> {
-        let record = self.register.load(key).await?;
-        let record = record.unwrap_or_else(|| self.initial.clone());
-        Ok(self.deadlines.view(key, record, self.now()))
+        let stored = self.register.load(key).await?;
+        Ok(self.view(key, stored, self.now()))
+    }
+
+    /// Returns a stored record as it counts at `now`.
+    fn view(&self, key: &Key, stored: Option<Record>, now: Timestamp) -> Record {
+        let mut record = stored.unwrap_or_else(|| self.initial.clone());
+        let lost = self.register.epoch(key).lost;
+        if lost != Revision::NONE && record.revision() <= lost && !self.is_index {
+            record = record.doubted(lost);
+        }
+        self.deadlines.view(key, record, now)
     }
 
     /// Returns the revision of a resource's record if the register knows it without waiting. See
@@ -345,7 +358,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
             }
             let now = self.now();
             self.check_time(command).map_err(|error| ambiguous.or(error.into()))?;
-            let before = self.deadlines.view(key, stored.take().unwrap_or_else(|| self.initial.clone()), now);
+            let before = self.view(key, stored.take(), now);
             let mut transition = before.apply(command, now);
             if self.is_locked_out(writer, key, &Proposed::of(command, &before, &transition, now)) {
                 let deadline = before.permit(now).map_or(now, |permit| permit.deadline);
@@ -373,7 +386,7 @@ impl<R: Register, C: Clock> Driver<R, C> {
                 Ok(Swap::Conflict(found)) if found.as_ref() == Some(&applied.after) => return Ok(applied),
                 Ok(Swap::Conflict(found)) => stored = found,
                 Err(error) if error.kind() == RegisterErrorKind::Ambiguous => {
-                    ambiguous.add(applied, error);
+                    ambiguous.add(expected, applied, error);
                     stored = self.register.load(key).await.map_err(|error| ambiguous.or(error.into()))?;
                 }
                 Err(error) => return Err(ambiguous.or(error.into())),
@@ -429,26 +442,27 @@ impl<'t> Proposed<'t> {
 /// The ambiguous swaps of one command. Any of them may have taken place.
 #[derive(Debug, Default)]
 struct Ambiguous {
-    swaps: Vec<Applied>,
+    /// With the revision that each expected.
+    swaps: Vec<(Revision, Applied)>,
     error: Option<RegisterError>,
 }
 
 impl Ambiguous {
-    fn add(&mut self, swap: Applied, error: RegisterError) {
-        self.swaps.push(swap);
+    fn add(&mut self, expected: Revision, swap: Applied, error: RegisterError) {
+        self.swaps.push((expected, swap));
         self.error = Some(error);
     }
 
     /// Finds the swap that produced a record. Records of different writers differ by their nonces.
     fn find(&mut self, stored: Option<&Record>) -> Option<Applied> {
-        let found = self.swaps.iter().position(|swap| Some(&swap.after) == stored)?;
-        Some(self.swaps.swap_remove(found))
+        let found = self.swaps.iter().position(|(_, swap)| Some(&swap.after) == stored)?;
+        Some(self.swaps.swap_remove(found).1)
     }
 
     /// Returns `true` if other writers have changed the record since. The swap may have preceded theirs: running the
     /// command again could repeat its effect, and a refusal could deny it.
     fn overtaken(&self, revision: Revision) -> bool {
-        self.swaps.iter().any(|swap| swap.before.revision() != revision)
+        self.swaps.iter().any(|(expected, _)| *expected != revision)
     }
 
     /// Returns the ambiguous error if there is one, otherwise the given error, which states that nothing was changed.

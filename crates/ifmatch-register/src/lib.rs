@@ -38,5 +38,5 @@ pub use engine_clock::{EngineClock, EngineTime};
 pub use key::{InvalidKey, Key};
 pub use key_lock::KeyLock;
 pub use memory::MemoryRegister;
-pub use register::{Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+pub use register::{Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 pub use sharded::{ShardError, ShardedRegister};

@@ -13,7 +13,7 @@ use crate::key::Key;
 /// A linearizable register for each key.
 ///
 /// Three methods are required: [`load`](Self::load), [`compare_and_swap`](Self::compare_and_swap) and [`scan`](Self::scan).
-/// Three have defaults: [`guarantee`](Self::guarantee), [`time`](Self::time) and
+/// Four have defaults: [`guarantee`](Self::guarantee), [`epoch`](Self::epoch), [`time`](Self::time) and
 /// [`revision_at_once`](Self::revision_at_once).
 ///
 /// # Requirements
@@ -42,6 +42,13 @@ pub trait Register: Send + Sync + 'static {
     /// Returns the lifetime of acknowledged swaps. Defaults to [`Guarantee::Linearizable`].
     fn guarantee(&self) -> Guarantee {
         Guarantee::Linearizable
+    }
+
+    /// Returns the epoch of a key's record, for engines of which another server may take over without the last swaps. It is
+    /// stored with the records. A call that was answered by the new server is followed by its epoch. Defaults to the first
+    /// epoch, for engines that never lose swaps.
+    fn epoch(&self, _key: &Key) -> Epoch {
+        Epoch::default()
     }
 
     /// Returns the engine's time, for registers that processes share. Each load takes a sample of it, so that a process
@@ -108,6 +115,27 @@ impl Guarantee {
     pub fn may_lose_swaps(self) -> bool {
         self == Self::UntilFailover
     }
+}
+
+/// A time between two failovers that may have lost swaps.
+///
+/// Records up to revision `lost` may be older than an acknowledged swap. A [`Driver`](crate::Driver) of resources that can
+/// be probed treats their versions as unknown, and writes later revisions from then on. An index, which cannot ask any other
+/// authority, uses the records that it finds.
+///
+/// ```
+/// use ifmatch_register::{Epoch, Key, MemoryRegister, Register};
+/// # fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// assert_eq!(MemoryRegister::unbounded().epoch(&Key::new("note")?), Epoch::default());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch {
+    /// The number of such failovers so far.
+    pub number: u64,
+    /// The latest revision that may have been lost, or [`Revision::NONE`] in the first epoch.
+    pub lost: Revision,
 }
 
 /// The result of a swap.

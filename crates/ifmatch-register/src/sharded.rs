@@ -12,7 +12,7 @@ use ifmatch_runtime::{Clock, SystemClock, nonce};
 use crate::any::AnyRegister;
 use crate::engine_clock::EngineTime;
 use crate::key::Key;
-use crate::register::{Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use crate::register::{Epoch, Guarantee, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 
 /// Key of a shard's record with its place. Not visible through the sharded register.
 const KEY: &str = "i/shard";
@@ -224,6 +224,10 @@ impl Register for ShardedRegister {
         let has = |guarantee| self.shards.iter().any(|shard| shard.guarantee() == guarantee);
         let weakest = [Guarantee::UntilFailover, Guarantee::Process].into_iter().find(|guarantee| has(*guarantee));
         weakest.unwrap_or(Guarantee::Linearizable)
+    }
+
+    fn epoch(&self, key: &Key) -> Epoch {
+        self.shard(key).map_or_else(|_| Epoch::default(), |shard| shard.epoch(key))
     }
 
     /// Returns `None`: the shards' engines have clocks of their own, and a load samples only one of them.

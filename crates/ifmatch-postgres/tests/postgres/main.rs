@@ -4,7 +4,9 @@
 
 mod conformance;
 mod faults;
+mod limits;
 mod lost_answers;
 mod opening;
+mod promotion;
 mod proxy;
 mod server;

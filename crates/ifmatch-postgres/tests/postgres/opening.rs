@@ -36,7 +36,8 @@ async fn a_newer_schema_is_refused_and_not_migrated() {
 async fn a_user_without_the_right_to_create_tables_can_connect() {
     let server = start().await;
     let rights = "CREATE ROLE worker LOGIN; GRANT SELECT ON ifmatch_schema TO worker;
-                  GRANT SELECT, INSERT, UPDATE, DELETE ON ifmatch_records TO worker; CREATE ROLE stranger LOGIN";
+                  GRANT SELECT, INSERT, UPDATE, DELETE ON ifmatch_records TO worker;
+                  GRANT SELECT, UPDATE ON ifmatch_epoch TO worker; CREATE ROLE stranger LOGIN";
     client(&server).await.batch_execute(rights).await.unwrap();
     let url = |user: &str| server.url().replace("postgres@", &format!("{user}@"));
     PostgresRegister::connect(&url("worker")).await.expect("it has all rights that it needs");

@@ -6,7 +6,7 @@ use ifmatch_core::record::{Record, Revision};
 
 use crate::engine_clock::EngineTime;
 use crate::key::Key;
-use crate::register::{Guarantee, Register, RegisterError, Scan, Swap};
+use crate::register::{Epoch, Guarantee, Register, RegisterError, Scan, Swap};
 
 /// Passes each call to another handle than the call before. A check that writes, then reads, thus writes through one
 /// handle and reads through another.
@@ -29,6 +29,10 @@ impl<R> Handles<R> {
 impl<R: Register> Register for Handles<R> {
     fn guarantee(&self) -> Guarantee {
         self.next().guarantee()
+    }
+
+    fn epoch(&self, key: &Key) -> Epoch {
+        self.next().epoch(key)
     }
 
     /// Returns the time of one handle: those of two may differ within their errors.

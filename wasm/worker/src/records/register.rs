@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{EngineTime, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_register::{EngineTime, Epoch, Guarantee, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
 use worker::ObjectNamespace;
 use worker::send::{IntoSendFuture, SendWrapper};
 
@@ -57,6 +57,11 @@ impl Register for RecordObjects {
     /// The objects delete only idle records (see [`RecordObjects::kept`]).
     fn guarantee(&self) -> Guarantee {
         Guarantee::Linearizable
+    }
+
+    /// Durable Objects lose no acknowledged change.
+    fn epoch(&self, _key: &Key) -> Epoch {
+        Epoch::default()
     }
 
     fn time(&self) -> Option<EngineTime> {

@@ -1,7 +1,7 @@
 //! A register that may lose acknowledged swaps, used where the operator accepts that.
 
 use ifmatch_core::record::{Record, Revision};
-use ifmatch_register::{AnyRegister, EngineTime, Guarantee, Key, Register, RegisterError, Scan, Swap};
+use ifmatch_register::{AnyRegister, EngineTime, Epoch, Guarantee, Key, Register, RegisterError, Scan, Swap};
 
 /// A register with the guarantee that the operator assumes (`--register-may-lose`).
 pub(crate) struct AcceptLosses(pub(crate) AnyRegister);
@@ -13,6 +13,10 @@ impl Register for AcceptLosses {
             Guarantee::UntilFailover => Guarantee::Linearizable,
             other => other,
         }
+    }
+
+    fn epoch(&self, key: &Key) -> Epoch {
+        self.0.epoch(key)
     }
 
     fn time(&self) -> Option<EngineTime> {

@@ -1,0 +1,119 @@
+//! A standby that lacks acknowledged swaps takes over.
+
+use std::time::Duration;
+
+use http::Method;
+use http::header::{HeaderMap, IF_MATCH};
+use ifmatch_core::command::{Authority, Begin, Command, Content, Outcome, Refusal, Write};
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::{Record, State};
+use ifmatch_postgres::PostgresRegister;
+use ifmatch_register::{Driver, DriverError, Key, Register};
+use ifmatch_runtime::nonce;
+use ifmatch_testbed::{Server, postgres};
+
+use crate::server::start;
+
+const TTL: Duration = Duration::from_mins(10);
+
+type PostgresDriver = Driver<PostgresRegister>;
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+async fn connect(url: &str) -> PostgresDriver {
+    Driver::new(PostgresRegister::connect(url).await.expect("a server runs"))
+}
+
+/// Writes content without conditions, and returns the record.
+async fn write(driver: &PostgresDriver, name: &str, bytes: &[u8]) -> Record {
+    let content = Content::Hashed { hash: ContentHash::of(bytes), payload: bytes.to_vec().into() };
+    let write = Write::new(&Method::PUT, &Preconditions::NONE, content, nonce().unwrap());
+    let applied = driver.apply(&key(name), &Command::Write(write)).await.unwrap();
+    assert!(matches!(applied.outcome, Outcome::Written(_)), "{:?}", applied.outcome);
+    applied.after
+}
+
+/// Requests a permit, if the current version is that of a record.
+async fn begin(driver: &PostgresDriver, name: &str, version: Option<&Record>) -> Outcome {
+    let mut headers = HeaderMap::new();
+    if let Some(version) = version.and_then(|record| record.state(record.revision().timestamp()).version()) {
+        headers.insert(IF_MATCH, version.tags()[0].to_header());
+    }
+    let conditions = Preconditions::from_headers(&headers);
+    let begin = Begin::new(&Method::PUT, &conditions, nonce().unwrap(), TTL).with_authority(Authority::Register);
+    driver.apply(&key(name), &Command::Begin(begin)).await.unwrap().outcome
+}
+
+/// Waits until the standby shows all changes of the primary.
+async fn until_replicated(primary: &Server, standby: &Server) {
+    let position = postgres::sql(primary, "SELECT pg_current_wal_lsn()");
+    let has_replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'");
+    while postgres::sql(standby, &has_replayed) != "t" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn load(driver: &PostgresDriver, name: &str) -> Record {
+    loop {
+        match driver.load(&key(name)).await {
+            Ok(record) => return record,
+            Err(DriverError::Register(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A client has read the second version of a page, and another one holds the first. After the promotion, the register shows
+/// the first version again: a write that expects it would overwrite the second, and a 304 would confirm it.
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_from_before_a_promotion_with_loss_are_unknown() {
+    let mut primary = start().await;
+    let mut standby = postgres::start_standby(primary.address(), &[]).await;
+    let url = format!("postgres://postgres@{},{}/postgres", primary.address(), standby.address());
+    let (driver, index) = (connect(&url).await, connect(&url).await.assume_absent());
+    let first = write(&driver, "page", b"first").await;
+    let permit = begin(&driver, "busy", None).await;
+    assert!(matches!(permit, Outcome::Granted(_)), "{permit:?}");
+    until_replicated(&primary, &standby).await;
+    standby.kill();
+    let second = write(&driver, "page", b"second").await;
+    let new = write(&driver, "new", b"new").await;
+    primary.kill();
+    standby.restart().await;
+    postgres::promote(&standby);
+
+    let found = load(&driver, "page").await;
+    assert_eq!(found.state(driver.now()), &State::Unknown, "it may be older than an acknowledged write");
+    assert!(found.revision() > second.revision(), "nothing derived from a lost revision is valid");
+    assert!(load(&driver, "new").await.revision() > new.revision(), "its creation was lost");
+    let refused = begin(&driver, "page", Some(&first)).await;
+    assert!(matches!(refused, Outcome::Refused(Refusal::ProbeFirst)), "{refused:?}");
+    let busy = begin(&driver, "busy", None).await;
+    assert!(matches!(busy, Outcome::Refused(Refusal::InFlight { .. })), "its writer may still run: {busy:?}");
+    let indexed = load(&index, "page").await;
+    assert_eq!(indexed.settled(index.now()), first.settled(index.now()), "an index has no other authority");
+
+    // The next write is a version that all processes know.
+    let third = write(&driver, "page", b"third").await;
+    assert!(third.revision() > found.revision());
+    let other = connect(&url).await;
+    assert_eq!(load(&other, "page").await, third);
+    let granted = begin(&other, "page", Some(&third)).await;
+    assert!(matches!(granted, Outcome::Granted(_)), "{granted:?}");
+    for driver in [&driver, &index, &other] {
+        assert_eq!(driver.register().epoch(&key("page")).number, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_forgets_nothing() {
+    let mut server = start().await;
+    let driver = connect(&server.url()).await;
+    let written = write(&driver, "page", b"first").await;
+    server.restart().await;
+    assert_eq!(load(&driver, "page").await, written);
+    assert_eq!(driver.register().epoch(&key("page")).number, 0);
+}
