@@ -21,6 +21,7 @@ pub(super) fn connect(
     scheme: &ObjectStoreScheme,
     url: &Url,
     settings: impl Iterator<Item = (String, String)>,
+    max_retries: usize,
 ) -> Result<Arc<dyn ObjectStore>, OpenError> {
     // An error means that the process has a provider already.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
@@ -36,7 +37,7 @@ pub(super) fn connect(
                         Err(_) => builder,
                     }
                 })
-                .with_retry(retries())
+                .with_retry(retries(max_retries))
                 .build()
                 .map(|objects| Arc::new(objects) as Arc<dyn ObjectStore>)
         };
@@ -53,8 +54,8 @@ pub(super) fn connect(
 }
 
 /// Requests are retried for less time than a write permit lasts.
-fn retries() -> RetryConfig {
+fn retries(max_retries: usize) -> RetryConfig {
     let backoff =
         BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(2), base: 2.0 };
-    RetryConfig { backoff, max_retries: 4, retry_timeout: Duration::from_secs(15) }
+    RetryConfig { backoff, max_retries, retry_timeout: Duration::from_secs(15) }
 }

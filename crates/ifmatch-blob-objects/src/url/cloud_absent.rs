@@ -12,6 +12,7 @@ pub(super) fn connect(
     _scheme: &ObjectStoreScheme,
     url: &Url,
     _settings: impl Iterator<Item = (String, String)>,
+    _max_retries: usize,
 ) -> Result<Arc<dyn ObjectStore>, OpenError> {
     let what = format!("{url} cannot be used: this program was built without the feature 'cloud'");
     Err(OpenError::new(OpenErrorKind::Settings, what))

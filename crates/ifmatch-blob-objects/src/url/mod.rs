@@ -20,6 +20,9 @@ mod inside;
 /// the same tag if the second reuses the inode of the first.
 const FILE_TICK: Duration = Duration::from_millis(20);
 
+/// Maximum number of times that a request is sent again.
+const RETRIES: usize = 4;
+
 /// Prefixes of the settings that stores read from the environment.
 const SETTINGS: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 
@@ -41,6 +44,22 @@ impl Backing {
     /// assert!(backing.is_ok());
     /// ```
     pub fn from_url(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
+        Self::with_retries(url, settings, RETRIES)
+    }
+
+    /// Opens the store of a URL with a client that sends no request twice.
+    pub(super) fn from_url_once(
+        url: &str,
+        settings: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, OpenError> {
+        Self::with_retries(url, settings, 0)
+    }
+
+    fn with_retries(
+        url: &str,
+        settings: impl IntoIterator<Item = (String, String)>,
+        retries: usize,
+    ) -> Result<Self, OpenError> {
         let invalid = || {
             let what = "not the URL of a store: use file:///folder, memory://, s3://bucket/prefix, \
                         az://container/prefix or gs://bucket/prefix";
@@ -56,12 +75,12 @@ impl Backing {
             }
             ObjectStoreScheme::Memory => Ok(Self { prefix, ordered: true, ..Self::new(Arc::new(InMemory::new())) }),
             ObjectStoreScheme::AmazonS3 | ObjectStoreScheme::GoogleCloudStorage => {
-                let objects = cloud::connect(&scheme, &parsed, settings)?;
+                let objects = cloud::connect(&scheme, &parsed, settings, retries)?;
                 let advice = Some(credentials(&scheme));
                 Ok(Self { prefix, ordered: !is_directory_bucket(&parsed), advice, ..Self::new(objects) })
             }
             ObjectStoreScheme::MicrosoftAzure => {
-                let objects = cloud::connect(&scheme, &parsed, settings)?;
+                let objects = cloud::connect(&scheme, &parsed, settings, retries)?;
                 let advice = Some(credentials(&scheme));
                 Ok(Self { prefix, ordered: true, naming: Naming::Identifiers, advice, ..Self::new(objects) })
             }

@@ -20,6 +20,7 @@ mod foreign;
 mod forgotten;
 mod known;
 mod links;
+mod object_register;
 mod owners;
 mod races;
 mod registers;

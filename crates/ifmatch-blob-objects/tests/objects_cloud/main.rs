@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use ifmatch_blob::conformance;
-use ifmatch_blob_objects::{Backing, ObjectBlobs, OpenError, OpenErrorKind};
+use ifmatch_blob_objects::{Backing, ObjectBlobs, ObjectRegister, OpenError, OpenErrorKind};
+use ifmatch_register::conformance as register_conformance;
 use ifmatch_register::{AnyRegister, MemoryRegister};
 use tokio::net::TcpListener;
 
@@ -92,4 +93,19 @@ async fn an_unusable_server_is_refused_with_advice() {
         assert_eq!(error.kind(), OpenErrorKind::Settings, "{error}");
         assert!(error.to_string().contains("check the settings"), "{error}");
     }
+}
+
+/// Two handles, as two processes have them, swap records by S3's conditional writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_register_on_s3_conforms() {
+    let server = s3::start().await;
+    let open = async || ObjectRegister::connect("s3://bucket/records", server.settings()).await.unwrap();
+    register_conformance::run_shared(open, register_conformance::Traits::default().with_race(4, 3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_register_on_azurite_conforms() {
+    let server = azurite::start().await;
+    let open = async || ObjectRegister::connect("az://container/records", server.settings()).await.unwrap();
+    register_conformance::run_shared(open, register_conformance::Traits::default().with_race(4, 3)).await;
 }

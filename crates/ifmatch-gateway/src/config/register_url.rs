@@ -35,11 +35,13 @@ pub enum Engine {
     Redis,
     /// etcd.
     Etcd,
+    /// An object store with conditional writes.
+    Objects,
 }
 
 /// The schemes of all engines, for messages.
-const FORMS: &str =
-    "postgres://USER@HOST/DATABASE, redis://HOST, rediss://HOST, etcd://HOST[,HOST…], redb:///FILE or memory:";
+const FORMS: &str = "postgres://USER@HOST/DATABASE, redis://HOST, rediss://HOST, etcd://HOST[,HOST…], s3://BUCKET/PREFIX, \
+     az://CONTAINER/PREFIX, gs://BUCKET/PREFIX, redb:///FILE or memory:";
 
 impl RegisterUrl {
     /// Returns the engine.
@@ -68,6 +70,7 @@ impl FromStr for RegisterUrl {
             "postgres" | "postgresql" if rest.starts_with("//") => Engine::Postgres,
             "redis" | "rediss" if rest.starts_with("//") => Engine::Redis,
             "etcd" | "etcds" if rest.starts_with("//") => Engine::Etcd,
+            "s3" | "az" | "gs" if rest.starts_with("//") => Engine::Objects,
             _ => return Err(unknown()),
         };
         Ok(Self { text: text.to_owned(), engine })
@@ -105,7 +108,18 @@ mod tests {
     fn only_urls_of_registers_are_accepted() {
         assert_eq!("memory:".parse::<RegisterUrl>().unwrap().engine, Engine::Memory);
         assert_eq!("postgres://u@h1,h2/d".parse::<RegisterUrl>().unwrap().engine, Engine::Postgres);
-        for wrong in ["", "memory", "memory:x", "redb:", "redb://file", "redb:///folder/", "mysql://h/d", "/file"] {
+        assert_eq!("s3://bucket/prefix".parse::<RegisterUrl>().unwrap().engine, Engine::Objects);
+        for wrong in [
+            "",
+            "file:///folder",
+            "memory",
+            "memory:x",
+            "redb:",
+            "redb://file",
+            "redb:///folder/",
+            "mysql://h/d",
+            "/file",
+        ] {
             let error = wrong.parse::<RegisterUrl>().unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains(FORMS), "{error}");

@@ -46,8 +46,8 @@ pub struct Settings {
     pub store: Option<String>,
 
     /// Register for the records of --store in place of a folder: `postgres://USER@HOST/DATABASE`, which gateways share,
-    /// `redis://HOST`, `etcd://HOST`, `redb:///FILE` or `memory:`. Repeatable: each register then has a part of the records. In the environment, spaces
-    /// separate several.
+    /// `redis://HOST`, `etcd://HOST`, `s3://BUCKET/PREFIX`, `redb:///FILE` or `memory:`. Repeatable: each register then
+    /// has a part of the records. In the environment, spaces separate several.
     #[arg(
         long,
         value_name = "URL",

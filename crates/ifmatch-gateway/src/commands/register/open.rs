@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ifmatch_blob::store::BoxError;
 use ifmatch_blob_embedded as embedded;
+use ifmatch_blob_objects::{self as objects, ObjectRegister};
 use ifmatch_etcd::EtcdRegister;
 use ifmatch_postgres::PostgresRegister;
 use ifmatch_redb::RedbRegister;
@@ -56,6 +57,10 @@ async fn open_one(url: &RegisterUrl) -> Result<AnyRegister, Error> {
             let opened = EtcdRegister::connect(url.with_password()).await;
             Ok(AnyRegister::new(opened.map_err(|error| etcd_error(url, &error))?))
         }
+        Engine::Objects => {
+            let opened = ObjectRegister::connect(url.with_password(), std::env::vars()).await;
+            Ok(AnyRegister::new(opened.map_err(|error| objects_error(url, &error))?))
+        }
         Engine::Redb(file) => {
             let folder = file.parent().map(Path::to_owned).unwrap_or_default();
             let file = file.clone();
@@ -75,7 +80,7 @@ pub(crate) async fn migrate(urls: &[RegisterUrl]) -> Result<(), Error> {
                 let migrated = ifmatch_postgres::migrate(url.with_password()).await;
                 migrated.map_err(|error| postgres_error(url, &error))?;
             }
-            Engine::Memory | Engine::Redb(_) | Engine::Redis | Engine::Etcd => {}
+            Engine::Memory | Engine::Redb(_) | Engine::Redis | Engine::Etcd | Engine::Objects => {}
         }
     }
     Ok(())
@@ -91,6 +96,10 @@ fn redis_error(url: &RegisterUrl, error: &ifmatch_redis::ConnectError) -> Error 
 
 fn etcd_error(url: &RegisterUrl, error: &ifmatch_etcd::ConnectError) -> Error {
     unusable(url, error, error.kind() == ifmatch_etcd::ConnectErrorKind::Unreachable)
+}
+
+fn objects_error(url: &RegisterUrl, error: &objects::OpenError) -> Error {
+    unusable(url, error, error.kind() == objects::OpenErrorKind::Unusable)
 }
 
 /// A server that cannot be reached is not an error in the settings.

@@ -1,0 +1,266 @@
+//! A register whose records are objects, changed by conditional writes.
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use futures_util::future::try_join_all;
+use ifmatch_core::digest::ContentHash;
+use ifmatch_core::record::{Record, Revision};
+use ifmatch_register::{Key, Register, RegisterError, RegisterErrorKind, Scan, Swap};
+use ifmatch_runtime::{SystemClock, nonce, task};
+use object_store::path::Path;
+use object_store::{Error, ObjectMeta, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
+
+use super::backing::Backing;
+use super::open_error::{OpenError, OpenErrorKind};
+use super::probe;
+
+/// Time limit of a request.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Number of records that a listing reads at the same time.
+const PARALLEL: usize = 16;
+/// Maximum length of a key in the name of its object. The names of longer ones end in a hash: stores accept names of 1,024
+/// bytes.
+const LONGEST: usize = 400;
+/// Length of the revision before a record.
+const REVISION: usize = 8;
+
+/// A register on an object store, for those who have no database: a load is a GET, and a swap a GET and a conditional PUT.
+///
+/// Any number of processes can share it. Use it for few writes: each takes two requests, nothing is gathered, and stores limit
+/// the rate of changes to one object (Google's to one a second). A removed record leaves an object of a few bytes. A listing
+/// reads the names of all records, whatever its prefix.
+///
+/// The store's client must not repeat a write by itself: it would meet its own success. That of
+/// [`connect`](Self::connect) does not.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ifmatch_blob_objects::{Backing, ObjectRegister};
+/// use ifmatch_register::Driver;
+/// use object_store::memory::InMemory;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// let register = ObjectRegister::open(Backing::new(Arc::new(InMemory::new()))).await?;
+/// let driver = Driver::new(register);
+/// # Ok::<(), ifmatch_blob_objects::OpenError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ObjectRegister {
+    backing: Backing,
+    /// Prefix of the records' objects. No blob's name begins like this.
+    prefix: Path,
+}
+
+/// The content of an object.
+struct Stored {
+    key: Key,
+    /// `None` for a removed record.
+    record: Option<Record>,
+    /// The version to replace.
+    version: UpdateVersion,
+}
+
+impl ObjectRegister {
+    /// Opens an object store, and tests with a probe object that it honours conditions.
+    ///
+    /// # Errors
+    /// [`OpenErrorKind::Unusable`] if the store is unreachable, not writable, or does not honour conditions.
+    pub async fn open(backing: Backing) -> Result<Self, OpenError> {
+        let capability = probe::probe(&backing).await?;
+        if !capability.is_native() {
+            let what = "the store does not honour conditional writes, so it cannot hold a register: use a database";
+            return Err(OpenError::new(OpenErrorKind::Unusable, what));
+        }
+        let prefix = backing.prefix.clone().join(probe::FOLDER).join("records");
+        Ok(Self { backing, prefix })
+    }
+
+    /// Opens the store of a URL, such as `s3://bucket/prefix`, with settings as for [`Backing::from_url`].
+    ///
+    /// # Errors
+    /// As for [`Backing::from_url`] and [`ObjectRegister::open`].
+    #[cfg(feature = "local")]
+    pub async fn connect(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Self, OpenError> {
+        Self::open(Backing::from_url_once(url, settings)?).await
+    }
+
+    fn path(&self, key: &Key) -> Path {
+        self.prefix.clone().join(name(key))
+    }
+
+    async fn get(&self, path: &Path) -> Result<Option<Stored>, RegisterError> {
+        let read = async {
+            let found = match self.backing.objects.get(path).await {
+                Ok(found) => found,
+                Err(Error::NotFound { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+            Ok(Some((found.bytes().await?, version)))
+        };
+        let Some((bytes, version)) = within(read, RegisterErrorKind::Unavailable).await? else { return Ok(None) };
+        let (key, record) = decode(&bytes)?;
+        Ok(Some(Stored { key, record, version }))
+    }
+
+    /// Lists the keys with a prefix, after another one, in the order of their bytes.
+    async fn keys(&self, scan: &Scan<'_>) -> Result<Vec<Key>, RegisterError> {
+        let listed = async { self.backing.objects.list(Some(&self.prefix)).try_collect::<Vec<ObjectMeta>>().await };
+        let listed = within(listed, RegisterErrorKind::Unavailable).await?;
+        let mut keys = Vec::with_capacity(listed.len());
+        for object in listed {
+            match object.location.filename().and_then(key_of) {
+                Some(key) => keys.push(key),
+                None => keys.extend(self.get(&object.location).await?.map(|stored| stored.key)),
+            }
+        }
+        let is_wanted =
+            |key: &Key| key.as_str().starts_with(scan.prefix) && scan.after.is_none_or(|after| key.as_str() > after);
+        keys.retain(is_wanted);
+        keys.sort_unstable();
+        Ok(keys)
+    }
+}
+
+impl Register for ObjectRegister {
+    async fn load(&self, key: &Key) -> Result<Option<Record>, RegisterError> {
+        Ok(self.get(&self.path(key)).await?.and_then(|stored| stored.record))
+    }
+
+    async fn compare_and_swap(
+        &self,
+        key: &Key,
+        expected: Revision,
+        next: Option<&Record>,
+    ) -> Result<Swap, RegisterError> {
+        let path = self.path(key);
+        let (record, version) =
+            self.get(&path).await?.map_or((None, None), |stored| (stored.record, Some(stored.version)));
+        if record.as_ref().map_or(Revision::NONE, Record::revision) != expected {
+            return Ok(Swap::Conflict(record));
+        }
+        if record.is_none() && next.is_none() {
+            return Ok(Swap::Done);
+        }
+        let mode = version.map_or(PutMode::Create, PutMode::Update);
+        let content = encode(key, next)?.into();
+        let put = self.backing.objects.put_opts(&path, content, PutOptions::from(mode));
+        // S3 answers 404 if the object is gone, and 409 during another write.
+        let put = async {
+            match put.await {
+                Ok(_) => Ok(true),
+                Err(Error::Precondition { .. } | Error::AlreadyExists { .. } | Error::NotFound { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        };
+        if within(put, RegisterErrorKind::Ambiguous).await? {
+            return Ok(Swap::Done);
+        }
+        Ok(Swap::Conflict(self.load(key).await?))
+    }
+
+    async fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
+        let keys = self.keys(scan).await?;
+        let (mut page, mut rest) = (Vec::new(), keys.as_slice());
+        // Removed records are no part of the page.
+        while page.len() < scan.limit && !rest.is_empty() {
+            let part = rest.split_off(..PARALLEL.min(scan.limit - page.len()).min(rest.len())).unwrap_or_default();
+            let records = try_join_all(part.iter().map(|key| self.load(key))).await?;
+            let present = part.iter().zip(records).filter_map(|(key, record)| Some((key.clone(), record?)));
+            page.extend(present);
+        }
+        Ok(page)
+    }
+}
+
+/// Waits for a request. Without an answer, the error has this kind.
+async fn within<T>(
+    request: impl Future<Output = Result<T, Error>> + Send,
+    unclear: RegisterErrorKind,
+) -> Result<T, RegisterError> {
+    match task::timeout(&SystemClock, LIMIT, request).await {
+        Ok(answered) => answered.map_err(|error| RegisterError::new(unclear, error)),
+        Err(elapsed) => Err(RegisterError::new(unclear, elapsed)),
+    }
+}
+
+/// Returns the name of a key's object: letters, digits, `-`, `_` and `.` as they are, other bytes as `=` and two digits.
+fn name(key: &Key) -> String {
+    let mut name = String::from("r");
+    for byte in key.as_str().bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => name.push(byte.into()),
+            _ => name.extend(["=", &hex::encode([byte])]),
+        }
+    }
+    if name.len() > LONGEST {
+        name.truncate(LONGEST);
+        name.push('+');
+        name.push_str(&hex::encode(ContentHash::of(key.as_str().as_bytes()).as_bytes()));
+    }
+    name
+}
+
+/// Returns the key of a name, or `None` if the name does not contain it all.
+fn key_of(name: &str) -> Option<Key> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.strip_prefix('r')?.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'=' => {
+                let digits = [rest.next()?, rest.next()?];
+                bytes.extend(hex::decode(digits).ok()?);
+            }
+            b'+' => return None,
+            byte => bytes.push(byte),
+        }
+    }
+    Key::new(String::from_utf8(bytes).ok()?).ok()
+}
+
+/// Encodes a record: its revision, the length of its key, its key, and itself. A removed record has the revision zero and a
+/// random number, since a store may derive its tags from the content.
+fn encode(key: &Key, record: Option<&Record>) -> Result<Vec<u8>, RegisterError> {
+    let revision = record.map_or(Revision::NONE, Record::revision).get().to_be_bytes();
+    let length =
+        u16::try_from(key.as_str().len()).map_err(|error| RegisterError::new(RegisterErrorKind::Full, error))?;
+    let record = match record {
+        Some(record) => record.encode(),
+        None => nonce()?.to_be_bytes().to_vec(),
+    };
+    Ok([&revision[..], &length.to_be_bytes(), key.as_str().as_bytes(), &record].concat())
+}
+
+fn decode(bytes: &[u8]) -> Result<(Key, Option<Record>), RegisterError> {
+    let parts = || {
+        let (revision, rest) = bytes.split_first_chunk::<REVISION>()?;
+        let (length, rest) = rest.split_first_chunk::<2>()?;
+        let (key, record) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        Some((u64::from_be_bytes(*revision), Key::new(str::from_utf8(key).ok()?).ok()?, record))
+    };
+    let (revision, key, record) = parts().ok_or(RegisterErrorKind::Unreadable)?;
+    let record = if revision == 0 { None } else { Some(Record::decode(record)?) };
+    Ok((key, record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_contain_their_keys() {
+        for text in ["a", ".", "..", "a/b//c", "é=+ %", &"/".repeat(100)] {
+            let key = Key::new(text).unwrap();
+            let path = Path::parse(name(&key)).expect("a segment of a path");
+            assert_eq!(path.parts().count(), 1, "{path}");
+            assert_eq!(key_of(path.filename().unwrap()), Some(key));
+        }
+        let long = |last: char| Key::new("/".repeat(1_000) + &last.to_string()).unwrap();
+        assert_ne!(name(&long('a')), name(&long('b')));
+        assert_eq!(key_of(&name(&long('a'))), None);
+    }
+}
