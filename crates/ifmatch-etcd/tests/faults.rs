@@ -45,6 +45,40 @@ async fn acknowledged_swaps_survive_the_end_of_the_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_server_is_used_again() {
+    let server = start(&[]).await;
+    let register = Arc::new(connect(&server.url()).await);
+    let clients = Clients::new("stop", 3, 8).run_through(&register, || server.pause(), || server.resume()).await;
+    clients.check(&*register).await.unwrap();
+}
+
+/// Each member hangs once, the leader among them. The others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_others_go_on_while_a_member_hangs() {
+    let members = start_three().await;
+    let addresses: Vec<String> = members.iter().map(|member| member.address().to_string()).collect();
+    let register = Arc::new(connect(&format!("etcd://{}/prefix", addresses.join(","))).await);
+    let mut clients = Clients::new("hang", 3, 8);
+    for member in &members {
+        member.pause();
+        clients = clients.run(&register, 5).await;
+        member.resume();
+    }
+    clients.check(&*register).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_that_delivers_nothing_is_used_again() {
+    let (server, proxy, register) = behind_proxy().await;
+    let register = Arc::new(register);
+    let mut clients = Clients::new("network", 3, 8);
+    for network in [Network::BlackHole, Network::Silent, Network::Reset] {
+        clients = clients.run_through(&register, || proxy.set(network), || proxy.set(Network::Whole)).await;
+    }
+    clients.check(&connect(&server.url()).await).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn compaction_changes_nothing() {
     let server = start(&[]).await;
     let register = Arc::new(connect(&server.url()).await);

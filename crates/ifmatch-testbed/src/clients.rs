@@ -10,6 +10,8 @@ use ifmatch_register::conformance::workload::{Client, Workload};
 
 /// Pause of a client after a failure.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Number of swaps of each client during a fault.
+const WINS: usize = 20;
 
 /// Clients of one process that read and swap a few keys at random.
 ///
@@ -82,6 +84,20 @@ impl Clients {
         let running = tokio::spawn(async move { clients.run(&running, wins).await });
         fault.await;
         running.await.expect("the clients")
+    }
+
+    /// Runs the clients through a fault, from `begin` until calls have failed, then `end`. Afterwards, each client must swap
+    /// again.
+    pub async fn run_through<R: Register>(self, register: &Arc<R>, begin: impl FnOnce(), end: impl FnOnce()) -> Self {
+        let key = self.workload.keys()[0].clone();
+        let fault = async {
+            begin();
+            while register.load(&key).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+            end();
+        };
+        self.run_during(register, WINS, fault).await.run(register, 1).await
     }
 
     /// Loads all keys, and checks the history of all clients.

@@ -1,13 +1,16 @@
 //! A server process on a free port.
 
 use std::fmt;
+use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 use tempfile::TempDir;
 
 use crate::processes;
@@ -134,12 +137,18 @@ impl Server {
     pub fn limit_files(&self, bytes: Option<u64>) {
         let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
         for id in self.child.iter().flat_map(|child| processes::ids(child.id())) {
-            let limited = Command::new("prlimit")
-                .args(["--pid", &id.to_string(), &format!("--fsize={limit}:unlimited")])
-                .stderr(Stdio::null())
-                .status();
-            // A process may have ended meanwhile.
-            limited.expect("prlimit is missing: install it with `apt-get install util-linux`");
+            let process = format!("/proc/{id}");
+            // A process may end meanwhile.
+            let Ok(owner) = fs::metadata(&process) else { continue };
+            let mut command = Command::new("prlimit");
+            command.args(["--pid", &id.to_string(), &format!("--fsize={limit}:unlimited")]);
+            if owner.uid() != geteuid().as_raw() {
+                // A process may limit others of its own user.
+                command.uid(owner.uid()).gid(owner.gid());
+            }
+            let limited = command.stderr(Stdio::null()).status();
+            let limited = limited.expect("prlimit is missing: install it with `apt-get install util-linux`");
+            assert!(limited.success() || !Path::new(&process).exists(), "process {id} cannot be limited");
         }
     }
 

@@ -38,9 +38,8 @@ pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
         }
         register_round(server, &register, 256, plan, table).await?;
         for (processes, clients) in PROCESSES {
-            let url = server.url();
-            let run = in_processes(Engine::Postgres, &url, processes, clients, plan.time);
-            table.push(&several(processes, clients), beside(server, run).await?);
+            let round = in_processes(Engine::Postgres, server, processes, clients, plan.time).await?;
+            table.push(&several(processes, clients), round);
         }
     }
     for (clients, connections) in CLIENTS.into_iter().zip([1, 16, 64, 64]) {

@@ -10,6 +10,8 @@ use ifmatch_core::digest::ContentHash;
 use ifmatch_core::precondition::Preconditions;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{AnyRegister, Key, Register, Swap};
+use ifmatch_testbed::Server;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process;
 
 use super::{KEYS, RECORD, Round};
@@ -56,19 +58,18 @@ pub(crate) async fn swap(options: SwapOptions) -> Result {
     Ok(())
 }
 
-/// Lets several processes swap at the same time.
+/// Lets several processes swap at the same time, and measures the server's CPU time meanwhile.
 pub(super) async fn in_processes(
     engine: Engine,
-    url: &str,
+    server: &Server,
     processes: usize,
     clients: usize,
     time: Duration,
-) -> Result<Counted> {
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+) -> Result<Round> {
     let mut children = Vec::new();
     for process in 0..processes {
         let mut child = process::Command::new(std::env::current_exe()?)
-            .args(["swaps", "--engine", engine.name(), "--url", url, "--clients", &clients.to_string()])
+            .args(["swaps", "--engine", engine.name(), "--url", &server.url(), "--clients", &clients.to_string()])
             .args(["--process", &process.to_string(), "--processes", &processes.to_string()])
             .args(["--millis", &time.as_millis().to_string()])
             .stdin(Stdio::piped())
@@ -79,6 +80,7 @@ pub(super) async fn in_processes(
         lines.next_line().await?.ok_or("a process has ended")?;
         children.push((child, lines));
     }
+    let cpu = server.cpu();
     for (child, _) in &mut children {
         child.stdin.take().ok_or("a pipe")?.write_all(b"go\n").await?;
     }
@@ -90,7 +92,7 @@ pub(super) async fn in_processes(
         total.seconds = total.seconds.max(seconds.parse()?);
         child.wait().await?;
     }
-    Ok(total)
+    Ok(total.round(server.cpu() - cpu))
 }
 
 /// Clients with the records that they swap.
