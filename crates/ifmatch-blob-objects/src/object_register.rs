@@ -1,4 +1,4 @@
-//! A register whose records are objects, changed by conditional writes.
+//! A register that keeps each record in an object, which it changes by conditional writes.
 
 use std::future::Future;
 use std::time::Duration;

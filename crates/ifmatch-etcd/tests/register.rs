@@ -51,7 +51,7 @@ async fn replace(register: &EtcdRegister, key: &Key, record: &Record) {
         let before = found.as_ref().map_or(Revision::NONE, Record::revision);
         match register.compare_and_swap(key, before, Some(record)).await {
             Ok(swap) => {
-                assert!(matches!(&swap, Swap::Done) || swap == Swap::Conflict(Some(record.clone())), "{swap:?}")
+                assert!(matches!(&swap, Swap::Done) || swap == Swap::Conflict(Some(record.clone())), "{swap:?}");
             }
             Err(error) => {
                 let is_unclear = [RegisterErrorKind::Unavailable, RegisterErrorKind::Ambiguous].contains(&error.kind());

@@ -63,15 +63,23 @@ async fn register_round(
 }
 
 fn ours(clients: usize) -> String {
-    format!("register, {clients} clients")
+    format!("register, {}", counted(clients, "client"))
 }
 
 fn plain(connections: usize) -> String {
-    format!("pgbench, {connections} connections")
+    format!("pgbench, {}", counted(connections, "connection"))
 }
 
 fn several(processes: usize, clients: usize) -> String {
-    format!("{processes} processes of {clients} clients")
+    format!("{} of {clients} clients", counted(processes, "process"))
+}
+
+fn counted(number: usize, name: &str) -> String {
+    match (number, name.ends_with('s')) {
+        (1, _) => format!("1 {name}"),
+        (_, true) => format!("{number} {name}es"),
+        (_, false) => format!("{number} {name}s"),
+    }
 }
 
 /// Updates rows of a table like the register's, each with a prepared statement of its own.
