@@ -20,9 +20,11 @@ use super::probe;
 const LIMIT: Duration = Duration::from_secs(5);
 /// Number of records that a listing reads at the same time.
 const PARALLEL: usize = 16;
-/// Maximum length of a key in the name of its object. The names of longer ones end in a hash: stores accept names of 1,024
-/// bytes.
-const LONGEST: usize = 400;
+/// Maximum length of a key in the name of its object. The names of longer ones end in a hash: servers that keep objects in
+/// files accept names of 255 bytes, and may encode them.
+const LONGEST: usize = 110;
+/// Length of that hash.
+const HASH: usize = 16;
 /// Length of the revision before a record.
 const REVISION: usize = 8;
 
@@ -200,7 +202,8 @@ fn name(key: &Key) -> String {
     if name.len() > LONGEST {
         name.truncate(LONGEST);
         name.push('+');
-        name.push_str(&hex::encode(ContentHash::of(key.as_str().as_bytes()).as_bytes()));
+        let hash = ContentHash::of(key.as_str().as_bytes());
+        name.push_str(&hex::encode(&hash.as_bytes()[..HASH]));
     }
     name
 }
