@@ -1,4 +1,4 @@
-//! Tests of the memory.
+//! Tests of the memory, for both implementations.
 
 use std::sync::atomic::AtomicU64;
 
@@ -8,7 +8,7 @@ use ifmatch_core::date::{HttpDate, Timestamp};
 use ifmatch_core::record::{Revision, Variant};
 use ifmatch_register::Key;
 
-use crate::memory::{Memory, Remembered};
+use crate::memory::Remembered;
 use crate::read::vary::Vary;
 
 const CAPACITY: u64 = 100_000;
@@ -34,46 +34,57 @@ fn response(variant: &str, size: usize) -> Remembered {
     }
 }
 
-#[test]
-fn a_response_is_found_until_it_is_forgotten() {
-    let memory = Memory::with_capacity(CAPACITY);
-    memory.remember(&key(1), Vary::default(), response("a", 10));
-    memory.remember(&key(1), Vary::default(), response("b", 10));
-    memory.remember(&key(2), Vary::default(), response("a", 10));
-    assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_none());
-    memory.remember(&key(1), Vary::default(), response(&Variant::only().0, 10));
-    assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_some());
-    memory.forget(&key(1));
-    assert!(memory.get(&key(1)).is_none());
-    assert!(memory.get(&key(2)).is_some());
-}
+/// Runs the same tests for each implementation.
+macro_rules! of_each {
+    ($($name:ident: $Memory:ty),*) => {$(
+        mod $name {
+            use super::*;
 
-#[test]
-fn the_size_in_bytes_is_bounded() {
-    let memory = Memory::with_capacity(CAPACITY);
-    for number in 0..500 {
-        memory.remember(&key(number), Vary::default(), response("a", 4_000));
-    }
-    let mut next = 500;
-    loop {
-        let kept = (0..next).filter(|number| memory.get(&key(*number)).is_some()).count();
-        assert!(kept > 0, "nothing was kept");
-        if kept <= 25 {
-            break;
+            #[test]
+            fn a_response_is_found_until_it_is_forgotten() {
+                let memory = <$Memory>::with_capacity(CAPACITY);
+                memory.remember(&key(1), Vary::default(), response("a", 10));
+                memory.remember(&key(1), Vary::default(), response("b", 10));
+                memory.remember(&key(2), Vary::default(), response("a", 10));
+                assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_none());
+                memory.remember(&key(1), Vary::default(), response(&Variant::only().0, 10));
+                assert!(memory.get(&key(1)).unwrap().find(None, &HeaderMap::new()).is_some());
+                memory.forget(&key(1));
+                assert!(memory.get(&key(1)).is_none());
+                assert!(memory.get(&key(2)).is_some());
+            }
+
+            #[test]
+            fn the_size_in_bytes_is_bounded() {
+                let memory = <$Memory>::with_capacity(CAPACITY);
+                for number in 0..500 {
+                    memory.remember(&key(number), Vary::default(), response("a", 4_000));
+                }
+                let mut next = 500;
+                loop {
+                    let kept = (0..next).filter(|number| memory.get(&key(*number)).is_some()).count();
+                    assert!(kept > 0, "nothing was kept");
+                    if kept <= 25 {
+                        break;
+                    }
+                    // Entries over the limit may be evicted a little later.
+                    assert!(next < 2_000, "{kept} entries of 4,000 bytes in {CAPACITY} bytes");
+                    memory.remember(&key(next), Vary::default(), response("a", 4_000));
+                    next += 1;
+                }
+            }
+
+            #[test]
+            fn a_response_larger_than_the_capacity_is_not_kept() {
+                let memory = <$Memory>::with_capacity(CAPACITY);
+                memory.remember(&key(1), Vary::default(), response("a", 200_000));
+                for number in 2..1_000 {
+                    memory.remember(&key(number), Vary::default(), response("a", 10));
+                }
+                assert!(memory.get(&key(1)).is_none());
+            }
         }
-        // Entries over the limit may be evicted a little later.
-        assert!(next < 2_000, "{kept} entries of 4,000 bytes in {CAPACITY} bytes");
-        memory.remember(&key(next), Vary::default(), response("a", 4_000));
-        next += 1;
-    }
+    )*};
 }
 
-#[test]
-fn a_response_larger_than_the_capacity_is_not_kept() {
-    let memory = Memory::with_capacity(CAPACITY);
-    memory.remember(&key(1), Vary::default(), response("a", 200_000));
-    for number in 2..1_000 {
-        memory.remember(&key(number), Vary::default(), response("a", 10));
-    }
-    assert!(memory.get(&key(1)).is_none());
-}
+of_each!(moka: crate::memory::Memory, quick_cache: crate::memory::quick_cache::Memory);

@@ -1,33 +1,19 @@
-//! The memory: a `quick_cache` of the responses, by key.
+//! The memory on native targets: moka.
 
 use std::sync::Arc;
 
 use ifmatch_register::Key;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use moka::sync::Cache;
 
 use crate::memory::entry::{Entry, Remembered};
 use crate::read::vary::Vary;
 
-/// Typical size of an entry in bytes.
-const TYPICAL_SIZE: u64 = 1024;
-
 #[derive(Debug)]
-pub(crate) struct Memory(Cache<Key, Arc<Entry>, BySize>);
-
-#[derive(Clone, Debug)]
-struct BySize;
-
-impl Weighter<Key, Arc<Entry>> for BySize {
-    fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
-        entry.weight(key).into()
-    }
-}
+pub(crate) struct Memory(Cache<Key, Arc<Entry>>);
 
 impl Memory {
     pub(crate) fn with_capacity(bytes: u64) -> Self {
-        let entries = usize::try_from(bytes / TYPICAL_SIZE).unwrap_or(usize::MAX);
-        Self(Cache::with_weighter(entries, bytes, BySize))
+        Self(Cache::builder().max_capacity(bytes).weigher(|key, entry: &Arc<Entry>| entry.weight(key)).build())
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
@@ -41,6 +27,6 @@ impl Memory {
     }
 
     pub(crate) fn forget(&self, key: &Key) {
-        self.0.remove(key);
+        self.0.invalidate(key);
     }
 }
