@@ -7,5 +7,6 @@
 
 pub mod actor;
 mod lease;
+pub mod lock;
 pub mod model;
 pub mod protocol;
