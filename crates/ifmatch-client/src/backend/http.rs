@@ -24,12 +24,16 @@ use crate::error::{Error, ErrorKind};
 const MAX_BODY: usize = 64 << 20;
 /// A request's identity, for servers that remember the response to it.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// A fencing token, for an ifmatch gateway.
+const LEASE_TOKEN: HeaderName = HeaderName::from_static("lease-token");
 /// RFC 7240 §2.
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// RFC 7240 §3.
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// The field of Azure and of the gateway that tells a lease's error from a false condition.
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
+/// The code of a write with a smaller fencing token than another one.
+const SUPERSEDED: &[u8] = b"LeaseTokenSuperseded";
 /// Everything but the characters of a path segment (RFC 3986 §3.3).
 const NOT_IN_SEGMENTS: &AsciiSet = &CONTROLS
     .add(b' ')
@@ -261,6 +265,7 @@ impl Backend for Http {
             };
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             headers.insert(IDEMPOTENCY_KEY, field(&put.id)?);
+            headers.extend(put.fence.map(|fence| (LEASE_TOKEN, HeaderValue::from(fence))));
             let response = self.send(Method::PUT, key, headers, put.body.clone()).await?;
             if response.status().is_success() { Ok(strong_tag(response.headers())) } else { Err(failure(&response)) }
         }
@@ -313,8 +318,9 @@ fn failure(response: &Response<Bytes>) -> Error {
 fn kind(response: &Response<Bytes>) -> ErrorKind {
     let conflict = || ErrorKind::Conflict { current: strong_tag(response.headers()) };
     match response.status() {
+        StatusCode::PRECONDITION_FAILED if lease_error(response.headers()) == Some(SUPERSEDED) => ErrorKind::Lost,
         // A lease of another client, which reading again would not change.
-        StatusCode::PRECONDITION_FAILED if is_about_lease(response.headers()) => ErrorKind::Refused,
+        StatusCode::PRECONDITION_FAILED if lease_error(response.headers()).is_some() => ErrorKind::Refused,
         // Also: 409 of a store with concurrent writers, and 404 of one that was told to replace an absent key.
         StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT | StatusCode::NOT_FOUND | StatusCode::GONE => conflict(),
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => ErrorKind::Unknown,
@@ -326,8 +332,9 @@ fn kind(response: &Response<Bytes>) -> ErrorKind {
     }
 }
 
-fn is_about_lease(headers: &HeaderMap) -> bool {
-    headers.get(ERROR_CODE).is_some_and(|code| code.as_bytes().starts_with(b"Lease"))
+/// Returns the code of an error about a lease.
+fn lease_error(headers: &HeaderMap) -> Option<&[u8]> {
+    headers.get(ERROR_CODE).map(HeaderValue::as_bytes).filter(|code| code.starts_with(b"Lease"))
 }
 
 fn has_waited(response: &Response<Bytes>) -> bool {
@@ -386,6 +393,7 @@ mod tests {
         }
         let lease = answer(412, &[("x-ms-error-code", "LeaseIdMissing")]);
         assert_eq!(kind(&lease), ErrorKind::Refused);
+        assert_eq!(kind(&answer(412, &[("x-ms-error-code", "LeaseTokenSuperseded")])), ErrorKind::Lost);
         let told = answer(412, &[("etag", "\"v2\"")]);
         assert_eq!(kind(&told), ErrorKind::Conflict { current: Some(Version::new("\"v2\"")) });
     }

@@ -92,6 +92,8 @@ pub struct Put {
     pub when: When,
     /// A random identity, the same in each attempt. A server that remembers it answers a repeated request as the first.
     pub id: String,
+    /// The fencing token of the lock that the writer holds, for servers that check it.
+    pub fence: Option<u64>,
 }
 
 /// The condition of a write.

@@ -124,7 +124,7 @@ impl Raw {
         let id = format!("{:012x}", id >> 16);
         let stamp = Stamp::next(base.and_then(|base| base.stamp.as_ref()), id.clone(), fence);
         let body = stamp::encode(&value, &stamp)?;
-        Box::new(Attempt { raw: self, value, stamp, put: Put { body, when, id }, pace }).run().await
+        Box::new(Attempt { raw: self, value, stamp, put: Put { body, when, id, fence }, pace }).run().await
     }
 }
 

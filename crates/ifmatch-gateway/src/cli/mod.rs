@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{health, lease, proxy, register, serve, verify};
+use crate::commands::{check, guard, health, lease, proxy, register, serve, verify};
 use crate::config::Config;
 use crate::config::proxy::ProxyConfig;
 use crate::config::proxy_settings::ProxySettings;
@@ -36,6 +36,15 @@ enum Command {
     Proxy(Box<ProxyArgs>),
     /// List, show and break the leases of a running gateway.
     Lease(lease::Lease),
+    /// Run a command while holding a lock, as flock does, but across machines.
+    #[command(after_help = guard::LOCK_EXAMPLES)]
+    Lock(guard::LockArgs),
+    /// Run a command on one machine at a time: whenever this one is the leader.
+    #[command(after_help = guard::ELECT_EXAMPLES)]
+    Elect(guard::ElectArgs),
+    /// Check whether a server honours conditional requests.
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::CheckArgs),
     /// Prepare, inspect and copy registers.
     Register(register::RegisterArgs),
     /// Compare all stored bodies with their hashes.
@@ -166,6 +175,9 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Serve(serve) => configure(*serve).and_then(|config| serve::run(&config)),
         Command::Proxy(proxy) => proxy::run(&|| configure_proxy(&proxy)),
         Command::Lease(lease) => lease::run(&lease),
+        Command::Lock(args) => return exit(guard::lock(&args)),
+        Command::Elect(args) => return exit(guard::elect(&args)),
+        Command::Check(args) => return exit(check::run(&args)),
         Command::Register(args) => register::run(&args),
         Command::Verify(args) => verify::verify(&args),
         Command::Gc(args) => verify::gc(&args),
@@ -173,8 +185,13 @@ fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Completions(args) => documents::print_completions(&args, &mut command()),
         Command::Man(args) => documents::write_manual(&args, command()),
     };
+    exit(done.map(|()| 0))
+}
+
+/// Returns the exit code of a command. Prints its error to stderr.
+fn exit(done: Result<u8, Error>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             // A closed stderr is ignored.
             drop(writeln!(stderr(), "ifmatch: {error}"));

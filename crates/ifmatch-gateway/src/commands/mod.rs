@@ -1,5 +1,7 @@
 //! The commands and their shared parts: the runtime, signals, listeners, TLS, the log and the cache.
 
+pub(crate) mod check;
+pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod lease;
 pub(crate) mod proxy;

@@ -1,0 +1,224 @@
+//! `ifmatch lock` and `ifmatch elect`: run a command while this process holds a lock.
+
+mod child;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+use ifmatch_client::{Client, Error as ClientError, ErrorKind, Held, Http, Lock};
+use percent_encoding::percent_decode_str;
+use tokio::runtime::Builder;
+
+use self::child::{End, Signals};
+use crate::config::units::Span;
+use crate::error::Error;
+
+/// Exit code of `ifmatch lock` if the lock was lost.
+const LOST: u8 = 70;
+/// Exit code of `ifmatch lock` if the lock was not acquired in time.
+const NOT_ACQUIRED: u8 = 75;
+
+/// `ifmatch lock …`
+#[derive(Args)]
+pub(crate) struct LockArgs {
+    #[command(flatten)]
+    guard: Guard,
+
+    /// Time to wait for the lock; `0s` tries once. By default, the wait has no limit.
+    #[arg(long, value_name = "TIME")]
+    wait: Option<Span>,
+}
+
+/// `ifmatch elect …`
+#[derive(Args)]
+pub(crate) struct ElectArgs {
+    #[command(flatten)]
+    guard: Guard,
+}
+
+/// Options of the lock, and the command.
+#[derive(Args)]
+struct Guard {
+    /// URL of the lock: a path on an ifmatch gateway, or on any server with strong tags and conditional PUT.
+    url: String,
+
+    /// Time to live of the lock, at least 3s. It is renewed every third. If this machine crashes, others wait for this
+    /// long.
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    ttl: Span,
+
+    /// Label of this holder, for operators. By default, the process id.
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Bearer token, if the server requires one.
+    #[arg(long, env = "IFMATCH_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(crate) const LOCK_EXAMPLES: &str = "\
+Examples:
+  Make a backup on one machine at a time, and wait for up to five minutes:
+    ifmatch lock https://blobs.example.com/locks/backup --wait 5m -- ./backup.sh
+
+  Do nothing if another machine is at work:
+    ifmatch lock https://blobs.example.com/locks/report --wait 0s -- ./report.sh
+
+The command gets IFMATCH_FENCE, a number that is larger for each new holder, and IFMATCH_LEASE_ID, a random id for logs.
+Send the number with every write, and let the receiver reject smaller ones: a command that was stopped for long
+otherwise overwrites the next holder's work.
+
+If the lock is lost, the command gets SIGTERM, and SIGKILL before another machine can acquire the lock. Signals that this
+process gets are passed on. SIGKILL is not: the command then continues without the lock. To trust another certificate
+authority, set SSL_CERT_FILE.
+
+Exit codes:
+  70   the lock was lost
+  75   the lock was not acquired in time
+  2    invalid flags
+  127  the command cannot be started
+  otherwise that of the command, or 128 and the number of the signal that ended it";
+
+pub(crate) const ELECT_EXAMPLES: &str = "\
+Examples:
+  Send mail from one of several machines, with another one in reserve:
+    ifmatch elect https://blobs.example.com/leaders/mail --name \"$(hostname)\" -- ./mailer
+
+The command is started when this process becomes the leader, with IFMATCH_FENCE and IFMATCH_LEASE_ID as for `ifmatch lock`. If the
+leadership is lost, the command is ended, and started again as soon as this process leads again. If the command ends by
+itself, so does this process, with its exit code.";
+
+/// Runs a command under a lock, and returns the exit code.
+///
+/// # Errors
+/// Fails if the settings are invalid, or the server rejects the requests.
+pub(crate) fn lock(args: &LockArgs) -> Result<u8, Error> {
+    let lock = args.guard.lock()?;
+    block_on(async {
+        let mut signals = Signals::listen()?;
+        let acquire = async {
+            match args.wait {
+                Some(limit) => lock.acquire_within(limit.duration()).await,
+                None => lock.acquire().await.map(Some),
+            }
+        };
+        let acquired = tokio::select! {
+            acquired = acquire => acquired,
+            signal = signals.next() => return Ok(signal.exit_code()),
+        };
+        let held = match acquired {
+            Ok(Some(held)) => held,
+            Ok(None) => return Ok(complain(NOT_ACQUIRED, "another holder has the lock")),
+            Err(error) if *error.kind() == ErrorKind::Unknown => return Ok(complain(NOT_ACQUIRED, &error.to_string())),
+            Err(error) => return Err(args.guard.failed(&error)),
+        };
+        let end = args.guard.run(&held, &mut signals).await;
+        args.guard.release(held).await;
+        Ok(match end {
+            End::Exited(code) => code,
+            End::Lost => complain(LOST, "the lock was lost, and the command was ended"),
+        })
+    })
+}
+
+/// Runs a command whenever this process is the leader, and returns the exit code.
+///
+/// # Errors
+/// Fails if the settings are invalid, or the server rejects the requests.
+pub(crate) fn elect(args: &ElectArgs) -> Result<u8, Error> {
+    let lock = args.guard.lock()?;
+    block_on(async {
+        let mut signals = Signals::listen()?;
+        loop {
+            let acquired = tokio::select! {
+                acquired = lock.acquire() => acquired,
+                signal = signals.next() => return Ok(signal.exit_code()),
+            };
+            let held = acquired.map_err(|error| args.guard.failed(&error))?;
+            let end = args.guard.run(&held, &mut signals).await;
+            args.guard.release(held).await;
+            match end {
+                End::Exited(code) => return Ok(code),
+                End::Lost => complain(LOST, "the leadership was lost, and the command was ended"),
+            };
+        }
+    })
+}
+
+impl Guard {
+    fn lock(&self) -> Result<Lock, Error> {
+        let example = "http://127.0.0.1:8080/locks/backup";
+        let wrong = || Error::usage(format!("{} is not the URL of a lock, such as {example}", self.url));
+        let (folder, key) = self.url.trim_end_matches('/').rsplit_once('/').ok_or_else(wrong)?;
+        let key = percent_decode_str(key).decode_utf8().map_err(|_| wrong())?;
+        let client = client(folder, self.token.as_deref()).map_err(|_| wrong())?;
+        let lock = client.lock(key.as_ref()).ttl(self.ttl.duration());
+        Ok(match &self.name {
+            Some(name) => lock.holder(name.as_str()),
+            None => lock,
+        })
+    }
+
+    async fn run(&self, held: &Held, signals: &mut Signals) -> End {
+        match child::run(&self.command, held, self.grace(), signals).await {
+            Ok(end) => end,
+            Err(error) => {
+                let command = self.command.first().map(|command| command.to_string_lossy()).unwrap_or_default();
+                End::Exited(complain(127, &format!("{command} cannot be started: {error}")))
+            }
+        }
+    }
+
+    /// Returns the time between SIGTERM and SIGKILL, which ends before another holder's begins.
+    fn grace(&self) -> Duration {
+        ifmatch_core::lock::margin(self.ttl.duration())
+    }
+
+    async fn release(&self, held: Held) {
+        if let Err(error) = held.release().await {
+            complain(0, &format!("the lock ends by itself after {}, since the release failed: {error}", self.ttl));
+        }
+    }
+
+    fn failed(&self, error: &ClientError) -> Error {
+        Error::runtime(format!("{}: {error}", self.url))
+    }
+}
+
+/// Creates a client of the keys below a URL.
+fn client(url: &str, token: Option<&str>) -> Result<Client, Error> {
+    server(url, token).map(Client::new)
+}
+
+/// Creates a connection to a server.
+///
+/// # Errors
+/// Fails if the URL or the token is invalid.
+pub(crate) fn server(url: &str, token: Option<&str>) -> Result<Http, Error> {
+    let server = Http::new(url).map_err(|error| Error::usage(error.to_string()))?;
+    match token {
+        Some(token) => server.with_token(token).map_err(|error| Error::usage(error.to_string())),
+        None => Ok(server),
+    }
+}
+
+/// Runs a command on one thread.
+///
+/// # Errors
+/// Fails if the runtime cannot start, or as the command does.
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Error::runtime(format!("cannot start the runtime: {error}")))?.block_on(command)
+}
+
+/// Prints a message to stderr, and returns the exit code.
+#[expect(clippy::print_stderr, reason = "the messages of a command")]
+fn complain(code: u8, message: &str) -> u8 {
+    eprintln!("ifmatch: {message}");
+    code
+}

@@ -1,0 +1,29 @@
+//! Leader election.
+//!
+//! The usual sample goes on leading if its renewal fails, since the error ends in a log. Here, the work is dropped before
+//! another candidate can lead, even without a network.
+//!
+//! Run it: `cargo run --example leader_election -- http://127.0.0.1:10000/box`
+#![allow(clippy::print_stdout, reason = "it is a demonstration")]
+
+use ifmatch_client::Client;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
+    let client = Client::http(&url)?;
+    let candidate = |name: &'static str| {
+        let election = client.election("leaders/mail").name(name);
+        tokio::spawn(async move {
+            election
+                .run(|term| async move {
+                    println!("{name} leads");
+                    term.fence()
+                })
+                .await
+        })
+    };
+    let (one, two) = (candidate("one"), candidate("two"));
+    println!("different terms: {}", one.await?? != two.await??);
+    Ok(())
+}

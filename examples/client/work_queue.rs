@@ -1,0 +1,30 @@
+//! A work queue: jobs that a worker hides from the others while it works.
+//!
+//! The usual sample deletes a job by its name when it is done, even if its time is over and another worker has it. Here, the
+//! late worker is told, and poisonous jobs show by their number of attempts.
+//!
+//! Run it: `cargo run --example work_queue -- http://127.0.0.1:10000/box`
+#![allow(clippy::print_stdout, reason = "it is a demonstration")]
+
+use std::time::Duration;
+
+use ifmatch_client::Client;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:10000/box".to_owned());
+    let queue = Client::http(&url)?.queue("jobs");
+    for image in ["1.jpg", "2.jpg", "broken.jpg"] {
+        queue.push(&image).await?;
+    }
+    while let Some(job) = queue.take(Duration::from_mins(1)).await? {
+        let image: String = job.payload()?;
+        if image == "broken.jpg" && job.attempts() < 3 {
+            job.abandon().await?;
+            continue;
+        }
+        println!("{image} after {} attempts", job.attempts());
+        job.done().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! `ifmatch check` on a server that honours conditions, and on one that ignores them.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use support::{Server, run};
+use tower::service_fn;
+
+use crate::serve;
+
+#[test]
+fn the_gateway_honours_conditions() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let end = run(["check", &gateway.url("/box")]);
+    assert_eq!(end.status.code(), Some(0), "{end:#?}");
+    assert!(!end.stdout.contains(" NO "), "{}", end.stdout);
+    assert!(end.stdout.contains("1 1 1 1 1 1 1 1 1 1"), "{}", end.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ignores_conditions_is_found() {
+    let stored = Arc::new(Mutex::new(HashMap::<String, Bytes>::new()));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let stored = Arc::clone(&stored);
+        async move {
+            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+            let body = request.into_body().collect().await.expect("a body").to_bytes();
+            let mut stored = stored.lock().expect("no panic");
+            let mut response = Response::new(Full::new(Bytes::new()));
+            match method {
+                Method::GET => match stored.get(&path) {
+                    Some(body) => *response.body_mut() = Full::new(body.clone()),
+                    None => *response.status_mut() = StatusCode::NOT_FOUND,
+                },
+                Method::PUT => drop(stored.insert(path, body)),
+                _ => drop(stored.remove(&path)),
+            }
+            response.headers_mut().insert("etag", "\"constant\"".parse().expect("a tag"));
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let server = Server::start(service).await;
+    let url = format!("http://{}/box", server.address());
+    let end = tokio::task::spawn_blocking(move || run(["check", &url])).await.unwrap();
+    assert_eq!(end.status.code(), Some(3), "{end:#?}");
+    for found in ["If-Match rejects an old tag  ", "a write changes the tag", "of 16 creators, one succeeds"] {
+        let line = end.stdout.lines().find(|line| line.starts_with(found)).unwrap_or_else(|| panic!("{end:#?}"));
+        assert!(line.contains("  NO "), "{line}");
+    }
+}
+
+#[test]
+fn a_server_that_is_down_is_an_error() {
+    let end = run(["check", "http://127.0.0.1:1/box"]);
+    assert_eq!(end.status.code(), Some(1), "{end:#?}");
+    assert_eq!(run(["check", "127.0.0.1"]).status.code(), Some(2));
+}

@@ -1,0 +1,180 @@
+//! `ifmatch lock` and `ifmatch elect` as processes: exclusion, exit codes, signals, and holders that are stopped or killed.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use ifmatch_testbed::{Network, Proxy};
+use support::{Gateway, run};
+
+use crate::serve;
+
+/// Runs `sh` with a script under a lock.
+fn locked(url: &str, flags: &[&str], script: &str) -> support::Finished {
+    run([&["lock", url], flags, &["--", "sh", "-c", script]].concat())
+}
+
+/// A command in the background. Killed when dropped, together with the command that it runs.
+struct Guarded {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Guarded {
+    /// Starts `ifmatch` with these arguments, and a script.
+    fn start(arguments: &[&str], script: &str) -> Self {
+        let mut command = Gateway::command();
+        command.args(arguments).args(["--", "sh", "-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("ifmatch starts");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        Self { child, output }
+    }
+
+    /// Returns the next line of the command's output, or an empty one at the end.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a pipe");
+        line.trim().to_owned()
+    }
+
+    fn signal(&self, name: &str) {
+        kill(name, &self.child.id().to_string());
+    }
+
+    fn code(&mut self) -> Option<i32> {
+        self.child.wait().expect("a child").code()
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn kill(signal: &str, pid: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status().expect("sh runs");
+    assert!(status.success(), "kill -{signal} {pid}");
+}
+
+#[test]
+fn the_command_gets_its_fence_and_its_exit_code_is_passed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let url = gateway.url("/locks/a");
+    let fence = |end: &support::Finished| end.stdout.trim().parse::<u64>().expect("a number");
+    let first = locked(&url, &["--name", "test"], "echo $IFMATCH_FENCE");
+    let second = locked(&url, &[], "echo $IFMATCH_FENCE; test ${#IFMATCH_LEASE_ID} -eq 16");
+    assert!(fence(&second) > fence(&first));
+    assert_eq!((first.status.code(), second.status.code()), (Some(0), Some(0)));
+    assert_eq!(locked(&url, &[], "exit 7").status.code(), Some(7));
+    assert_eq!(locked(&url, &[], "kill -KILL $$").status.code(), Some(137));
+    assert_eq!(run(["lock", &url, "--", "/no/such/command"]).status.code(), Some(127));
+    assert_eq!(locked("nonsense", &[], "true").status.code(), Some(2));
+    assert_eq!(locked(&url, &["--ttl", "1s"], "true").status.code(), Some(1));
+    assert_eq!(locked("http://127.0.0.1:1/locks/a", &["--wait", "0s"], "true").status.code(), Some(75));
+}
+
+#[test]
+fn a_held_lock_is_not_acquired_until_its_command_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let url = gateway.url("/locks/a");
+    let mut first = Guarded::start(&["lock", &url], "echo started; exec sleep 600");
+    assert_eq!(first.line(), "started");
+    let end = locked(&url, &["--wait", "0s"], "echo ran");
+    assert_eq!((end.status.code(), end.stdout.as_str()), (Some(75), ""));
+    first.signal("TERM");
+    assert_eq!(first.code(), Some(143));
+    assert_eq!(locked(&url, &["--wait", "0s"], "true").status.code(), Some(0));
+}
+
+#[test]
+fn signals_reach_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let url = gateway.url("/locks/a");
+    for signal in ["TERM", "INT", "HUP", "USR1"] {
+        let script = format!("trap 'echo got; exit 9' {signal}; echo started; while :; do sleep 0.05; done");
+        let mut guarded = Guarded::start(&["lock", &url], &script);
+        assert_eq!(guarded.line(), "started");
+        guarded.signal(signal);
+        assert_eq!((guarded.line().as_str(), guarded.code()), ("got", Some(9)), "{signal}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_without_a_network_is_ended_even_if_it_ignores_sigterm() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let proxy = Proxy::start(gateway.address()).await;
+    let url = format!("http://{}/locks/a", proxy.address());
+    let run = tokio::task::spawn_blocking(move || {
+        let script = "trap '' TERM; echo started; while :; do sleep 0.05; done";
+        let mut guarded = Guarded::start(&["lock", &url, "--ttl", "3s"], script);
+        assert_eq!(guarded.line(), "started");
+        proxy.set(Network::Silent);
+        // The end of its output is the end of the command.
+        assert_eq!(guarded.line(), "");
+        guarded.code()
+    });
+    assert_eq!(run.await.unwrap(), Some(70));
+}
+
+#[test]
+fn a_stopped_holder_finds_the_lock_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let url = gateway.url("/locks/a");
+    let mut stopped = Guarded::start(&["lock", &url, "--ttl", "3s"], "echo started; exec sleep 600");
+    assert_eq!(stopped.line(), "started");
+    stopped.signal("STOP");
+    assert_eq!(locked(&url, &["--ttl", "3s"], "true").status.code(), Some(0));
+    stopped.signal("CONT");
+    assert_eq!(stopped.code(), Some(70));
+}
+
+#[test]
+fn a_killed_holder_is_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let url = gateway.url("/locks/a");
+    let mut killed = Guarded::start(&["lock", &url, "--ttl", "3s"], "echo $$; exec sleep 600");
+    let command = killed.line();
+    killed.signal("KILL");
+    assert_eq!(killed.code(), None);
+    assert_eq!(locked(&url, &["--wait", "10m"], "true").status.code(), Some(0));
+    // SIGKILL cannot be passed on: the command went on without the lock.
+    kill("KILL", &command);
+}
+
+#[test]
+fn a_candidate_leads_after_the_leader_and_ends_with_its_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let url = gateway.url("/leaders/a");
+    let mut leader = Guarded::start(&["elect", &url, "--name", "one"], "echo leads; exec sleep 600");
+    assert_eq!(leader.line(), "leads");
+    let mut candidate = Guarded::start(&["elect", &url, "--name", "two"], "echo leads; exit 4");
+    leader.signal("TERM");
+    assert_eq!(leader.code(), Some(143));
+    assert_eq!((candidate.line().as_str(), candidate.code()), ("leads", Some(4)));
+}
+
+#[test]
+fn a_leader_that_was_stopped_leads_again_with_a_new_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = serve(folder.path());
+    let url = gateway.url("/leaders/a");
+    let script = "echo $IFMATCH_FENCE; exec sleep 600";
+    let mut leader = Guarded::start(&["elect", &url, "--ttl", "3s"], script);
+    let first: u64 = leader.line().parse().unwrap();
+    leader.signal("STOP");
+    let between = run(["elect", &url, "--ttl", "3s", "--", "sh", "-c", "echo $IFMATCH_FENCE"]);
+    let between: u64 = between.stdout.trim().parse().unwrap();
+    leader.signal("CONT");
+    let second: u64 = leader.line().parse().unwrap();
+    assert!(first < between && between < second);
+    leader.signal("TERM");
+    assert_eq!(leader.code(), Some(143));
+}

@@ -1,0 +1,15 @@
+//! The client and its commands against the real gateway: contention, lost answers, stopped and killed holders.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed expectation is a failed test")]
+
+mod check;
+mod commands;
+mod examples;
+mod library;
+
+use std::path::Path;
+
+use support::Gateway;
+
+fn serve(folder: &Path) -> Gateway {
+    Gateway::start(["serve", "--data", folder.to_str().unwrap()])
+}
