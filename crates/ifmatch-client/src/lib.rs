@@ -36,6 +36,8 @@ mod lock;
 mod queue;
 mod time;
 
+#[cfg(feature = "object-store")]
+pub use backend::Objects;
 pub use backend::{Backend, Found, Http, HttpError, Memory, Put, Read, Version, When};
 pub use client::Client;
 pub use counter::Counter;

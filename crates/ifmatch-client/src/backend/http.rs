@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
@@ -235,7 +235,8 @@ impl Backend for Http {
         wait: Option<Duration>,
     ) -> BoxFuture<'a, Result<Read, Error>> {
         async move {
-            let mut headers = HeaderMap::new();
+            // A cache on the way may have an older version.
+            let mut headers = HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static("no-cache"))]);
             if let Some(known) = known {
                 headers.insert(IF_NONE_MATCH, field(known.as_str())?);
             }
@@ -267,7 +268,7 @@ impl Backend for Http {
             headers.insert(IDEMPOTENCY_KEY, field(&put.id)?);
             headers.extend(put.fence.map(|fence| (LEASE_TOKEN, HeaderValue::from(fence))));
             let response = self.send(Method::PUT, key, headers, put.body.clone()).await?;
-            if response.status().is_success() { Ok(strong_tag(response.headers())) } else { Err(failure(&response)) }
+            if is_done(response.status()) { Ok(strong_tag(response.headers())) } else { Err(failure(&response)) }
         }
         .boxed()
     }
@@ -276,7 +277,7 @@ impl Backend for Http {
         async move {
             let headers = HeaderMap::from_iter([(IF_MATCH, field(version.as_str())?)]);
             let response = self.send(Method::DELETE, key, headers, Bytes::new()).await?;
-            if response.status().is_success() { Ok(()) } else { Err(failure(&response)) }
+            if is_done(response.status()) { Ok(()) } else { Err(failure(&response)) }
         }
         .boxed()
     }
@@ -313,6 +314,11 @@ fn failure(response: &Response<Bytes>) -> Error {
     let message =
         if detail.is_empty() { format!("the server responded {status}") } else { format!("{status}: {detail}") };
     Error::new(kind(response), message)
+}
+
+/// Returns `true` for a change that has taken effect. 202 only announces one (RFC 9110 §15.3.3).
+fn is_done(status: StatusCode) -> bool {
+    status.is_success() && status != StatusCode::ACCEPTED
 }
 
 fn kind(response: &Response<Bytes>) -> ErrorKind {
@@ -385,12 +391,13 @@ mod tests {
         for status in [412, 409, 404, 410] {
             assert_eq!(kind(&answer(status, &[])), ErrorKind::Conflict { current: None }, "{status}");
         }
-        for status in [408, 425, 429, 500, 502, 503, 504, 299] {
+        for status in [408, 425, 429, 500, 502, 503, 504, 202, 299] {
             assert_eq!(kind(&answer(status, &[])), ErrorKind::Unknown, "{status}");
         }
         for status in [301, 400, 401, 403, 405, 413, 428, 501, 507] {
             assert_eq!(kind(&answer(status, &[])), ErrorKind::Refused, "{status}");
         }
+        assert!(is_done(StatusCode::CREATED) && is_done(StatusCode::NO_CONTENT) && !is_done(StatusCode::ACCEPTED));
         let lease = answer(412, &[("x-ms-error-code", "LeaseIdMissing")]);
         assert_eq!(kind(&lease), ErrorKind::Refused);
         assert_eq!(kind(&answer(412, &[("x-ms-error-code", "LeaseTokenSuperseded")])), ErrorKind::Lost);

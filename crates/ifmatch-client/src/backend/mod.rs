@@ -2,6 +2,8 @@
 
 mod http;
 mod memory;
+#[cfg(feature = "object-store")]
+mod objects;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use futures_util::future::BoxFuture;
 
 pub use self::http::{Http, HttpError};
 pub use self::memory::Memory;
+#[cfg(feature = "object-store")]
+pub use self::objects::Objects;
 use crate::error::Error;
 
 /// A server or store with versions and conditional writes.

@@ -3,6 +3,8 @@
 
 mod election;
 mod lock;
+#[cfg(feature = "object-store")]
+mod objects;
 mod queue;
 mod stopped;
 mod store;

@@ -72,9 +72,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Error> {
     let print = |line: String| {
         writeln!(stdout().lock(), "{line}").map_err(|error| Error::runtime(format!("cannot write: {error}")))
     };
-    print(format!("{:<44}  {:<6}  {}", "CHECK", "RESULT", "DETAIL"))?;
+    print(format!("{:<46}  {:<6}  {}", "CHECK", "RESULT", "DETAIL"))?;
     for Finding { question, holds, detail } in &findings {
-        print(format!("{question:<44}  {:<6}  {detail}", if *holds { "yes" } else { "NO" }))?;
+        print(format!("{question:<46}  {:<6}  {detail}", if *holds { "yes" } else { "NO" }))?;
     }
     Ok(if findings.iter().all(|finding| finding.holds) { 0 } else { NOT_HONOURED })
 }
