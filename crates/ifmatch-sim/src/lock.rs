@@ -83,6 +83,7 @@ pub struct World {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault that a property excludes")]
 struct Faults {
     fence_fell: bool,
     late_write: bool,
